@@ -1,0 +1,358 @@
+"""The report: everything that one trace found, as frozen plain data.
+
+Invariant: stdlib only, and every record round-trips through JSON (`aotlens.report.codec`), so a front
+end can show a report with neither torch nor the engine installed.  Field names are the JSON keys of
+schema `aotlens.report/1`; a string under each field gives its meaning, its unit, and when it is None.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+SCHEMA = "aotlens.report/1"
+
+Dimension = int | str
+"""A size or stride: a number, or the symbol's name under dynamic shapes."""
+
+MutationTypeName = Literal["not_mutated", "mutated_in_graph", "mutated_out_graph"]
+OutputTypeName = Literal[
+    "non_alias",
+    "alias_of_input",
+    "is_input",
+    "alias_of_intermediate_save_as_output",
+    "alias_of_intermediate",
+    "alias_of_intermediate_base_is_user_output",
+    "unsafe_view_alias",
+    "custom_function_view",
+]
+Severity = Literal["error", "warning", "information", "hint"]
+Frontend = Literal["direct", "dynamo"]
+Mode = Literal["training", "inference"]
+Owner = Literal["new", "input", "parameter", "output"]
+Phase = Literal["forward", "backward", "inference"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A range of source text: 1-based lines, 0-based UTF-8 byte columns, the end exclusive."""
+
+    file: str
+    line: int
+    col: int
+    end_line: int
+    end_col: int
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One place in the user's source that caused a fact."""
+
+    span: Span
+    text: str
+    """The source text of the span, stripped."""
+    op: str | None = None
+    """The operator that ran there, as `aten.add_.Tensor`; None when no operator is meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """What is known of a tensor without its values."""
+
+    dtype: str
+    """Short form: `f32`, `bf16`, `i64`, `b8`."""
+    shape: tuple[Dimension, ...]
+    stride: tuple[Dimension, ...]
+    """In elements."""
+    device: str
+    requires_grad: bool
+    bytes: int | None
+    """Elements times element size; None when a size is symbolic without a hint."""
+
+    def short(self) -> str:
+        """The form shown everywhere: `f32[8, 16]`."""
+        return f"{self.dtype}[{', '.join(str(size) for size in self.shape)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """A second place that helps to understand a diagnostic."""
+
+    span: Span
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replace the span by the text; an empty span inserts."""
+
+    span: Span
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A change that cures a diagnostic."""
+
+    title: str
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding, at one place, with a stable code (`AL101`)."""
+
+    code: str
+    severity: Severity
+    message: str
+    span: Span | None
+    """None only when the finding concerns the whole script."""
+    related: tuple[Related, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One row of the ledger of inputs: parameters, buffers and arguments, in call order."""
+
+    index: int
+    name: str
+    """The user's name: `x`, `batch["ids"]`, `model.layers[3].weight`."""
+    kind: str
+    """`UserInput`, `Parameter`, `Buffer`, `SymInt`, `Constant`."""
+    fqn: str | None
+    """The fully qualified name of a parameter or buffer; None for an argument."""
+    tensor: Tensor | None
+    """None for an input that is no tensor."""
+    mutation_type: MutationTypeName = "not_mutated"
+    mutates_data: bool = False
+    mutates_metadata: bool = False
+    mutates_storage_metadata: bool = False
+    hidden_from_autograd: bool = False
+    under_no_grad: bool = False
+    reason: str = ""
+    """Why it is handled as it is, in the user's words."""
+    sites: tuple[Site, ...] = ()
+    """Every expression that mutates it."""
+    shares_storage_with: tuple[int, ...] = ()
+    """Indices of other inputs on the same storage."""
+    duplicate_of: int | None = None
+    """The index of the first input that is the same tensor object; None when this is the first."""
+    requires_grad: bool = False
+    is_leaf: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What an output is a view of."""
+
+    kind: Literal["input", "intermediate", "output"]
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One row of the ledger of outputs, in the order of the flattened result."""
+
+    index: int
+    name: str
+    """Where it stands in the result: `out`, `out["logits"][0]`."""
+    tensor: Tensor | None
+    """None for an output that is no tensor."""
+    output_type: OutputTypeName
+    base: Base | None
+    """None unless the output aliases something."""
+    reason: str = ""
+    sites: tuple[Site, ...] = ()
+    requires_grad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StageNode:
+    """One node of a stage's program."""
+
+    name: str
+    op: str
+    """`placeholder`, `call_function`, `get_attr` or `output`."""
+    target: str
+    """The operator (`aten.mm.default`), or the slot's name for a placeholder."""
+    inputs: tuple[str, ...]
+    """Names of the nodes that it reads."""
+    tensor: Tensor | None
+    spans: tuple[Span, ...]
+    """Innermost user frame first; empty only where `reason` says which stage added the node."""
+    from_: tuple[str, ...] = ()
+    """Names of its ancestors in the parent stage (JSON key `from`)."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of the pipeline as a program."""
+
+    name: str
+    """`captured`, `functional`, `joint`, `forward`, `backward` (or `inference`)."""
+    parent: str | None
+    nodes: tuple[StageNode, ...]
+    text: str
+    """The program as Python text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A backward node that reads a saved value."""
+
+    node: str
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class SavedValue:
+    """A tensor kept from forward to backward."""
+
+    node: str
+    tensor: Tensor
+    bytes: int
+    """What it adds to memory: 0 when its owner keeps it alive anyway."""
+    owner: Owner
+    reason: str
+    span: Span | None
+    used_by: tuple[Use, ...] = ()
+    donated: bool = False
+    name: str | None = None
+    """The user's name for it, where it has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecomputedValue:
+    """A forward value that the backward computes again."""
+
+    node: str
+    bytes: int
+    """What it would have cost to save."""
+    flops: int
+    reason: str
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierPoint:
+    saved_bytes: int
+    recompute_flops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """What is kept for the backward, what is computed again, and why."""
+
+    policy: str
+    saved: tuple[SavedValue, ...]
+    recomputed: tuple[RecomputedValue, ...]
+    saved_bytes: int
+    """Bytes that the saved values add: the sum of `saved[].bytes`."""
+    frontier: tuple[FrontierPoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WrapperStep:
+    """One thing that the runtime wrapper may do on each call."""
+
+    name: str
+    applied: bool
+    reason: str
+    lines: tuple[int, int] | None
+    """First and last line in the wrapper's source, 1-based; None when not applied."""
+    bytes_per_call: int = 0
+    sites: tuple[Site, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """The module text that runs, and its steps."""
+
+    source: str
+    steps: tuple[WrapperStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One generated kernel or library call."""
+
+    name: str
+    phase: Phase
+    target: str
+    """What it was generated for: `cpu`, `sm_90`."""
+    source: str
+    nodes: tuple[str, ...]
+    spans: tuple[Span, ...]
+    bytes_read: int | None = None
+    bytes_written: int | None = None
+    flops: int | None = None
+    registers: int | None = None
+    spill_bytes: int | None = None
+    shared_bytes: int | None = None
+    time_us: float | None = None
+    """Measured, median; None when it was not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveValue:
+    node: str
+    bytes: int
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Live bytes after each node of forward then backward."""
+
+    peak_bytes: int
+    curve: tuple[tuple[str, int], ...]
+    live_at_peak: tuple[LiveValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A local variable that was bound to a tensor, at the name in its assignment."""
+
+    span: Span
+    name: str
+    tensor: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One function or module, captured with one input signature."""
+
+    name: str
+    qualname: str
+    frontend: Frontend
+    mode: Mode
+    span: Span | None
+    inputs: tuple[Input, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    partition: Partition | None = None
+    """None in inference: nothing is saved."""
+    wrapper: Wrapper | None = None
+    kernels: tuple[Kernel, ...] = ()
+    memory: Memory | None = None
+    variables: tuple[Variable, ...] = ()
+    timings_ms: dict[str, float] = field(default_factory=dict)
+    """Wall time by stage name, in the order in which the stages ran."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    def stage(self, name: str) -> Stage | None:
+        """The stage of that name, or None when this target has none."""
+        return next((stage for stage in self.stages if stage.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one command found in one script."""
+
+    torch: str
+    python: str
+    command: str
+    targets: tuple[Target, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """Findings that belong to no target (the script's own failures)."""
+    schema: str = SCHEMA

@@ -1,0 +1,90 @@
+"""What goes over the worker's pipes: versioned JSON lines, one record each.  Stdlib only.
+
+Invariant: every request gets exactly one `Answer`, whatever happens to the child that traces.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+PROTOCOL = 1
+
+FailureKind = Literal[
+    "syntax",  # the script does not parse
+    "user",  # the user's code raised
+    "exit",  # the user's code called sys.exit or os._exit
+    "no-file",
+    "no-target",
+    "bad-example",
+    "unsupported",  # an op or case that the engine refuses, by name
+    "timeout",
+    "memory",
+    "crash",  # the child died of a signal
+    "cancelled",
+    "internal",  # our fault
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceOptions:
+    """How a target is traced; the same fields as the options of `aotlens inspect`."""
+
+    backend: str = "eager"
+    """Code generation used while tracing: `eager` (none) or `inductor` (kernels are reported)."""
+    dynamic: bool = False
+    policy: str = "min-cut"
+    """`min-cut` or `default`."""
+    to_end: bool = False
+    """Run the script to its end instead of stopping once its targets repeat."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRequest:
+    """Trace the targets of one script."""
+
+    id: int
+    path: str
+    qualname: str | None = None
+    """A function, method or module class of the script; None takes every target found."""
+    argv: tuple[str, ...] = ()
+    options: TraceOptions = field(default_factory=TraceOptions)
+    time_limit_s: float = 120.0
+    memory_limit_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a trace stands; any number of these come before the answer."""
+
+    id: int
+    stage: str
+    """`import`, `run`, a pipeline stage's name, or `report`."""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a trace gave no report (or only part of one)."""
+
+    kind: FailureKind
+    message: str
+    """One clear sentence: what failed, where in the user's code, what to do."""
+    traceback: str = ""
+    """The user's own frames only; empty when their code did not fail."""
+    file: str | None = None
+    line: int | None = None
+    """1-based; None when no line is to blame."""
+    exit_code: int = 2
+    """The documented exit code of the command line for this failure: 2 the user's, 3 ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The end of a request."""
+
+    id: int
+    report: dict[str, object] | None
+    """The report as JSON data (`aotlens.report.codec.decode` reads it); None on failure."""
+    failure: Failure | None
+    output: str = ""
+    """What the user's code wrote to stdout and stderr, the middle cut when it is megabytes."""
+    elapsed_ms: float = 0.0
