@@ -1,0 +1,116 @@
+"""Every error that aotlens raises on purpose, each with its exit code and its place in the user's code.
+
+    AotlensError
+    ├── UserError                exit 2   the user's mistake: a path, an option, their script
+    │   ├── UnsupportedError     exit 2   a case that the engine refuses, by name and line
+    │   ├── TargetError          exit 2   no such file, function or module to compile
+    │   ├── ExampleError         exit 2   example arguments that cannot be read or do not fit
+    │   ├── BackendError         exit 2   a backend that is unknown, or that failed on a graph
+    │   └── ReportError          exit 2   a report file that cannot be read
+    ├── MismatchError            exit 1   compiled and eager disagree
+    └── InternalError            exit 3   our fault
+
+Invariant: the message alone tells what failed, where in the user's code, and what to do, so every front
+end prints `str(error)` and nothing else.
+"""
+
+from __future__ import annotations
+
+import linecache
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:  # the report package imports this module, so at run time the import would be a cycle
+    from aotlens.report.records import Span
+    from aotlens.worker.protocol import FailureKind
+
+__all__ = [
+    "AotlensError",
+    "BackendError",
+    "ExampleError",
+    "InternalError",
+    "MismatchError",
+    "ReportError",
+    "TargetError",
+    "UnsupportedError",
+    "UserError",
+]
+
+
+class AotlensError(Exception):
+    """Base of all errors here; catch it to catch everything that aotlens raises on purpose."""
+
+    exit_code: ClassVar[int] = 3
+    default_kind: ClassVar[FailureKind] = "internal"
+
+    def __init__(self, message: str, *, span: Span | None = None, kind: FailureKind | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.span = span
+        """The user's expression that is to blame; None where no line is."""
+        self.kind: FailureKind = kind or self.default_kind
+        """What the worker protocol calls this failure."""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class UserError(AotlensError):
+    """The user's mistake, or a limit that the user can work around."""
+
+    exit_code = 2
+    default_kind = "user"
+
+
+class UnsupportedError(UserError):
+    """A case that the engine refuses; the message names it, the user's expression and the way out."""
+
+    default_kind = "unsupported"
+
+    def __init__(self, case: str, span: Span | None = None, hint: str = "") -> None:
+        parts = [f"not supported: {case}"]
+        if span is not None:
+            parts.append(f", at {_place(span)}")
+        if hint:
+            parts.append(f"; {hint}")
+        super().__init__("".join(parts), span=span)
+        self.case = case
+        self.hint = hint
+
+
+class TargetError(UserError):
+    """The script or the function to compile was not found, or is not something to compile."""
+
+    default_kind = "no-target"
+
+
+class ExampleError(UserError):
+    """Example arguments that do not parse, or that do not fit the function."""
+
+    default_kind = "bad-example"
+
+
+class BackendError(UserError):
+    """A backend that nobody registered, or one that failed on a graph."""
+
+
+class ReportError(UserError):
+    """A report that is not JSON, does not follow the schema, or is of a newer schema."""
+
+
+class MismatchError(AotlensError):
+    """The compiled function does not behave as eager does."""
+
+    exit_code = 1
+
+
+class InternalError(AotlensError):
+    """A promise between our own stages was broken."""
+
+
+def _place(span: Span) -> str:
+    """`model.py:41:9: x.mul_(2)` with the text in backticks where the file can be read."""
+    where = f"{span.file}:{span.line}:{span.col + 1}"
+    line = linecache.getline(span.file, span.line).rstrip("\n").encode()
+    end = span.end_col if span.end_line == span.line else len(line)
+    text = line[span.col : end].decode(errors="replace").strip()
+    return f"{where}: `{text}`" if text else where

@@ -1,0 +1,249 @@
+"""Reports to JSON and back, by reflection over the records.
+
+Invariant: `decode(encode(report)) == report`, and equal reports give equal text.  Unknown keys are ignored, so
+that a report with additions of the same schema major still reads; a newer major is one clear error.
+"""
+
+import json
+import types
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from aotlens.errors import ReportError
+from aotlens.report.records import SCHEMA, Report
+
+Convert = Callable[[Any], Any]
+
+KEYS = {"from_": "from"}
+"""Record fields whose JSON key is a Python keyword."""
+
+_SCALARS: dict[object, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (int,), float: (int, float)}
+_JSON_NAMES = {str: "a string", bool: "true or false", int: "a whole number", float: "a number"}
+
+
+def dumps(report: Report, indent: int | None = 2) -> str:
+    """The report as JSON text; keys stand in the order of the records' fields."""
+    return json.dumps(encode(report), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def loads(text: str) -> Report:
+    """The report in JSON text. Raises ReportError when it is no report, or one of a newer schema."""
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ReportError(
+            f"not a report: line {error.lineno}, column {error.colno} is not JSON ({error.msg})"
+        ) from error
+    return decode(data)
+
+
+def encode(report: Report) -> dict[str, object]:
+    """The report as JSON data: dicts, lists, strings, numbers, booleans and None."""
+    data: dict[str, object] = _encoder(Report)(report)
+    return data
+
+
+def decode(data: object) -> Report:
+    """The report in JSON data. Raises ReportError that names the key at fault."""
+    if not isinstance(data, dict) or not isinstance(data.get("schema"), str):
+        raise ReportError(f'not a report: no key "schema"; expected a JSON object with schema "{SCHEMA}"')
+    _check_schema(data["schema"])
+    try:
+        report: Report = _decoder(Report)(data)
+    except _Misfit as misfit:
+        raise ReportError(f"bad report: {misfit.path() or 'the top level'} {misfit.problem}") from None
+    return report
+
+
+def json_key(name: str) -> str:
+    """The JSON key of a record's field."""
+    return KEYS.get(name, name)
+
+
+def _check_schema(found: str) -> None:
+    name, _, major = SCHEMA.partition("/")
+    found_name, _, found_version = found.partition("/")
+    found_major = found_version.partition(".")[0]
+    if found_name != name or not found_major.isdigit():
+        raise ReportError(f'not a report: schema is "{found}"; expected "{SCHEMA}"')
+    if int(found_major) > int(major):
+        raise ReportError(
+            f'report of a newer schema: found "{found}", this aotlens reads up to "{SCHEMA}"; update aotlens'
+        )
+
+
+class _Misfit(Exception):
+    """A value that does not fit its field; the path grows on the way out."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.steps: list[str] = []
+
+    def path(self) -> str:
+        return "".join(reversed(self.steps)).lstrip(".")
+
+
+@cache
+def _encoder(hint: Any) -> Convert:
+    """What turns a value of this type into JSON data; the records are known to fit."""
+    if is_dataclass(hint):
+        return _record_encoder(hint)
+    match get_origin(hint), get_args(hint):
+        case (types.UnionType | Union), members if type(None) in members:
+            some = _encoder(_without_none(members))
+            return lambda value: None if value is None else some(value)
+        case origin, (item, tail) if origin is tuple and tail is Ellipsis:
+            each = _encoder(item)
+            return lambda value: [each(entry) for entry in value]
+        case origin, items if origin is tuple:
+            every = tuple(_encoder(item) for item in items)
+            return lambda value: [convert(entry) for convert, entry in zip(every, value, strict=True)]
+        case origin, _ if origin is dict:
+            return dict
+    return _same
+
+
+def _record_encoder(record: Any) -> Convert:
+    hints = get_type_hints(record)
+    rows = tuple((json_key(entry.name), entry.name, _encoder(hints[entry.name])) for entry in fields(record))
+    return lambda value: {key: convert(getattr(value, name)) for key, name, convert in rows}
+
+
+@cache
+def _decoder(hint: Any) -> Convert:
+    """What turns JSON data into a value of this type, or raises _Misfit."""
+    if is_dataclass(hint):
+        return _record_decoder(hint)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return _literal_decoder(arguments)
+    if origin in (types.UnionType, Union):
+        return _union_decoder(arguments)
+    if origin is tuple:
+        return _tuple_decoder(arguments)
+    if origin is dict:
+        return _dict_decoder(arguments[1])
+    return _scalar_decoder(hint)
+
+
+def _record_decoder(record: Any) -> Convert:
+    hints = get_type_hints(record)
+    rows = tuple(
+        (json_key(entry.name), entry.name, _decoder(hints[entry.name]), _is_required(entry))
+        for entry in fields(record)
+    )
+
+    def convert(data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise _Misfit(f"should be an object, found {_show(data)}")
+        values = {}
+        for key, name, inner, required in rows:
+            if key not in data:
+                if required:
+                    raise _Misfit(f'lacks the key "{key}"')
+                continue
+            try:
+                values[name] = inner(data[key])
+            except _Misfit as misfit:
+                misfit.steps.append(f".{key}")
+                raise
+        return record(**values)
+
+    return convert
+
+
+def _is_required(entry: Field[Any]) -> bool:
+    return entry.default is MISSING and entry.default_factory is MISSING
+
+
+def _tuple_decoder(arguments: tuple[Any, ...]) -> Convert:
+    if len(arguments) == 2 and arguments[1] is Ellipsis:
+        each = _decoder(arguments[0])
+        return lambda data: tuple(_at(index, each, entry) for index, entry in enumerate(_a_list(data)))
+    every = tuple(_decoder(item) for item in arguments)
+
+    def convert(data: Any) -> Any:
+        if len(_a_list(data)) != len(every):
+            raise _Misfit(f"should have {len(every)} entries, found {len(data)}")
+        return tuple(_at(index, every[index], entry) for index, entry in enumerate(data))
+
+    return convert
+
+
+def _dict_decoder(item: Any) -> Convert:
+    each = _decoder(item)
+
+    def convert(data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise _Misfit(f"should be an object, found {_show(data)}")
+        return {key: _at(key, each, entry) for key, entry in data.items()}
+
+    return convert
+
+
+def _union_decoder(members: tuple[Any, ...]) -> Convert:
+    if type(None) in members:
+        some = _decoder(_without_none(members))
+        return lambda data: None if data is None else some(data)
+    accepted = tuple(_decoder(member) for member in members)
+
+    def convert(data: Any) -> Any:
+        problems = []
+        for decoder in accepted:
+            try:
+                return decoder(data)
+            except _Misfit as misfit:
+                problems.append(misfit.problem)
+        raise _Misfit(" or ".join(problems))
+
+    return convert
+
+
+def _literal_decoder(allowed: tuple[Any, ...]) -> Convert:
+    def convert(data: Any) -> Any:
+        if data not in allowed:
+            raise _Misfit(f"should be one of {', '.join(map(str, allowed))}; found {_show(data)}")
+        return data
+
+    return convert
+
+
+def _scalar_decoder(hint: Any) -> Convert:
+    accepted = _SCALARS[hint]
+
+    def convert(data: Any) -> Any:
+        if not isinstance(data, accepted) or (isinstance(data, bool) and hint is not bool):
+            raise _Misfit(f"should be {_JSON_NAMES[hint]}, found {_show(data)}")
+        return data
+
+    return convert
+
+
+def _at(step: int | str, convert: Convert, data: Any) -> Any:
+    try:
+        return convert(data)
+    except _Misfit as misfit:
+        misfit.steps.append(f"[{step!r}]")
+        raise
+
+
+def _a_list(data: Any) -> Any:
+    if not isinstance(data, list | tuple):
+        raise _Misfit(f"should be a list, found {_show(data)}")
+    return data
+
+
+def _without_none(members: tuple[Any, ...]) -> Any:
+    return Union[tuple(member for member in members if member is not type(None))]  # noqa: UP007 (from values)
+
+
+def _show(data: Any) -> str:
+    text = json.dumps(data, ensure_ascii=False, default=repr)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _same(value: Any) -> Any:
+    return value
