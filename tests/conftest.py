@@ -1,0 +1,41 @@
+"""What every test may ask for: golden files with one update flag."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+GOLDENS = Path(__file__).with_name("goldens")
+
+Golden = Callable[[str, str], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """One flag writes every golden anew; the difference is read in review."""
+    parser.addoption("--update-goldens", action="store_true", help="write tests/goldens/ from what is computed now")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """`golden("cli/run.txt", text)`: the text equals the golden file; `--update-goldens` writes it instead."""
+    update = bool(request.config.getoption("--update-goldens"))
+
+    def check(name: str, text: str) -> None:
+        path = GOLDENS / name
+        actual = _portable(text)
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(actual, encoding="utf-8")
+        if not path.exists():
+            pytest.fail(f"no golden file {path.name}: run `pytest --update-goldens` and read the new file", pytrace=False)
+        assert path.read_text(encoding="utf-8") == actual
+
+    return check
+
+
+def _portable(text: str) -> str:
+    """The text without this checkout's path and without blanks at line ends, ending in one newline."""
+    root = str(Path(__file__).parent.parent)
+    lines = text.replace(root + "/", "").replace(root, ".").splitlines()
+    return re.sub(r"\n*\Z", "\n", "\n".join(line.rstrip() for line in lines))
