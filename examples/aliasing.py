@@ -19,6 +19,8 @@ def mutated_input(x: Tensor, total: Tensor) -> Tensor:
 class MutatedBuffer(nn.Module):
     """A buffer is written to in every forward, as batch norm does."""
 
+    mean: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.ones(3))

@@ -25,6 +25,8 @@ class Config:
 
 
 class SelfAttention(nn.Module):
+    future: Tensor
+
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.heads = config.heads
