@@ -58,7 +58,7 @@ class UserError(AotlensError):
     """The user's mistake, or a limit that the user can work around."""
 
     exit_code = 2
-    default_kind = "user"
+    default_kind: ClassVar[FailureKind] = "user"
 
 
 class UnsupportedError(UserError):

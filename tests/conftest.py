@@ -1,10 +1,18 @@
 """What every test may ask for: golden files with one update flag."""
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+for _name, _value in {
+    "OMP_NUM_THREADS": "1",  # two test processes share two cores, and a forked child must not inherit a pool
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of compile processes beside them
+    "TEXTUAL_ANIMATIONS": "none",
+}.items():
+    os.environ.setdefault(_name, _value)
 
 GOLDENS = Path(__file__).with_name("goldens")
 
@@ -13,12 +21,14 @@ Golden = Callable[[str, str], None]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """One flag writes every golden anew; the difference is read in review."""
-    parser.addoption("--update-goldens", action="store_true", help="write tests/goldens/ from what is computed now")
+    parser.addoption(
+        "--update-goldens", action="store_true", help="write tests/goldens/ from what is computed now"
+    )
 
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
-    """`golden("cli/run.txt", text)`: the text equals the golden file; `--update-goldens` writes it instead."""
+    """`golden("cli/run.txt", text)`: the text equals that file; `--update-goldens` writes it first."""
     update = bool(request.config.getoption("--update-goldens"))
 
     def check(name: str, text: str) -> None:
@@ -28,7 +38,10 @@ def golden(request: pytest.FixtureRequest) -> Golden:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(actual, encoding="utf-8")
         if not path.exists():
-            pytest.fail(f"no golden file {path.name}: run `pytest --update-goldens` and read the new file", pytrace=False)
+            pytest.fail(
+                f"no golden file {path.name}: run `pytest --update-goldens` and read the new file",
+                pytrace=False,
+            )
         assert path.read_text(encoding="utf-8") == actual
 
     return check

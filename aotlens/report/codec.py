@@ -1,7 +1,7 @@
 """Reports to JSON and back, by reflection over the records.
 
-Invariant: `decode(encode(report)) == report`, and equal reports give equal text.  Unknown keys are ignored, so
-that a report with additions of the same schema major still reads; a newer major is one clear error.
+Invariant: `decode(encode(report)) == report`, and equal reports give equal text.  Unknown keys are ignored,
+so that a report with additions of the same schema major still reads; a newer major is one clear error.
 """
 
 import json
@@ -52,7 +52,7 @@ def decode(data: object) -> Report:
     _check_schema(data["schema"])
     try:
         report: Report = _decoder(Report)(data)
-    except _Misfit as misfit:
+    except _MisfitError as misfit:
         raise ReportError(f"bad report: {misfit.path() or 'the top level'} {misfit.problem}") from None
     return report
 
@@ -74,7 +74,7 @@ def _check_schema(found: str) -> None:
         )
 
 
-class _Misfit(Exception):
+class _MisfitError(Exception):
     """A value that does not fit its field; the path grows on the way out."""
 
     def __init__(self, problem: str) -> None:
@@ -91,19 +91,17 @@ def _encoder(hint: Any) -> Convert:
     """What turns a value of this type into JSON data; the records are known to fit."""
     if is_dataclass(hint):
         return _record_encoder(hint)
-    match get_origin(hint), get_args(hint):
-        case (types.UnionType | Union), members if type(None) in members:
-            some = _encoder(_without_none(members))
-            return lambda value: None if value is None else some(value)
-        case origin, (item, tail) if origin is tuple and tail is Ellipsis:
-            each = _encoder(item)
-            return lambda value: [each(entry) for entry in value]
-        case origin, items if origin is tuple:
-            every = tuple(_encoder(item) for item in items)
-            return lambda value: [convert(entry) for convert, entry in zip(every, value, strict=True)]
-        case origin, _ if origin is dict:
-            return dict
-    return _same
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (types.UnionType, Union) and type(None) in arguments:
+        some = _encoder(_without_none(arguments))
+        return lambda value: None if value is None else some(value)
+    if origin is tuple and arguments[-1] is Ellipsis:
+        each = _encoder(arguments[0])
+        return lambda value: [each(entry) for entry in value]
+    if origin is tuple:
+        every = tuple(_encoder(item) for item in arguments)
+        return lambda value: [convert(entry) for convert, entry in zip(every, value, strict=True)]
+    return dict if origin is dict else _same
 
 
 def _record_encoder(record: Any) -> Convert:
@@ -114,7 +112,7 @@ def _record_encoder(record: Any) -> Convert:
 
 @cache
 def _decoder(hint: Any) -> Convert:
-    """What turns JSON data into a value of this type, or raises _Misfit."""
+    """What turns JSON data into a value of this type, or raises _MisfitError."""
     if is_dataclass(hint):
         return _record_decoder(hint)
     origin, arguments = get_origin(hint), get_args(hint)
@@ -126,7 +124,7 @@ def _decoder(hint: Any) -> Convert:
         return _tuple_decoder(arguments)
     if origin is dict:
         return _dict_decoder(arguments[1])
-    return _scalar_decoder(hint)
+    return _scalar_decoder((hint,))
 
 
 def _record_decoder(record: Any) -> Convert:
@@ -138,16 +136,16 @@ def _record_decoder(record: Any) -> Convert:
 
     def convert(data: Any) -> Any:
         if not isinstance(data, dict):
-            raise _Misfit(f"should be an object, found {_show(data)}")
+            raise _MisfitError(f"should be an object, found {_show(data)}")
         values = {}
         for key, name, inner, required in rows:
             if key not in data:
                 if required:
-                    raise _Misfit(f'lacks the key "{key}"')
+                    raise _MisfitError(f'lacks the key "{key}"')
                 continue
             try:
                 values[name] = inner(data[key])
-            except _Misfit as misfit:
+            except _MisfitError as misfit:
                 misfit.steps.append(f".{key}")
                 raise
         return record(**values)
@@ -167,7 +165,7 @@ def _tuple_decoder(arguments: tuple[Any, ...]) -> Convert:
 
     def convert(data: Any) -> Any:
         if len(_a_list(data)) != len(every):
-            raise _Misfit(f"should have {len(every)} entries, found {len(data)}")
+            raise _MisfitError(f"should have {len(every)} entries, found {len(data)}")
         return tuple(_at(index, every[index], entry) for index, entry in enumerate(data))
 
     return convert
@@ -178,7 +176,7 @@ def _dict_decoder(item: Any) -> Convert:
 
     def convert(data: Any) -> Any:
         if not isinstance(data, dict):
-            raise _Misfit(f"should be an object, found {_show(data)}")
+            raise _MisfitError(f"should be an object, found {_show(data)}")
         return {key: _at(key, each, entry) for key, entry in data.items()}
 
     return convert
@@ -188,16 +186,17 @@ def _union_decoder(members: tuple[Any, ...]) -> Convert:
     if type(None) in members:
         some = _decoder(_without_none(members))
         return lambda data: None if data is None else some(data)
-    accepted = tuple(_decoder(member) for member in members)
+    return _scalar_decoder(members)
+
+
+def _scalar_decoder(members: tuple[Any, ...]) -> Convert:
+    accepted = tuple(kind for member in members for kind in _SCALARS[member])
+    names = " or ".join(_JSON_NAMES[member] for member in members)
 
     def convert(data: Any) -> Any:
-        problems = []
-        for decoder in accepted:
-            try:
-                return decoder(data)
-            except _Misfit as misfit:
-                problems.append(misfit.problem)
-        raise _Misfit(" or ".join(problems))
+        if not isinstance(data, accepted) or (isinstance(data, bool) and bool not in members):
+            raise _MisfitError(f"should be {names}, found {_show(data)}")
+        return data
 
     return convert
 
@@ -205,18 +204,7 @@ def _union_decoder(members: tuple[Any, ...]) -> Convert:
 def _literal_decoder(allowed: tuple[Any, ...]) -> Convert:
     def convert(data: Any) -> Any:
         if data not in allowed:
-            raise _Misfit(f"should be one of {', '.join(map(str, allowed))}; found {_show(data)}")
-        return data
-
-    return convert
-
-
-def _scalar_decoder(hint: Any) -> Convert:
-    accepted = _SCALARS[hint]
-
-    def convert(data: Any) -> Any:
-        if not isinstance(data, accepted) or (isinstance(data, bool) and hint is not bool):
-            raise _Misfit(f"should be {_JSON_NAMES[hint]}, found {_show(data)}")
+            raise _MisfitError(f"should be one of {', '.join(map(str, allowed))}; found {_show(data)}")
         return data
 
     return convert
@@ -225,14 +213,14 @@ def _scalar_decoder(hint: Any) -> Convert:
 def _at(step: int | str, convert: Convert, data: Any) -> Any:
     try:
         return convert(data)
-    except _Misfit as misfit:
+    except _MisfitError as misfit:
         misfit.steps.append(f"[{step!r}]")
         raise
 
 
 def _a_list(data: Any) -> Any:
     if not isinstance(data, list | tuple):
-        raise _Misfit(f"should be a list, found {_show(data)}")
+        raise _MisfitError(f"should be a list, found {_show(data)}")
     return data
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from aotlens.errors import ReportError
-from aotlens.report import SCHEMA, Report, decode, dumps, encode, loads
+from aotlens.report import SCHEMA, Report, Site, Target, decode, dumps, encode, loads
 from tests.report.sample import sample_report
 
 
@@ -62,21 +62,46 @@ def _with(path: tuple[str | int, ...], value: object) -> dict[str, object]:
     [
         (("torch",), 3, "bad report: torch should be a string, found 3"),
         (("targets",), {}, "bad report: targets should be a list, found {}"),
-        (("targets", 0, "span", "line"), True, "bad report: targets[0].span.line should be a whole number, found true"),
-        (("targets", 0, "mode"), "dream", 'bad report: targets[0].mode should be one of training, inference; found "dream"'),
+        (
+            ("targets", 0, "span", "line"),
+            True,
+            "bad report: targets[0].span.line should be a whole number, found true",
+        ),
+        (
+            ("targets", 0, "mode"),
+            "dream",
+            'bad report: targets[0].mode should be one of training, inference; found "dream"',
+        ),
         (("targets", 0, "span"), {"file": "a.py"}, 'bad report: targets[0].span lacks the key "line"'),
-        (("targets", 0, "inputs", 1, "tensor", "shape", 0), None,
-         "bad report: targets[0].inputs[1].tensor.shape[0] should be a whole number, found null"
-         " or should be a string, found null"),
-        (("targets", 0, "wrapper", "steps", 0, "lines"), [1],
-         "bad report: targets[0].wrapper.steps[0].lines should have 2 entries, found 1"),
-        (("targets", 0, "timings_ms", "joint"), "x",
-         "bad report: targets[0].timings_ms['joint'] should be a number, found \"x\""),
-        (("schema",), "aotlens.report/2",
-         'report of a newer schema: found "aotlens.report/2", this aotlens reads up to "aotlens.report/1"; update aotlens'),
+        (
+            ("targets", 0, "inputs", 1, "tensor", "shape", 0),
+            None,
+            (
+                "bad report: targets[0].inputs[1].tensor.shape[0] should be a whole number or a string,"
+                " found null"
+            ),
+        ),
+        (
+            ("targets", 0, "wrapper", "steps", 0, "lines"),
+            [1],
+            "bad report: targets[0].wrapper.steps[0].lines should have 2 entries, found 1",
+        ),
+        (
+            ("targets", 0, "timings_ms", "joint"),
+            "x",
+            "bad report: targets[0].timings_ms['joint'] should be a number, found \"x\"",
+        ),
+        (
+            ("schema",),
+            "aotlens.report/2",
+            (
+                'report of a newer schema: found "aotlens.report/2", '
+                'this aotlens reads up to "aotlens.report/1"; update aotlens'
+            ),
+        ),
         (("schema",), "pytest/1", 'not a report: schema is "pytest/1"; expected "aotlens.report/1"'),
     ],
-)  # fmt: skip
+)
 def test_bad_reports_name_the_key(path: tuple[str | int, ...], value: object, message: str) -> None:
     with pytest.raises(ReportError) as caught:
         decode(_with(path, value))
@@ -86,7 +111,10 @@ def test_bad_reports_name_the_key(path: tuple[str | int, ...], value: object, me
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not a report: line 1, column 2 is not JSON (Expecting property name enclosed in double quotes)"),
+        (
+            "{",
+            "not a report: line 1, column 2 is not JSON (Expecting property name enclosed in double quotes)",
+        ),
         ("[]", 'not a report: no key "schema"; expected a JSON object with schema "aotlens.report/1"'),
     ],
 )
@@ -96,9 +124,14 @@ def test_what_is_no_report(text: str, message: str) -> None:
     assert str(caught.value) == message
 
 
+def _sites(target: Target) -> list[Site]:
+    inputs = [site for row in target.inputs for site in row.sites]
+    return inputs + [site for row in target.outputs for site in row.sites]
+
+
 def test_sample_spans_hold_their_text() -> None:
     for target in sample_report().targets:
-        for site in (site for row in (*target.inputs, *target.outputs) for site in row.sites):
+        for site in _sites(target):
             line = Path(site.span.file).read_text(encoding="utf-8").splitlines()[site.span.line - 1].encode()
             assert line[site.span.col : site.span.end_col].decode() == site.text
 

@@ -1,0 +1,46 @@
+"""The published JSON Schema is current, and what the codec writes follows it."""
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from aotlens.report import Report, encode
+from aotlens.report.schema import schema, schema_text
+from tests.report.sample import sample_report
+
+PUBLISHED = Path(__file__).parents[2] / "docs" / "report.schema.json"
+
+
+def test_published_schema_is_current() -> None:
+    assert PUBLISHED.read_text(encoding="utf-8") == schema_text(), (
+        "run: python -m aotlens.report.schema docs/report.schema.json"
+    )
+
+
+def test_schema_is_valid() -> None:
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+@pytest.mark.parametrize(
+    "report", [sample_report(), Report("2.13.0", "3.11.2", "x")], ids=["sample", "empty"]
+)
+def test_reports_follow_the_schema(report: Report) -> None:
+    jsonschema.validate(encode(report), schema(), jsonschema.Draft202012Validator)
+
+
+def test_later_minors_follow_the_schema() -> None:
+    data = encode(sample_report()) | {"schema": "aotlens.report/1.2", "weather": "fine"}
+    jsonschema.validate(data, schema(), jsonschema.Draft202012Validator)
+
+
+@pytest.mark.parametrize(("key", "value"), [("schema", "aotlens.report/2"), ("torch", 2), ("targets", None)])
+def test_bad_reports_do_not(key: str, value: Any) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(encode(sample_report()) | {key: value}, schema(), jsonschema.Draft202012Validator)
+
+
+def test_fields_are_described() -> None:
+    place = schema()["$defs"]["Tensor"]["properties"]["stride"]
+    assert place["description"] == "In elements."
