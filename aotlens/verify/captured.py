@@ -1,0 +1,58 @@
+"""Tensors that a plain function reaches through its closure or its module's globals.
+
+They cannot be copied (the function would not see the copy), so they are put back after each run.
+"""
+
+import inspect
+import types
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+def captured_values(fn: Callable[..., Any], depth: int = 2) -> dict[str, Any]:
+    """Tensors and modules by the name under which the function (or one that it calls) sees them."""
+    fn = inspect.unwrap(fn)
+    if not isinstance(fn, types.FunctionType):
+        return {}
+    seen = inspect.getclosurevars(fn)
+    found: dict[str, Any] = {}
+    for name, value in {**seen.globals, **seen.nonlocals}.items():
+        if isinstance(value, Tensor | nn.Module):
+            found[name] = value
+        elif isinstance(value, types.FunctionType) and depth and not value.__module__.startswith("torch"):
+            found = captured_values(value, depth - 1) | found
+    return found
+
+
+@contextmanager
+def put_back(tensors: Sequence[Tensor]) -> Iterator[None]:
+    """Restores the values and `requires_grad` of these tensors where the body changes them."""
+    saved = [(tensor, tensor.detach().clone(), tensor._version, tensor.requires_grad) for tensor in tensors]
+    try:
+        yield
+    finally:
+        for tensor, value, version, requires_grad in saved:
+            with torch.no_grad():
+                if tensor.shape != value.shape:
+                    tensor.set_(value)
+                elif tensor._version != version:
+                    tensor.copy_(value)
+            if tensor.is_leaf:
+                tensor.requires_grad_(requires_grad)
+
+
+@contextmanager
+def same_random_state() -> Iterator[None]:
+    """Leaves the random state of torch as it was, on the CPU and on every GPU in use."""
+    cpu = torch.get_rng_state()
+    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    try:
+        yield
+    finally:
+        torch.set_rng_state(cpu)
+        if gpus:
+            torch.cuda.set_rng_state_all(gpus)

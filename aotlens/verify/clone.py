@@ -1,0 +1,116 @@
+"""Copies of tensors that relate to each other as the originals do.
+
+Kept: shared storage, the same object twice, strides and offsets, views and their bases, leaf or not,
+`requires_grad`, conjugate bits, inference tensors, subclasses, `nn.Parameter`.  Not kept: `.grad`, hooks of
+tensors, and what stands before a non-leaf tensor on its tape (a hidden leaf takes its place).
+"""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+
+class Cloner:
+    """Copies tensors and modules of one call; copies made by the same cloner keep their relations."""
+
+    def __init__(self) -> None:
+        self._tensors: dict[int, Tensor] = {}
+        self._storages: dict[int, torch.UntypedStorage] = {}
+        self._originals: list[object] = []
+        """Holds the originals, so that an id is never used twice."""
+        self.leaves: list[tuple[Tensor, Tensor]] = []
+        """(copy, the leaf where its gradient ends); for a leaf copy both are the same."""
+
+    def keep(self, tensor: Tensor) -> None:
+        """From now on this tensor is its own copy."""
+        self._remember(tensor, tensor)
+
+    def tensor(self, original: Tensor) -> Tensor:
+        """The copy of one tensor; the same copy for the same object."""
+        known = self._tensors.get(id(original))
+        if known is not None:
+            return known
+        with torch.inference_mode(original.is_inference()):
+            made = self._make(original)
+        if vars(original):
+            vars(made).update({k: v for k, v in vars(original).items() if not isinstance(v, Tensor)})
+        self._remember(original, made)
+        if made.is_leaf and made.requires_grad:
+            self.leaves.append((made, made))
+        return made
+
+    def module(self, original: nn.Module) -> nn.Module:
+        """A deep copy whose tensors keep their relations to every other copy."""
+        memo: dict[int, object] = {}
+        for child in original.modules():
+            for value in (*child._parameters.values(), *child._buffers.values(), *vars(child).values()):
+                if isinstance(value, Tensor):
+                    memo[id(value)] = self.tensor(value)
+        return copy.deepcopy(original, memo)
+
+    def _remember(self, original: Tensor, made: Tensor) -> None:
+        self._tensors[id(original)] = made
+        self._originals.append(original)
+
+    def _make(self, original: Tensor) -> Tensor:
+        if hasattr(original, "__tensor_flatten__"):
+            return self._subclass(original)
+        if original.layout != torch.strided or original.device.type == "meta":
+            return original.detach().clone().requires_grad_(original.requires_grad)
+        if not original.is_inference() and original._base is not None:
+            return self._view(original, original._base)
+        plain = self._on_own_storage(original)
+        if isinstance(original, nn.Parameter):
+            return nn.Parameter(plain, requires_grad=original.requires_grad)
+        if original.is_leaf:
+            return plain.requires_grad_(original.requires_grad)
+        return self._non_leaf(plain)
+
+    def _on_own_storage(self, original: Tensor) -> Tensor:
+        storage = original.untyped_storage()
+        if storage._cdata not in self._storages:
+            self._storages[storage._cdata] = storage.clone()
+            self._originals.append(storage)
+        place = (original.storage_offset(), original.size(), original.stride())
+        plain = torch.empty(0, dtype=original.dtype, device=original.device)
+        with torch.no_grad():
+            plain.set_(self._storages[storage._cdata], *place)
+            if original.is_neg():
+                plain = plain.neg()
+            return plain.conj() if original.is_conj() else plain
+
+    def _non_leaf(self, plain: Tensor) -> Tensor:
+        leaf = plain.detach().clone().requires_grad_()
+        overlaps = any(
+            stride == 0 and size > 1 for size, stride in zip(plain.shape, plain.stride(), strict=True)
+        )
+        made = leaf.clone() if overlaps else plain.copy_(leaf)
+        self.leaves.append((made, leaf))
+        return made
+
+    def _view(self, original: Tensor, original_base: Tensor) -> Tensor:
+        """Replays the view on the copy of its base, in the grad mode in which it was taken."""
+        base = self.tensor(original_base)
+        differentiable = original.grad_fn is not None or not base.requires_grad
+        with torch.set_grad_enabled(differentiable):
+            made: Tensor = original._view_func(base)  # type: ignore[attr-defined]
+        if original.requires_grad and not made.requires_grad:
+            made.requires_grad_()
+        return made
+
+    def _subclass(self, original: Tensor) -> Tensor:
+        names, context = original.__tensor_flatten__()  # type: ignore[attr-defined]
+        inner = {name: self.tensor(getattr(original, name)) for name in names}
+        with torch.no_grad():
+            made: Tensor = type(original).__tensor_unflatten__(  # type: ignore[attr-defined]
+                inner, context, original.size(), original.stride()
+            )
+        if original.requires_grad and original.is_leaf:
+            return made.requires_grad_()
+        if not original.requires_grad:
+            return made
+        leaf = made.requires_grad_()
+        copied = leaf.clone()
+        self.leaves.append((copied, leaf))
+        return copied

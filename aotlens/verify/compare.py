@@ -1,0 +1,274 @@
+"""Two observations side by side: what differs, by the user's names, within stated tolerances."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from aotlens.verify.observe import Facts, Failure, Observation
+from aotlens.verify.values import close, error_between, shown, wide
+
+Kind = Literal[
+    "error",
+    "structure",
+    "value",
+    "mutation",
+    "dtype",
+    "shape",
+    "stride",
+    "offset",
+    "requires_grad",
+    "is_leaf",
+    "type",
+    "identity",
+    "view",
+    "aliasing",
+    "version",
+    "grad mode",
+    "random state",
+    "gradient",
+    "backward error",
+    "backward mutation",
+    "write",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that the compiled call did otherwise than eager."""
+
+    kind: Kind
+    name: str
+    """The user's name of the input, output or parameter; empty when the whole call is meant."""
+    found: str
+    expected: str
+    max_abs: float | None = None
+    """Largest absolute error; None when no values were compared."""
+    max_rel: float | None = None
+    """Largest absolute error over the largest eager value; None when no values were compared."""
+
+    def __str__(self) -> str:
+        error = (
+            "" if self.max_abs is None else f" (max error {self.max_abs:.2g}, relative {self.max_rel:.2g})"
+        )
+        return (
+            f"{self.kind} of {self.name or 'the call'}: compiled {self.found}, eager {self.expected}{error}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The verdict on one call."""
+
+    differences: tuple[Difference, ...]
+    values: int
+    """Outputs compared."""
+    gradients: int
+    """Gradients compared, those that are None included."""
+    mutated: int
+    """Inputs that eager changed."""
+    max_error: float
+    """Largest absolute error among all values that are equal within tolerance."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.differences
+
+    def summary(self) -> str:
+        """One line for the user."""
+        if self.differences:
+            more = f", and {len(self.differences) - 1} more" if len(self.differences) > 1 else ""
+            return f"mismatch: {self.differences[0]}{more}"
+        parts = [_count(self.values, "value"), _count(self.gradients, "gradient")]
+        parts += [_count(self.mutated, "mutated input")] if self.mutated else []
+        return f"verified: {', '.join(parts)} equal eager (max error {self.max_error:.2g})"
+
+
+def compare(compiled: Observation, eager: Observation) -> Verification:
+    """The compiled observation against the eager one."""
+    errors = [error_between(found, expected) for found, expected in _value_pairs(compiled, eager)]
+    return Verification(
+        differences=tuple(differences(compiled, eager)),
+        values=len(eager.outputs),
+        gradients=len(eager.gradients.leaves) if eager.gradients else 0,
+        mutated=sum(facts.changed for facts in eager.inputs),
+        max_error=max((error for error in errors if error == error), default=0.0),
+    )
+
+
+def differences(compiled: Observation, eager: Observation) -> Iterator[Difference]:
+    """Everything that differs, the gravest first."""
+    if compiled.failure or eager.failure:
+        yield from _failures("error", compiled.failure, eager.failure)
+        return
+    if compiled.structure != eager.structure:
+        yield Difference("structure", "out", compiled.structure, eager.structure)
+        return
+    if compiled.argument_structure != eager.argument_structure:
+        yield Difference("structure", "arguments", compiled.argument_structure, eager.argument_structure)
+    for name, found, expected in zip(eager.output_names, compiled.outputs, eager.outputs, strict=True):
+        yield from _output(name, found, expected)
+    for found_input, expected_input in zip(compiled.inputs, eager.inputs, strict=True):
+        yield from _tensor(found_input, expected_input, "mutation")
+    yield from _call(compiled, eager)
+    yield from _gradients(compiled, eager)
+    yield from _writes(compiled, eager)
+
+
+def _failures(kind: Kind, found: Failure | None, expected: Failure | None) -> Iterator[Difference]:
+    if found and expected and issubclass(found.kind, expected.kind):
+        return
+    if found is not expected:
+        yield Difference(kind, "", _told(found), _told(expected))
+
+
+def _told(failure: Failure | None) -> str:
+    return f"{failure.kind.__name__}: {failure.message.splitlines()[0][:300]}" if failure else "no error"
+
+
+def _output(name: str, found: object, expected: object) -> Iterator[Difference]:
+    if isinstance(found, Facts) and isinstance(expected, Facts):
+        yield from _tensor(found, expected, "value")
+    elif type(found) is not type(expected) or found != expected:
+        yield Difference("value", name, repr(found), repr(expected))
+
+
+def _tensor(found: Facts, expected: Facts, kind: Kind) -> Iterator[Difference]:
+    name = expected.name
+    wrong = _values(kind, name, found.value, expected.value)
+    if wrong:
+        yield wrong
+        if wrong.kind in ("dtype", "shape"):
+            return
+    if _real_strides(found) != _real_strides(expected):
+        yield Difference("stride", name, str(found.stride), str(expected.stride))
+    if expected.shares and found.offset != expected.offset:
+        yield Difference("offset", name, str(found.offset), str(expected.offset))
+    for field in ("requires_grad", "is_leaf"):
+        if getattr(found, field) != getattr(expected, field):
+            yield Difference(field, name, str(getattr(found, field)), str(getattr(expected, field)))
+    if found.kind != expected.kind:
+        yield Difference("type", name, found.kind, expected.kind)
+    yield from _relations(found, expected)
+
+
+def _relations(found: Facts, expected: Facts) -> Iterator[Difference]:
+    name = expected.name
+    if found.same_as != expected.same_as:
+        yield Difference("identity", name, _same(found.same_as), _same(expected.same_as))
+    if found.view_of != expected.view_of:
+        yield Difference("view", name, _view(found.view_of), _view(expected.view_of))
+    if found.shares != expected.shares:
+        yield Difference("aliasing", name, _shares(found.shares), _shares(expected.shares))
+    # An update that eager makes without moving the version counter may move it when compiled.
+    if found.bumped != expected.bumped and not (found.bumped and expected.changed):
+        yield Difference("version", name, _moved(found.bumped), _moved(expected.bumped))
+
+
+def _call(compiled: Observation, eager: Observation) -> Iterator[Difference]:
+    if compiled.grad_enabled != eager.grad_enabled:
+        yield Difference("grad mode", "", str(compiled.grad_enabled), str(eager.grad_enabled))
+    states = (compiled.random_state, eager.random_state)
+    if states[0] is not None and states[1] is not None and not torch.equal(states[0], states[1]):
+        yield Difference("random state", "", "another state after the call", "its own")
+
+
+def _gradients(compiled: Observation, eager: Observation) -> Iterator[Difference]:
+    if compiled.backward_failure or eager.backward_failure:
+        yield from _failures("backward error", compiled.backward_failure, eager.backward_failure)
+        return
+    found = dict(compiled.gradients.leaves) if compiled.gradients else {}
+    for name, expected in eager.gradients.leaves if eager.gradients else ():
+        gradient = found.pop(name, None)
+        if gradient is None or expected is None:
+            if gradient is not expected:
+                yield Difference("gradient", name, _present(gradient), _present(expected))
+            continue
+        wrong = _values("gradient", name, gradient, expected)
+        if wrong:
+            yield wrong
+    for name, surplus in found.items():
+        if surplus is not None:
+            yield Difference("gradient", name, _present(surplus), "None")
+    before = {facts.name: facts.value for facts in compiled.inputs}
+    after = zip(compiled.inputs_after_backward, eager.inputs_after_backward, eager.inputs, strict=True)
+    for found_value, expected_value, facts in after:
+        wrong = _values("backward mutation", facts.name, found_value, expected_value)
+        if wrong and close(before[facts.name], facts.value):
+            yield wrong
+
+
+def _writes(compiled: Observation, eager: Observation) -> Iterator[Difference]:
+    for found, expected in zip_longest(compiled.writes, eager.writes):
+        if (found.refused is None) != (expected.refused is None):
+            yield Difference("write", expected.name, _refused(found.refused), _refused(expected.refused))
+        elif found.seen_by != expected.seen_by:
+            yield Difference("write", expected.name, _seen(found.seen_by), _seen(expected.seen_by))
+
+
+def _values(kind: Kind, name: str, found: Tensor, expected: Tensor) -> Difference | None:
+    if found.dtype != expected.dtype:
+        return Difference("dtype", name, str(found.dtype), str(expected.dtype))
+    if found.shape != expected.shape:
+        return Difference("shape", name, str(tuple(found.shape)), str(tuple(expected.shape)))
+    if close(found, expected):
+        return None
+    error = error_between(found, expected)
+    largest = float(wide(expected).abs().max())
+    return Difference(kind, name, shown(found), shown(expected), error, error / (largest or 1.0))
+
+
+def _value_pairs(compiled: Observation, eager: Observation) -> Iterator[tuple[Tensor, Tensor]]:
+    outputs = zip(compiled.outputs, eager.outputs, strict=False)
+    for found, expected in (*outputs, *zip(compiled.inputs, eager.inputs, strict=False)):
+        if isinstance(found, Facts) and isinstance(expected, Facts):
+            yield found.value, expected.value
+    sides = [
+        observation.gradients.leaves if observation.gradients else () for observation in (compiled, eager)
+    ]
+    for (_, gradient), (_, wanted) in zip(*sides, strict=False):
+        if gradient is not None and wanted is not None:
+            yield gradient, wanted
+
+
+def _real_strides(facts: Facts) -> tuple[int, ...]:
+    """Strides that matter: those of dimensions with more than one element."""
+    sizes = facts.value.shape
+    if 0 in sizes:
+        return ()
+    return tuple(stride for size, stride in zip(sizes, facts.stride, strict=False) if size > 1)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _present(gradient: Tensor | None) -> str:
+    return "None" if gradient is None else "a gradient " + shown(gradient)
+
+
+def _same(name: str | None) -> str:
+    return f"the same tensor as {name}" if name else "a tensor of its own"
+
+
+def _view(name: str | None) -> str:
+    return f"a view of {name}" if name else "no view of an input"
+
+
+def _shares(names: frozenset[str]) -> str:
+    return "shares memory with " + ", ".join(sorted(names)) if names else "shares memory with nothing"
+
+
+def _moved(bumped: bool) -> str:
+    return "changed in place" if bumped else "left alone"
+
+
+def _refused(kind: type[BaseException] | None) -> str:
+    return f"refuses an in-place change with {kind.__name__}" if kind else "can be changed in place"
+
+
+def _seen(names: frozenset[str]) -> str:
+    return "an in-place change shows in " + (", ".join(sorted(names)) or "nothing else")

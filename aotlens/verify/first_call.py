@@ -1,0 +1,44 @@
+"""Comparing calls: the same call made once in eager and once compiled, on copies, leaving no trace."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from torch import Tensor
+
+from aotlens.verify.captured import put_back, same_random_state
+from aotlens.verify.compare import Verification, compare
+from aotlens.verify.observe import EVERYTHING, Observation, Probe, observe
+from aotlens.verify.world import World, callable_tensors, copies, world
+
+
+def verify_first_call(
+    compiled: Callable[..., Any],
+    eager: Callable[..., Any],
+    inputs: Sequence[object],
+    names: Sequence[str] | None = None,
+) -> Verification:
+    """Compares two callables over the same flat inputs, which stay as they are.
+
+    `names` are the user's names of the inputs.  State that the callables hold themselves (a graph module's
+    own tensors) is put back after each run; gradients in `.grad` and the random state are not touched.
+    """
+    called = world(eager, inputs, names=names)
+    state = [item.tensor for fn in (eager, compiled) for item in callable_tensors(fn)]
+    eager_world, compiled_world = copies(called, keep_fn=True)
+    expected = observe_alone(eager_world, state=state)
+    found = observe_alone(compiled_world, call=compiled, state=state)
+    return compare(found, expected)
+
+
+def observe_alone(
+    given: World,
+    probe: Probe = EVERYTHING,
+    call: Callable[..., Any] | None = None,
+    state: Sequence[Tensor] = (),
+) -> Observation:
+    """One observation that leaves the random state, and the given tensors, as they were."""
+    with ExitStack() as stack:
+        stack.enter_context(same_random_state())
+        stack.enter_context(put_back(state))
+        return observe(given, probe, call)

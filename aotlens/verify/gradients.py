@@ -1,0 +1,59 @@
+"""Gradients of everything that a call gave back, for tangents that are the same in every run."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from aotlens.verify.world import Named, World
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gradients:
+    """One gradient per leaf, None where none flows."""
+
+    roots: tuple[str, ...]
+    """The outputs and mutated inputs that were differentiated."""
+    leaves: tuple[tuple[str, Tensor | None], ...]
+
+
+def backward(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> Gradients | None:
+    """Differentiates every output and every mutated input that requires grad; None when there is none."""
+    roots = list(_roots(given, outputs, bumped))
+    leaves = {id(item.tensor): item for item in (*given.leaves, *_leaves_since(given))}
+    if not roots or not leaves:
+        return None
+    tangents = [tangent(item.tensor, seed) for seed, item in enumerate(roots)]
+    with torch.enable_grad():
+        found = torch.autograd.grad(
+            [item.tensor for item in roots],
+            [item.tensor for item in leaves.values()],
+            tangents,
+            allow_unused=True,
+        )
+    named = zip((item.name for item in leaves.values()), found, strict=True)
+    return Gradients(tuple(item.name for item in roots), tuple(named))
+
+
+def tangent(output: Tensor, seed: int) -> Tensor:
+    """Random numbers fixed by the seed, shaped as the output."""
+    generator = torch.Generator().manual_seed(1000 + seed)
+    dtype = torch.complex128 if output.dtype.is_complex else torch.float64
+    values = torch.randn(output.shape, generator=generator, dtype=dtype)
+    if output.layout == torch.strided and type(output) in (Tensor, torch.nn.Parameter):
+        return values.to(device=output.device, dtype=output.dtype)
+    return torch.ones_like(output)
+
+
+def _roots(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> Iterator[Named]:
+    yield from (item for item in outputs if item.tensor.requires_grad)
+    returned = {id(item.tensor) for item in outputs}
+    for item, moved in zip(given.inputs, bumped, strict=True):
+        if moved and item.tensor.grad_fn is not None and id(item.tensor) not in returned:
+            yield item
+
+
+def _leaves_since(given: World) -> Iterator[Named]:
+    """Inputs that the call itself made require grad."""
+    yield from (item for item in given.inputs if item.tensor.is_leaf and item.tensor.requires_grad)

@@ -1,0 +1,197 @@
+"""What one call does that its caller can see, recorded as plain facts.
+
+Promise: two observations of the same program are equal exactly when no later code could tell the two calls
+apart by values, gradients, mutations, aliasing, `requires_grad`, strides, errors or the random state.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import torch.utils._pytree as pytree
+from aotlens.verify.gradients import Gradients, backward
+from aotlens.verify.sharing import Write, sharing, try_writes
+from aotlens.verify.values import same_values
+from aotlens.verify.world import Named, World
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Failure:
+    """An exception that the call or its backward raised."""
+
+    kind: type[BaseException]
+    message: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Facts:
+    """One tensor after the call."""
+
+    name: str
+    value: Tensor
+    """A detached copy."""
+    stride: tuple[int, ...]
+    offset: int
+    """Storage offset, in elements."""
+    requires_grad: bool
+    is_leaf: bool
+    kind: str
+    """The tensor's class: `Tensor`, `Parameter`, a subclass."""
+    same_as: str | None
+    """The first input or output that is the same object; None when this is the first."""
+    view_of: str | None
+    """The input that autograd knows as the base of this view; None when there is none."""
+    shares: frozenset[str]
+    """Names of all other inputs and outputs on the same storage."""
+    bumped: bool = False
+    """Whether the call moved the version counter (inputs only)."""
+    changed: bool = False
+    """Whether the call changed values or the version counter (inputs only)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observation:
+    """Everything that can be seen of one call."""
+
+    failure: Failure | None
+    structure: str = ""
+    """How the result is nested."""
+    outputs: tuple[Facts | object, ...] = ()
+    """In the order of the flattened result; what is no tensor stands as it is."""
+    output_names: tuple[str, ...] = ()
+    inputs: tuple[Facts, ...] = ()
+    argument_structure: str = ""
+    """How the arguments are nested after the call."""
+    grad_enabled: bool = True
+    """The grad mode that the call left behind."""
+    random_state: Tensor | None = None
+    gradients: Gradients | None = None
+    """None when nothing requires grad."""
+    backward_failure: Failure | None = None
+    inputs_after_backward: tuple[Tensor, ...] = ()
+    writes: tuple[Write, ...] = ()
+    """What an in-place change of each output did, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What to do with the result beyond looking at it."""
+
+    backward: bool = True
+    writes: bool = True
+    """Change each output in place at the end and see who else changes."""
+    write_first: int | None = None
+    """Double this output in place, seen by autograd, before the backward; None leaves all alone."""
+
+
+EVERYTHING = Probe()
+
+
+def observe(given: World, probe: Probe = EVERYTHING, call: Callable[..., Any] | None = None) -> Observation:
+    """Calls `call` (or the world's own callable) and records what can be seen; uses the world up."""
+    versions = [_version(item.tensor) for item in given.inputs]
+    mode = torch.is_grad_enabled()
+    try:
+        result = (call or given.fn)(*given.args, **given.kwargs)
+    except Exception as error:  # noqa: BLE001 - whatever the call raises is what eager must raise too
+        return Observation(Failure(type(error), str(error)))
+    finally:
+        left_behind = torch.is_grad_enabled()
+        torch.set_grad_enabled(mode)
+    bumped = [_version(item.tensor) != old for item, old in zip(given.inputs, versions, strict=True)]
+    return _look(given, result, bumped, probe, left_behind)
+
+
+def _look(given: World, result: Any, bumped: list[bool], probe: Probe, grad_enabled: bool) -> Observation:
+    leaves, structure = pytree.tree_flatten_with_path(result)
+    names = tuple("out" + pytree.keystr(path).replace("'", '"') for path, _ in leaves)
+    places = zip(names, leaves, strict=True)
+    outputs = tuple(Named(name, leaf) for name, (_, leaf) in places if isinstance(leaf, Tensor))
+    facts = _facts(given, outputs, bumped)
+    by_place = iter(facts[len(given.inputs) :])
+    found = tuple(next(by_place) if isinstance(leaf, Tensor) else leaf for _, leaf in leaves)
+    random_state = torch.get_rng_state()
+    gradients, failure = (None, None)
+    if probe.backward:
+        gradients, failure = _differentiate(given, outputs, bumped, probe)
+    return Observation(
+        failure=None,
+        structure=str(structure),
+        outputs=found,
+        output_names=names,
+        inputs=facts[: len(given.inputs)],
+        argument_structure=str(pytree.tree_flatten((given.args, dict(given.kwargs)))[1]),
+        grad_enabled=grad_enabled,
+        random_state=random_state,
+        gradients=gradients,
+        backward_failure=failure,
+        inputs_after_backward=tuple(copy_of(item.tensor) for item in given.inputs) if probe.backward else (),
+        writes=try_writes(given.inputs, outputs) if probe.writes else (),
+    )
+
+
+def _facts(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> tuple[Facts, ...]:
+    everything = (*given.inputs, *outputs)
+    groups = sharing(everything)
+    changed = _changed(given, bumped)
+    first: dict[int, str] = {}
+    facts = []
+    for index, item in enumerate(everything):
+        tensor = item.tensor
+        facts.append(
+            Facts(
+                name=item.name,
+                value=copy_of(tensor),
+                stride=tuple(tensor.stride()) if tensor.layout == torch.strided else (),
+                offset=tensor.storage_offset() if tensor.layout == torch.strided else 0,
+                requires_grad=tensor.requires_grad,
+                is_leaf=tensor.is_leaf,
+                kind=type(tensor).__name__,
+                same_as=first.get(id(tensor)),
+                view_of=_known_base(tensor, given.inputs),
+                shares=groups.get(item.name, frozenset()),
+                bumped=index < len(bumped) and bumped[index],
+                changed=index < len(changed) and changed[index],
+            )
+        )
+        first.setdefault(id(tensor), item.name)
+    return tuple(facts)
+
+
+def _changed(given: World, bumped: Sequence[bool]) -> tuple[bool, ...]:
+    """Some operators, as batch norm, change values without moving the version counter."""
+    if given.before is None:
+        return tuple(bumped)
+    pairs = zip(bumped, given.inputs, given.before, strict=True)
+    return tuple(moved or not same_values(item.tensor, old) for moved, item, old in pairs)
+
+
+def _known_base(tensor: Tensor, inputs: Sequence[Named]) -> str | None:
+    if tensor.is_inference() or tensor._base is None:
+        return None
+    base = tensor._base
+    return next((item.name for item in inputs if item.tensor is base or item.tensor._base is base), None)
+
+
+def _differentiate(
+    given: World, outputs: Sequence[Named], bumped: Sequence[bool], probe: Probe
+) -> tuple[Gradients | None, Failure | None]:
+    try:
+        if probe.write_first is not None:
+            outputs[probe.write_first].tensor.mul_(2)
+        return backward(given, outputs, bumped), None
+    except Exception as error:  # noqa: BLE001 - whatever the call raises is what eager must raise too
+        return None, Failure(type(error), str(error))
+
+
+def copy_of(tensor: Tensor) -> Tensor:
+    """The values now, apart from every later change."""
+    with torch.no_grad():
+        return tensor.detach().clone()
+
+
+def _version(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version

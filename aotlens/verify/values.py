@@ -1,0 +1,90 @@
+"""Whether two tensors hold the same values: one table of tolerances, and the error between them."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """|compiled - eager| <= absolute + relative * max(|eager|, mean |eager| of the tensor)."""
+
+    relative: float
+    absolute: float
+
+
+TOLERANCES: dict[torch.dtype, Tolerance] = {
+    torch.float64: Tolerance(1e-9, 1e-11),
+    torch.complex128: Tolerance(1e-9, 1e-11),
+    torch.float32: Tolerance(1e-4, 1e-6),
+    torch.complex64: Tolerance(1e-4, 1e-6),
+    torch.float16: Tolerance(5e-3, 1e-4),
+    torch.bfloat16: Tolerance(3e-2, 1e-3),
+}
+"""Every other dtype must be equal to the bit."""
+EXACT = Tolerance(0.0, 0.0)
+
+
+def close(found: Tensor, expected: Tensor) -> bool:
+    """Whether every element is within tolerance; NaN equals NaN and infinities their own sign."""
+    if expected.numel() == 0:
+        return True
+    limit = TOLERANCES.get(expected.dtype, EXACT)
+    other, true = _real(found), _real(expected)
+    if limit is EXACT:
+        return torch.equal(other, true)
+    ordinary = torch.isfinite(true) & torch.isfinite(other)
+    if not torch.equal(_marked(other, ordinary), _marked(true, ordinary)):
+        return False
+    size = torch.where(ordinary, true.abs(), 0.0)
+    allowed = limit.absolute + limit.relative * torch.maximum(size, size.mean())
+    return bool(((other - true).abs() <= allowed)[ordinary].all())
+
+
+def same_values(one: Tensor, other: Tensor) -> bool:
+    """Whether both have the same shape and every element is equal to the bit, or NaN in both."""
+    if one.shape != other.shape or one.layout != other.layout:
+        return False
+    first, second = _dense(one.detach()), _dense(other.detach())
+    return bool(torch.eq(first, second).logical_or(first.isnan() & second.isnan()).all())
+
+
+def error_between(found: Tensor, expected: Tensor) -> float:
+    """Largest absolute error, where both are finite."""
+    if expected.numel() == 0 or found.shape != expected.shape:
+        return 0.0
+    return float(torch.nan_to_num((wide(found) - wide(expected)).abs(), 0.0, 0.0).max())
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """The values as a dense tensor in double precision."""
+    dense = _dense(tensor)
+    return dense.to(torch.complex128 if dense.is_complex() else torch.float64)
+
+
+def shown(tensor: Tensor) -> str:
+    """The first few values, for a message."""
+    flat = _dense(tensor).flatten()
+    words = [f"{value:.6g}" if isinstance(value, float) else str(value) for value in flat[:4].tolist()]
+    return f"[{', '.join(words)}{', ...' if flat.numel() > 4 else ''}]"
+
+
+def _real(tensor: Tensor) -> Tensor:
+    """Complex numbers as pairs, floats in double precision, the rest as it is."""
+    dense = _dense(tensor)
+    if dense.is_complex():
+        return torch.view_as_real(wide(tensor))
+    return wide(tensor) if dense.is_floating_point() else dense
+
+
+def _marked(values: Tensor, ordinary: Tensor) -> Tensor:
+    """What stands where a value is not finite, NaN as 0 and infinities as themselves."""
+    return torch.where(ordinary, 0.0, torch.nan_to_num(values, nan=0.0, posinf=1.0, neginf=-1.0))
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    if hasattr(tensor, "__tensor_flatten__"):
+        inner = [_dense(getattr(tensor, name)).flatten() for name in tensor.__tensor_flatten__()[0]]
+        return torch.cat(inner)
+    return tensor.to_dense() if tensor.layout != torch.strided else tensor.resolve_conj().resolve_neg()
