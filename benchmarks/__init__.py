@@ -1,0 +1,1 @@
+"""Speed, measured side by side with `functorch.compile` of the installed torch, in one process."""

@@ -1,0 +1,25 @@
+"""`python -m benchmarks [NAME…]`: run the benchmarks, each in its own process, then bring the tables of
+`benchmarks/README.md` up to date."""
+
+import subprocess
+import sys
+
+from benchmarks.tables import write_readme
+
+NAMES = ("imports", "overhead", "latency", "partition")
+
+
+def main() -> None:
+    wanted = sys.argv[1:] or NAMES
+    unknown = sorted(set(wanted) - set(NAMES))
+    if unknown:
+        sys.exit(f"no benchmark called {', '.join(unknown)}; there are: {', '.join(NAMES)}")
+    for name in wanted:
+        done = subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=False)
+        if done.returncode:
+            sys.exit(f"benchmarks.{name} failed with exit code {done.returncode}")
+    write_readme()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""The models that are measured: the GPT of the examples at any depth."""
+
+import torch
+from torch import Tensor
+
+from examples.train_gpt import GPT, Config
+
+CONTEXT, WIDTH, BATCH, VOCABULARY = 128, 256, 2, 512
+
+
+def gpt(layers: int, width: int = WIDTH) -> GPT:
+    """A decoder in training mode; dropout is 0 so that every contender computes the same."""
+    torch.manual_seed(0)
+    return GPT(Config(VOCABULARY, context=CONTEXT, layers=layers, width=width, dropout=0.0))
+
+
+def gpt_inputs() -> tuple[Tensor, Tensor]:
+    tokens = torch.randint(VOCABULARY, (BATCH, CONTEXT + 1))
+    return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()

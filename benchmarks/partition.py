@@ -1,0 +1,92 @@
+"""Dividing a joint graph into forward and backward: our policies beside torch's partitioners.
+
+Both sides divide the joint graph of the same GPT, which each recorded itself.  The peer's function is
+timed on copies of one recorded graph (it changes what it is given); ours is the pipeline's own
+`partition` stage, which also writes the reasons down.
+"""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from functorch.compile import aot_module, nop
+from torch import nn
+
+from aotlens.options import CompileOptions
+from aotlens.pipeline import compile_direct
+from benchmarks.harness import Table, arguments, growth_exponent, publish, take_turns, time_once
+from benchmarks.latency import PEER_PARTITIONS, node_count
+from benchmarks.models import gpt, gpt_inputs
+
+LAYERS = (6, 30, 120)
+"""About one, five and twenty thousand joint nodes."""
+WIDTH = 64
+"""Small tensors: only the graph's size matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerCall:
+    """What the peer gave to its partition function."""
+
+    joint: torch.fx.GraphModule
+    joint_inputs: object
+    keywords: dict[str, object]
+
+    def time(self, partition: Callable[..., object]) -> float:
+        fresh = copy.deepcopy(self.joint)
+        return time_once(lambda: partition(fresh, self.joint_inputs, **self.keywords))
+
+
+def record_peer(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> PeerCall:
+    calls: list[PeerCall] = []
+
+    def partition(joint: torch.fx.GraphModule, joint_inputs: object, **keywords: object) -> object:
+        calls.append(PeerCall(copy.deepcopy(joint), joint_inputs, keywords))
+        return PEER_PARTITIONS["default"](joint, joint_inputs, **keywords)
+
+    aot_module(model, nop, nop, partition_fn=partition)(*inputs)
+    return calls[0]
+
+
+def time_ours(model: nn.Module, inputs: tuple[torch.Tensor, ...], policy: str) -> float:
+    compiled = compile_direct(model, inputs, {}, CompileOptions(backend="eager", policy=policy))
+    return compiled.timings_ms["partition"] / 1e3
+
+
+def measure(layers: int, rounds: int) -> dict[str, tuple[int, float, float]]:
+    """By policy: our joint nodes, the peer's median seconds and ours."""
+    model, inputs = gpt(layers, WIDTH), gpt_inputs()
+    peer = record_peer(model, inputs)
+    nodes = node_count(compile_direct(model, inputs, {}, CompileOptions(backend="eager")), "joint")
+    found = {}
+    for policy, peer_partition in PEER_PARTITIONS.items():
+        contenders = {
+            "peer": partial(peer.time, peer_partition),
+            "ours": partial(time_ours, model, inputs, policy),
+        }
+        samples = take_turns(contenders, rounds)
+        found[policy] = nodes, samples["peer"].median_s, samples["ours"].median_s
+    return found
+
+
+def main() -> None:
+    options = arguments("partition time beside torch's partitioners", rounds=3)
+    measure(1, rounds=1)  # both sides import what they need once
+    results = {layers: measure(layers, options.rounds) for layers in LAYERS}
+    rows: list[tuple[str | float, ...]] = []
+    for policy in PEER_PARTITIONS:
+        found = [results[layers][policy] for layers in LAYERS]
+        for nodes, peer, ours in found:
+            rows.append((policy, nodes, peer * 1e3, ours * 1e3, ours / peer))
+        sizes = [nodes for nodes, _, _ in found]
+        growth = [growth_exponent(sizes, [times[side] for times in found]) for side in (1, 2)]
+        rows.append((f"{policy}: growth exponent", "", *growth, ""))
+    columns = ("policy", "joint nodes", "peer ms", "ours ms", "ours / peer")
+    note = f"The GPT at {', '.join(map(str, LAYERS))} layers; median of {options.rounds} rounds in turns."
+    publish("partition", [Table("Partition", columns, tuple(rows), note)])
+
+
+if __name__ == "__main__":
+    main()
