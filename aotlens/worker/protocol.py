@@ -49,6 +49,25 @@ class TraceRequest:
     options: TraceOptions = field(default_factory=TraceOptions)
     time_limit_s: float = 120.0
     memory_limit_bytes: int | None = None
+    """Resident memory of the child and what it started; None takes three quarters of the machine's."""
+    fresh: bool = False
+    """Trace again even when the cache knows the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Stop the request of that id; its answer then says `cancelled`."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The server's first line, sent once it is warm."""
+
+    pid: int
+    torch: str
+    python: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +76,7 @@ class Progress:
 
     id: int
     stage: str
-    """`import`, `run`, a pipeline stage's name, or `report`."""
+    """`queued`, `import`, `run`, a pipeline stage's name, or `report`."""
     detail: str = ""
 
 
@@ -88,3 +107,5 @@ class Answer:
     output: str = ""
     """What the user's code wrote to stdout and stderr, the middle cut when it is megabytes."""
     elapsed_ms: float = 0.0
+    cached: bool = False
+    """The answer to an earlier request whose files have not changed since."""

@@ -1,0 +1,169 @@
+"""Whatever ends a script or a capture, as one failure that names the user's line.
+
+Invariant: a traceback shown to the user holds no frame of aotlens or torch, unless the fault is ours, and
+then it holds them all.
+"""
+
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from aotlens.errors import AotlensError
+from aotlens.worker.protocol import Failure
+from aotlens.worker.stacks import is_users
+
+__all__ = ["exit_status", "failure_of", "user_traceback"]
+
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+_CAPTURE = str(Path(_PACKAGE, "capture"))
+
+
+def failure_of(error: BaseException, script: str) -> Failure:
+    """The failure for an exception that left the user's script or the engine."""
+    if isinstance(error, SyntaxError) and error.filename is not None and _is_script(error.filename, script):
+        return _syntax(error)
+    if isinstance(error, SystemExit):
+        return _exit(error, script)
+    ours = _aotlens_error(error)
+    if ours is not None:
+        return _known(ours, error, script)
+    if _is_our_fault(error, script):
+        message = f"aotlens failed while it compiled code of {script}: {_one_line(error)}"
+        return Failure("internal", message, "".join(traceback.format_exception(error)), script, None, 3)
+    return _raised(error, script)
+
+
+def exit_status(error: SystemExit) -> int:
+    """The exit code that Python would leave with."""
+    if error.code is None:
+        return 0
+    return error.code if isinstance(error.code, int) else 1
+
+
+def user_traceback(error: BaseException, script: str) -> str:
+    """As Python prints it, without frames of aotlens and torch, in the causes too."""
+    shown = traceback.TracebackException.from_exception(error)
+    _strip(shown, script, set())
+    return "".join(shown.format())
+
+
+def _strip(shown: traceback.TracebackException, script: str, seen: set[int]) -> None:
+    if id(shown) in seen:
+        return
+    seen.add(id(shown))
+    entry = next((at for at, frame in enumerate(shown.stack) if _is_script(frame.filename, script)), 0)
+    kept = [frame for frame in shown.stack[entry:] if not _is_internal(frame.filename, script)]
+    shown.stack = traceback.StackSummary.from_list(kept)
+    for other in (shown.__cause__, shown.__context__, *(shown.exceptions or ())):
+        if other is not None:
+            _strip(other, script, seen)
+
+
+def _syntax(error: SyntaxError) -> Failure:
+    text = "".join(traceback.format_exception_only(error))
+    message = f"{error.filename}:{error.lineno}: syntax error: {error.msg}"
+    return Failure("syntax", message, text, error.filename, error.lineno)
+
+
+def _exit(error: SystemExit, script: str) -> Failure:
+    line = _line(error, script)
+    said = f" ({error.code})" if isinstance(error.code, str) else ""
+    message = f"{_place(script, line)} called sys.exit with code {exit_status(error)}{said} before the trace was done"
+    return Failure("exit", message, user_traceback(error, script), script, line)
+
+
+def _known(ours: AotlensError, error: BaseException, script: str) -> Failure:
+    """An error that already speaks the user's language."""
+    file, line = (ours.span.file, ours.span.line) if ours.span is not None else (script, _line(error, script))
+    trace = "".join(traceback.format_exception(error)) if ours.exit_code == 3 else ""
+    if ours.kind in ("user", "unsupported") and ours.__cause__ is not None:
+        trace = user_traceback(ours.__cause__, script)
+    return Failure(ours.kind, str(ours), trace, file, line, ours.exit_code)
+
+
+def _raised(error: BaseException, script: str) -> Failure:
+    file, line = _last_user_place(error, script)
+    kind = "memory" if isinstance(error, MemoryError) else "user"
+    # Dynamo refuses with an exception of its own when `fullgraph=True` forbids a graph break.
+    if type(error).__module__ == "torch._dynamo.exc":
+        kind = "unsupported"
+    message = f"{_place(file, line)} raised {_one_line(error)}"
+    return Failure(kind, message, user_traceback(error, script), file, line)  # type: ignore[arg-type]
+
+
+def _aotlens_error(error: BaseException) -> AotlensError | None:
+    """The error of ours that Dynamo, or the user's code, may have wrapped in its own."""
+    for cause in _causes(error):
+        if isinstance(cause, AotlensError):
+            return cause
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, then what it wraps: an explicit cause, or Dynamo's inner exception."""
+    current: BaseException | None = error
+    seen: set[int] = set()
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        inner = getattr(current, "inner_exception", None)
+        current = inner if isinstance(inner, BaseException) else current.__cause__
+
+
+def _is_our_fault(error: BaseException, script: str) -> bool:
+    """Whether the engine was at work, on no call of the user's code, when it was raised.
+
+    An operator that the user called reaches torch through our dispatch modes in `capture`; an error of
+    torch below them (sizes that do not match) is the user's.
+    """
+    files = [file for file, _ in _frames(error.__traceback__)]
+    last_user = max((at for at, file in enumerate(files) if _is_script(file, script) or is_users(file)), default=-1)
+    below = files[last_user + 1 :]
+    engine = [file for file in below if file.startswith(_PACKAGE) and not file.startswith(_session_folder())]
+    if not engine:
+        return False
+    return below[-1].startswith(_PACKAGE) or not all(file.startswith(_CAPTURE) for file in engine)
+
+
+def _session_folder() -> str:
+    return str(Path(_PACKAGE, "session"))
+
+
+def _last_user_place(error: BaseException, script: str) -> tuple[str, int | None]:
+    """The innermost frame in the user's own files; the script without a line when there is none."""
+    places = [(file, line) for file, line in _frames(error.__traceback__) if _is_script(file, script) or is_users(file)]
+    return places[-1] if places else (script, None)
+
+
+def _line(error: BaseException, script: str) -> int | None:
+    lines = [line for file, line in _frames(error.__traceback__) if _is_script(file, script)]
+    return lines[-1] if lines else None
+
+
+def _frames(tb: TracebackType | None) -> Iterator[tuple[str, int]]:
+    for frame, line in traceback.walk_tb(tb):
+        yield frame.f_code.co_filename, line
+
+
+def _is_script(file: str, script: str) -> bool:
+    return file == script or (not file.startswith("<") and Path(file).resolve() == Path(script).resolve())
+
+
+def _is_internal(file: str, script: str) -> bool:
+    if _is_script(file, script):
+        return False
+    torch = sys.modules.get("torch")
+    folders = [_PACKAGE] + ([str(Path(torch.__file__).parent)] if torch is not None and torch.__file__ else [])
+    return file.startswith(("<frozen", *folders))
+
+
+def _place(file: str, line: int | None) -> str:
+    return file if line is None else f"{file}:{line}"
+
+
+def _one_line(error: BaseException) -> str:
+    """`ValueError: what it says`, the first line only: the traceback below it has the rest."""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__

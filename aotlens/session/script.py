@@ -1,0 +1,107 @@
+"""Running a script the way `python SCRIPT ARGS` does, inside a process that is already there.
+
+Invariant: the script sees its own `sys.argv`, `sys.path[0]` and `__main__`, its tracebacks show its own
+source even after it changes folder, and what this process had is put back afterwards.
+"""
+
+import ast
+import builtins
+import io
+import linecache
+import sys
+import tokenize
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, ModuleType
+
+from aotlens.errors import TargetError
+
+__all__ = ["Script", "import_script", "load_script", "run_script"]
+
+Rewrite = Callable[[ast.Module], ast.Module]
+"""Changes the tree before it is compiled; positions must stay as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script as it was read: what runs is this text, whatever happens to the file meanwhile."""
+
+    path: str
+    """As the user gave it."""
+    source: str
+
+    @property
+    def folder(self) -> str:
+        return str(Path(self.path).resolve().parent)
+
+    def code(self, rewrite: Rewrite | None = None) -> CodeType:
+        """Raises SyntaxError with the script's path."""
+        if rewrite is None:
+            return compile(self.source, self.path, "exec", dont_inherit=True)
+        tree = rewrite(ast.parse(self.source, self.path))
+        return compile(tree, self.path, "exec", dont_inherit=True)
+
+
+def load_script(path: str) -> Script:
+    """Raises TargetError where there is no such file, SyntaxError where it does not decode."""
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError as error:
+        raise TargetError(f"no such file: {path}", kind="no-file") from error
+    except IsADirectoryError as error:
+        raise TargetError(f"{path} is a folder; give a Python script", kind="no-file") from error
+    except OSError as error:
+        raise TargetError(f"cannot read {path}: {error.strerror}", kind="no-file") from error
+    script = Script(path, _decoded(data, path))
+    # The entry has no time stamp, so that `linecache.checkcache` keeps it: tracebacks show what ran.
+    linecache.cache[path] = (len(data), None, script.source.splitlines(keepends=True), path)
+    return script
+
+
+def _decoded(data: bytes, path: str) -> str:
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        text = io.TextIOWrapper(io.BytesIO(data), encoding, newline=None).read()
+    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+        raise SyntaxError(f"cannot decode the script: {error}", (path, 1, 1, None)) from error
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise SyntaxError("the script contains a null byte", (path, line, 1, None))
+    return text
+
+
+def run_script(script: Script, argv: Sequence[str] = (), rewrite: Rewrite | None = None) -> ModuleType:
+    """Run it as `__main__`; whatever it raises, SystemExit included, passes through."""
+    return _execute(script, script.code(rewrite), "__main__", argv)
+
+
+def import_script(script: Script) -> ModuleType:
+    """Run its definitions under the module's own name, as `import` would."""
+    return _execute(script, script.code(), Path(script.path).stem, ())
+
+
+def _execute(script: Script, code: CodeType, name: str, argv: Sequence[str]) -> ModuleType:
+    module = ModuleType(name)
+    module.__dict__.update(
+        __file__=script.path, __builtins__=builtins, __spec__=None, __package__=None, __cached__=None
+    )
+    with _as_python_does(script, module, argv):
+        exec(code, module.__dict__)
+    return module
+
+
+@contextmanager
+def _as_python_does(script: Script, module: ModuleType, argv: Sequence[str]) -> Iterator[None]:
+    saved_argv, saved_path, saved_module = sys.argv, sys.path, sys.modules.get(module.__name__)
+    sys.argv = [script.path, *argv]
+    # Started with -P there is no first entry of the interpreter's own to replace.
+    sys.path = [script.folder, *(saved_path if sys.flags.safe_path else saved_path[1:])]
+    sys.modules[module.__name__] = module
+    try:
+        yield
+    finally:
+        sys.argv, sys.path = saved_argv, saved_path
+        if saved_module is not None:
+            sys.modules[module.__name__] = saved_module

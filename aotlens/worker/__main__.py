@@ -1,0 +1,7 @@
+"""`python -m aotlens.worker`: the server process; its client is on stdin and stdout."""
+
+import sys
+
+from aotlens.worker.server import main
+
+sys.exit(main())

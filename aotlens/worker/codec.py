@@ -1,0 +1,94 @@
+"""Protocol records as JSON lines and back.
+
+Invariant: a line names its protocol version and its record's type; fields that this version does not know
+are ignored, so a newer peer of the same version may say more.
+"""
+
+import json
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from aotlens.worker.protocol import (
+    PROTOCOL,
+    Answer,
+    Cancel,
+    Failure,
+    Hello,
+    Progress,
+    TraceOptions,
+    TraceRequest,
+)
+
+__all__ = ["Message", "Outcome", "ProtocolError", "decode", "encode"]
+
+
+class ProtocolError(ValueError):
+    """A line that is no message of this protocol version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a child tells the server at its end; the server makes the `Answer` of it."""
+
+    report: dict[str, object] | None
+    failure: Failure | None
+    files: tuple[str, ...] = ()
+    """Absolute paths of the user's sources that the report depends on."""
+
+
+Message = TraceRequest | Cancel | Hello | Progress | Answer | Outcome
+
+_NAMES: dict[type, str] = {
+    TraceRequest: "trace",
+    Cancel: "cancel",
+    Hello: "hello",
+    Progress: "progress",
+    Answer: "answer",
+    Outcome: "outcome",
+}
+_TYPES = {name: record for record, name in _NAMES.items()}
+_NESTED: dict[str, type] = {"options": TraceOptions, "failure": Failure}
+_TUPLES = frozenset({"argv", "files"})
+
+
+def encode(message: Message) -> bytes:
+    """One line, newline included."""
+    head = {"protocol": PROTOCOL, "type": _NAMES[type(message)]}
+    return json.dumps(head | _as_dict(message), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """Raises ProtocolError where the line is not JSON, of another version, or of an unknown type."""
+    try:
+        data = json.loads(line)
+    except ValueError as error:
+        raise ProtocolError(f"not a JSON line: {line[:80]!r} ({error})") from error
+    if not isinstance(data, dict) or data.get("protocol") != PROTOCOL:
+        raise ProtocolError(f"expected a message of protocol {PROTOCOL}, found {line[:80]!r}")
+    record = _TYPES.get(str(data.get("type")))
+    if record is None:
+        raise ProtocolError(f"unknown message type {data.get('type')!r}; known: {', '.join(_TYPES)}")
+    try:
+        message: Message = _build(record, data)
+    except TypeError as error:
+        raise ProtocolError(f"incomplete `{data['type']}` message: {error}") from error
+    return message
+
+
+def _as_dict(record: object) -> dict[str, object]:
+    """Shallow, because a report is megabytes of plain data already."""
+    values = {field.name: getattr(record, field.name) for field in fields(record)}  # type: ignore[arg-type]
+    return {
+        name: _as_dict(value) if is_dataclass(value) else value for name, value in values.items()
+    }
+
+
+def _build(record: type, data: dict[str, Any]) -> Any:
+    known = {field.name for field in fields(record)}
+    return record(**{name: _value(name, value) for name, value in data.items() if name in known})
+
+
+def _value(name: str, value: Any) -> Any:
+    if name in _NESTED and isinstance(value, dict):
+        return _build(_NESTED[name], value)
+    return tuple(value) if name in _TUPLES else value

@@ -1,0 +1,140 @@
+"""One running trace as the server sees it: its child, its pipes, its limits, and why it was stopped.
+
+Invariant: `answer` makes exactly one answer out of however the child ended.
+"""
+
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from enum import Enum
+
+from aotlens.worker.child import Writing
+from aotlens.worker.codec import Outcome
+from aotlens.worker.output import HeadAndTail
+from aotlens.worker.protocol import Answer, Failure, TraceRequest
+from aotlens.worker.stacks import Frame, traceback_text, user_frames
+
+__all__ = ["Job", "Pipe", "Stopped", "cancelled", "open_pipes"]
+
+
+class Stopped(Enum):
+    """Why the server ended a child."""
+
+    TIMEOUT = "timeout"
+    MEMORY = "memory"
+    CANCELLED = "cancelled"
+
+
+@dataclass(slots=True)
+class Pipe:
+    """The read end of one of the child's pipes."""
+
+    fd: int
+    data: HeadAndTail | bytearray
+
+
+@dataclass(slots=True)
+class Job:
+    """Mutable: the loop updates it as the child reports."""
+
+    request: TraceRequest
+    pid: int
+    result: Pipe
+    output: Pipe
+    dump: Pipe
+    memory_limit_bytes: int
+    started: float = field(default_factory=time.time)
+    began: float = field(default_factory=time.monotonic)
+    outcome: Outcome | None = None
+    stopped: Stopped | None = None
+    peak_bytes: int = 0
+    kill_at: float | None = None
+    """When the child is killed, on the monotonic clock; None while it may run on."""
+
+    @property
+    def deadline(self) -> float:
+        """The next moment at which the loop must look at this job."""
+        return self.kill_at if self.kill_at is not None else self.began + self.request.time_limit_s
+
+    @property
+    def pipes(self) -> tuple[Pipe, Pipe, Pipe]:
+        return self.result, self.output, self.dump
+
+    def answer(self, status: int) -> Answer:
+        """The answer, given the status that `waitpid` returned."""
+        outcome = self.outcome or Outcome(None, self._failure(status))
+        return Answer(
+            id=self.request.id,
+            report=outcome.report,
+            failure=outcome.failure,
+            output=_text(self.output),
+            elapsed_ms=(time.monotonic() - self.began) * 1000.0,
+        )
+
+    def _failure(self, status: int) -> Failure:
+        frames = user_frames(_text(self.dump), self.request.path)
+        match self.stopped:
+            case Stopped.CANCELLED:
+                return cancelled(self.request)
+            case Stopped.TIMEOUT:
+                return self._stopped_failure("timeout", f"ran longer than {self.request.time_limit_s:g} s", frames)
+            case Stopped.MEMORY:
+                used = f"used {_mib(self.peak_bytes)}, more than the limit of {_mib(self.memory_limit_bytes)}"
+                return self._stopped_failure("memory", used, frames)
+        if os.WIFSIGNALED(status):
+            return self._crash(os.WTERMSIG(status), frames)
+        return self._silent_exit(os.waitstatus_to_exitcode(status))
+
+    def _stopped_failure(self, kind: str, what: str, frames: tuple[Frame, ...]) -> Failure:
+        where = f"; it was at {frames[0]}" if frames else ""
+        message = f"{self.request.path} {what} and was stopped{where}"
+        return self._with_frames(kind, message, frames)
+
+    def _crash(self, number: int, frames: tuple[Frame, ...]) -> Failure:
+        where = f" at {frames[0]}" if frames else ""
+        message = f"{self.request.path} crashed{where}: killed by {_signal_name(number)}"
+        if number == signal.SIGKILL:
+            message += ", most likely because the machine ran out of memory"
+        return self._with_frames("crash", message, frames)
+
+    def _silent_exit(self, code: int) -> Failure:
+        message = (
+            f"{self.request.path} ended its process with exit code {code} (os._exit, or a native library's"
+            " exit), so what was traced until then is lost; remove that call or trace one function with"
+            f" {self.request.path}::NAME"
+        )
+        return self._with_frames("exit", message, ())
+
+    def _with_frames(self, kind: str, message: str, frames: tuple[Frame, ...]) -> Failure:
+        file, line = (frames[0].file, frames[0].line) if frames else (self.request.path, None)
+        return Failure(kind, message, traceback_text(frames), file, line)  # type: ignore[arg-type]
+
+
+def cancelled(request: TraceRequest) -> Failure:
+    return Failure("cancelled", f"the trace of {request.path} was cancelled", file=request.path)
+
+
+def open_pipes() -> tuple[tuple[Pipe, Pipe, Pipe], Writing]:
+    """The three pipes of a child: read ends for the server, write ends for the child."""
+    ends = [os.pipe() for _ in range(3)]
+    for reading, _ in ends:
+        os.set_blocking(reading, False)
+    (result, result_in), (output, output_in), (dump, dump_in) = ends
+    readers = Pipe(result, bytearray()), Pipe(output, HeadAndTail()), Pipe(dump, HeadAndTail())
+    return readers, Writing(result_in, output_in, dump_in)
+
+
+def _text(pipe: Pipe) -> str:
+    return pipe.data.text() if isinstance(pipe.data, HeadAndTail) else pipe.data.decode("utf-8", "replace")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:,.0f} MiB"

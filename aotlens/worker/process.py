@@ -1,0 +1,110 @@
+"""What the server and its children ask of the operating system.
+
+Invariant: no process that a trace started outlives the server, and no child reads the server's pipes.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+
+__all__ = [
+    "adopt_orphans",
+    "child_pids",
+    "default_memory_limit_bytes",
+    "die_with_parent",
+    "kill_group",
+    "resident_bytes",
+    "take_over_stdio",
+    "tree",
+]
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def take_over_stdio() -> tuple[int, int]:
+    """Descriptors for the client's pipes; stray prints then go to stderr and stray reads see the end.
+
+    A single byte of foreign text between protocol lines would lose the client, and native libraries
+    write to descriptor 1 without asking `sys.stdout`.
+    """
+    reading, writing = os.dup(0), os.dup(1)  # dup makes them private: programs we start do not get them
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return reading, writing
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Have the kernel kill this process when its parent ends (Linux; elsewhere the server's own end does)."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:  # it died before the request above was in force
+        os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Grandchildren whose parent ends become children of this process, which can then end them."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def kill_group(pid: int) -> None:
+    """Kill a child and everything in its process group."""
+    for kill in (os.killpg, os.kill):  # the group exists only once the child has made it
+        try:
+            kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def child_pids(pid: int) -> tuple[int, ...]:
+    """The direct children of a process; empty where /proc does not say."""
+    found: list[int] = []
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += (int(child) for child in (task / "children").read_text().split())
+    except OSError:  # the process ended meanwhile, or this kernel does not list children
+        return tuple(found)
+    return tuple(found)
+
+
+def tree(pid: int) -> tuple[int, ...]:
+    """A process and all its descendants."""
+    return (pid, *(descendant for child in child_pids(pid) for descendant in tree(child)))
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident memory of a process and its descendants; 0 where /proc does not say.
+
+    Address space (RLIMIT_AS) is no measure for torch, which reserves far more than it touches.
+    """
+    return sum(_resident_bytes(process) for process in tree(pid))
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0
+
+
+def default_memory_limit_bytes() -> int:
+    """Three quarters of what this machine, or the container, may use."""
+    machine_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(machine_bytes, _container_bytes() or machine_bytes) * 3 // 4
+
+
+def _container_bytes() -> int | None:
+    try:
+        text = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None

@@ -1,0 +1,282 @@
+"""The warm server: torch loaded and exercised once, then one forked child per trace.
+
+Invariant: one thread, so a fork copies a whole program; every request gets exactly one answer; when the
+client's pipe closes, every child dies with the server.
+
+`os.fork` here rather than `multiprocessing`'s forkserver: both start a child from a warm single-threaded
+process, and forking ourselves saves a process (350 MB of torch), a socket protocol and its resource
+tracker, and makes each child a direct one, so its exit status, its process group and its death signal are ours.
+"""
+
+import os
+import selectors
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from aotlens.worker import child
+from aotlens.worker.cache import Cache
+from aotlens.worker.child import Trace
+from aotlens.worker.codec import Message, Outcome, ProtocolError, decode, encode
+from aotlens.worker.job import Job, Pipe, Stopped, cancelled, open_pipes
+from aotlens.worker.output import HeadAndTail
+from aotlens.worker.process import (
+    adopt_orphans,
+    child_pids,
+    default_memory_limit_bytes,
+    kill_group,
+    resident_bytes,
+    take_over_stdio,
+)
+from aotlens.worker.protocol import Answer, Cancel, Hello, Progress, TraceRequest
+
+__all__ = ["Server", "main", "serve"]
+
+_CHUNK_BYTES = 1 << 16
+_MEMORY_POLL_S = 0.1
+_DUMP_GRACE_S = 0.3
+"""Time for a child to write its stack before it is killed."""
+_AFTER_OUTCOME_S = 2.0
+"""Time for a child to leave once it has told its outcome."""
+
+
+def main() -> int:
+    """Warm up, then serve the client on stdin and stdout until it closes them."""
+    from aotlens.worker.warm import load  # imports torch
+
+    reading, writing = take_over_stdio()
+    trace, hello = load()
+    return serve(trace, hello, reading, writing)
+
+
+def serve(trace: Trace, hello: Hello, reading: int, writing: int) -> int:
+    """Answer requests from `reading` on `writing` until the client closes."""
+    server = Server(trace, writing)
+    server.send(hello)
+    try:
+        server.loop(reading)
+    except BrokenPipeError:  # the client went away while we answered
+        return 0
+    finally:
+        server.kill_everything()
+    return 0
+
+
+class Server:
+    """The loop over the client's pipe, the children's pipes and the children's deaths."""
+
+    def __init__(self, trace: Trace, writing: int, parallel: int = 2) -> None:
+        self._trace = trace
+        self._writing = writing
+        self._parallel = parallel
+        self._waiting: deque[TraceRequest] = deque()
+        self._jobs: dict[int, Job] = {}
+        """Running jobs by their child's pid."""
+        self._cache = Cache()
+        self._selector = selectors.DefaultSelector()
+        self._open = True
+        self._input = bytearray()
+        adopt_orphans()
+
+    def loop(self, reading: int) -> None:
+        """Returns when the client has closed its end."""
+        self._selector.register(reading, selectors.EVENT_READ, lambda: self._read_client(reading))
+        self._watch_children()
+        while self._open:
+            for key, _ in self._selector.select(self._patience_s()):
+                if key.fd in self._selector.get_map():  # an earlier event of this round may have closed it
+                    key.data()
+            self._enforce_limits()
+            self._start_waiting()
+
+    def send(self, message: Message) -> None:
+        view = memoryview(encode(message))
+        while view:
+            view = view[os.write(self._writing, view) :]
+
+    def kill_everything(self) -> None:
+        for job in self._jobs.values():
+            kill_group(job.pid)
+        self._kill_strays()
+
+    # The client
+
+    def _read_client(self, reading: int) -> None:
+        data = os.read(reading, _CHUNK_BYTES)
+        if not data:
+            self._open = False
+            return
+        self._input += data
+        for line in _take_lines(self._input):
+            self._handle(line)
+
+    def _handle(self, line: bytes) -> None:
+        try:
+            message = decode(line)
+        except ProtocolError as error:
+            os.write(2, f"aotlens worker: ignored a line: {error}\n".encode())
+            return
+        match message:
+            case TraceRequest():
+                self._accept(message)
+            case Cancel(id=identifier):
+                self._cancel(identifier)
+
+    def _accept(self, request: TraceRequest) -> None:
+        known = self._cache.find(request)
+        if known is not None:
+            self.send(known)
+            return
+        self._waiting.append(request)
+        if len(self._jobs) >= self._parallel:
+            self.send(Progress(request.id, "queued"))
+
+    def _cancel(self, identifier: int) -> None:
+        for request in self._waiting:
+            if request.id == identifier:
+                self._waiting.remove(request)
+                self.send(Answer(identifier, None, cancelled(request)))
+                return
+        for job in self._jobs.values():
+            if job.request.id == identifier:
+                job.stopped = Stopped.CANCELLED
+                job.outcome = None
+                kill_group(job.pid)
+
+    # The children
+
+    def _watch_children(self) -> None:
+        wakeup, wakeup_in = os.pipe()
+        os.set_blocking(wakeup, False)
+        os.set_blocking(wakeup_in, False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)  # its arrival is what wakes the loop
+        signal.set_wakeup_fd(wakeup_in, warn_on_full_buffer=False)
+        self._selector.register(wakeup, selectors.EVENT_READ, lambda: self._reap(wakeup))
+
+    def _start_waiting(self) -> None:
+        while self._waiting and len(self._jobs) < self._parallel:
+            self._start(self._waiting.popleft())
+
+    def _start(self, request: TraceRequest) -> None:
+        readers, writing = open_pipes()
+        parent_pid = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._forget(readers)
+            child.run(request, self._trace, writing, parent_pid)
+        writing.close()
+        limit = request.memory_limit_bytes or default_memory_limit_bytes()
+        job = Job(request, pid, *readers, memory_limit_bytes=limit)
+        self._jobs[pid] = job
+        for pipe in job.pipes:
+            self._selector.register(pipe.fd, selectors.EVENT_READ, self._reader(job, pipe))
+
+    def _forget(self, readers: Iterable[Pipe]) -> None:
+        """In the child: close what belongs to the server, so that its client and its jobs see their ends."""
+        for pipe in readers:
+            os.close(pipe.fd)
+        for key in self._selector.get_map().values():
+            os.close(key.fd)
+        self._selector.close()
+        os.close(self._writing)
+
+    def _reader(self, job: Job, pipe: Pipe) -> Callable[[], None]:
+        def read() -> None:
+            if _read_once(pipe) == 0:
+                self._selector.unregister(pipe.fd)
+            elif pipe is job.result:
+                self._take_results(job)
+
+        return read
+
+    def _take_results(self, job: Job) -> None:
+        assert isinstance(job.result.data, bytearray)
+        for line in _take_lines(job.result.data):
+            message = decode(line)
+            if isinstance(message, Progress) and job.stopped is None:
+                self.send(message)
+            elif isinstance(message, Outcome) and job.stopped is None:
+                job.outcome = message
+                job.kill_at = time.monotonic() + _AFTER_OUTCOME_S
+
+    def _enforce_limits(self) -> None:
+        now = time.monotonic()
+        for job in self._jobs.values():
+            if job.kill_at is not None:
+                if now >= job.kill_at:
+                    kill_group(job.pid)
+                    job.kill_at = now + _DUMP_GRACE_S
+                continue
+            job.peak_bytes = max(job.peak_bytes, resident_bytes(job.pid))
+            if job.peak_bytes > job.memory_limit_bytes:
+                _ask_for_stack(job, Stopped.MEMORY)
+            elif now >= job.deadline:
+                _ask_for_stack(job, Stopped.TIMEOUT)
+
+    def _patience_s(self) -> float | None:
+        if not self._jobs:
+            return None
+        nearest = min(job.deadline for job in self._jobs.values()) - time.monotonic()
+        return max(0.0, min(nearest, _MEMORY_POLL_S))
+
+    def _reap(self, wakeup: int) -> None:
+        os.read(wakeup, _CHUNK_BYTES)
+        for pid, job in list(self._jobs.items()):
+            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is not None:
+                kill_group(pid)  # what it left running; its id is not given away before waitpid
+                _, status = os.waitpid(pid, 0)
+                self._finish(job, status)
+        if not self._jobs:
+            self._kill_strays()
+
+    def _finish(self, job: Job, status: int) -> None:
+        for pipe in job.pipes:
+            while _read_once(pipe):
+                continue
+            if pipe.fd in self._selector.get_map():
+                self._selector.unregister(pipe.fd)
+        self._take_results(job)
+        for pipe in job.pipes:
+            os.close(pipe.fd)
+        del self._jobs[job.pid]
+        answer = job.answer(status)
+        self.send(answer)
+        if job.outcome is not None:
+            self._cache.keep(job.request, answer, job.outcome.files, job.started)
+
+    def _kill_strays(self) -> None:
+        """End what a child's children left behind after moving to a process group of their own."""
+        for pid in child_pids(os.getpid()):
+            kill_group(pid)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def _ask_for_stack(job: Job, why: Stopped) -> None:
+    job.stopped = why
+    job.kill_at = time.monotonic() + _DUMP_GRACE_S
+    os.kill(job.pid, child.DUMP_SIGNAL)
+
+
+def _read_once(pipe: Pipe) -> int:
+    """Bytes read; 0 at the pipe's end, or when nothing is there to read."""
+    try:
+        data = os.read(pipe.fd, _CHUNK_BYTES)
+    except BlockingIOError:
+        return 0
+    if isinstance(pipe.data, HeadAndTail):
+        pipe.data.write(data)
+    else:
+        pipe.data += data
+    return len(data)
+
+
+def _take_lines(buffer: bytearray) -> list[bytes]:
+    """Remove the complete lines from the buffer."""
+    end = buffer.rfind(b"\n") + 1
+    lines = bytes(buffer[:end]).splitlines()
+    del buffer[:end]
+    return lines

@@ -1,0 +1,50 @@
+"""Where the user's code was when its process had to be stopped, read from a `faulthandler` dump.
+
+Invariant: only frames of the user's own files are named; torch, the standard library and aotlens are not.
+"""
+
+import re
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+_FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)$', re.MULTILINE)
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+_LIBRARIES = tuple(
+    sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib") if name
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in `{self.function}`"
+
+    def quoted(self) -> str:
+        """As it stands in a traceback."""
+        return f'  File "{self.file}", line {self.line}, in {self.function}\n'
+
+
+def is_users(file: str) -> bool:
+    """Whether a file is the user's own code: not a library's, not ours, not generated."""
+    if file.startswith("<") or "site-packages" in file or "dist-packages" in file:
+        return False
+    return not file.startswith((_PACKAGE, *_LIBRARIES))
+
+
+def user_frames(dump: str, script: str) -> tuple[Frame, ...]:
+    """The user's frames of a dump from the script's entry on, innermost first as faulthandler writes them."""
+    frames = [Frame(m["file"], int(m["line"]), m["function"]) for m in _FRAME.finditer(dump)]
+    entry = max((at for at, frame in enumerate(frames) if frame.file == script), default=len(frames))
+    return tuple(frame for frame in frames[: entry + 1] if frame.file == script or is_users(frame.file))
+
+
+def traceback_text(frames: tuple[Frame, ...]) -> str:
+    """The frames as Python shows them, innermost last; empty for none."""
+    if not frames:
+        return ""
+    return "Traceback (most recent call last):\n" + "".join(frame.quoted() for frame in reversed(frames))

@@ -1,0 +1,59 @@
+"""Loading torch and the engine into the server, and exercising them once.
+
+Invariant: afterwards the process still has one thread of its own and no accelerator context, so that
+forked children work; children get the thread count back that torch chose.
+
+Importing is not enough: a first trace costs seconds of lazy imports and table building that every child
+would pay again, where a child of an exercised server pays milliseconds.
+"""
+
+import gc
+import platform
+from pathlib import Path
+
+import torch
+
+from aotlens.options import CompileOptions
+from aotlens.pipeline import compile_direct
+from aotlens.session.trace import trace
+from aotlens.worker.child import ProgressFunction, Trace
+from aotlens.worker.codec import Outcome
+from aotlens.worker.protocol import Hello, TraceRequest
+
+__all__ = ["load"]
+
+
+def load() -> tuple[Trace, Hello]:
+    """The trace function for the children, and the greeting for the client."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # a child forked after the thread pool has started hangs in its first parallel op
+    _exercise_direct()
+    _exercise_dynamo()
+    gc.collect()
+    gc.freeze()  # a collection in a child would otherwise touch, and so copy, the server's pages
+
+    def trace_with_threads(request: TraceRequest, progress: ProgressFunction) -> Outcome:
+        torch.set_num_threads(threads)
+        return trace(request, progress)
+
+    import os
+
+    return trace_with_threads, Hello(os.getpid(), torch.__version__, platform.python_version())
+
+
+def _exercise_direct() -> None:
+    """One small compilation by the direct frontend."""
+
+    def tiny(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.gelu(x @ weight).sum()
+
+    # A backward starts one thread per accelerator, and a child of such a process may not run any backward.
+    train = not Path("/dev/nvidiactl").exists()
+    arguments = torch.randn(2, 3), torch.randn(3, 2, requires_grad=train)
+    compile_direct(tiny, arguments, {}, CompileOptions(backend="eager")).target()
+
+
+def _exercise_dynamo() -> None:
+    """One small capture by Dynamo, whose import alone takes seconds."""
+    torch.compile(lambda x: x + 1, backend="eager")(torch.zeros(2))
+    torch._dynamo.reset()
