@@ -127,7 +127,7 @@ def publish(name: str, tables: Sequence[Table]) -> None:
     for table in tables:
         printed = RichTable(title=table.title, caption=table.note, caption_justify="left")
         for number, column in enumerate(table.columns):
-            printed.add_column(column, justify="left" if number == 0 else "right")
+            printed.add_column(column, justify="left" if number == 0 else "right", no_wrap=number < 2)
         for row in table.rows:
             printed.add_row(*(show_cell(cell) for cell in row))
         console.print(printed)

@@ -1,7 +1,7 @@
 """The models that are measured: the GPT of the examples at any depth."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from examples.train_gpt import GPT, Config
 
@@ -11,7 +11,10 @@ CONTEXT, WIDTH, BATCH, VOCABULARY = 128, 256, 2, 512
 def gpt(layers: int, width: int = WIDTH) -> GPT:
     """A decoder in training mode; dropout is 0 so that every contender computes the same."""
     torch.manual_seed(0)
-    return GPT(Config(VOCABULARY, context=CONTEXT, layers=layers, width=width, dropout=0.0))
+    model = GPT(Config(VOCABULARY, context=CONTEXT, layers=layers, width=width, dropout=0.0))
+    # functorch.compile.aot_module refuses tied weights.
+    model.head.weight = nn.Parameter(model.head.weight.detach().clone())
+    return model
 
 
 def gpt_inputs() -> tuple[Tensor, Tensor]:

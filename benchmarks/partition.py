@@ -5,7 +5,6 @@ timed on copies of one recorded graph (it changes what it is given); ours is the
 `partition` stage, which also writes the reasons down.
 """
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -35,15 +34,23 @@ class PeerCall:
     keywords: dict[str, object]
 
     def time(self, partition: Callable[..., object]) -> float:
-        fresh = copy.deepcopy(self.joint)
+        fresh = copied(self.joint)
         return time_once(lambda: partition(fresh, self.joint_inputs, **self.keywords))
+
+
+def copied(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The same nodes and metadata in a graph of its own."""
+    graph = torch.fx.Graph()
+    result = graph.graph_copy(module.graph, {})
+    graph.output(result).meta = dict(module.graph.output_node().meta)
+    return torch.fx.GraphModule(module, graph)
 
 
 def record_peer(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> PeerCall:
     calls: list[PeerCall] = []
 
     def partition(joint: torch.fx.GraphModule, joint_inputs: object, **keywords: object) -> object:
-        calls.append(PeerCall(copy.deepcopy(joint), joint_inputs, keywords))
+        calls.append(PeerCall(copied(joint), joint_inputs, keywords))
         return PEER_PARTITIONS["default"](joint, joint_inputs, **keywords)
 
     aot_module(model, nop, nop, partition_fn=partition)(*inputs)
