@@ -1,0 +1,225 @@
+"""What a report says about one file, ordered by place.
+
+Invariant: built once per trace, away from the server's loop, so that a hover is a look-up.  Lines and
+columns here are the report's own: 1-based lines of the traced text, UTF-8 byte columns.
+"""
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from aotlens.report.records import (
+    Diagnostic,
+    Input,
+    Kernel,
+    RecomputedValue,
+    Report,
+    SavedValue,
+    Site,
+    Span,
+    StageNode,
+    Target,
+    Variable,
+    WrapperStep,
+)
+
+TALLEST_SPAN = 200
+"""Lines of a span beyond which it is found from its first line only."""
+
+Resolve = Callable[[str], str]
+"""From the file name in a span to the path that documents are known by."""
+
+
+@dataclass(slots=True)
+class Spot:
+    """Everything that one target has at one span; filled while the index is built, then only read."""
+
+    target: Target
+    span: Span
+    forward: list[StageNode] = field(default_factory=list)
+    backward: list[StageNode] = field(default_factory=list)
+    saved: list[SavedValue] = field(default_factory=list)
+    recomputed: list[RecomputedValue] = field(default_factory=list)
+    kernels: list[Kernel] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
+    inputs: list[tuple[Input, Site]] = field(default_factory=list)
+    """The inputs that this expression mutates."""
+    steps: list[WrapperStep] = field(default_factory=list)
+    """The wrapper steps that this expression causes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Where a target's definition stands in the traced text."""
+
+    name: Span
+    """The name after `def` or `class`."""
+    arguments: dict[str, Span]
+    first_line: int
+    last_line: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileIndex:
+    """One report, seen from one file."""
+
+    file: str
+    targets: tuple[Target, ...]
+    """The targets that are defined in this file."""
+    spots: tuple[Spot, ...]
+    by_line: dict[int, tuple[Spot, ...]]
+    signatures: dict[str, Signature]
+    """By the target's qualified name, for the targets above."""
+    diagnostics: tuple[tuple[Target | None, Diagnostic], ...]
+    """Each with the target that it is about; None for a finding about the script."""
+
+    def at(self, line: int, col: int) -> tuple[Spot, ...]:
+        """The spots at a place, innermost first."""
+        around = (spot for spot in self.by_line.get(line, ()) if contains(spot.span, line, col))
+        return tuple(sorted(around, key=_extent))
+
+    def enclosing(self, line: int) -> tuple[Target, ...]:
+        """The targets whose definition covers a line."""
+        return tuple(
+            target
+            for target in self.targets
+            if (found := self.signatures.get(target.qualname)) and found.first_line <= line <= found.last_line
+        )
+
+
+def contains(span: Span, line: int, col: int) -> bool:
+    """Whether the place is in the span; its end counts, as a cursor may stand behind the last character."""
+    return (span.line, span.col) <= (line, col) <= (span.end_line, span.end_col)
+
+
+def files_of(report: Report, resolve: Resolve) -> set[str]:
+    """Every file that the report has a place in."""
+    spans = [target.span for target in report.targets if target.span]
+    spans += [spot.span for target in report.targets for spot in _spots(target)]
+    spans += [finding.span for _, finding in _findings(report) if finding.span]
+    return {resolve(name) for name in {span.file for span in spans}}
+
+
+def build(report: Report, file: str, lines: Sequence[str], resolve: Resolve) -> FileIndex:
+    """The index of one file, whose traced text is `lines`."""
+    targets = tuple(target for target in report.targets if target.span and resolve(target.span.file) == file)
+    spots = tuple(
+        spot for target in report.targets for spot in _spots(target) if resolve(spot.span.file) == file
+    )
+    by_line: dict[int, list[Spot]] = {}
+    for spot in spots:
+        last = min(spot.span.end_line, spot.span.line + TALLEST_SPAN)
+        for line in range(spot.span.line, last + 1):
+            by_line.setdefault(line, []).append(spot)
+    return FileIndex(
+        file=file,
+        targets=targets,
+        spots=spots,
+        by_line={line: tuple(found) for line, found in by_line.items()},
+        signatures=_signatures(targets, lines),
+        diagnostics=tuple(
+            (target, finding)
+            for target, finding in _findings(report)
+            if finding.span and resolve(finding.span.file) == file
+        ),
+    )
+
+
+def _findings(report: Report) -> Iterator[tuple[Target | None, Diagnostic]]:
+    for finding in report.diagnostics:
+        yield None, finding
+    for target in report.targets:
+        for finding in target.diagnostics:
+            yield target, finding
+
+
+def _extent(spot: Spot) -> tuple[int, int]:
+    span = spot.span
+    return span.end_line - span.line, span.end_col - span.col
+
+
+def _spots(target: Target) -> Iterable[Spot]:
+    spots: dict[Span, Spot] = {}
+
+    def spot(span: Span) -> Spot:
+        return spots.setdefault(span, Spot(target, span))
+
+    for stage in target.stages:
+        if stage.name in ("forward", "inference", "backward"):
+            for node in stage.nodes:
+                if node.op == "call_function":
+                    for span in dict.fromkeys(node.spans):
+                        found = spot(span)
+                        (found.backward if stage.name == "backward" else found.forward).append(node)
+    for saved in target.partition.saved if target.partition else ():
+        if saved.span:
+            spot(saved.span).saved.append(saved)
+    for recomputed in target.partition.recomputed if target.partition else ():
+        if recomputed.span:
+            spot(recomputed.span).recomputed.append(recomputed)
+    for kernel in target.kernels:
+        for span in dict.fromkeys(kernel.spans):
+            spot(span).kernels.append(kernel)
+    for variable in target.variables:
+        spot(variable.span).variables.append(variable)
+    for row in target.inputs:
+        for site in row.sites:
+            spot(site.span).inputs.append((row, site))
+    for step in target.wrapper.steps if target.wrapper else ():
+        for site in step.sites:
+            spot(site.span).steps.append(step)
+    return spots.values()
+
+
+def _signatures(targets: Sequence[Target], lines: Sequence[str]) -> dict[str, Signature]:
+    if not targets:
+        return {}
+    try:
+        tree = ast.parse("\n".join(lines))
+    except (SyntaxError, ValueError, RecursionError):
+        return {}  # the text on disk changed since it was traced; marks on arguments are left out
+    definitions = {name: node for name, node in _definitions(tree)}
+    found = {}
+    for target in targets:
+        node = definitions.get(target.qualname)
+        if node is not None and target.span is not None:
+            found[target.qualname] = _signature(node, target.span.file, lines)
+    return found
+
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def _definitions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, Definition]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, Definition):
+            name = f"{prefix}{child.name}"
+            yield name, child
+            inner = f"{name}." if isinstance(child, ast.ClassDef) else f"{name}.<locals>."
+            yield from _definitions(child, inner)
+        elif isinstance(child, ast.stmt):
+            yield from _definitions(child, prefix)
+
+
+def _signature(node: Definition, file: str, lines: Sequence[str]) -> Signature:
+    text = lines[node.lineno - 1]
+    col = text.encode().find(node.name.encode(), node.col_offset + len("def "))
+    name = Span(file, node.lineno, col, node.lineno, col + len(node.name.encode()))
+    function = node if not isinstance(node, ast.ClassDef) else _forward(node)
+    first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+    return Signature(name, _arguments(function, file), first, node.end_lineno or node.lineno)
+
+
+def _forward(node: ast.ClassDef) -> ast.FunctionDef | None:
+    return next((one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "forward"), None)
+
+
+def _arguments(node: ast.FunctionDef | ast.AsyncFunctionDef | None, file: str) -> dict[str, Span]:
+    if node is None:
+        return {}
+    args = node.args
+    every = [*args.posonlyargs, *args.args, *filter(None, [args.vararg]), *args.kwonlyargs]
+    return {
+        one.arg: Span(file, one.lineno, one.col_offset, one.lineno, one.col_offset + len(one.arg.encode()))
+        for one in every
+    }

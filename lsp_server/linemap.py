@@ -1,0 +1,100 @@
+"""Where the lines of a traced text stand after edits.
+
+Invariant: a line is shown as traced only while its text is what was traced and it descends from that
+line; so nothing stale is shown as fresh, whatever is typed, deleted or undone.
+"""
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+from lsp_server.document import LineEdit
+
+LONGEST_DIFF = 2_000
+"""Lines on either side beyond which two texts are compared at their ends only: difflib is quadratic."""
+
+
+class LineMap:
+    """From the lines of a traced text to the lines of the text as it is now, both 0-based."""
+
+    def __init__(self, traced: Sequence[str], current: Sequence[str]) -> None:
+        self._traced = tuple(traced)
+        self._current = list(current)
+        self._origins = _origins_by_text(self._traced, self._current)
+        self._forward: dict[int, int] | None = None
+
+    @property
+    def traced(self) -> tuple[str, ...]:
+        return self._traced
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the text is exactly what was traced."""
+        return len(self._current) == len(self._traced) and self._current == list(self._traced)
+
+    def edit(self, edit: LineEdit) -> None:
+        """Follow one change of the document."""
+        head, tail = _common_ends(edit)
+        old, new = len(edit.old) - head - tail, len(edit.new) - head - tail
+        first = edit.first + head
+        # A block of the same height keeps its descent, so that undoing a change inside it shows again.
+        if old != new:
+            self._origins[first : first + old] = [None] * new
+        self._current[edit.first : edit.first + len(edit.old)] = edit.new
+        self._forward = None
+        if self.is_identity:
+            self._origins = list(range(len(self._traced)))
+
+    def to_current(self, line: int) -> int | None:
+        """Where traced line `line` stands now; None when it was changed or removed."""
+        if self._forward is None:
+            self._forward = {
+                origin: number
+                for number, origin in enumerate(self._origins)
+                if origin is not None and self._current[number] == self._traced[origin]
+            }
+        return self._forward.get(line)
+
+    def to_traced(self, line: int) -> int | None:
+        """Which traced line stands at `line` now; None for a line that was changed or is new."""
+        if not 0 <= line < len(self._origins):
+            return None
+        origin = self._origins[line]
+        return origin if origin is not None and self._current[line] == self._traced[origin] else None
+
+    def block_to_current(self, first: int, last: int) -> int | None:
+        """Where the traced lines `first..last` start now; None unless all stand, unchanged, together."""
+        start = self.to_current(first)
+        if start is None:
+            return None
+        together = all(self.to_current(first + step) == start + step for step in range(1, last - first + 1))
+        return start if together else None
+
+
+def _common_ends(edit: LineEdit) -> tuple[int, int]:
+    """How many lines at the head and at the tail of the edit stayed as they were."""
+    most = min(len(edit.old), len(edit.new))
+    if edit.keeps_tail:
+        tail = _common(edit.old[::-1], edit.new[::-1], most)
+        return _common(edit.old, edit.new, most - tail), tail
+    head = _common(edit.old, edit.new, most)
+    return head, _common(edit.old[::-1], edit.new[::-1], most - head)
+
+
+def _common(left: Sequence[str], right: Sequence[str], most: int) -> int:
+    for index in range(most):
+        if left[index] != right[index]:
+            return index
+    return most
+
+
+def _origins_by_text(traced: Sequence[str], current: Sequence[str]) -> list[int | None]:
+    """The descent of each current line where only the two texts are known."""
+    edit = LineEdit(0, tuple(traced), tuple(current))
+    head, tail = _common_ends(edit)
+    middle: list[int | None] = [None] * (len(current) - head - tail)
+    old, new = traced[head : len(traced) - tail], current[head : len(current) - tail]
+    if max(len(old), len(new)) <= LONGEST_DIFF:
+        for left, right, size in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks():
+            middle[right : right + size] = [head + left + step for step in range(size)]
+    end = range(len(traced) - tail, len(traced))
+    return [*range(head), *middle, *end]

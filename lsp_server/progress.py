@@ -1,0 +1,55 @@
+"""The progress of one trace in the client's own bar, with its cancel button.
+
+Invariant: a client that cannot show progress is sent none, and one that is slow to answer delays nothing.
+"""
+
+import asyncio
+from uuid import uuid4
+
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException
+from pygls.lsp.server import LanguageServer
+
+QUICK_S = 0.2
+"""A trace that ends sooner shows no bar."""
+
+
+class ProgressBar:
+    """Shown between `start` and `end`; a stage reported before it is up is shown when it is."""
+
+    def __init__(self, server: LanguageServer, title: str) -> None:
+        self.token = str(uuid4())
+        self._server = server
+        self._title = title
+        self._stage = "starting the tracing process"
+        self._shown = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        window = self._server.client_capabilities.window
+        if window and window.work_done_progress:
+            self._task = asyncio.ensure_future(self._begin())
+
+    def report(self, stage: str) -> None:
+        self._stage = stage
+        if self._shown:
+            value = types.WorkDoneProgressReport(message=stage, cancellable=True)
+            self._server.work_done_progress.report(self.token, value)
+
+    def end(self, message: str) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        if self._shown:
+            self._shown = False
+            self._server.work_done_progress.end(self.token, types.WorkDoneProgressEnd(message=message))
+        self._server.work_done_progress.tokens.pop(self.token, None)
+
+    async def _begin(self) -> None:
+        await asyncio.sleep(QUICK_S)
+        try:
+            await self._server.work_done_progress.create_async(self.token)
+        except JsonRpcException:  # the client refused: it shows no bar, the trace goes on
+            return
+        self._shown = True
+        value = types.WorkDoneProgressBegin(title=self._title, message=self._stage, cancellable=True)
+        self._server.work_done_progress.begin(self.token, value)

@@ -1,0 +1,60 @@
+"""The protocol under the handlers, where pygls would lose a request, keep a command running, or split lines wrongly.
+
+Invariant: every request is answered, also one that cannot be read; a cancelled command's handler hears of it.
+"""
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, cast
+
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
+from pygls.protocol import JsonRPCNotification, LanguageServerProtocol, lsp_method
+
+IGNORED = "$/aotlens.unreadable"
+"""Stands in for a message that was answered here already; a `$/` notification without handler is dropped."""
+
+Command = Callable[..., Awaitable[object]]
+
+
+class Protocol(LanguageServerProtocol):
+    """pygls' protocol with those three cured."""
+
+    def structure_message(self, data: dict[str, Any]) -> Any:
+        """As pygls does it, but a request with bad parameters gets an error as its answer."""
+        try:
+            return super().structure_message(data)
+        except JsonRpcException as error:
+            if "id" not in data or "method" not in data:
+                raise
+            self._send_response(data["id"], error=error.to_response_error())
+            return JsonRPCNotification(method=IGNORED, jsonrpc=self.VERSION, params=None)
+
+    @lsp_method(types.WORKSPACE_EXECUTE_COMMAND)
+    async def lsp_workspace__execute_command(self, params: types.ExecuteCommandParams) -> object:
+        """A coroutine, so that cancelling the request cancels the command itself."""
+        handler = self.fm.commands.get(params.command)
+        if handler is None:
+            known = ", ".join(sorted(self.fm.commands))
+            raise JsonRpcInvalidParams.of(ValueError(f"no command {params.command!r}; known are {known}"))
+        return await cast(Command, handler)(*(params.arguments or ()))
+
+    # The texts are held by `lsp_server.document`, which splits lines as the protocol says; pygls would keep a
+    # second copy that also splits at form feeds.
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
+    def lsp_text_document__did_open(
+        self, params: types.DidOpenTextDocumentParams
+    ) -> Generator[Any, Any, None]:
+        yield self.fm.features[types.TEXT_DOCUMENT_DID_OPEN], (params,), None
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
+    def lsp_text_document__did_change(
+        self, params: types.DidChangeTextDocumentParams
+    ) -> Generator[Any, Any, None]:
+        yield self.fm.features[types.TEXT_DOCUMENT_DID_CHANGE], (params,), None
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
+    def lsp_text_document__did_close(
+        self, params: types.DidCloseTextDocumentParams
+    ) -> Generator[Any, Any, None]:
+        yield self.fm.features[types.TEXT_DOCUMENT_DID_CLOSE], (params,), None

@@ -1,0 +1,150 @@
+"""What the user may set, under `aotlens.*`, with defaults.
+
+Invariant: a bad value never stops the server: it is named in a problem, shown once, and its default used.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from aotlens.worker.protocol import TraceOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One value per setting; `from_data` reads them from what the client sent."""
+
+    trace: str = "manual"
+    """`manual`: only when asked; `onSave`: also on save, in a trusted workspace."""
+    trusted: bool | None = None
+    """True and False are the client's word on the workspace; None when it did not say (only `manual`)."""
+    python: str | None = None
+    """The interpreter that traces; None for the one that runs the server."""
+    args: tuple[str, ...] = ()
+    """`sys.argv[1:]` of traced scripts."""
+    backend: str = "eager"
+    dynamic: bool = False
+    policy: str = "min-cut"
+    time_limit_s: float = 120.0
+    memory_limit_mib: int | None = None
+    inlay_shapes: bool = True
+    inlay_saved: bool = True
+    inlay_mutations: bool = True
+    code_lens: bool = True
+    virtual_documents: bool = False
+    """The client reads `aotlens:` documents by the request `aotlens/document`; else files are written."""
+
+    def trace_options(self) -> TraceOptions:
+        return TraceOptions(backend=self.backend, dynamic=self.dynamic, policy=self.policy)
+
+    @property
+    def memory_limit_bytes(self) -> int | None:
+        return None if self.memory_limit_mib is None else self.memory_limit_mib << 20
+
+    @property
+    def may_trace(self) -> bool:
+        return self.trusted is not False
+
+    @property
+    def traces_on_save(self) -> bool:
+        return self.trace == "onSave" and self.trusted is True
+
+
+Check = tuple[Callable[[object], bool], str]
+
+
+def _one_of(*values: str) -> Check:
+    return lambda value: value in values, " or ".join(f'"{value}"' for value in values)
+
+
+def _number(low: float) -> Check:
+    def fits(value: object) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool) and value > low
+
+    return fits, f"a number above {low:g}"
+
+
+def _optional(check: Check) -> Check:
+    fits, wanted = check
+    return lambda value: value is None or fits(value), f"{wanted}, or null"
+
+
+def _strings(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+
+
+BOOL: Check = (lambda value: isinstance(value, bool), "true or false")
+TEXT: Check = (lambda value: isinstance(value, str), "a string")
+
+SETTINGS: dict[str, tuple[str, Check]] = {
+    "trace": ("trace", _one_of("manual", "onSave")),
+    "trusted": ("trusted", _optional(BOOL)),
+    "python": ("python", _optional(TEXT)),
+    "args": ("args", (_strings, "a list of strings")),
+    "backend": ("backend", _one_of("eager", "inductor")),
+    "dynamic": ("dynamic", BOOL),
+    "policy": ("policy", _one_of("min-cut", "default")),
+    "timeLimitSeconds": ("time_limit_s", _number(0)),
+    "memoryLimitMiB": ("memory_limit_mib", _optional(_number(0))),
+    "inlayHints.shapes": ("inlay_shapes", BOOL),
+    "inlayHints.saved": ("inlay_saved", BOOL),
+    "inlayHints.mutations": ("inlay_mutations", BOOL),
+    "codeLens": ("code_lens", BOOL),
+    "virtualDocuments": ("virtual_documents", BOOL),
+}
+"""The name that a user writes, the field, and what it takes."""
+
+CLIENT_ONLY = ("trusted", "virtualDocuments")
+"""Taken from `initializationOptions` alone: a workspace's own settings file must not grant itself trust."""
+
+
+def from_data(data: object, base: Settings, at_start: bool) -> tuple[Settings, tuple[str, ...]]:
+    """`base` with what `data` sets, and one sentence for each value that was refused.
+
+    Keys may be dotted (`inlayHints.shapes`) or nested.  A key that `data` lacks goes back to its default,
+    but for those that only the start may set.
+    """
+    if data is None:
+        return base, ()
+    if not isinstance(data, Mapping):
+        return base, (f"aotlens settings: expected an object, found {type(data).__name__}; kept as they were",)
+    result, problems = _fresh(base, at_start), []
+    for name, value in _flatten(data):
+        known = SETTINGS.get(name)
+        if known is None:
+            problems.append(f"aotlens.{name}: no such setting; known are {', '.join(SETTINGS)}")
+        elif name in CLIENT_ONLY and not at_start:
+            continue
+        elif not known[1][0](value):
+            default = getattr(Settings(), known[0])
+            problems.append(f"aotlens.{name}: expected {known[1][1]}, found {value!r}; using {default!r}")
+        else:
+            result = _with(result, known[0], value)
+    return result, tuple(problems)
+
+
+def _fresh(base: Settings, at_start: bool) -> Settings:
+    if at_start:
+        return Settings()
+    return Settings(trusted=base.trusted, virtual_documents=base.virtual_documents)
+
+
+def _with(settings: Settings, field: str, value: object) -> Settings:
+    if field == "args":
+        assert isinstance(value, list | tuple)
+        return replace(settings, args=tuple(value))
+    if field == "python" and value == "":
+        value = None
+    if field == "memory_limit_mib" and isinstance(value, float):
+        value = int(value)
+    return replace(settings, **{field: value})  # type: ignore[arg-type]  # checked by SETTINGS
+
+
+def _flatten(data: Mapping[object, object], prefix: str = "") -> list[tuple[str, object]]:
+    flat: list[tuple[str, object]] = []
+    for key, value in data.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and name not in SETTINGS:
+            flat += _flatten(value, f"{name}.")
+        else:
+            flat.append((name, value))
+    return flat

@@ -1,0 +1,183 @@
+"""Traces in progress: asked of the worker, cancelled, and their answers held.
+
+Invariant: the loop only waits; starting the worker, reading files and decoding a report run in threads, user
+code in the worker's child.  A failure is shown to the user in one message, and the next trace works.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+
+from aotlens.errors import AotlensError
+from aotlens.report.codec import decode
+from aotlens.report.records import Report
+from aotlens.worker.client import Job, WorkerClient
+from aotlens.worker.protocol import Answer, Failure
+from aotlens.worker.protocol import Progress as StageProgress
+from lsp_server.index import FileIndex
+from lsp_server.progress import ProgressBar
+from lsp_server.settings import Settings
+from lsp_server.views import Snapshot, TraceKey, Views
+
+LONGEST_LOG = 20_000
+"""Characters of a script's output that go to the editor's log."""
+
+Result = dict[str, object]
+
+
+class WorkerFactory(Protocol):
+    """Makes a worker's client; the tests put a stand-in here."""
+
+    def __call__(
+        self, python: str | None = None, cwd: str | None = None, on_log: Callable[[str], None] | None = None
+    ) -> WorkerClient: ...
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """One trace in progress."""
+
+    key: TraceKey
+    bar: ProgressBar
+    job: Job | None = None
+    stopped: bool = False
+
+    def stop(self) -> None:
+        self.stopped = True
+        if self.job is not None:
+            self.job.cancel()
+
+
+class Tracer:
+    """The one user of the worker."""
+
+    def __init__(self, server: LanguageServer, views: Views, factory: WorkerFactory) -> None:
+        self.cwd: str | None = None
+        self._server = server
+        self._views = views
+        self._factory = factory
+        self._worker: WorkerClient | None = None
+        self._python: str | None = None
+        self._running: list[Running] = []
+
+    @property
+    def running(self) -> tuple[TraceKey, ...]:
+        return tuple(one.key for one in self._running)
+
+    async def warm(self, settings: Settings) -> None:
+        """Have torch loaded before the first trace is asked for; runs no user code."""
+        if settings.may_trace:
+            await asyncio.get_running_loop().run_in_executor(None, self._client(settings).warm)
+
+    async def trace(self, path: str, qualname: str | None, settings: Settings) -> Answer | None:
+        """Trace and hold what came back; None when it was cancelled or a newer trace took over."""
+        key = (path, qualname)
+        self.cancel(key)
+        running = Running(key, ProgressBar(self._server, f"Tracing {_shown(key)}"))
+        self._running.append(running)
+        snapshot = self._views.snapshot(path)
+        running.bar.start()
+        answer = None
+        try:
+            answer = await self._answer(running, settings)
+            await self._hold(key, answer, snapshot)
+        except asyncio.CancelledError:
+            running.stop()
+            self._views.drop(snapshot)
+            raise
+        finally:
+            self._running.remove(running)
+            running.bar.end(_outcome(answer))
+        return answer
+
+    def cancel(self, key: TraceKey | None = None, path: str | None = None, token: str | int | None = None) -> int:
+        """Stop the traces that fit what is given; how many."""
+        fits = [
+            one
+            for one in self._running
+            if (key is None or one.key == key)
+            and (path is None or one.key[0] == path)
+            and (token is None or one.bar.token == token)
+        ]
+        for one in fits:
+            one.stop()
+        return len(fits)
+
+    def restart(self) -> None:
+        """End the worker; the next trace starts a new one."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()
+
+    async def _answer(self, running: Running, settings: Settings) -> Answer:
+        loop = asyncio.get_running_loop()
+
+        def on_progress(progress: StageProgress) -> None:
+            text = f"{progress.stage} {progress.detail}".strip()
+            loop.call_soon_threadsafe(running.bar.report, text)
+
+        submit = partial(
+            self._client(settings).submit,
+            running.key[0],
+            running.key[1],
+            settings.args,
+            settings.trace_options(),
+            on_progress,
+            settings.time_limit_s,
+            settings.memory_limit_bytes,
+        )
+        running.job = await loop.run_in_executor(None, submit)
+        if running.stopped:
+            running.job.cancel()
+        return await asyncio.wrap_future(running.job.future)
+
+    async def _hold(self, key: TraceKey, answer: Answer, snapshot: Snapshot) -> None:
+        if answer.output:
+            self._log(f"output of {_shown(key)}:\n{answer.output[:LONGEST_LOG]}")
+        if answer.failure is not None and answer.failure.kind == "cancelled":
+            self._views.drop(snapshot)
+            return
+        if answer.report is not None:
+            loop = asyncio.get_running_loop()
+            read = partial(self._read, answer.report, key[0], snapshot.lines.traced)
+            try:
+                report, indices = await loop.run_in_executor(None, read)
+            except AotlensError as error:
+                failure = Failure("internal", f"the worker's report cannot be read: {error}", exit_code=3)
+                self._views.hold_failure(key, failure, snapshot)
+                return
+            self._views.hold(key, report, indices, snapshot)
+        if answer.failure is not None:
+            self._views.hold_failure(key, answer.failure, snapshot)
+
+    def _read(self, data: object, path: str, lines: tuple[str, ...]) -> tuple[Report, dict[str, FileIndex]]:
+        report = decode(data)
+        return report, self._views.prepare(report, path, lines)
+
+    def _client(self, settings: Settings) -> WorkerClient:
+        if self._worker is None or self._python != settings.python:
+            self.restart()
+            self._python = settings.python
+            self._worker = self._factory(python=settings.python, cwd=self.cwd, on_log=None)
+        return self._worker
+
+    def _log(self, message: str) -> None:
+        params = types.LogMessageParams(type=types.MessageType.Log, message=message)
+        self._server.window_log_message(params)
+
+
+def _shown(key: TraceKey) -> str:
+    name = os.path.basename(key[0])
+    return f"{name}::{key[1]}" if key[1] else name
+
+
+def _outcome(answer: Answer | None) -> str:
+    if answer is None or (answer.failure and answer.failure.kind == "cancelled"):
+        return "cancelled"
+    return "failed" if answer.failure else f"done in {answer.elapsed_ms / 1000:.1f} s"

@@ -1,0 +1,95 @@
+"""Inlay hints: shapes after assignments, bytes at the expressions that save, marks on mutated arguments."""
+
+from collections.abc import Iterator
+
+from lsprotocol import types
+
+from aotlens.report.records import Input, SavedValue, Span, Variable
+from aotlens.report.summary import human_bytes
+from lsp_server.settings import Settings
+from lsp_server.translate.ranges import overlaps, span_range
+from lsp_server.translate.wording import code, is_mutated, shapes
+from lsp_server.views import Shown
+
+STALE = "\n\n*From the trace before the last edits.*"
+
+
+def inlay_hints(shown: Shown, settings: Settings, wanted: types.Range) -> list[types.InlayHint]:
+    """The hints of one trace in a range, in the order of the text."""
+    found: list[types.InlayHint] = []
+    if settings.inlay_shapes:
+        found += _shape_hints(shown)
+    if settings.inlay_saved:
+        found += _saved_hints(shown)
+    if settings.inlay_mutations:
+        found += _mutation_hints(shown)
+    inside = [hint for hint in found if overlaps(types.Range(hint.position, hint.position), wanted)]
+    return sorted(inside, key=lambda hint: (hint.position.line, hint.position.character))
+
+
+def _shape_hints(shown: Shown) -> Iterator[types.InlayHint]:
+    by_span: dict[Span, list[Variable]] = {}
+    for spot in shown.spots():
+        if spot.variables:
+            by_span.setdefault(spot.span, []).extend(spot.variables)
+    for span, variables in by_span.items():
+        place = span_range(shown.view, span)
+        if place is None:
+            continue
+        tensor = variables[-1].tensor
+        facts = [f"stride {list(tensor.stride)}", tensor.device]
+        facts += ["requires grad"] if tensor.requires_grad else []
+        facts += [human_bytes(tensor.bytes)] if tensor.bytes is not None else []
+        yield types.InlayHint(
+            position=place.end,
+            label=f": {shapes(variable.tensor for variable in variables)}",
+            kind=types.InlayHintKind.Type,
+            tooltip=_markdown(shown, f"{code(variables[-1].name)}: {', '.join(facts)}"),
+        )
+
+
+def _saved_hints(shown: Shown) -> Iterator[types.InlayHint]:
+    by_span: dict[Span, list[SavedValue]] = {}
+    for spot in shown.spots():
+        costly = [saved for saved in spot.saved if saved.bytes > 0]
+        if costly:
+            by_span.setdefault(spot.span, []).extend(costly)
+    for span, values in by_span.items():
+        place = span_range(shown.view, span)
+        if place is not None:
+            lines = [f"- {code(one.name or one.node)} `{one.tensor.short()}`: {one.reason}" for one in values]
+            yield types.InlayHint(
+                position=place.end,
+                label=f"saved {human_bytes(sum(value.bytes for value in values))}",
+                padding_left=True,
+                tooltip=_markdown(shown, "Kept for the backward:\n" + "\n".join(dict.fromkeys(lines))),
+            )
+
+
+def _mutation_hints(shown: Shown) -> Iterator[types.InlayHint]:
+    marked: set[Span] = set()
+    for target in shown.targets():
+        signature = shown.view.index.signatures.get(target.qualname)
+        for row in target.inputs if signature else ():
+            span = signature.arguments.get(row.name) if signature else None
+            place = span_range(shown.view, span) if span and is_mutated(row) else None
+            if span is None or place is None or span in marked:
+                continue
+            marked.add(span)
+            yield types.InlayHint(
+                position=place.start,
+                label="mutated",
+                kind=types.InlayHintKind.Parameter,
+                padding_right=True,
+                tooltip=_markdown(shown, _mutation(row)),
+            )
+
+
+def _mutation(row: Input) -> str:
+    lines = [f"- line {site.span.line}: {code(site.text)}" for site in row.sites]
+    return "\n".join([f"{code(row.name)} is mutated: {row.reason}", *lines])
+
+
+def _markdown(shown: Shown, text: str) -> types.MarkupContent:
+    note = "" if shown.view.is_fresh else STALE
+    return types.MarkupContent(kind=types.MarkupKind.Markdown, value=text + note)

@@ -1,0 +1,241 @@
+"""What a place in the text became: an expression, an argument, or a whole function.
+
+Each answer's first line is the short one that small popups show; at most `MOST_ROWS` rows of a kind follow.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from lsprotocol import types
+
+from aotlens.report.records import Input, Kernel, SavedValue, Span, StageNode, Target
+from aotlens.report.summary import applied_steps, counted, human_bytes, target_summary, timings_summary
+from lsp_server.document import Document
+from lsp_server.index import Spot, contains
+from lsp_server.positions import char_index
+from lsp_server.translate.ranges import span_range
+from lsp_server.translate.wording import code, is_mutated, op_name, shapes
+from lsp_server.views import FileView, Position, Shown, Views
+
+MOST_ROWS = 6
+WORD = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+STALE = "*From the trace before the last edits.*"
+HANDLING = {
+    "not_mutated": "",
+    "mutated_in_graph": "written inside the graph",
+    "mutated_out_graph": "written back by the wrapper after the graph",
+}
+
+
+def hover(views: Views, path: str, document: Document, place: types.Position) -> types.Hover | None:
+    """The newest trace that has something to say at the place."""
+    where = (place.line, place.character)
+    for shown in views.of(path):
+        at = shown.view.place_of(*where)
+        if at is None:
+            continue
+        found = _on_definition(shown, at) or _on_expression(shown, at) or _on_name(views, shown, document, where)
+        if found is not None:
+            text, span = found
+            return _answer(shown.view, text, span)
+    return None
+
+
+def _answer(view: FileView, text: str, span: Span | None) -> types.Hover:
+    note = "" if view.is_fresh else f"\n\n{STALE}"
+    content = types.MarkupContent(kind=types.MarkupKind.Markdown, value=text + note)
+    return types.Hover(contents=content, range=span_range(view, span) if span else None)
+
+
+Found = tuple[str, Span | None]
+
+
+def _on_definition(shown: Shown, at: tuple[int, int]) -> Found | None:
+    """The cursor is on a target's name, or on one of its arguments, in its definition."""
+    for target in shown.targets():
+        signature = shown.view.index.signatures.get(target.qualname)
+        if signature is None:
+            continue
+        if contains(signature.name, *at):
+            same = [one for one in shown.targets() if one.qualname == target.qualname]
+            return "\n\n---\n\n".join(map(function_text, same)), signature.name
+        for row in target.inputs:
+            span = signature.arguments.get(row.name)
+            if span and contains(span, *at):
+                return argument_text(target, row), span
+    return None
+
+
+def _on_expression(shown: Shown, at: tuple[int, int]) -> Found | None:
+    spots = [spot for spot in shown.view.index.at(*at) if shown.has(spot.target)]
+    if not spots:
+        return None
+    inner = [spot for spot in spots if spot.span == spots[0].span]
+    return "\n\n---\n\n".join(dict.fromkeys(map(expression_text, inner))), inner[0].span
+
+
+def _on_name(views: Views, shown: Shown, document: Document, where: Position) -> Found | None:
+    """The cursor is on an argument, parameter or buffer where it is read and nothing was computed."""
+    line = document.line(where[0])
+    index = char_index(line, where[1], views.encoding)
+    word = next((found[0] for found in WORD.finditer(line) if found.start() <= index <= found.end()), None)
+    at = shown.view.place_of(*where)
+    if word is None or at is None:
+        return None
+    for target in shown.view.index.enclosing(at[0]):
+        for row in target.inputs if shown.has(target) else ():
+            if word == row.name or (row.fqn is not None and word == f"self.{row.fqn}"):
+                return argument_text(target, row), None
+    return None
+
+
+def function_text(target: Target) -> str:
+    """The summary of a target, for its name."""
+    mutated = sum(is_mutated(row) for row in target.inputs)
+    views = sum(row.base is not None for row in target.outputs)
+    rows = [
+        f"**{target.qualname}** · {target_summary(target)}",
+        "",
+        f"- {counted(len(target.inputs), 'input')}, {mutated} mutated; "
+        f"{counted(len(target.outputs), 'output')}, {views} views of other tensors",
+    ]
+    if target.partition:
+        saved, recomputed = len(target.partition.saved), len(target.partition.recomputed)
+        rows.append(f"- policy {target.partition.policy}: {saved} saved, {recomputed} computed again")
+    steps = applied_steps(target)[:MOST_ROWS]
+    rows += [f"- wrapper: {step.name}, {step.reason}{_per_call(step.bytes_per_call)}" for step in steps]
+    if target.memory:
+        rows.append(f"- peak {human_bytes(target.memory.peak_bytes)}")
+    if target.timings_ms:
+        rows.append(f"- compiled in {timings_summary(target)}")
+    return "\n".join(rows)
+
+
+def argument_text(target: Target, row: Input) -> str:
+    """One row of the ledger of inputs."""
+    kind = {"UserInput": "argument"}.get(row.kind, row.kind.lower())
+    shape = f" · `{row.tensor.short()}`" if row.tensor else ""
+    grad = ", requires grad" if row.requires_grad else ""
+    head = f"**{code(row.name)}** · {kind} {row.index}{shape}{grad}"
+    rows = [head, "", _handling(row)]
+    rows += [f"- line {site.span.line}: {code(site.text)}{_op(site.op)}" for site in row.sites[:MOST_ROWS]]
+    cost = _cost(target, row)
+    if cost:
+        rows.append(f"- costs {human_bytes(cost)} on every call")
+    if row.shares_storage_with:
+        names = [one.name for one in target.inputs if one.index in row.shares_storage_with]
+        rows.append(f"- shares storage with {', '.join(map(code, names))}")
+    if row.duplicate_of is not None:
+        rows.append(f"- the same tensor as input {row.duplicate_of}")
+    return "\n".join(rows)
+
+
+def _handling(row: Input) -> str:
+    if not is_mutated(row):
+        return f"Not mutated: {row.reason}" if row.reason else "Not mutated."
+    what = [
+        name
+        for name, holds in (
+            ("data", row.mutates_data),
+            ("metadata", row.mutates_metadata),
+            ("storage", row.mutates_storage_metadata),
+        )
+        if holds
+    ]
+    how = HANDLING[row.mutation_type]
+    return f"Mutated ({', '.join(what)}), {how}: {row.reason}"
+
+
+def _cost(target: Target, row: Input) -> int:
+    """Bytes that wrapper steps move per call because of this input's own sites."""
+    sites = {site.span for site in row.sites}
+    return sum(
+        step.bytes_per_call
+        for step in applied_steps(target)
+        if step.sites and all(site.span in sites for site in step.sites)
+    )
+
+
+def expression_text(spot: Spot) -> str:
+    """Everything that one target has at one expression."""
+    sections = [
+        _variables(spot),
+        _rows("", _op_lines(spot.forward)),
+        _rows("Saves for the backward", _saved_lines(spot.saved)),
+        _rows("Computed again in the backward", _recomputed_lines(spot)),
+        _rows("Backward", _op_lines(spot.backward)),
+        _rows("Kernels", map(_kernel_line, spot.kernels)),
+        _rows("Mutates", (f"{code(row.name)}: {row.reason}{_op(site.op)}" for row, site in spot.inputs)),
+        _rows("Wrapper", (f"{step.name}: {step.reason}{_per_call(step.bytes_per_call)}" for step in spot.steps)),
+    ]
+    return "\n\n".join([_headline(spot), *filter(None, sections)])
+
+
+def _headline(spot: Spot) -> str:
+    if spot.variables and not spot.forward:
+        found = spot.variables[-1]
+        grad = " · requires grad" if found.tensor.requires_grad else ""
+        return f"**{code(found.name)}** · `{shapes(one.tensor for one in spot.variables)}`{grad}"
+    ops = list(dict.fromkeys(op_name(node.target) for node in spot.forward or spot.backward))
+    facts = [", ".join(map(code, ops[:3])) + (f" and {len(ops) - 3} more" if len(ops) > 3 else "")]
+    results = [node.tensor for node in spot.forward[-1:] if node.tensor]
+    facts += [f"`{results[0].short()}`"] if results else []
+    saved = sum(value.bytes for value in spot.saved)
+    facts += [f"saves {human_bytes(saved)}"] if saved else []
+    return " · ".join(filter(None, facts)) or "**aotlens**"
+
+
+def _variables(spot: Spot) -> str:
+    if not spot.variables or spot.forward:
+        return ""
+    tensor = spot.variables[-1].tensor
+    memory = "" if tensor.bytes is None else f", {human_bytes(tensor.bytes)}"
+    return f"stride {list(tensor.stride)}, {tensor.device}{memory}"
+
+
+def _op_lines(nodes: Iterable[StageNode]) -> Iterator[str]:
+    for node in nodes:
+        shape = f" `{node.tensor.short()}`" if node.tensor else ""
+        reason = f", {node.reason}" if node.reason else ""
+        yield f"{code(node.name)} = {code(node.target)}{shape}{reason}"
+
+
+def _saved_lines(values: Iterable[SavedValue]) -> Iterator[str]:
+    for value in values:
+        cost = human_bytes(value.bytes) if value.bytes else "free"
+        readers = sorted({use.span.line for use in value.used_by if use.span})
+        used = f"; read by the backward of line {', '.join(map(str, readers[:4]))}" if readers else ""
+        yield f"{code(value.name or value.node)} `{value.tensor.short()}`, {cost}: {value.reason}{used}"
+
+
+def _recomputed_lines(spot: Spot) -> Iterator[str]:
+    for value in spot.recomputed:
+        yield f"{code(value.node)}, not kept: {human_bytes(value.bytes)}; {value.reason}"
+
+
+def _kernel_line(kernel: Kernel) -> str:
+    figures = [
+        f"reads {human_bytes(kernel.bytes_read)}" if kernel.bytes_read is not None else "",
+        f"writes {human_bytes(kernel.bytes_written)}" if kernel.bytes_written is not None else "",
+        f"{kernel.registers} registers" if kernel.registers is not None else "",
+        f"spills {human_bytes(kernel.spill_bytes)}" if kernel.spill_bytes else "",
+        f"{kernel.time_us:g} µs" if kernel.time_us is not None else "",
+    ]
+    return ", ".join([f"{code(kernel.name)} ({kernel.phase}, {kernel.target})", *filter(None, figures)])
+
+
+def _rows(title: str, lines: Iterable[str]) -> str:
+    rows = list(dict.fromkeys(lines))
+    if not rows:
+        return ""
+    more = [f"- … {len(rows) - MOST_ROWS} more"] if len(rows) > MOST_ROWS else []
+    head = [f"{title}:"] if title else []
+    return "\n".join([*head, *(f"- {row}" for row in rows[:MOST_ROWS]), *more])
+
+
+def _op(op: str | None) -> str:
+    return f" ({code(op)})" if op else ""
+
+
+def _per_call(count: int) -> str:
+    return f" ({human_bytes(count)} a call)" if count else ""

@@ -1,0 +1,61 @@
+"""Code lenses: "Trace" on each target, and after a trace what became of it."""
+
+from dataclasses import dataclass
+
+from lsprotocol import types
+
+from aotlens.report.records import Target
+from aotlens.report.summary import target_summary
+from lsp_server.targets import Found
+from lsp_server.views import Shown, Views, target_key
+
+TRACE, SHOW, CANCEL, EXPLAIN = "aotlens.trace", "aotlens.show", "aotlens.cancel", "aotlens.explain"
+
+
+@dataclass(frozen=True, slots=True)
+class Lens:
+    """One lens before it has a protocol type."""
+
+    line: int
+    title: str
+    command: str
+    arguments: tuple[object, ...]
+
+
+def code_lenses(views: Views, path: str, uri: str, found: tuple[Found, ...]) -> list[types.CodeLens]:
+    """The lenses of a document; `found` are the targets of its text as it is now, `line` 0-based."""
+    lenses = [lens for shown in views.of(path) for lens in _traced(shown, uri)]
+    traced = {lens.line for lens in lenses}
+    for target in found:
+        title = "Trace again" if target.line in traced else "Trace"
+        lenses.append(Lens(target.line, title, TRACE, (uri, target.qualname)))
+    return [_protocol(lens) for lens in sorted(lenses, key=lambda lens: lens.line)]
+
+
+def _traced(shown: Shown, uri: str) -> list[Lens]:
+    lenses, seen = [], set()
+    for target in shown.targets():
+        line = _line(shown, target)
+        if line is None or target_key(target) in seen:
+            continue
+        seen.add(target_key(target))
+        stale = "" if shown.view.is_fresh else "before edits: "
+        graph = "forward" if target.mode == "training" else "inference"
+        lenses.append(Lens(line, stale + target_summary(target), SHOW, (uri, target.qualname, graph)))
+        if target.mode == "training":
+            lenses.append(Lens(line, "backward", SHOW, (uri, target.qualname, "backward")))
+        if target.wrapper:
+            lenses.append(Lens(line, "wrapper", SHOW, (uri, target.qualname, "wrapper")))
+    return lenses
+
+
+def _line(shown: Shown, target: Target) -> int | None:
+    signature = shown.view.index.signatures.get(target.qualname)
+    first = signature.name.line if signature else (target.span.line if target.span else None)
+    return None if first is None else shown.view.lines.to_current(first - 1)
+
+
+def _protocol(lens: Lens) -> types.CodeLens:
+    place = types.Position(lens.line, 0)
+    command = types.Command(title=lens.title, command=lens.command, arguments=list(lens.arguments))
+    return types.CodeLens(range=types.Range(place, place), command=command)

@@ -1,0 +1,108 @@
+"""The programs of a target as read-only documents, and the way between them and the user's expressions."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import quote, unquote
+
+from aotlens.report.records import Span, Target
+from lsp_server.index import Spot
+from lsp_server.views import HeldTrace, Views
+
+SCHEME = "aotlens"
+ASSIGNED = re.compile(r"^\s*(?:\(?)([A-Za-z_]\w*)\)?\s*(?::[^=]*)?=(?!=)")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One document: a stage's program, the wrapper module, or a kernel's source."""
+
+    script: str
+    """The path of the traced script."""
+    qualname: str
+    part: str
+    """A stage's name, `wrapper`, or a kernel's name."""
+
+    @property
+    def uri(self) -> str:
+        query = f"script={quote(self.script, safe='')}&target={quote(self.qualname, safe='')}"
+        return f"{SCHEME}:/{quote(self.qualname)}/{quote(self.file_name)}?{query}&part={quote(self.part, safe='')}"
+
+    @property
+    def file_name(self) -> str:
+        return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', self.part)}.py"
+
+
+def parse(uri: str) -> Page | None:
+    """The page that an address names; None when it is none of ours."""
+    head, _, query = uri.partition("?")
+    fields = dict(pair.split("=", 1) for pair in query.split("&") if "=" in pair)
+    # A client may escape the address as a whole once more, so the separators may come as %3D and %26.
+    if not fields and "%3D" in query:
+        fields = dict(pair.split("=", 1) for pair in unquote(query).split("&") if "=" in pair)
+    if not head.startswith(f"{SCHEME}:") or not {"script", "target", "part"} <= fields.keys():
+        return None
+    return Page(unquote(fields["script"]), unquote(fields["target"]), unquote(fields["part"]))
+
+
+def text_of(views: Views, page: Page) -> str | None:
+    """The page's text from the newest trace that has it."""
+    found = _target(views, page)
+    if found is None:
+        return None
+    _, target = found
+    if page.part == "wrapper":
+        return target.wrapper.source if target.wrapper else None
+    stage = target.stage(page.part)
+    if stage is not None:
+        return stage.text
+    return next((kernel.source for kernel in target.kernels if kernel.name == page.part), None)
+
+
+def parts_of(target: Target) -> tuple[str, ...]:
+    """Every page that a target has."""
+    wrapper = ("wrapper",) if target.wrapper else ()
+    return (*(stage.name for stage in target.stages), *wrapper, *(kernel.name for kernel in target.kernels))
+
+
+def source_of(views: Views, page: Page, line: int) -> Span | None:
+    """The user's expression behind a line (0-based) of a page."""
+    found = _target(views, page)
+    stage = found[1].stage(page.part) if found else None
+    if stage is None:
+        return None
+    names = {number: name for name, number in node_lines(stage.text).items()}
+    node = next((node for node in stage.nodes if node.name == names.get(line)), None)
+    return node.spans[0] if node and node.spans else None
+
+
+def lines_of(views: Views, script: str, spot: Spot) -> list[tuple[Page, int]]:
+    """Where the nodes of an expression stand in the pages: forward first, then backward."""
+    found = []
+    for part, nodes in (("forward", spot.forward), ("inference", spot.forward), ("backward", spot.backward)):
+        stage = spot.target.stage(part)
+        if stage is None:
+            continue
+        where = node_lines(stage.text)
+        page = Page(script, spot.target.qualname, part)
+        found += [(page, where[node.name]) for node in nodes if node.name in where]
+    return found
+
+
+@lru_cache(maxsize=32)
+def node_lines(text: str) -> dict[str, int]:
+    """The line (0-based) at which each name is assigned first."""
+    lines: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines()):
+        match = ASSIGNED.match(line)
+        if match:
+            lines.setdefault(match[1], number)
+    return lines
+
+
+def _target(views: Views, page: Page) -> tuple[HeldTrace, Target] | None:
+    for trace in sorted(views.traces.values(), key=lambda one: one.number, reverse=True):
+        for target in trace.report.targets:
+            if trace.key[0] == page.script and target.qualname == page.qualname:
+                return trace, target
+    return None

@@ -1,0 +1,26 @@
+"""The words that several features share and that only an editor needs: Markdown, shapes, short op names."""
+
+from collections.abc import Iterable
+
+from aotlens.report.records import Input, Tensor
+
+def code(text: str) -> str:
+    """Inline code in Markdown, whatever the text holds."""
+    flat = " ".join(text.split())
+    return f"`` {flat} ``" if "`" in flat else f"`{flat}`"
+
+
+def shapes(tensors: Iterable[Tensor]) -> str:
+    """The distinct short forms, as one expression may run with several shapes."""
+    every = list(dict.fromkeys(tensor.short() for tensor in tensors))
+    return " | ".join(every[:3]) + (" | …" if len(every) > 3 else "")
+
+
+def op_name(target: str) -> str:
+    """`aten.mul` for `aten.mul.Tensor` and for `torch.ops.aten.mul.Tensor`."""
+    parts = target.removeprefix("torch.ops.").split(".")
+    return ".".join(parts[:2]) if len(parts) > 2 else ".".join(parts)
+
+
+def is_mutated(row: Input) -> bool:
+    return row.mutates_data or row.mutates_metadata or row.mutates_storage_metadata

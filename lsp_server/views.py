@@ -1,0 +1,259 @@
+"""What is known of each file: the reports that mention it, and where their lines stand now.
+
+Invariant: the newest trace of a target is the one shown, and every place that leaves this module is a
+place in the text as the client has it now, in the client's units.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from aotlens.report.records import Diagnostic, Report, Span, Target
+from aotlens.worker.protocol import Failure
+from lsp_server.document import Document, LineEdit, contents
+from lsp_server.index import FileIndex, Spot, build, files_of
+from lsp_server.linemap import LineMap
+from lsp_server.positions import Encoding, convert
+
+TraceKey = tuple[str, str | None]
+"""The script's path, and the qualified name that was asked for (None: every target)."""
+
+TargetKey = tuple[str, str]
+"""The file that defines a target, and its qualified name."""
+
+Position = tuple[int, int]
+"""0-based line, and column in the client's units."""
+
+
+@dataclass(slots=True)
+class FileView:
+    """One trace, seen from one file."""
+
+    index: FileIndex
+    lines: LineMap
+    encoding: Encoding
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the file's text is exactly what was traced."""
+        return self.lines.is_identity
+
+    def range_of(self, span: Span) -> tuple[Position, Position] | None:
+        """Where a span stands now; None when a line of it was changed."""
+        start = self.lines.block_to_current(span.line - 1, span.end_line - 1)
+        if start is None:
+            return None
+        end = start + span.end_line - span.line
+        return (
+            (start, self._units(span.line - 1, span.col)),
+            (end, self._units(span.end_line - 1, span.end_col)),
+        )
+
+    def place_of(self, line: int, units: int) -> tuple[int, int] | None:
+        """The report's line and column for a place in the text as it is now."""
+        traced = self.lines.to_traced(line)
+        if traced is None:
+            return None
+        return traced + 1, convert(self.lines.traced[traced], units, self.encoding, "utf-8")
+
+    def _units(self, line: int, col: int) -> int:
+        text = self.lines.traced[line] if line < len(self.lines.traced) else ""
+        return convert(text, col, "utf-8", self.encoding)
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The text of the script as it was when a trace was asked for, followed through edits since."""
+
+    path: str
+    lines: LineMap
+
+
+@dataclass(frozen=True, slots=True)
+class FailedTrace:
+    """A trace that gave no report, at the file and line to blame."""
+
+    failure: Failure
+    file: str
+    snapshot: Snapshot
+
+    def line(self) -> int | None:
+        """The line to blame as it stands now, 0-based; None once it was edited.
+
+        A failure without a line stands at the top, until the file is edited at all.
+        """
+        if self.failure.line is None:
+            return 0 if self.snapshot.lines.is_identity else None
+        return self.snapshot.lines.to_current(self.failure.line - 1)
+
+
+@dataclass(slots=True)
+class HeldTrace:
+    """A report with its files."""
+
+    key: TraceKey
+    number: int
+    """Higher is newer."""
+    report: Report
+    views: dict[str, FileView]
+    version: int | None
+    """The document's version when the trace was asked for; None when it was not open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A file's part of one trace, less the targets that a newer trace shows."""
+
+    trace: HeldTrace
+    view: FileView
+    newest: frozenset[TargetKey]
+
+    def has(self, target: Target) -> bool:
+        return target_key(target) in self.newest
+
+    def spots(self) -> Iterator[Spot]:
+        return (spot for spot in self.view.index.spots if self.has(spot.target))
+
+    def targets(self) -> Iterator[Target]:
+        return (target for target in self.view.index.targets if self.has(target))
+
+
+class Views:
+    """Every trace that is held, and the documents that are open."""
+
+    def __init__(self) -> None:
+        self.encoding: Encoding = "utf-16"
+        self.documents: dict[str, Document] = {}
+        """Open documents by path."""
+        self.traces: dict[TraceKey, HeldTrace] = {}
+        self.failures: dict[TraceKey, FailedTrace] = {}
+        self._snapshots: list[Snapshot] = []
+        self._numbers = count()
+
+    def snapshot(self, path: str) -> Snapshot:
+        """Start to follow the file at `path` for a trace; `hold`, `hold_failure` or `drop` ends it."""
+        traced = read_lines(path)
+        snapshot = Snapshot(path, LineMap(traced, self._current(path, traced)))
+        self._snapshots.append(snapshot)
+        return snapshot
+
+    def drop(self, snapshot: Snapshot) -> None:
+        self._snapshots = [one for one in self._snapshots if one is not snapshot]
+
+    def prepare(self, report: Report, path: str, lines: Iterable[str]) -> dict[str, FileIndex]:
+        """The indices of a report's files: slow, so it runs away from the loop, and changes nothing here."""
+        base = os.path.dirname(path)
+
+        def resolve(name: str) -> str:
+            return real_path(os.path.join(base, name))
+
+        texts = {path: list(lines)}
+        for file in files_of(report, resolve) - {path}:
+            texts[file] = read_lines(file)
+        return {file: build(report, file, text, resolve) for file, text in texts.items()}
+
+    def hold(self, key: TraceKey, report: Report, indices: dict[str, FileIndex], snapshot: Snapshot) -> HeldTrace:
+        """Show a trace from now on, in place of the one of the same key."""
+        views = {}
+        for file, index in indices.items():
+            if file == snapshot.path:
+                lines = snapshot.lines
+            else:
+                traced = read_lines(file)
+                lines = LineMap(traced, self._current(file, traced))
+            views[file] = FileView(index, lines, self.encoding)
+        document = self.documents.get(key[0])
+        held = HeldTrace(key, next(self._numbers), report, views, document.version if document else None)
+        self.traces[key] = held
+        self.clear_failure(key)
+        self.drop(snapshot)
+        return held
+
+    def hold_failure(self, key: TraceKey, failure: Failure, snapshot: Snapshot) -> FailedTrace:
+        """Show a failure until the next trace of the same key; the last good report stays beside it."""
+        self.clear_failure(key)
+        file = real_path(os.path.join(os.path.dirname(snapshot.path), failure.file or snapshot.path))
+        if file != snapshot.path:
+            self.drop(snapshot)
+            snapshot = self.snapshot(file)
+        failed = FailedTrace(failure, file, snapshot)
+        self.failures[key] = failed
+        return failed
+
+    def clear_failure(self, key: TraceKey) -> FailedTrace | None:
+        failed = self.failures.pop(key, None)
+        if failed is not None:
+            self.drop(failed.snapshot)
+        return failed
+
+    def forget(self) -> None:
+        """Drop every trace and failure."""
+        self.traces.clear()
+        for key in list(self.failures):
+            self.clear_failure(key)
+
+    def files(self) -> set[str]:
+        """Every file that a trace or a failure has something to say about."""
+        every = {file for held in self.traces.values() for file in held.views}
+        return every | {failed.file for failed in self.failures.values()}
+
+    def opened(self, path: str, document: Document) -> None:
+        self.documents[path] = document
+        for view in self._of(path):
+            view.lines = LineMap(view.lines.traced, document.lines)
+        for snapshot in self._snapshots:
+            if snapshot.path == path:
+                snapshot.lines = LineMap(snapshot.lines.traced, document.lines)
+
+    def edited(self, path: str, edit: LineEdit) -> None:
+        maps = [view.lines for view in self._of(path)]
+        maps += [snapshot.lines for snapshot in self._snapshots if snapshot.path == path]
+        for lines in {id(one): one for one in maps}.values():
+            lines.edit(edit)
+
+    def closed(self, path: str) -> None:
+        self.documents.pop(path, None)
+
+    def of(self, path: str) -> Iterator["Shown"]:
+        """The views of a file, newest first; each shows only the targets that no newer trace has."""
+        seen: set[TargetKey] = set()
+        for trace in sorted(self.traces.values(), key=lambda one: one.number, reverse=True):
+            newest = {target_key(target) for target in trace.report.targets} - seen
+            seen |= newest
+            if path in trace.views:
+                yield Shown(trace, trace.views[path], frozenset(newest))
+
+    def findings(self, path: str) -> Iterator[tuple[FileView, Diagnostic]]:
+        """The diagnostics of a file, each once."""
+        seen: set[Diagnostic] = set()
+        for shown in self.of(path):
+            for target, finding in shown.view.index.diagnostics:
+                if finding not in seen and (target is None or shown.has(target)):
+                    seen.add(finding)
+                    yield shown.view, finding
+
+    def _of(self, path: str) -> list[FileView]:
+        return [held.views[path] for held in self.traces.values() if path in held.views]
+
+    def _current(self, path: str, otherwise: list[str]) -> list[str]:
+        document = self.documents.get(path)
+        return document.lines if document else otherwise
+
+
+def target_key(target: Target) -> TargetKey:
+    return target.span.file if target.span else "", target.qualname
+
+
+def real_path(path: str) -> str:
+    return os.path.realpath(path)
+
+
+def read_lines(path: str) -> list[str]:
+    """The lines of a file as Python reads them; none when it cannot be read."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError:
+        return []
+    return contents(data.decode("utf-8-sig", "replace"))
