@@ -16,7 +16,6 @@ end prints `str(error)` and nothing else.
 
 from __future__ import annotations
 
-import linecache
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:  # the report package imports this module, so at run time the import would be a cycle
@@ -108,9 +107,8 @@ class InternalError(AotlensError):
 
 
 def _place(span: Span) -> str:
-    """`model.py:41:9: x.mul_(2)` with the text in backticks where the file can be read."""
-    where = f"{span.file}:{span.line}:{span.col + 1}"
-    line = linecache.getline(span.file, span.line).rstrip("\n").encode()
-    end = span.end_col if span.end_line == span.line else len(line)
-    text = line[span.col : end].decode(errors="replace").strip()
-    return f"{where}: `{text}`" if text else where
+    """The place and, in backticks, the source text, where the file can be read."""
+    from aotlens.report import places  # inside, because the report package imports this module
+
+    text = places.text_of(span)
+    return f"{places.place(span)}: `{text}`" if text else places.place(span)

@@ -24,7 +24,7 @@ _SCALARS: dict[object, str] = {str: "string", bool: "boolean", int: "integer", f
 
 
 def schema() -> Schema:
-    """Every key is always written, so all are required; further keys are allowed, as later minors add them."""
+    """Every key is always written, so all are required; later minors may add more."""
     defined: dict[str, Schema] = {}
     _reference(Report, defined)
     top = defined.pop("Report")

@@ -4,6 +4,7 @@ import pytest
 
 from aotlens import errors
 from aotlens.errors import AotlensError, MismatchError, TargetError, UnsupportedError
+from aotlens.report.places import shown_path
 from tests.report.sample import MODEL, span
 
 
@@ -52,7 +53,7 @@ def test_unsupported_names_case_place_text_and_way_out() -> None:
     place = span("cache.mul_(0.9)")
     error = UnsupportedError("in-place change of two overlapping views", place, "clone one of them first")
     assert str(error) == (
-        f"not supported: in-place change of two overlapping views, at {MODEL}:{place.line}:9: "
+        f"not supported: in-place change of two overlapping views, at {shown_path(str(MODEL))}:{place.line}:9: "
         "`cache.mul_(0.9)`; clone one of them first"
     )
     assert (error.exit_code, error.kind, error.span) == (2, "unsupported", place)

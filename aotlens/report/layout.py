@@ -1,0 +1,105 @@
+"""Lines and aligned rows for the text renderers.
+
+Invariant: a line is a rich `Text`, so colour is decided only where it is printed; without colour the text
+reads the same.
+"""
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+WIDTH = 100
+"""Columns when the output is no terminal."""
+
+KEEP = "\u00a0"
+"""A blank at which no line ends: `12.2 ms` stays together."""
+
+INDENT = "  "
+GAP = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a table, with lines of its own below it."""
+
+    cells: tuple[str, ...]
+    styles: tuple[str, ...] = ()
+    """One for each cell; cells beyond are plain."""
+    details: tuple[Text, ...] = ()
+
+
+def heading(title: str, note: str = "") -> Text:
+    """The line above a section."""
+    return Text.assemble((title, "bold"), "  " if note else "", (note, "dim"))
+
+
+def rule(title: str, note: str, width: int) -> Text:
+    """A line across the page with a title on the left and a note on the right."""
+    rest = max(3, width - cell_len(title) - cell_len(note) - 7)
+    return Text.assemble(("── ", "blue"), (title, "bold blue"), (f" {'─' * rest} ", "blue"), (note, "dim"))
+
+
+def table(rows: Sequence[Row], width: int, right: frozenset[int] = frozenset()) -> Iterator[Text]:
+    """Aligned rows, the last cell wrapped under itself; `right` holds the columns of numbers.
+
+    A column that is empty in every row takes no room.
+    """
+    if not rows:
+        return
+    widths = [
+        max(cell_len(row.cells[position]) for row in rows) for position in range(len(rows[0].cells) - 1)
+    ]
+    for row in rows:
+        yield from _row(row, widths, width, right)
+        yield from row.details
+
+
+def _row(row: Row, widths: list[int], width: int, right: frozenset[int]) -> Iterator[Text]:
+    line = Text(INDENT)
+    for position, cell in enumerate(row.cells[:-1]):
+        if not widths[position]:
+            continue
+        pad = " " * (widths[position] - cell_len(cell))
+        style = row.styles[position] if position < len(row.styles) else ""
+        line.append(pad if position in right else "").append(cell, style)
+        line.append("" if position in right else pad).append(GAP)
+    hang = line.cell_len
+    style = row.styles[len(row.cells) - 1] if len(row.styles) >= len(row.cells) else ""
+    first, *more = wrapped(row.cells[-1], max(24, width - hang)) or [""]
+    line.append(first, style)
+    line.rstrip()
+    yield line
+    for text in more:
+        yield Text(" " * hang).append(text, style)
+
+
+def paragraph(text: str, width: int, indent: str, style: str = "") -> Iterator[Text]:
+    """Wrapped text, indented."""
+    for line in wrapped(text, width - len(indent)):
+        yield Text(indent).append(line, style)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The text in lines of at most `width`; names and paths are never cut, nor is text joined by KEEP."""
+    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    return [line.replace(KEEP, " ") for line in lines]
+
+
+def to_text(lines: Iterable[Text]) -> str:
+    """The lines as plain text."""
+    return "".join(f"{line.plain.rstrip()}\n" for line in lines)
+
+
+def print_lines(lines: Iterable[Text], console: Console) -> None:
+    """Print without wrapping or colouring anything further: a pipe gets the plain text."""
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def page_width(console: Console) -> int:
+    """The terminal's width within reason; WIDTH for a pipe or a file."""
+    return min(max(console.width, 60), 140) if console.is_terminal else WIDTH

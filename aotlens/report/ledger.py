@@ -1,0 +1,160 @@
+"""The ledgers of inputs and outputs as text.
+
+Invariant: every input and output is accounted for: what has nothing to tell is folded into one row that
+counts it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from rich.text import Text
+
+from aotlens.report.fold import Fold, fold
+from aotlens.report.layout import Row, heading, paragraph, table
+from aotlens.report.places import place
+from aotlens.report.records import Base, Input, Output, Site, Target, Tensor
+from aotlens.report.summary import counted, human_bytes
+
+KINDS = {
+    "Parameter": "parameter",
+    "Buffer": "buffer",
+    "UserInput": "argument",
+    "SymInt": "size",
+    "Constant": "constant",
+}
+"""The slots' names in the user's words."""
+
+OUTPUTS = {
+    "non_alias": "new",
+    "alias_of_input": "view of {base}",
+    "is_input": "is {base}",
+    "alias_of_intermediate_save_as_output": "view of {base}",
+    "alias_of_intermediate": "view of {base}",
+    "alias_of_intermediate_base_is_user_output": "view of {base}",
+    "unsafe_view_alias": "new (an unsafe view)",
+    "custom_function_view": "view of {base} by a custom function",
+}
+"""What each output type means, in the user's words."""
+
+DETAIL = " " * 6
+
+
+def input_lines(target: Target, width: int) -> Iterator[Text]:
+    """One row for each input that has something to tell; the rest folded."""
+    kinds = Counter(KINDS.get(entry.kind, entry.kind) for entry in target.inputs)
+    yield heading("Inputs", ", ".join(counted(count, kind) for kind, count in kinds.items()) or "none")
+    told = [entry for entry in target.inputs if _is_told(entry)]
+    quiet = [entry for entry in target.inputs if not _is_told(entry)]
+    rows = [
+        Row(
+            (str(entry.index), entry.name, tensor_text(entry.tensor), handling(target, entry)),
+            ("dim", "cyan", "", "yellow" if entry.mutation_type != "not_mutated" else ""),
+            tuple(_details(entry.reason if _is_special(entry) else "", entry.sites, width)),
+        )
+        for entry in told
+    ]
+    rows += [_folded_row(group) for group in _fold_quiet(quiet)]
+    yield from table(rows, width, frozenset({0}))
+
+
+def output_lines(target: Target, width: int) -> Iterator[Text]:
+    """One row for each output."""
+    yield heading("Outputs", f"{len(target.outputs)}" if target.outputs else "none")
+    rows = [
+        Row(
+            (str(entry.index), entry.name, tensor_text(entry.tensor), aliasing(target, entry)),
+            ("dim", "cyan", "", "yellow" if entry.base else ""),
+            tuple(_details(entry.reason if entry.base else "", entry.sites, width)),
+        )
+        for entry in target.outputs
+    ]
+    yield from table(rows, width, frozenset({0}))
+
+
+def handling(target: Target, entry: Input) -> str:
+    """What becomes of an input, in a few of the user's words."""
+    parts = []
+    if entry.duplicate_of is not None:
+        parts.append(f"the same tensor as {_input_name(target, entry.duplicate_of)}")
+    if entry.mutates_data:
+        parts.append("changed in the graph" if entry.mutation_type == "mutated_in_graph" else "copied back")
+    if entry.mutates_metadata or entry.mutates_storage_metadata:
+        parts.append("shape or strides changed")
+    if entry.hidden_from_autograd:
+        parts.append("hidden from autograd")
+    elif entry.under_no_grad and entry.mutates_data:
+        parts.append("under no_grad")
+    if entry.shares_storage_with:
+        names = ", ".join(_input_name(target, index) for index in entry.shares_storage_with)
+        parts.append(f"shares memory with {names}")
+    return ", ".join(parts) or ("read, needs grad" if entry.requires_grad else "read")
+
+
+def aliasing(target: Target, entry: Output) -> str:
+    """What an output is, in a few of the user's words."""
+    words = OUTPUTS[entry.output_type].format(base=_base_name(target, entry.base))
+    return f"{words}, has grad" if entry.requires_grad else words
+
+
+def tensor_text(tensor: Tensor | None) -> str:
+    """`f32[8, 16]`, with the device where it is not the CPU."""
+    if tensor is None:
+        return "no tensor"
+    return tensor.short() if tensor.device == "cpu" else f"{tensor.short()} {tensor.device}"
+
+
+def site_lines(sites: Iterable[Site], indent: str) -> Iterator[Text]:
+    """`file:line:col  text` for each site."""
+    for site in sites:
+        yield Text.assemble(indent, (place(site.span), "dim"), "  ", site.text)
+
+
+def _details(reason: str, sites: tuple[Site, ...], width: int) -> Iterator[Text]:
+    yield from paragraph(reason, width, DETAIL, "dim")
+    yield from site_lines(sites, DETAIL)
+
+
+def _is_special(entry: Input) -> bool:
+    return (
+        entry.mutation_type != "not_mutated"
+        or entry.mutates_metadata
+        or entry.mutates_storage_metadata
+        or entry.duplicate_of is not None
+        or bool(entry.shares_storage_with)
+    )
+
+
+def _is_told(entry: Input) -> bool:
+    return _is_special(entry) or entry.kind == "UserInput"
+
+
+def _fold_quiet(entries: list[Input]) -> tuple[Fold[Input], ...]:
+    return fold(
+        entries,
+        name=lambda entry: entry.name,
+        same=lambda entry: (entry.kind, tensor_text(entry.tensor), entry.requires_grad),
+    )
+
+
+def _folded_row(group: Fold[Input]) -> Row:
+    first = group.first
+    what = f"read, {KINDS.get(first.kind, first.kind)}"
+    sizes = [entry.tensor.bytes for entry in group.items if entry.tensor and entry.tensor.bytes is not None]
+    if group.times:
+        what = f"{what} {group.times}, {human_bytes(max(sizes, default=0))} each"
+    index = str(first.index) if not group.times else "…"
+    return Row((index, group.label, tensor_text(first.tensor), what), ("dim", "", "", "dim"))
+
+
+def _input_name(target: Target, index: int) -> str:
+    return target.inputs[index].name if index < len(target.inputs) else f"input {index}"
+
+
+def _base_name(target: Target, base: Base | None) -> str:
+    if base is None:
+        return "another tensor"
+    if base.kind == "input":
+        return _input_name(target, base.index)
+    if base.kind == "output" and base.index < len(target.outputs):
+        return target.outputs[base.index].name
+    return "an intermediate"

@@ -1,0 +1,257 @@
+"""What `aotlens inspect --format text` prints.
+
+Invariant: everything comes from the report; nothing is looked up anywhere but in the user's source files.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.text import Text
+
+from aotlens.errors import UserError
+from aotlens.report.closing import timings_text
+from aotlens.report.excerpt import diagnostic_lines
+from aotlens.report.fold import Fold, fold
+from aotlens.report.layout import (
+    WIDTH,
+    Row,
+    heading,
+    page_width,
+    paragraph,
+    print_lines,
+    rule,
+    table,
+    to_text,
+)
+from aotlens.report.ledger import input_lines, output_lines, site_lines
+from aotlens.report.places import place, text_of
+from aotlens.report.records import Partition, RecomputedValue, Report, SavedValue, Target
+from aotlens.report.summary import (
+    applied_steps,
+    call_count,
+    counted,
+    human_bytes,
+    human_flops,
+    human_ms,
+    target_summary,
+)
+
+WRAPPER = "wrapper"
+"""The stage name that stands for the module text that runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What to print beside the overview."""
+
+    wrapper_source: bool = False
+    stage: str | None = None
+    """Only this stage's program (`forward`, `joint`, `wrapper`, …); None prints the overview."""
+
+
+def print_report(report: Report, console: Console, shown: Shown | None = None) -> None:
+    """Print the report; colour only where the console has it (a terminal, and no NO_COLOR)."""
+    print_lines(report_lines(report, page_width(console), shown or Shown()), console)
+
+
+def report_text(report: Report, shown: Shown | None = None, width: int = WIDTH) -> str:
+    """The report as plain text."""
+    return to_text(report_lines(report, width, shown or Shown()))
+
+
+def report_lines(report: Report, width: int, shown: Shown) -> Iterator[Text]:
+    """Every line of the report. Raises UserError when no target has the stage that was asked for."""
+    if shown.stage is not None:
+        yield from _stage_lines(report, shown.stage, width)
+        return
+    for target in report.targets:
+        yield from target_lines(target, width)
+        if shown.wrapper_source and target.wrapper:
+            yield heading("Wrapper source")
+            yield from _source_lines(target.wrapper.source)
+            yield Text()
+    for diagnostic in report.diagnostics:
+        yield from diagnostic_lines(diagnostic, width)
+        yield Text()
+    if not report.targets and not report.diagnostics:
+        yield Text("no targets")
+
+
+def target_lines(target: Target, width: int) -> Iterator[Text]:
+    """One target: its header, ledgers, partition, wrapper, stages, kernels and diagnostics."""
+    yield rule(target.name, place(target.span) if target.span else target.qualname, width)
+    yield Text.assemble(target_summary(target), (f" · {target.frontend} frontend", "dim"))
+    yield Text()
+    sections = (
+        input_lines(target, width),
+        output_lines(target, width),
+        partition_lines(target.partition, width) if target.partition else iter(()),
+        wrapper_lines(target, width),
+        stage_table(target, width),
+        kernel_lines(target, width),
+        _findings(target, width),
+    )
+    for section in sections:
+        lines = tuple(section)
+        if lines:
+            yield from lines
+            yield Text()
+
+
+def partition_lines(partition: Partition, width: int) -> Iterator[Text]:
+    """Saved values by size, identical layers folded, then what is alive anyway and what is recomputed."""
+    new = [value for value in partition.saved if value.bytes]
+    note = f"{human_bytes(partition.saved_bytes)} in {counted(len(new), 'value')}, policy {partition.policy}"
+    yield heading("Saved for backward", note)
+    folds = sorted(_fold_saved(new), key=lambda group: -sum(value.bytes for value in group.items))
+    yield from table([_saved_row(group, width) for group in folds], width, frozenset({0, 1}))
+    alive = [value for value in partition.saved if not value.bytes]
+    if alive:
+        names = fold(alive, _saved_name, lambda value: value.owner)
+        listed = ", ".join(f"{group.label}{_in_brackets(group)}" for group in names)
+        yield from paragraph(f"alive anyway, so free to keep: {listed}", width, "  ", "dim")
+    if partition.recomputed:
+        yield Text()
+        yield from _recomputed_lines(partition.recomputed, width)
+
+
+def _fold_saved(values: list[SavedValue]) -> tuple[Fold[SavedValue], ...]:
+    return fold(
+        values,
+        name=_saved_name,
+        same=lambda value: (value.span, value.tensor.short(), value.bytes, value.owner, value.reason),
+    )
+
+
+def _saved_name(value: SavedValue) -> str:
+    """The user's name, else the expression, else the node."""
+    return value.name or (text_of(value.span) if value.span else "") or value.node
+
+
+def _in_brackets(group: Fold[SavedValue]) -> str:
+    owner = group.first.owner
+    return f" ({owner} {group.times})" if group.times else f" ({owner})"
+
+
+def _saved_row(group: Fold[SavedValue], width: int) -> Row:
+    first = group.first
+    each = human_bytes(first.bytes)
+    cells = (each, group.times, first.tensor.short(), group.label, first.reason)
+    where = [Text.assemble("      ", (place(first.span), "dim"))] if first.span else []
+    if first.used_by and where:
+        uses = sorted({use.span.line for use in first.used_by if use.span})
+        lines = ", ".join(map(str, uses[:6])) + (", …" if len(uses) > 6 else "")
+        where[0].append(f"  read by the backward of line {lines}" if uses else "", "dim")
+    total = sum(value.bytes for value in group.items)
+    if group.times:
+        where.append(Text(f"      {human_bytes(total)} together", "dim"))
+    return Row(cells, ("yellow", "bold", "", "cyan", ""), tuple(where))
+
+
+def _recomputed_lines(values: tuple[RecomputedValue, ...], width: int) -> Iterator[Text]:
+    spared, flops = sum(value.bytes for value in values), sum(value.flops for value in values)
+    note = f"{counted(len(values), 'value')}, {human_flops(flops)} instead of {human_bytes(spared)}"
+    yield heading("Computed again in backward", note)
+    folds = fold(
+        values,
+        name=lambda value: (text_of(value.span) if value.span else "") or value.node,
+        same=lambda value: (value.span, value.bytes, value.flops, value.reason),
+    )
+    rows = [
+        Row(
+            (human_bytes(group.first.bytes), group.times, group.label, group.first.reason),
+            ("yellow", "bold", "cyan", ""),
+        )
+        for group in sorted(folds, key=lambda group: -sum(value.bytes for value in group.items))
+    ]
+    yield from table(rows, width, frozenset({0, 1}))
+
+
+def wrapper_lines(target: Target, width: int) -> Iterator[Text]:
+    """The steps that run on each call, then the names of those that do not."""
+    if target.wrapper is None:
+        return
+    applied = applied_steps(target)
+    yield heading("Wrapper", f"{counted(len(applied), 'step')} on each call")
+    rows = [
+        Row(
+            (
+                step.name,
+                f"{human_bytes(step.bytes_per_call)} a call" if step.bytes_per_call else "",
+                step.reason,
+            ),
+            ("cyan", "yellow", ""),
+            tuple(site_lines(step.sites, " " * 6)),
+        )
+        for step in applied
+    ]
+    yield from table(rows, width)
+    spared = [step.name for step in target.wrapper.steps if not step.applied]
+    if spared:
+        yield from paragraph(f"not needed: {', '.join(spared)}", width, "  ", "dim")
+
+
+def stage_table(target: Target, width: int) -> Iterator[Text]:
+    """Each stage's program by its size, and the compile time by pipeline stage."""
+    if target.stages:
+        yield heading("Programs")
+        rows = [
+            Row((stage.name, str(call_count(stage)), f"from {stage.parent}" if stage.parent else "your code"))
+            for stage in target.stages
+        ]
+        yield from table(rows, width, frozenset({1}))
+    if target.timings_ms:
+        yield heading("Compile time", human_ms(sum(target.timings_ms.values())))
+        yield from paragraph(timings_text(target), width, "  ")
+
+
+def kernel_lines(target: Target, width: int) -> Iterator[Text]:
+    """Generated kernels and library calls; nothing when none were generated."""
+    if not target.kernels:
+        return
+    yield heading("Kernels", str(len(target.kernels)))
+    rows = []
+    for kernel in target.kernels:
+        moved = [size for size in (kernel.bytes_read, kernel.bytes_written) if size is not None]
+        traffic = f"moves {human_bytes(sum(moved))}" if moved else ""
+        time = f"{kernel.time_us:.1f} µs" if kernel.time_us is not None else ""
+        cells = (kernel.name, f"{kernel.phase}, {kernel.target}", traffic, time, ", ".join(kernel.nodes))
+        rows.append(Row(cells, ("cyan", "", "", "", "dim")))
+    yield from table(rows, width)
+
+
+def _findings(target: Target, width: int) -> Iterator[Text]:
+    for position, diagnostic in enumerate(target.diagnostics):
+        if position:
+            yield Text()
+        yield from diagnostic_lines(diagnostic, width)
+
+
+def _stage_lines(report: Report, name: str, width: int) -> Iterator[Text]:
+    """One stage's program of every target that has it."""
+    found = [(target, text) for target in report.targets if (text := _program(target, name)) is not None]
+    if not found:
+        known = dict.fromkeys(stage.name for target in report.targets for stage in target.stages)
+        raise UserError(f"no stage {name!r}; this report has {', '.join([*known, WRAPPER])}")
+    for target, text in found:
+        if len(found) > 1:
+            yield rule(target.name, name, width)
+        yield from _source_lines(text)
+
+
+def _program(target: Target, name: str) -> str | None:
+    if name == WRAPPER:
+        return target.wrapper.source if target.wrapper else None
+    stage = target.stage(name)
+    return stage.text if stage else None
+
+
+def _source_lines(text: str) -> Iterator[Text]:
+    """Python text, comments dimmed."""
+    for line in text.rstrip("\n").split("\n"):
+        code, mark, comment = line.partition("  # ")
+        if line.lstrip().startswith("#"):
+            yield Text(line, "dim")
+        else:
+            yield Text.assemble(code, (mark + comment, "dim"))
