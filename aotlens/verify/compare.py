@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from aotlens.verify.observe import Facts, Failure, Observation
-from aotlens.verify.values import close, error_between, shown, wide
+from aotlens.verify.values import close, error_between, shape_of, shown, wide
 
 Kind = Literal[
     "error",
@@ -212,8 +212,8 @@ def _writes(compiled: Observation, eager: Observation) -> Iterator[Difference]:
 def _values(kind: Kind, name: str, found: Tensor, expected: Tensor) -> Difference | None:
     if found.dtype != expected.dtype:
         return Difference("dtype", name, str(found.dtype), str(expected.dtype))
-    if found.shape != expected.shape:
-        return Difference("shape", name, str(tuple(found.shape)), str(tuple(expected.shape)))
+    if shape_of(found) != shape_of(expected):
+        return Difference("shape", name, str(shape_of(found)), str(shape_of(expected)))
     if close(found, expected):
         return None
     error = error_between(found, expected)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import torch.utils._pytree as pytree
+from aotlens.torch_api import pytree
 from aotlens.verify.gradients import Gradients, backward
 from aotlens.verify.sharing import Write, sharing, try_writes
 from aotlens.verify.values import same_values
@@ -119,11 +119,11 @@ def _look(given: World, result: Any, bumped: list[bool], probe: Probe, grad_enab
         gradients, failure = _differentiate(given, outputs, bumped, probe)
     return Observation(
         failure=None,
-        structure=str(structure),
+        structure=_shape_of(structure),
         outputs=found,
         output_names=names,
         inputs=facts[: len(given.inputs)],
-        argument_structure=str(pytree.tree_flatten((given.args, dict(given.kwargs)))[1]),
+        argument_structure=_shape_of(pytree.tree_flatten((given.args, dict(given.kwargs)))[1]),
         grad_enabled=grad_enabled,
         random_state=random_state,
         gradients=gradients,
@@ -131,6 +131,10 @@ def _look(given: World, result: Any, bumped: list[bool], probe: Probe, grad_enab
         inputs_after_backward=tuple(copy_of(item.tensor) for item in given.inputs) if probe.backward else (),
         writes=try_writes(given.inputs, outputs) if probe.writes else (),
     )
+
+
+def _shape_of(structure: object) -> str:
+    return " ".join(str(structure).replace("TreeSpec", "").split())
 
 
 def _facts(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> tuple[Facts, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-import torch.utils._pytree as pytree
+from aotlens.torch_api import pytree
 from aotlens.verify.captured import captured_values
 from aotlens.verify.clone import Cloner
 
@@ -40,7 +40,7 @@ class World:
     labels: tuple[str, ...] | None = None
     """Names of the positional arguments; None takes them from the callable's signature."""
     before: tuple[Tensor, ...] | None = None
-    """What `inputs` were copied from, in their order; None when this world is no copy."""
+    """The values of `inputs` before the call, in their order; None when this world is no copy."""
 
 
 def world(
@@ -77,8 +77,13 @@ def _copy(original: World, keep_fn: bool) -> World:
         for owner, leaf in cloner.leaves
     )
     own = (item for item in inputs if item.tensor.is_leaf and item.tensor.requires_grad)
-    before = tuple(item.tensor for item in original.inputs)
+    before = tuple(_apart(old.tensor, new.tensor) for old, new in zip(original.inputs, inputs, strict=True))
     return World(fn, args, kwargs, inputs, _unique((*own, *hidden)), original.labels, before)
+
+
+def _apart(old: Tensor, new: Tensor) -> Tensor:
+    """The old values, safe from what happens to the new tensor."""
+    return old.detach().clone() if old is new else old
 
 
 def clone_callable(fn: Callable[..., Any], cloner: Cloner) -> Callable[..., Any]:
@@ -105,7 +110,7 @@ def _clone_leaf(value: Any, cloner: Cloner) -> Any:
         return cloner.tensor(value)
     if isinstance(value, nn.Module):
         return cloner.module(value)
-    return value
+    return value.clone_state() if isinstance(value, torch.Generator) else value
 
 
 def named_tensors(

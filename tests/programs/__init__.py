@@ -1,0 +1,42 @@
+"""The shared list of test programs: each runs through every stage and is compared with eager.
+
+`PROGRAMS` holds all of them; `tagged(tag)` those of one tag.  A new case is one function in the file of its kind.
+"""
+
+from tests.programs import (
+    aliasing_inputs,
+    autograd,
+    containers,
+    metadata,
+    modes,
+    modules,
+    mutation,
+    randomness,
+    refused,
+    views_of_inputs,
+    views_of_intermediates,
+)
+from tests.programs.program import Program
+
+__all__ = ["PROGRAMS", "Program", "tagged"]
+
+FILES = (
+    mutation,
+    metadata,
+    views_of_inputs,
+    views_of_intermediates,
+    aliasing_inputs,
+    autograd,
+    modules,
+    modes,
+    containers,
+    randomness,
+    refused,
+)
+
+PROGRAMS: tuple[Program, ...] = tuple(program for file in FILES for program in file.cases.programs)
+
+
+def tagged(tag: str) -> tuple[Program, ...]:
+    """The programs of one tag."""
+    return tuple(program for program in PROGRAMS if tag in program.tags)

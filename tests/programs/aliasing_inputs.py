@@ -1,0 +1,252 @@
+"""The same tensor passed twice, and inputs on the same storage."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.programs.program import Cases, leaf, plain, tape
+
+cases = Cases("aliasing_inputs")
+
+SYNTHETIC = "synthetic base"
+
+
+def twice(make: Any, *sizes: int) -> tuple[Tensor, Tensor]:
+    tensor = make(*sizes)
+    return tensor, tensor
+
+
+def base_and(tensor: Tensor, *views: Any) -> tuple[Tensor, ...]:
+    return (tensor, *(view(tensor) for view in views))
+
+
+def views_of(tensor: Tensor, *views: Any) -> tuple[Tensor, ...]:
+    return tuple(view(tensor) for view in views)
+
+
+def shared_batch() -> dict[str, Any]:
+    tensor = plain(3)
+    return {"a": tensor, "b": [tensor, plain(3)]}
+
+
+@cases(lambda: twice(leaf, 3, 4), "inductor")
+def duplicate(x: Tensor, y: Tensor) -> Tensor:
+    return x * y
+
+
+@cases(lambda: twice(plain, 3, 4))
+def duplicate_plain(x: Tensor, y: Tensor) -> Tensor:
+    return x * y + 1
+
+
+@cases(lambda: twice(plain, 3, 4), "inductor")
+def duplicate_mutated(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return x * y
+
+
+@cases(lambda: twice(tape, 3, 4))
+def duplicate_non_leaf_mutated(x: Tensor, y: Tensor) -> Tensor:
+    y.mul_(2)
+    return x * y
+
+
+@cases(lambda: twice(plain, 3, 4))
+def duplicate_both_mutated(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    y.add_(1)
+    return x + y
+
+
+@cases(lambda: twice(plain, 3, 4))
+def duplicate_mutated_other_returned(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return y
+
+
+@cases(lambda: twice(plain, 3, 4))
+def duplicate_metadata_in_different_ways(x: Tensor, y: Tensor) -> Tensor:
+    x.t_()
+    y.unsqueeze_(0)
+    return x + 1
+
+
+@cases(lambda: twice(leaf, 3, 4))
+def duplicate_both_returned(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return x, y, x * y
+
+
+@cases(lambda: (*twice(leaf, 3, 4), plain(4)))
+def duplicate_and_other(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    return x * y + z
+
+
+@cases(lambda: base_and(leaf(3, 4), lambda t: t.view(-1)))
+def aliased_unmutated(x: Tensor, y: Tensor) -> Tensor:
+    return x.sum() * y.sum()
+
+
+@cases(lambda: base_and(tape(3, 4), lambda t: t.view(-1)))
+def aliased_non_leaf_unmutated(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return x.sum() * y, y.view(3, 4)
+
+
+@cases(lambda: views_of(plain(4, 4), lambda t: t[0], lambda t: t[0].view(2, 2)))
+def aliased_outputs_each_from_its_own_input(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return x.view(4, 1), y.t()
+
+
+@cases(lambda: base_and(plain(3, 4), lambda t: t.view(-1)), later=SYNTHETIC)
+def base_mutated(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return y + 1
+
+
+@cases(lambda: base_and(plain(3, 4), lambda t: t.view(-1)), "inductor", later=SYNTHETIC)
+def view_mutated(x: Tensor, y: Tensor) -> Tensor:
+    y.mul_(2)
+    return x + 1
+
+
+@cases(lambda: base_and(tape(3, 4), lambda t: t.view(-1)), later=SYNTHETIC)
+def non_leaf_base_mutated(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return y.sin()
+
+
+@cases(lambda: base_and(tape(3, 4), lambda t: t.view(-1)), later=SYNTHETIC)
+def view_of_non_leaf_mutated(x: Tensor, y: Tensor) -> Tensor:
+    y.mul_(2)
+    return x.sin()
+
+
+@cases(lambda: base_and(tape(3, 4), lambda t: t[1:], lambda t: t[:2]), later=SYNTHETIC)
+def several_mutated(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    y.mul_(2)
+    z.add_(1)
+    return x.sin()
+
+
+@cases(lambda: views_of(plain(5), lambda t: t[:3], lambda t: t[2:]), later=SYNTHETIC)
+def overlap_by_one_element(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return y + 1
+
+
+@cases(lambda: views_of(plain(6), lambda t: t[:3], lambda t: t[3:]))
+def halves_do_not_overlap(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return x + y
+
+
+@cases(lambda: views_of(plain(4, 4), lambda t: t[:, ::2], lambda t: t[:, 1::2]))
+def interleaved_columns_do_not_overlap(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    y.add_(1)
+    return x + y
+
+
+@cases(lambda: views_of(plain(12), lambda t: t.as_strided((2, 2), (6, 1), 0), lambda t: t[3:5]))
+def gaps_do_not_overlap(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return x + y
+
+
+@cases(lambda: views_of(tape(6), lambda t: t[:3], lambda t: t[3:]))
+def halves_of_non_leaf(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return x + y
+
+
+@cases(lambda: views_of(plain(3, 4), lambda t: t.view(-1), lambda t: t.t()), later=SYNTHETIC)
+def base_is_no_input(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return y + 1
+
+
+@cases(lambda: base_and(plain(3, 4), lambda t: t.view(-1)), later=SYNTHETIC)
+def one_in_data_other_in_metadata(x: Tensor, y: Tensor) -> Tensor:
+    x.t_()
+    y.mul_(2)
+    return x + 1
+
+
+@cases(lambda: base_and(plain(3, 4), lambda t: t.view(-1)))
+def only_metadata_mutated(x: Tensor, y: Tensor) -> Tensor:
+    x.t_()
+    return x + 1 + y.sum()
+
+
+@cases(lambda: base_and(plain(3, 4), lambda t: t.view(-1)), later=SYNTHETIC)
+def view_of_aliased_returned(x: Tensor, y: Tensor) -> Tensor:
+    y.mul_(2)
+    return x[0]
+
+
+@cases(lambda: (plain(2), *base_and(plain(3, 4), lambda t: t.view(-1)), plain(4)), later=SYNTHETIC)
+def among_others(a: Tensor, x: Tensor, y: Tensor, b: Tensor) -> Tensor:
+    y.mul_(2)
+    b.add_(1)
+    return x + b + a.sum()
+
+
+@cases(lambda: (*base_and(plain(4), lambda t: t[:2]), *base_and(plain(4), lambda t: t[:2])), later=SYNTHETIC)
+def two_groups_one_mutated(x: Tensor, x_part: Tensor, y: Tensor, y_part: Tensor) -> Tensor:
+    x_part.mul_(2)
+    return x + y + y_part.sum()
+
+
+@cases(lambda: views_of(leaf(3, 4), lambda t: t.detach(), lambda t: t.detach().view(-1)), later=SYNTHETIC)
+def detached_aliases(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return y + 1
+
+
+@cases(lambda: views_of(leaf(3, 4), lambda t: t, lambda t: t.detach()), later=SYNTHETIC)
+def leaf_and_its_detached(x: Tensor, y: Tensor) -> Tensor:
+    y.mul_(2)
+    return x * 3
+
+
+@cases(lambda: views_of(plain(4), lambda t: t, lambda t: t.view(torch.int32)), later=SYNTHETIC)
+def other_dtype_of_view(x: Tensor, y: Tensor) -> Tensor:
+    x.zero_()
+    return y + 1
+
+
+@cases(lambda: (*twice(plain, 4), plain(4)), later=SYNTHETIC)
+def duplicates_with_view(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    x.mul_(2)
+    y.add_(z)
+    return x + y
+
+
+@cases(lambda: ((lambda t: (t, t, t[1:]))(plain(4)),), later=SYNTHETIC)
+def duplicates_and_alias(xs: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    xs[0].mul_(2)
+    return xs[1] + xs[2].sum()
+
+
+@cases(lambda: (shared_batch(),))
+def duplicate_in_containers(batch: dict[str, Any]) -> Tensor:
+    batch["a"].add_(1)
+    return batch["b"][0] * batch["b"][1]
+
+
+@cases(lambda: views_of(tape(4), lambda t: t[:2], lambda t: t), later=SYNTHETIC)
+def base_comes_second(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    x.mul_(2)
+    return y * 2, y.view(2, 2)
+
+
+@cases(lambda: views_of(plain(4), lambda t: t, lambda t: t[:2]), context=torch.no_grad, later=SYNTHETIC)
+def aliased_under_no_grad(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return y + 1
+
+
+@cases(lambda: tuple(plain(4, 3).unbind(0)))
+def rows_of_one_tensor(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
+    a.add_(b)
+    return a + c + d

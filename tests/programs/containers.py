@@ -1,0 +1,127 @@
+"""Arguments and results that are nested, and arguments that are no tensors."""
+
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from tests.programs.program import Cases, leaf, plain
+
+cases = Cases("containers")
+
+
+class Pair(NamedTuple):
+    first: Tensor
+    second: Tensor
+
+
+@cases(lambda: ({"a": leaf(3), "b": [leaf(3), plain(3)]},))
+def nested_argument(batch: dict[str, Any]) -> Tensor:
+    return batch["a"] * batch["b"][0] + batch["b"][1]
+
+
+@cases(lambda: (leaf(3),), "dynamic")
+def dictionary(x: Tensor) -> dict[str, Any]:
+    return {"out": x * 2, "parts": [x + 1, (x.sum(), None)], "size": x.shape[0]}
+
+
+@cases(lambda: (leaf(3),))
+def list_of_one(x: Tensor) -> list[Tensor]:
+    return [x * 2]
+
+
+@cases(lambda: (leaf(3),))
+def tuple_of_one(x: Tensor) -> tuple[Tensor]:
+    return (x * 2,)
+
+
+@cases(lambda: (leaf(3),))
+def empty_tuple(x: Tensor) -> tuple[()]:
+    return ()
+
+
+@cases(lambda: (leaf(3),))
+def nothing(x: Tensor) -> None:
+    return None
+
+
+@cases(lambda: (plain(3),))
+def nothing_computed(x: Tensor) -> tuple[None, int]:
+    return None, 3
+
+
+@cases(lambda: (Pair(leaf(3), plain(3)),))
+def named_tuple(pair: Pair) -> Pair:
+    return Pair(pair.first * pair.second, pair.second + 1)
+
+
+@cases(lambda: (OrderedDict(b=leaf(3), a=leaf(3)),))
+def ordered_dictionary(values: OrderedDict[str, Tensor]) -> OrderedDict[str, Tensor]:
+    return OrderedDict((key, value * 2) for key, value in values.items())
+
+
+@cases(lambda: ({"x": leaf(3)},), later="argument container changed")
+def dictionary_filled_inside(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    batch["y"] = batch["x"] * 2
+    return batch
+
+
+@cases(lambda: ([leaf(3), leaf(3)],), later="argument container changed")
+def list_grows_inside(values: list[Tensor]) -> Tensor:
+    values.append(values[0] * 2)
+    return torch.stack(values).sum(0)
+
+
+@cases(lambda: (leaf(3), 2, 1.5, True, None, "sum", torch.float64))
+def other_arguments(
+    x: Tensor, count: int, factor: float, flag: bool, nothing: None, how: str, dtype: torch.dtype
+) -> Tensor:
+    out = x.repeat(count) * factor if flag and nothing is None else x
+    return getattr(out.to(dtype), how)()
+
+
+@cases(lambda: (leaf(3), torch.device("cpu"), slice(0, 2)))
+def device_and_slice(x: Tensor, device: torch.device, part: slice) -> Tensor:
+    return x.to(device)[part] * 2
+
+
+@cases(lambda: (leaf(3, 4),), "dynamic")
+def sizes_among_outputs(x: Tensor) -> tuple[int, Tensor, int]:
+    return x.shape[0], x * 2, x.shape[0] * x.shape[1]
+
+
+@cases(lambda: (leaf(3, 4), plain(2, 4)), "dynamic")
+def expanded_to_sizes(x: Tensor, y: Tensor) -> Tensor:
+    return x.sum(0).expand(y.shape) * y
+
+
+@cases(lambda: (leaf(4, 6), 2), "dynamic")
+def view_by_sizes(x: Tensor, parts: int) -> Tensor:
+    return (x * 2).view(x.shape[0], parts, -1).transpose(0, 1).reshape(parts, -1)
+
+
+@cases(lambda: (leaf(3), [], {}, ()))
+def empty_containers(x: Tensor, xs: list[Tensor], named: dict[str, Tensor], rest: tuple[()]) -> Tensor:
+    return x * (2 + len(xs) + len(named) + len(rest))
+
+
+@cases(lambda: (leaf(3), leaf(3), leaf(3)))
+def variable_arguments(*xs: Tensor) -> Tensor:
+    return xs[0] * xs[1] + xs[2]
+
+
+@cases(lambda: (leaf(3),))
+def default_arguments(x: Tensor, factor: float = 2.0, bias: Tensor | None = None) -> Tensor:
+    return x * factor if bias is None else x + bias
+
+
+@cases(lambda: (leaf(3),))
+def sizes_object(x: Tensor) -> tuple[torch.Size, Tensor]:
+    return x.shape, x * 2
+
+
+@cases(lambda: (leaf(3),))
+def same_container_twice(x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    out = [x * 2]
+    return out, out

@@ -1,0 +1,192 @@
+"""Metadata and storage mutation of inputs: shape, stride, requires_grad, set_."""
+
+import torch
+from torch import Tensor
+
+from tests.programs.program import Cases, leaf, plain, tape
+
+cases = Cases("metadata")
+
+
+@cases(lambda: (plain(3, 4),), "inductor", "dynamic")
+def transpose_in_place(x: Tensor) -> Tensor:
+    x.transpose_(0, 1)
+    return x * 2
+
+
+@cases(lambda: (plain(3, 4),))
+def t_in_place(x: Tensor) -> None:
+    x.t_()
+
+
+@cases(lambda: (tape(3, 4),))
+def t_in_place_on_non_leaf(x: Tensor) -> Tensor:
+    x.t_()
+    return x * 2
+
+
+@cases(lambda: (plain(3, 4),))
+def unsqueeze_in_place(x: Tensor) -> Tensor:
+    x.unsqueeze_(1)
+    return x + 1
+
+
+@cases(lambda: (plain(3, 1, 4),))
+def squeeze_in_place(x: Tensor) -> Tensor:
+    x.squeeze_(1)
+    return x + 1
+
+
+@cases(lambda: (plain(4, 4),))
+def as_strided_in_place(x: Tensor) -> Tensor:
+    x.as_strided_((2, 3), (4, 1))
+    return x + 1
+
+
+@cases(lambda: (plain(3, 4),))
+def data_then_metadata(x: Tensor) -> Tensor:
+    x.mul_(2)
+    x.t_()
+    return x + 1
+
+
+@cases(lambda: (plain(3, 4),), "inductor")
+def metadata_then_data(x: Tensor) -> Tensor:
+    x.t_()
+    x.mul_(2)
+    return x + 1
+
+
+@cases(lambda: (tape(3, 4),))
+def data_and_metadata_of_non_leaf(x: Tensor) -> Tensor:
+    x.t_()
+    x.mul_(2)
+    return x.sin()
+
+
+@cases(lambda: (plain(3, 4),))
+def metadata_cancels_out(x: Tensor) -> Tensor:
+    x.t_()
+    x.t_()
+    return x + 1
+
+
+@cases(lambda: (plain(3, 4),))
+def metadata_then_returned(x: Tensor) -> Tensor:
+    return x.t_()
+
+
+@cases(lambda: (plain(3, 4),))
+def metadata_then_view_returned(x: Tensor) -> Tensor:
+    x.t_()
+    return x[0]
+
+
+@cases(lambda: (plain(3, 4),))
+def view_before_metadata(x: Tensor) -> Tensor:
+    flat = x.view(-1)
+    x.t_()
+    return flat
+
+
+@cases(lambda: (plain(3, 4), plain(3, 4)))
+def two_in_different_ways(x: Tensor, y: Tensor) -> Tensor:
+    x.t_()
+    y.unsqueeze_(0)
+    return x.sum() + y.sum()
+
+
+@cases(lambda: (plain(3, 4),), context=torch.no_grad)
+def metadata_under_no_grad(x: Tensor) -> Tensor:
+    x.t_()
+    return x + 1
+
+
+@cases(lambda: (plain(3, 4),))
+def requires_grad_inside(x: Tensor) -> Tensor:
+    x.requires_grad_(True)
+    return x * x
+
+
+@cases(lambda: (plain(3, 4),))
+def requires_grad_on_view(x: Tensor) -> Tensor:
+    row = x[0]
+    row.requires_grad_(True)
+    return row * row
+
+
+@cases(lambda: (plain(3, 4), leaf(4)))
+def requires_grad_beside_leaf(x: Tensor, y: Tensor) -> Tensor:
+    x.requires_grad_(True)
+    return x * y
+
+
+@cases(lambda: (leaf(3, 4),))
+def requires_grad_switched_off(x: Tensor) -> Tensor:
+    x.requires_grad_(False)
+    return x * x
+
+
+@cases(lambda: (tape(3, 4),))
+def detach_in_place(x: Tensor) -> Tensor:
+    x.detach_()
+    return x * 2
+
+
+@cases(lambda: (plain(3, 4),), later="storage resize")
+def resize_in_place(x: Tensor) -> Tensor:
+    x.resize_(2, 4)
+    return x * 2
+
+
+@cases(lambda: (plain(3, 4), plain(2, 2)), later="set_")
+def set_to_other_input(x: Tensor, y: Tensor) -> Tensor:
+    with torch.no_grad():
+        x.set_(y)
+    return x * 2
+
+
+@cases(lambda: (leaf(3, 4), plain(2, 2)), later="set_")
+def set_parameter_to_other(x: Tensor, y: Tensor) -> Tensor:
+    with torch.no_grad():
+        x.set_(y)
+    return x * 2
+
+
+@cases(lambda: (plain(3, 4),), later="set_")
+def set_to_slice_of_intermediate(x: Tensor) -> Tensor:
+    made = torch.ones(5, 4)
+    with torch.no_grad():
+        x.set_(made[1:4])
+    x.mul_(2)
+    return made + 1
+
+
+@cases(lambda: (plain(3, 4), plain(2, 2)), later="set_")
+def set_then_source_is_mutated(x: Tensor, y: Tensor) -> Tensor:
+    with torch.no_grad():
+        x.set_(y)
+        y.mul_(2)
+    return x * 2
+
+
+@cases(lambda: (plain(3, 4),), later="set_")
+def set_to_itself(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        x.set_(x.detach())
+    return x * 2
+
+
+@cases(lambda: (plain(3, 4), plain(3, 4)), later="set_")
+def data_assigned(x: Tensor, y: Tensor) -> Tensor:
+    x.data = y * 2
+    return x + 1
+
+
+@cases(lambda: (plain(3, 4), plain(2, 4)), later="set_")
+def two_sets_that_cancel_out(x: Tensor, y: Tensor) -> Tensor:
+    keep = x.detach()
+    with torch.no_grad():
+        x.set_(y)
+        x.set_(keep)
+    return x * 2

@@ -1,0 +1,90 @@
+"""A test program: one function or module that shows one case, with arguments to call it with.
+
+Promise: making a program's callable and arguments twice under the same seed gives equal ones; under another
+seed, others of the same sizes, strides and aliasing, so that a second call shows what was baked in.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Args = tuple[Any, ...]
+Context = Callable[[], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One case, named by the field's term."""
+
+    name: str
+    """`file/function`."""
+    make: Callable[[], Callable[..., Any]]
+    """Makes the callable: the function itself, or a new module."""
+    make_args: Callable[[], Args]
+    tags: frozenset[str]
+    """`inductor`: also run with the inductor backend; `dynamic`: also with symbolic sizes."""
+    context: Context
+    """What the call stands in: grad mode, autocast."""
+    refused: str | None
+    """A phrase of the error that refuses this program; None where it must work."""
+    later: str | None
+    """The case that may still be refused, by name; it is never wrong in silence.  None where it must work."""
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+
+class Cases:
+    """The programs of one file; used as a decorator on each."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.programs: list[Program] = []
+
+    def __call__(
+        self,
+        make_args: Callable[[], Args],
+        *tags: str,
+        context: Context = nullcontext,
+        refused: str | None = None,
+        later: str | None = None,
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Registers a function as a program; the decorator gives the function back."""
+
+        def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+            name = f"{self.file}/{fn.__name__}"
+            made = (lambda: fn) if not _makes_module(fn) else fn
+            self.programs.append(Program(name, made, make_args, frozenset(tags), context, refused, later))
+            return fn
+
+        return register
+
+
+def _makes_module(fn: Callable[..., Any]) -> bool:
+    result = fn.__annotations__.get("return")
+    return isinstance(fn, type) or (isinstance(result, type) and issubclass(result, nn.Module))
+
+
+def plain(*sizes: int) -> Tensor:
+    """Random numbers that need no gradient."""
+    return torch.randn(sizes)
+
+
+def leaf(*sizes: int) -> Tensor:
+    """Random numbers that require grad."""
+    return torch.randn(sizes, requires_grad=True)
+
+
+def tape(*sizes: int) -> Tensor:
+    """A non-leaf tensor that requires grad, as the result of an earlier operation."""
+    return leaf(*sizes) * 2
+
+
+def ints(*sizes: int, below: int = 4) -> Tensor:
+    """Random indices."""
+    return torch.randint(below, sizes)

@@ -1,0 +1,96 @@
+"""What cannot be traced, or belongs to later work: refused by name, or as eager, never wrong in silence."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.programs.program import Cases, leaf, plain
+
+cases = Cases("refused")
+
+
+@cases(lambda: (plain(3),), later="data-dependent control flow")
+def branch_on_values(x: Tensor) -> Tensor:
+    return x * 2 if x.sum() > 0 else x - 1
+
+
+@cases(lambda: (plain(3),), later="data-dependent value")
+def item(x: Tensor) -> Tensor:
+    return x * x.sum().item()
+
+
+@cases(lambda: (plain(3),), later="data-dependent value")
+def to_list(x: Tensor) -> list[float]:
+    return (x * 2).tolist()
+
+
+@cases(lambda: (plain(3),), later="data-dependent shape")
+def nonzero(x: Tensor) -> Tensor:
+    return x.nonzero()
+
+
+@cases(lambda: (plain(6),), later="data-dependent shape")
+def boolean_mask(x: Tensor) -> Tensor:
+    return x[x > 0]
+
+
+@cases(lambda: (plain(3),), later="numpy")
+def through_numpy(x: Tensor) -> Tensor:
+    return torch.from_numpy(x.numpy() * 2)
+
+
+@cases(lambda: (plain(3),), later="raises")
+def raises(x: Tensor) -> Tensor:
+    raise ValueError("no such thing")
+
+
+@cases(lambda: (plain(3), plain(4)), later="raises")
+def shapes_do_not_fit(x: Tensor, y: Tensor) -> Tensor:
+    return x + y
+
+
+@cases(lambda: (plain(3), plain(3) > 0), later="higher-order operator")
+def cond(x: Tensor, flags: Tensor) -> Tensor:
+    return torch.cond(flags[0], lambda y: y.sin(), lambda y: y.cos(), (x,))
+
+
+@cases(lambda: (leaf(3), plain(3) > 0), later="higher-order operator")
+def cond_with_gradient(x: Tensor, flags: Tensor) -> Tensor:
+    return torch.cond(flags[0], lambda y: y.sin(), lambda y: y.cos(), (x,))
+
+
+@cases(lambda: (plain(3).to_sparse(),), later="sparse tensor")
+def sparse_argument(x: Tensor) -> Tensor:
+    return x.to_dense() * 2
+
+
+@cases(lambda: (leaf(3),), later="hook on a tensor")
+def tensor_hook(x: Tensor) -> Tensor:
+    hidden = x * 2
+    hidden.register_hook(lambda gradient: gradient * 3)
+    return hidden.sin()
+
+
+@cases(lambda: (leaf(3),), later="backward inside")
+def backward_inside(x: Tensor) -> Any:
+    fresh = x.detach().requires_grad_()
+    (fresh * fresh).sum().backward()
+    return fresh.grad
+
+
+@cases(lambda: (leaf(3),), later="retain_grad")
+def retain_grad(x: Tensor) -> tuple[Tensor, Tensor]:
+    hidden = x * 2
+    hidden.retain_grad()
+    return hidden, hidden.sin()
+
+
+@cases(lambda: (torch.nested.nested_tensor([plain(2), plain(3)], layout=torch.jagged),), later="subclass")
+def nested_tensor(x: Tensor) -> Tensor:
+    return x * 2
+
+
+@cases(lambda: (plain(3).to("meta"),), later="meta tensor")
+def meta_tensor(x: Tensor) -> Tensor:
+    return x * 2
