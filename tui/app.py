@@ -1,0 +1,233 @@
+"""The app: owns the report, the trace and the chosen target; the workbench shows them.
+
+Invariant: only messages (`messages.py`) bring anything in from other threads, and state is replaced only here.
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from aotlens.errors import UserError
+from aotlens.report import Report, Target, loads
+from tui.messages import (
+    CancelWanted,
+    ReportReady,
+    SourceChanged,
+    TargetChosen,
+    TraceEnded,
+    TraceProgress,
+    TraceWanted,
+)
+from tui.panes.base import Subject
+from tui.panes.registry import CHOICES
+from tui.tracing import Tracing, WorkerTracing
+from tui.view.changes import changes
+from tui.view.rows import Line
+from tui.view.source import SourceStore
+from tui.view.state import TraceState, progress_lines, state_parts, title_parts
+from tui.watching import watch_sources
+from tui.widgets.theme import DARK, LIGHT
+from tui.workbench import Workbench
+
+TICK_S = 0.2
+"""How often the clock of a running trace is drawn."""
+
+
+class AotlensApp(App[int]):
+    """Source on the left, what was found about it on the right."""
+
+    TITLE = "aotlens"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("d", "theme", "Dark or light", show=False),
+        Binding("q", "quit", "Quit", priority=False),
+    ]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        tracing: Tracing | None = None,
+        report: Report | None = None,
+        roots: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__()
+        self.subject_name = name
+        """The script, or the report's file, as the user named it."""
+        self.tracing = tracing
+        self.report = report
+        self.state = TraceState()
+        self.target_place = 0
+        self.output = ""
+        self.sources = SourceStore(roots)
+        self.workbench = Workbench(can_trace=tracing is not None, sources=self.sources)
+        self._started = 0.0
+        self.register_theme(DARK)
+        self.register_theme(LIGHT)
+        self.theme = DARK.name
+
+    def get_default_screen(self) -> Screen[object]:
+        return self.workbench
+
+    def on_workbench_ready(self, event: Workbench.Ready) -> None:
+        self.set_interval(TICK_S, self._tick)
+        if self.report is not None:
+            self._take(self.report, "")
+        elif self.tracing is not None:
+            self.start_trace()
+        self._draw_title()
+
+    # Tracing.
+
+    def start_trace(self, *, fresh: bool = False) -> None:
+        """Trace anew; what is shown stays, dimmed, until the answer is there."""
+        if self.tracing is None:
+            return
+        self.state = TraceState("tracing", self.state.trace + 1)
+        self._started = time.monotonic()
+        self.workbench.show_tracing(has_result=self.report is not None)
+        self._tick()
+        self.tracing.start(self.state.trace, self.post_message, fresh)
+
+    def on_trace_progress(self, event: TraceProgress) -> None:
+        if self._is_current(event.trace):
+            self.state = self.state.reached(event.stage, event.detail, self.elapsed_s)
+            self._tick()
+
+    def on_trace_ended(self, event: TraceEnded) -> None:
+        """The newest trace's answer; a stale one is dropped."""
+        if not self._is_current(event.trace):
+            return
+        phase = "ready" if event.report is not None else "failed"
+        self.state = replace(self.state, phase=phase, failure=event.failure, elapsed_ms=event.elapsed_ms)
+        if event.report is not None:
+            self._take(event.report, event.output)
+        elif event.failure is not None:
+            self.workbench.show_failure(event.failure, event.output)
+        self._draw_title()
+
+    def on_trace_wanted(self, event: TraceWanted) -> None:
+        self.start_trace(fresh=True)
+
+    def on_source_changed(self, event: SourceChanged) -> None:
+        self.start_trace()
+
+    def on_cancel_wanted(self, event: CancelWanted) -> None:
+        if self.state.phase == "tracing" and self.tracing is not None:
+            self.tracing.cancel()
+
+    def _is_current(self, trace: int) -> bool:
+        return trace == self.state.trace and self.state.phase == "tracing"
+
+    # Showing.
+
+    def on_report_ready(self, event: ReportReady) -> None:
+        self._take(event.report, event.output)
+
+    def on_target_chosen(self, event: TargetChosen) -> None:
+        if event.place != self.target_place:
+            self.target_place = event.place
+            self._present(())
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._started
+
+    @property
+    def target(self) -> Target | None:
+        targets = self.report.targets if self.report else ()
+        return targets[self.target_place] if self.target_place < len(targets) else None
+
+    def _take(self, report: Report, output: str) -> None:
+        """Replace the report, staying on the same target."""
+        before = self.target if self.state.phase == "ready" else None
+        self.report, self.output = report, output
+        names = [target.qualname for target in report.targets]
+        if before is None or names[self.target_place : self.target_place + 1] != [before.qualname]:
+            self.target_place = names.index(before.qualname) if before and before.qualname in names else 0
+        self.sources.forget()
+        self.workbench.show_targets(report, self.target_place)
+        same = before is not None and self.target is not None and before.qualname == self.target.qualname
+        self._present(changes(before, self.target) if same and before and self.target else ())
+
+    def _present(self, changed: tuple[Line, ...]) -> None:
+        if self.report is not None:
+            target = self.target or Target(self.subject_name, self.subject_name, "direct", "inference", None)
+            self.workbench.show_subject(Subject(self.report, target, self.sources, changed, self.output))
+        self._draw_title()
+
+    def _tick(self) -> None:
+        if self.state.phase == "tracing":
+            self._draw_title()
+            self.workbench.show_progress(progress_lines(self.subject_name, self.state, self.elapsed_s))
+
+    def _draw_title(self) -> None:
+        left = title_parts(self.subject_name, self.report, self.target)
+        self.workbench.show_title(left, state_parts(self.state, self.report, self.elapsed_s))
+
+    # Commands.
+
+    def action_theme(self) -> None:
+        """Between the dark and the light theme."""
+        self.theme = DARK.name if self.theme == LIGHT.name else LIGHT.name
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """What the palette offers beside Textual's own: tabs, targets, and every key's action."""
+        yield from super().get_system_commands(screen)
+        for place, (key, label, _) in enumerate(CHOICES):
+            yield SystemCommand(f"Open {label}", f"Tab {key}", partial(self.workbench.open_tab, place))
+        for place, target in enumerate(self.report.targets if self.report else ()):
+            choose = partial(self.workbench.choose_target, place)
+            yield SystemCommand(f"Target {target.qualname}", f"Show this {target.mode} target", choose)
+        for binding in Workbench.BINDINGS:
+            if isinstance(binding, Binding) and "(" not in binding.action:
+                act = partial(self.workbench.run_action, binding.action)
+                yield SystemCommand(binding.description, f"Key {binding.key_display or binding.key}", act)
+
+
+def run(
+    path: str | None,
+    qualname: str | None,
+    report_file: str | None = None,
+    watch: bool = False,
+    argv: tuple[str, ...] = (),
+) -> int:
+    """Open the app on a script, traced in the background, or on a saved report; returns the exit code.
+
+    Raises UserError when there is no terminal to draw on, or nothing to show.
+    """
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        instead = f"aotlens inspect {path or ''}".strip()
+        raise UserError(f"the terminal app needs a terminal that can move its cursor; use `{instead}` here")
+    if report_file is not None:
+        return open_report(report_file)
+    if path is None:
+        raise UserError("nothing to show: give a script, as `aotlens tui train.py`, or a report with --report FILE")
+    tracing = WorkerTracing(path, qualname, argv)
+    app = AotlensApp(f"{path}::{qualname}" if qualname else path, tracing=tracing)
+    stop = threading.Event()
+    if watch:
+        threading.Thread(target=watch_sources, args=(path, app.post_message, stop), daemon=True).start()
+    try:
+        return app.run() or 0
+    finally:
+        stop.set()
+        tracing.close()
+
+
+def open_report(file: str) -> int:
+    """Show a saved report: nothing is traced, and neither torch nor the worker is loaded."""
+    try:
+        report = loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {error.strerror or error}") from error
+    return AotlensApp(file, report=report, roots=(str(Path(file).resolve().parent),)).run() or 0

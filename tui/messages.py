@@ -1,0 +1,68 @@
+"""What moves through the app: records in, wishes out.  Every message is complete in itself."""
+
+from textual.message import Message
+
+from aotlens.report.records import Report
+from aotlens.worker.protocol import Failure
+
+
+class TraceProgress(Message):
+    """The trace reached a stage."""
+
+    def __init__(self, trace: int, stage: str, detail: str = "") -> None:
+        super().__init__()
+        self.trace = trace
+        self.stage = stage
+        self.detail = detail
+
+
+class TraceEnded(Message):
+    """A trace answered; a trace older than the newest one is ignored."""
+
+    def __init__(
+        self,
+        trace: int,
+        report: Report | None,
+        failure: Failure | None,
+        output: str = "",
+        elapsed_ms: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.trace = trace
+        self.report = report
+        self.failure = failure
+        self.output = output
+        self.elapsed_ms = elapsed_ms
+
+
+class ReportReady(Message):
+    """A report to show, from wherever it came."""
+
+    def __init__(self, report: Report, output: str = "") -> None:
+        super().__init__()
+        self.report = report
+        self.output = output
+
+
+class SourceChanged(Message):
+    """A watched file was saved."""
+
+    def __init__(self, files: tuple[str, ...]) -> None:
+        super().__init__()
+        self.files = files
+
+
+class TargetChosen(Message):
+    """The user wants to see another target."""
+
+    def __init__(self, place: int) -> None:
+        super().__init__()
+        self.place = place
+
+
+class TraceWanted(Message):
+    """The user wants the trace to run again."""
+
+
+class CancelWanted(Message):
+    """The user wants the running trace to end."""

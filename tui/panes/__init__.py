@@ -1,0 +1,1 @@
+"""The tabs: each shows one side of a target and says which source it stands for."""

@@ -1,0 +1,67 @@
+"""What every tab does."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widget import Widget
+
+from aotlens.report.records import Report, Target
+from tui.view.rows import Line, Link
+from tui.view.source import SourceStore
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What the tabs show."""
+
+    report: Report
+    target: Target
+    sources: SourceStore
+    changed: tuple[Line, ...] = ()
+    """What differs from the trace before."""
+    output: str = ""
+    """What the user's code printed while it was traced."""
+
+
+class Pane(Vertical):
+    """One tab. It is filled when it is first looked at, never before."""
+
+    TAB: ClassVar[str]
+    """Its name in jumps."""
+
+    DEFAULT_CSS = """
+    Pane { height: 1fr; }
+    Pane .caption { height: 1; padding: 0 0 0 2; color: $text-muted; }
+    Pane .detail { height: auto; max-height: 40%; border-top: solid $panel; }
+    """
+
+    class Lit(Message):
+        """The pane points at source."""
+
+        def __init__(self, link: Link) -> None:
+            super().__init__()
+            self.link = link
+
+    subject: Subject | None = None
+
+    def show(self, subject: Subject) -> None:
+        """Fill the tab, unless it already shows this subject."""
+        if self.subject is subject:
+            return
+        self.subject = subject
+        self.fill(subject)
+
+    def fill(self, subject: Subject) -> None:
+        raise NotImplementedError
+
+    def main(self) -> Widget:
+        """What gets the focus when the tab is opened."""
+        raise NotImplementedError
+
+    def reveal(self, key: str) -> None:
+        """Put the cursor on the row of that key."""
+
+    def mark_line(self, file: str, line: int) -> None:
+        """Mark the rows that stand for a line of the source."""

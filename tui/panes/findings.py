@@ -1,0 +1,82 @@
+"""Diagnostics and their fixes."""
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widget import Widget
+
+from aotlens.report.records import Diagnostic, Fix
+from tui.panes.base import Pane, Subject
+from tui.view.findings import finding_details, finding_listing
+from tui.view.marks import all_diagnostics
+from tui.widgets.lines import LineList
+from tui.widgets.row_list import RowList
+from tui.widgets.table import VirtualTable
+
+
+class FindingsPane(Pane):
+    TAB: ClassVar[str] = "findings"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("a", "apply", "Apply fix")]
+    DEFAULT_CSS = """
+    FindingsPane #findings { height: 1fr; }
+    FindingsPane #finding-detail { max-height: 60%; }
+    """
+
+    class FixWanted(Message):
+        """The user wants the first fix of a finding."""
+
+        def __init__(self, diagnostic: Diagnostic, fixes: tuple[Fix, ...]) -> None:
+            super().__init__()
+            self.diagnostic = diagnostic
+            self.fixes = fixes
+
+    def compose(self) -> ComposeResult:
+        yield VirtualTable(id="findings")
+        yield LineList(id="finding-detail", classes="detail")
+
+    def fill(self, subject: Subject) -> None:
+        self.query_one(VirtualTable).show(finding_listing(subject.report, subject.target))
+        self._describe()
+
+    def main(self) -> Widget:
+        return self.query_one("#findings")
+
+    def reveal(self, key: str) -> None:
+        self.query_one(VirtualTable).select(key, tell=True)
+        self.main().focus()
+
+    def mark_line(self, file: str, line: int) -> None:
+        self.query_one(VirtualTable).mark_line(file, line)
+        self._describe()
+
+    def on_row_list_moved(self, event: RowList.Moved) -> None:
+        if event.sender.id == "findings":
+            self._describe()
+
+    @property
+    def selected(self) -> Diagnostic | None:
+        index, subject = self.query_one(VirtualTable).record_index, self.subject
+        return (
+            None
+            if index is None or subject is None
+            else all_diagnostics(subject.report, subject.target)[index]
+        )
+
+    def action_apply(self) -> None:
+        diagnostic = self.selected
+        if diagnostic is not None and diagnostic.fixes:
+            self.post_message(self.FixWanted(diagnostic, diagnostic.fixes))
+        else:
+            self.app.bell()
+
+    def _describe(self) -> None:
+        diagnostic, subject = self.selected, self.subject
+        if diagnostic is None or subject is None:
+            self.query_one(LineList).show(())
+            return
+        files = {edit.span.file for fix in diagnostic.fixes for edit in fix.edits}
+        texts = {file: subject.sources.get(file) for file in files}
+        sources = {file: "\n".join(text.raw) + "\n" for file, text in texts.items() if not text.problem}
+        self.query_one(LineList).show(tuple(finding_details(diagnostic, subject.target, sources)))

@@ -1,0 +1,29 @@
+"""What the user's own code printed while it was traced."""
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.widget import Widget
+
+from tui.panes.base import Pane, Subject
+from tui.view.source import from_text
+from tui.widgets.code import CodeView
+
+QUIET = "the traced run printed nothing"
+
+
+class LogPane(Pane):
+    TAB: ClassVar[str] = "log"
+
+    def compose(self) -> ComposeResult:
+        yield CodeView(id="log")
+
+    def fill(self, subject: Subject) -> None:
+        self.query_one(CodeView).show(from_text(subject.output or QUIET, "<log>"), coloured=False)
+
+    def main(self) -> Widget:
+        return self.query_one(CodeView)
+
+    def on_code_view_moved(self, event: CodeView.Moved) -> None:
+        """The log stands for no source."""
+        event.stop()

@@ -1,0 +1,23 @@
+"""The tabs in their order: a new one is one file and one line here."""
+
+from tui.panes.base import Pane
+from tui.panes.findings import FindingsPane
+from tui.panes.graphs import GraphsPane
+from tui.panes.ledger import LedgerPane
+from tui.panes.log import LogPane
+from tui.panes.overview import OverviewPane
+from tui.panes.saved import SavedPane
+from tui.panes.wrapper import WrapperPane
+
+TABS: tuple[tuple[type[Pane], str, str], ...] = (
+    (OverviewPane, "Overview", "View"),
+    (LedgerPane, "In/out", "I/O"),
+    (GraphsPane, "Graphs", "Graph"),
+    (SavedPane, "Saved", "Saved"),
+    (WrapperPane, "Wrapper", "Wrap"),
+    (FindingsPane, "Findings", "Find"),
+    (LogPane, "Log", "Log"),
+)
+"""Pane, its label, and the label where there is little room; the key of a tab is its place."""
+
+CHOICES = tuple((str(number), label, short) for number, (_, label, short) in enumerate(TABS, 1))

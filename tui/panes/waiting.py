@@ -1,0 +1,45 @@
+"""What stands in place of a result: the progress of the first trace, or why there is none."""
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+
+from aotlens.worker.protocol import Failure
+from tui.view.rows import Line
+from tui.view.source import from_text
+from tui.view.state import failure_lines
+from tui.widgets.code import CodeView
+from tui.widgets.lines import LineList
+
+
+class ProgressPane(Vertical):
+    DEFAULT_CSS = "ProgressPane { padding: 1 2; height: 1fr; }"
+
+    def compose(self) -> ComposeResult:
+        yield LineList(id="progress-lines")
+
+    def show(self, lines: tuple[Line, ...]) -> None:
+        self.query_one(LineList).show(lines)
+
+
+class FailurePane(Vertical):
+    """The user's own traceback under one sentence."""
+
+    DEFAULT_CSS = """
+    FailurePane { padding: 1 1 0 1; height: 1fr; }
+    FailurePane #failure-lines { height: auto; max-height: 50%; }
+    FailurePane #traceback { height: 1fr; border-top: solid $panel; }
+    """
+
+    def compose(self) -> ComposeResult:
+        yield LineList(id="failure-lines")
+        yield CodeView(id="traceback")
+
+    def show(self, failure: Failure) -> None:
+        self.query_one(LineList).show(failure_lines(failure))
+        code = self.query_one(CodeView)
+        code.show(from_text(failure.traceback.rstrip(), "<traceback>"), coloured=False)
+        code.display = bool(failure.traceback)
+
+    def on_code_view_moved(self, event: CodeView.Moved) -> None:
+        """The traceback stands for no row."""
+        event.stop()

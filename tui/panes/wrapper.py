@@ -1,0 +1,80 @@
+"""The runtime wrapper: its steps, and the module text that runs."""
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.widget import Widget
+
+from aotlens.report.records import Span, WrapperStep
+from tui.panes.base import Pane, Subject
+from tui.view.rows import Link
+from tui.view.source import from_text
+from tui.view.wrapper import ordered_steps, step_at, step_listing
+from tui.widgets.code import CodeView
+from tui.widgets.row_list import RowList
+from tui.widgets.table import VirtualTable
+
+MODULE = "<module>"
+"""The file name of the module text; no file of the user's has it."""
+
+
+class WrapperPane(Pane):
+    TAB: ClassVar[str] = "wrapper"
+    DEFAULT_CSS = """
+    WrapperPane #steps { height: auto; max-height: 40%; min-height: 3; }
+    WrapperPane #module { border-top: solid $panel; }
+    """
+
+    def compose(self) -> ComposeResult:
+        yield VirtualTable(id="steps")
+        yield CodeView(id="module")
+
+    def fill(self, subject: Subject) -> None:
+        wrapper = subject.target.wrapper
+        self.query_one("#steps", VirtualTable).show(step_listing(subject.target))
+        code = self.query_one("#module", CodeView)
+        code.show(from_text(wrapper.source if wrapper else "", MODULE))
+        if self.steps:
+            self._light(self.steps[0])
+
+    @property
+    def steps(self) -> tuple[WrapperStep, ...]:
+        return ordered_steps(self.subject.target.wrapper) if self.subject else ()
+
+    def main(self) -> Widget:
+        return self.query_one("#steps")
+
+    def reveal(self, key: str) -> None:
+        self.query_one("#steps", VirtualTable).select(key, tell=True)
+        self.main().focus()
+
+    def mark_line(self, file: str, line: int) -> None:
+        table = self.query_one("#steps", VirtualTable)
+        table.mark_line(file, line)
+        if table.linked and table.record_index is not None:
+            self._light(self.steps[table.record_index])
+
+    def on_row_list_moved(self, event: RowList.Moved) -> None:
+        index = self.query_one("#steps", VirtualTable).record_index
+        if index is not None:
+            self._light(self.steps[index])
+
+    def on_code_view_moved(self, event: CodeView.Moved) -> None:
+        """A line of the module belongs to a step, which stands for a place in the source."""
+        event.stop()
+        index = step_at(self.steps, event.line)
+        if index is None:
+            return
+        table = self.query_one("#steps", VirtualTable)
+        table.select_index(index)
+        self._light(self.steps[index], follow=False)
+        self.post_message(self.Lit(table.listing.rows.link(index)))
+
+    def _light(self, step: WrapperStep, *, follow: bool = True) -> None:
+        code = self.query_one("#module", CodeView)
+        if step.lines is None:
+            code.light(Link(), follow=False)
+            return
+        first, last = step.lines
+        length = len(code.text.raw[last - 1].encode()) if last <= len(code.text.raw) else 0
+        code.light(Link((Span(MODULE, first, 0, last, length),)), follow=follow)

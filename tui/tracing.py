@@ -1,0 +1,93 @@
+"""Traces in the background: the worker's answers become messages.
+
+Invariant: nothing here touches a widget, and nothing of the user's runs in this process.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Protocol
+
+from textual.message import Message
+
+from aotlens.errors import ReportError
+from aotlens.report import Report, decode
+from aotlens.worker.protocol import Answer, Failure, Progress
+from tui.messages import TraceEnded, TraceProgress
+
+Post = Callable[[Message], object]
+"""Safe to call from any thread, as `App.post_message` is."""
+
+
+class Tracing(Protocol):
+    """What the app asks of whoever traces; tests give a stand-in."""
+
+    def start(self, trace: int, post: Post, fresh: bool) -> None: ...
+
+    def cancel(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Job(Protocol):
+    @property
+    def future(self) -> "Future[Answer]": ...
+
+    def cancel(self) -> None: ...
+
+
+class WorkerTracing:
+    """Traces one target of one script through the worker; a new trace cancels the one before."""
+
+    def __init__(self, path: str, qualname: str | None, argv: tuple[str, ...]) -> None:
+        # Imported here so that a saved report opens without starting anything of the worker's.
+        from aotlens.worker.client import WorkerClient
+
+        self._path = path
+        self._qualname = qualname
+        self._argv = argv
+        self._client = WorkerClient()
+        self._job: Job | None = None
+
+    def start(self, trace: int, post: Post, fresh: bool) -> None:
+        self.cancel()
+
+        def progressed(progress: Progress) -> None:
+            post(TraceProgress(trace, progress.stage, progress.detail))
+
+        job: Job = self._client.submit(
+            self._path, self._qualname, self._argv, on_progress=progressed, fresh=fresh
+        )
+        self._job = job
+        job.future.add_done_callback(lambda future: post(ended(trace, future)))
+
+    def cancel(self) -> None:
+        if self._job is not None:
+            self._job.cancel()
+            self._job = None
+
+    def close(self) -> None:
+        self.cancel()
+        self._client.close()
+
+
+def ended(trace: int, future: "Future[Answer]") -> TraceEnded:
+    """The message for a finished job; decoding happens here, off the UI's thread."""
+    if future.cancelled():
+        return TraceEnded(trace, None, Failure("cancelled", "the trace was cancelled"))
+    error = future.exception()
+    if error is not None:
+        return TraceEnded(trace, None, Failure("internal", f"the worker failed: {error}", exit_code=3))
+    answer = future.result()
+    report, failure = read_report(answer)
+    return TraceEnded(trace, report, failure, answer.output, answer.elapsed_ms)
+
+
+def read_report(answer: Answer) -> tuple[Report | None, Failure | None]:
+    if answer.report is None:
+        return None, answer.failure or Failure(
+            "internal", "the worker sent neither a report nor a reason", exit_code=3
+        )
+    try:
+        return decode(answer.report), answer.failure
+    except ReportError as error:
+        return None, Failure("internal", f"the worker's report cannot be read: {error}", exit_code=3)

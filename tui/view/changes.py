@@ -1,0 +1,74 @@
+"""What a new trace changed, in one line each, for `--watch`."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from aotlens.report.records import SavedValue, Span, Target
+from tui.view.places import home_file, line_place
+from tui.view.quantities import signed_size
+from tui.view.rows import Line, Link, Part
+
+
+def changes(old: Target, new: Target) -> tuple[Line, ...]:
+    """Saved bytes, nodes and findings that differ; empty when the trace says the same."""
+    return (*saved_changes(old, new), *node_changes(old, new), *finding_changes(old, new))
+
+
+def saved_changes(old: Target, new: Target) -> Iterator[Line]:
+    """Total, then per line of source: line numbers move with edits, so values are matched by name and shape."""
+    before, after = saved_values(old), saved_values(new)
+    difference = sum(after.values()) - sum(before.values())
+    if difference:
+        yield Line((Part("  saved ", "dim"), Part(signed_size(difference), tone(difference))))
+    places = {
+        key: saved.span
+        for saved in saved_of(new)
+        for key in [(saved.name or saved.node, saved.tensor.short())]
+    }
+    for key in [*after, *(key for key in before if key not in after)]:
+        step = after.get(key, 0) - before.get(key, 0)
+        if step:
+            yield value_change(key[0], step, places.get(key), new)
+
+
+def value_change(name: str, step: int, span: Span | None, target: Target) -> Line:
+    where = f"  at {line_place(span, home_file(target))}" if span else "  no longer saved"
+    parts = (Part(f"  {signed_size(step):>11} ", tone(step)), Part(name, "name"), Part(where, "place"))
+    return Line(parts, Link((span,) if span else ()))
+
+
+def tone(difference: int) -> str:
+    return "warning" if difference > 0 else "ok"
+
+
+def saved_of(target: Target) -> tuple[SavedValue, ...]:
+    return target.partition.saved if target.partition else ()
+
+
+def saved_values(target: Target) -> Counter[tuple[str, str]]:
+    found: Counter[tuple[str, str]] = Counter()
+    for saved in saved_of(target):
+        found[(saved.name or saved.node, saved.tensor.short())] += saved.bytes
+    return found
+
+
+def node_changes(old: Target, new: Target) -> Iterator[Line]:
+    for stage in new.stages:
+        earlier = old.stage(stage.name)
+        difference = len(stage.nodes) - len(earlier.nodes) if earlier else 0
+        if difference and stage.name in ("forward", "backward", "inference"):
+            yield Line((Part(f"  {stage.name} ", "dim"), Part(f"{difference:+,} nodes", tone(difference))))
+
+
+def finding_changes(old: Target, new: Target) -> Iterator[Line]:
+    before = Counter((item.code, item.message) for item in old.diagnostics)
+    after = Counter((item.code, item.message) for item in new.diagnostics)
+    for item in new.diagnostics:
+        if (item.code, item.message) not in before:
+            link = Link((item.span,) if item.span else ())
+            yield Line(
+                (Part("  new ", "dim"), Part(f"{item.code} ", item.severity), Part(item.message)), link
+            )
+    for code, message in before:
+        if (code, message) not in after:
+            yield Line((Part("  gone ", "ok"), Part(f"{code} {message}", "dim")))

@@ -1,0 +1,101 @@
+"""Diagnostics: what was found, where, and the edits that cure it."""
+
+import difflib
+from collections.abc import Iterator
+
+from aotlens.report.records import Diagnostic, Edit, Fix, Report, Target
+from tui.view.marks import SEVERITY_LETTERS, all_diagnostics
+from tui.view.places import home_file, line_place, place
+from tui.view.rows import Column, LazyRows, Line, Link, Listing, Part, Row
+
+FINDING_COLUMNS = (
+    Column("", widest=1, narrowest=1),
+    Column("code", widest=6, narrowest=5),
+    Column("line", widest=16, narrowest=4, align="right"),
+    Column("finding", widest=60, narrowest=20, grows=True),
+    Column("fix", widest=3, narrowest=3, align="right", drop=1),
+)
+
+
+def severity_part(diagnostic: Diagnostic) -> Part:
+    return Part(SEVERITY_LETTERS[diagnostic.severity], diagnostic.severity)
+
+
+def finding_key(diagnostic: Diagnostic) -> str:
+    span = diagnostic.span
+    return (
+        f"finding:{diagnostic.code}:{span.line if span else 0}:{span.col if span else 0}:{diagnostic.message}"
+    )
+
+
+def finding_listing(report: Report, target: Target | None) -> Listing:
+    """The worst first."""
+    home = home_file(target) if target else None
+
+    def row(diagnostic: Diagnostic) -> Row:
+        cells = (
+            severity_part(diagnostic),
+            Part(diagnostic.code, diagnostic.severity),
+            Part(place(diagnostic.span, home), "place"),
+            diagnostic.message,
+            str(len(diagnostic.fixes)) if diagnostic.fixes else "",
+        )
+        return Row(finding_key(diagnostic), cells)
+
+    def link(diagnostic: Diagnostic) -> Link:
+        related = tuple(item.span for item in diagnostic.related)
+        return Link((diagnostic.span,) if diagnostic.span else (), related)
+
+    def text(diagnostic: Diagnostic) -> str:
+        return f"{diagnostic.code} {diagnostic.severity} {diagnostic.message}"
+
+    rows = LazyRows(all_diagnostics(report, target), row, text, link)
+    return Listing(FINDING_COLUMNS, rows, "no findings: nothing here is worth a change")
+
+
+def finding_details(diagnostic: Diagnostic, target: Target | None, sources: dict[str, str]) -> Iterator[Line]:
+    """Message, related places, and each fix as a difference; `sources` are the texts of the edited files."""
+    home = home_file(target) if target else None
+    yield Line((Part(f"{diagnostic.code}  ", diagnostic.severity), Part(diagnostic.severity, "dim")))
+    yield Line((Part(diagnostic.message),), Link((diagnostic.span,) if diagnostic.span else ()), wrap=True)
+    for item in diagnostic.related:
+        parts = (Part(f"{line_place(item.span, home)}  ", "place"), Part(item.message))
+        yield Line(parts, Link((item.span,)), wrap=True)
+    for number, fix in enumerate(diagnostic.fixes, 1):
+        yield Line()
+        yield Line(
+            (Part(f"fix {number}  ", "accent"), Part(fix.title, "title"), Part("  (a applies it)", "dim"))
+        )
+        yield from difference(fix, sources)
+    if not diagnostic.fixes:
+        yield Line((Part("no automatic fix", "dim"),))
+    yield Line((Part(f"aotlens rule {diagnostic.code}", "code"), Part("  explains this finding", "dim")))
+
+
+def difference(fix: Fix, sources: dict[str, str]) -> Iterator[Line]:
+    """The fix as removed and added lines."""
+    for file in dict.fromkeys(edit.span.file for edit in fix.edits):
+        before = sources.get(file)
+        if before is None:
+            yield Line((Part(f"  {file} is not on this machine", "dim"),))
+            continue
+        edits = tuple(edit for edit in fix.edits if edit.span.file == file)
+        after = edited(before, edits)
+        diff = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
+        for line in tuple(diff)[2:]:
+            if not line.startswith("@@"):
+                yield Line((Part(f"  {line}", "removed" if line.startswith("-") else "added"),))
+
+
+def edited(text: str, edits: tuple[Edit, ...]) -> str:
+    """The text after the edits, which count UTF-8 bytes; the last edit is made first, so places stay right."""
+    lines = [line.encode() for line in text.splitlines(keepends=True)]
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+    data = b"".join(lines)
+    for edit in sorted(edits, key=lambda item: (item.span.line, item.span.col), reverse=True):
+        start = starts[min(edit.span.line - 1, len(lines))] + edit.span.col
+        end = starts[min(edit.span.end_line - 1, len(lines))] + edit.span.end_col
+        data = data[:start] + edit.text.encode() + data[end:]
+    return data.decode()

@@ -1,0 +1,173 @@
+"""A stage's program as a table of nodes, and the neighbourhood of one node."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+
+from aotlens.report.records import Stage, StageNode, Target
+from tui.view.places import home_file, line_place, place
+from tui.view.quantities import count, size
+from tui.view.rows import Column, Jump, LazyRows, Line, Link, Listing, Part, Row
+
+NODE_COLUMNS = (
+    Column("node", widest=32, narrowest=12, grows=True),
+    Column("operation", widest=34, narrowest=14),
+    Column("tensor", widest=24, narrowest=10, drop=1),
+    Column("size", widest=9, narrowest=8, align="right", drop=2),
+    Column("line", widest=16, narrowest=4, align="right"),
+)
+MOST_NEIGHBOURS = 12
+"""Inputs and users listed before the rest is counted."""
+
+
+class StageIndex:
+    """One stage with what is looked up in it; each part is built when first needed."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        return {node.name: position for position, node in enumerate(self.stage.nodes)}
+
+    @cached_property
+    def users(self) -> dict[str, tuple[str, ...]]:
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for node in self.stage.nodes:
+            for name in dict.fromkeys(node.inputs):
+                found[name].append(node.name)
+        return {name: tuple(names) for name, names in found.items()}
+
+    @cached_property
+    def heirs(self) -> dict[str, str]:
+        """The first node of this stage that came from each node of the parent stage."""
+        found: dict[str, str] = {}
+        for node in self.stage.nodes:
+            for name in node.from_:
+                found.setdefault(name, node.name)
+        return found
+
+    def node(self, name: str) -> StageNode | None:
+        position = self.positions.get(name)
+        return None if position is None else self.stage.nodes[position]
+
+
+def operation(node: StageNode) -> Part:
+    """`aten.mm`, `input up.weight`, `output`; the default overload goes without saying."""
+    if node.op == "placeholder":
+        return Part(node.target, "input")
+    if node.op == "output":
+        return Part("output", "input")
+    return Part(node.target.removesuffix(".default"), "op")
+
+
+def node_link(node: StageNode) -> Link:
+    """The innermost expression, and the calls around it."""
+    return Link(node.spans[:1], node.spans[1:])
+
+
+def node_row(node: StageNode, home: str | None) -> Row:
+    cells = (
+        Part(node.name, "name"),
+        operation(node),
+        Part(node.tensor.short() if node.tensor else "", "tensor"),
+        size(node.tensor.bytes) if node.tensor else "",
+        Part(place(node.spans[0] if node.spans else None, home), "place"),
+    )
+    return Row(node.name, cells)
+
+
+def node_listing(stage: Stage, target: Target) -> Listing:
+    """Every node of one stage, in program order."""
+    home = home_file(target)
+
+    def text(node: StageNode) -> str:
+        return f"{node.name} {node.target} {node.tensor.short() if node.tensor else ''}"
+
+    rows = LazyRows(stage.nodes, lambda node: node_row(node, home), text, node_link)
+    return Listing(NODE_COLUMNS, rows, "this stage has no nodes")
+
+
+def neighbourhood(name: str, index: StageIndex, target: Target) -> Iterator[Line]:
+    """The node between what it reads (above) and what reads it (below); Enter walks along."""
+    node = index.node(name)
+    if node is None:
+        return
+    inputs = tuple(dict.fromkeys(node.inputs))
+    users = index.users.get(name, ())
+    yield from branch_lines(inputs, index, target, first="╭", other="├", caption="read")
+    yield centre_line(node, target)
+    yield from branch_lines(users, index, target, first="├", other="╰", caption="users")
+    yield from fact_lines(node, index, target)
+
+
+def branch_lines(
+    names: tuple[str, ...], index: StageIndex, target: Target, *, first: str, other: str, caption: str
+) -> Iterator[Line]:
+    """One line a neighbour; above the node the first line starts the curve, below it the last ends it."""
+    shown, hidden = names[:MOST_NEIGHBOURS], len(names) - MOST_NEIGHBOURS
+    for position, name in enumerate(shown):
+        last = position == len(shown) - 1 and hidden <= 0
+        corner = (first if position == 0 else other) if first == "╭" else (other if last else first)
+        neighbour = index.node(name)
+        if neighbour is not None:
+            yield neighbour_line(corner, neighbour, target)
+    if hidden > 0:
+        yield Line((Part(f" {'├' if first == '╭' else '╰'} … {count(hidden)} more {caption}", "dim"),))
+
+
+def neighbour_line(corner: str, node: StageNode, target: Target) -> Line:
+    where = line_place(node.spans[0] if node.spans else None, home_file(target))
+    parts = (
+        Part(f" {corner} ", "dim"), Part(f"{node.name:<18} ", "name"), operation(node),
+        Part(f"  {node.tensor.short()}" if node.tensor else "", "tensor"), Part(f"  {where}" if where else "", "place"),
+    )  # fmt: skip
+    return Line(parts, node_link(node), Jump("graphs", node.name))
+
+
+def centre_line(node: StageNode, target: Target) -> Line:
+    where = line_place(node.spans[0] if node.spans else None, home_file(target))
+    shown = operation(node)
+    parts = (
+        Part(" ● ", "accent"), Part(f"{node.name:<18} ", "title"), Part(shown.text, shown.role),
+        Part(f"  {node.tensor.short()}" if node.tensor else "", "tensor"), Part(f"  {where}" if where else "", "place"),
+    )  # fmt: skip
+    return Line(parts, node_link(node))
+
+
+def fact_lines(node: StageNode, index: StageIndex, target: Target) -> Iterator[Line]:
+    """Memory, fate at the partition, origin and reason."""
+    if node.tensor is not None:
+        strides = ", ".join(str(step) for step in node.tensor.stride)
+        text = f"   {size(node.tensor.bytes)} · strides ({strides}) · {node.tensor.device}"
+        yield Line((Part(text, "dim"),))
+    for saved in target.partition.saved if target.partition else ():
+        if saved.node == node.name and index.stage.name in ("joint", "forward", "backward"):
+            parts = (Part("   saved  ", "saved"), Part(f"{size(saved.bytes)}: {saved.reason}"))
+            yield Line(parts, jump=Jump("saved", f"saved:{saved.node}"), wrap=True)
+    for again in target.partition.recomputed if target.partition else ():
+        if again.node == node.name and index.stage.name in ("joint", "forward", "backward"):
+            parts = (
+                Part("   recomputed  ", "accent"),
+                Part(f"instead of {size(again.bytes)}: {again.reason}"),
+            )
+            yield Line(parts, jump=Jump("saved", f"recomputed:{again.node}"), wrap=True)
+    if node.reason:
+        yield Line((Part("   why  ", "dim"), Part(node.reason)), wrap=True)
+    if node.from_ and index.stage.parent:
+        yield Line(
+            (Part(f"   from {index.stage.parent}  ", "dim"), Part(", ".join(node.from_), "name")), wrap=True
+        )
+    for outer in node.spans[1:4]:
+        text = f"   called from {line_place(outer, home_file(target))}"
+        yield Line((Part(text, "place"),), Link((outer,)))
+
+
+def counterpart(name: str, old: StageIndex, new: StageIndex) -> str | None:
+    """The same computation in another stage: its ancestor, its heir, or the node of the same name."""
+    node = old.node(name)
+    if node is not None and old.stage.parent == new.stage.name:
+        return next((origin for origin in node.from_ if origin in new.positions), None)
+    if new.stage.parent == old.stage.name and name in new.heirs:
+        return new.heirs[name]
+    return name if name in new.positions else None

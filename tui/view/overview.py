@@ -1,0 +1,171 @@
+"""The first screen: what was compiled, what it costs, what happens per call, what to look at."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from aotlens.report.records import Memory, Report, Target
+from tui.view.findings import finding_key, severity_part
+from tui.view.ledger import KINDS, sites_link
+from tui.view.marks import all_diagnostics
+from tui.view.places import home_file, line_place
+from tui.view.quantities import count, duration, size, sparkline
+from tui.view.rows import Jump, Line, Link, Part
+from tui.view.saved import by_bytes, saved_link, value_name
+from tui.view.wrapper import ordered_steps
+
+MOST_SAVED = 5
+MOST_STEPS = 5
+MOST_FINDINGS = 6
+CURVE_WIDTH = 32
+LABEL_WIDTH = 10
+
+PHASES = {"forward": "forward", "backward": "backward", "inference": "graph"}
+
+
+def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> tuple[Line, ...]:
+    """All lines of the tab; `changed` says what differs from the trace before."""
+    sections = (
+        tuple(facts(report, target)),
+        titled("Since the last trace", changed),
+        titled("Largest saved values", tuple(saved_lines(target))),
+        titled("On each call the wrapper", tuple(step_lines(target))),
+        titled("Findings", tuple(finding_lines(report, target))),
+    )
+    lines: list[Line] = []
+    for section in sections:
+        if section:
+            lines += [*([Line()] if lines else []), *section]
+    return tuple(lines)
+
+
+def titled(title: str, lines: tuple[Line, ...]) -> tuple[Line, ...]:
+    return (Line((Part(title, "heading"),)), *lines) if lines else ()
+
+
+def fact(label: str, *parts: Part, link: Link | None = None, jump: Jump | None = None) -> Line:
+    return Line((Part(f"{label:<{LABEL_WIDTH}}", "dim"), *parts), link or Link(), jump)
+
+
+def facts(report: Report, target: Target) -> Iterator[Line]:
+    """What was compiled, how large it is, how long it took."""
+    frontend = "torch.compile" if target.frontend == "dynamo" else "direct"
+    link = Link((target.span,) if target.span else ())
+    where = f"  {line_place(target.span)}" if target.span else ""
+    yield fact("compiled", Part(target.qualname, "title"), Part(where, "place"), link=link)
+    yield fact("mode", Part(target.mode, "accent"), Part(f" · {frontend} · torch {report.torch}", "dim"))
+    yield graph_fact(target)
+    yield ledger_fact(
+        "inputs", tuple(KINDS.get(row.kind, row.kind) for row in target.inputs), mutated_part(target)
+    )
+    yield ledger_fact("outputs", tuple("output" for _ in target.outputs), aliased_part(target))
+    if target.partition is not None:
+        parts = (Part(size(target.partition.saved_bytes), "saved"), Part(" for the backward"))
+        yield fact("saved", *parts, jump=Jump("saved"))
+    if target.memory is not None:
+        yield from memory_facts(target.memory, target)
+    if target.timings_ms:
+        slowest = sorted(target.timings_ms.items(), key=lambda item: -item[1])[:3]
+        shown = ", ".join(f"{stage} {duration(elapsed_ms)}" for stage, elapsed_ms in slowest)
+        total = sum(target.timings_ms.values())
+        yield fact("time", Part(duration(total)), Part(f"  {shown}", "dim"))
+
+
+def graph_fact(target: Target) -> Line:
+    graphs = [(PHASES[stage.name], len(stage.nodes)) for stage in target.stages if stage.name in PHASES]
+    shown = " · ".join(f"{name} {count(nodes, 'node')}" for name, nodes in graphs)
+    return fact("graphs", Part(shown or "none"), jump=Jump("graphs") if graphs else None)
+
+
+def ledger_fact(label: str, kinds: tuple[str, ...], special: Part) -> Line:
+    tally = ", ".join(count(number, kind) for kind, number in Counter(kinds).items())
+    return fact(label, Part(tally or "none"), special, jump=Jump("ledger"))
+
+
+def mutated_part(target: Target) -> Part:
+    mutated = [row.name for row in target.inputs if row.mutation_type != "not_mutated"]
+    return Part(f" · {short_list(mutated)} mutated" if mutated else "", "mutation")
+
+
+def aliased_part(target: Target) -> Part:
+    aliased = [row.name for row in target.outputs if row.base is not None]
+    return Part(f" · {len(aliased)} share memory with something else" if aliased else "", "alias")
+
+
+def short_list(names: list[str]) -> str:
+    """Up to two names, then how many more."""
+    return ", ".join(names) if len(names) <= 2 else f"{names[0]} and {len(names) - 1} more"
+
+
+def memory_facts(memory: Memory, target: Target) -> Iterator[Line]:
+    """The peak with its place, and the curve of live bytes."""
+    peak = max(memory.curve, key=lambda point: point[1], default=None)
+    span = memory.live_at_peak[-1].span if memory.live_at_peak else None
+    where = f"  {line_place(span, home_file(target))}" if span else ""
+    after = f" after {peak[0]}" if peak else ""
+    link = Link(tuple(live.span for live in memory.live_at_peak if live.span is not None))
+    yield fact(
+        "peak", Part(size(memory.peak_bytes), "saved"), Part(after, "name"), Part(where, "place"), link=link
+    )
+    if len(memory.curve) > 1:
+        yield fact("", Part(sparkline([value for _, value in memory.curve], CURVE_WIDTH), "saved"))
+
+
+def saved_lines(target: Target) -> Iterator[Line]:
+    partition = target.partition
+    if partition is None:
+        return
+    home = home_file(target)
+    dear = [saved for saved in by_bytes(partition) if saved.bytes]
+    width = max((len(value_name(saved)) for saved in dear[:MOST_SAVED]), default=0)
+    for saved in dear[:MOST_SAVED]:
+        parts = (
+            Part(f"{size(saved.bytes):>9}  ", "saved"), Part(f"{value_name(saved):<{min(width, 24)}}  ", "name"),
+            Part(f"{line_place(saved.span, home):<8}  ", "place"), Part(saved.reason, "dim"),
+        )  # fmt: skip
+        yield Line(parts, saved_link(saved), Jump("saved", f"saved:{saved.node}"))
+    if not dear:
+        yield Line((Part("nothing that is not alive anyway", "dim"),))
+    if len(dear) > MOST_SAVED:
+        rest = sum(saved.bytes for saved in dear[MOST_SAVED:])
+        text = f"{size(rest):>9}  in {count(len(dear) - MOST_SAVED, 'more value')}"
+        yield Line((Part(text, "dim"),), jump=Jump("saved"))
+
+
+def step_lines(target: Target) -> Iterator[Line]:
+    if target.wrapper is None:
+        return
+    steps = ordered_steps(target.wrapper)
+    applied = [step for step in steps if step.applied]
+    for step in applied[:MOST_STEPS]:
+        cost = f"  {size(step.bytes_per_call)} per call" if step.bytes_per_call else ""
+        parts = (
+            Part("  + ", "ok"),
+            Part(step.name, "name"),
+            Part(cost, "warning"),
+            Part(f"  {step.reason}", "dim"),
+        )
+        yield Line(parts, sites_link(step.sites), Jump("wrapper", f"step:{step.name}"))
+    rest, skipped = len(applied) - MOST_STEPS, len(steps) - len(applied)
+    if rest > 0:
+        yield Line((Part(f"  … {count(rest, 'more step')}", "dim"),), jump=Jump("wrapper"))
+    if not applied:
+        yield Line((Part("  calls the graph and does nothing else", "dim"),), jump=Jump("wrapper"))
+    if skipped:
+        yield Line((Part(f"  - {count(skipped, 'step')} not needed", "dim"),), jump=Jump("wrapper"))
+
+
+def finding_lines(report: Report, target: Target) -> Iterator[Line]:
+    home = home_file(target)
+    found = all_diagnostics(report, target)
+    for item in found[:MOST_FINDINGS]:
+        letter = severity_part(item)
+        parts = (
+            Part(f"  {letter.text} {item.code} ", letter.role), Part(f" {line_place(item.span, home):<8} ", "place"),
+            Part(item.message),
+        )  # fmt: skip
+        link = Link((item.span,) if item.span else (), tuple(related.span for related in item.related))
+        yield Line(parts, link, Jump("findings", finding_key(item)))
+    if len(found) > MOST_FINDINGS:
+        yield Line((Part(f"  … {count(len(found) - MOST_FINDINGS)} more", "dim"),), jump=Jump("findings"))
+    if not found:
+        yield Line((Part("  none", "ok"),))

@@ -1,0 +1,149 @@
+"""What is kept for the backward, and what is computed again, each with its reason."""
+
+from collections.abc import Iterator
+
+from aotlens.report.records import Partition, RecomputedValue, SavedValue, Target
+from tui.view.places import home_file, line_place, place
+from tui.view.quantities import bar, count, flops, size
+from tui.view.rows import Column, Jump, LazyRows, Line, Link, Listing, Part, Row
+
+BAR_WIDTH = 8
+
+SAVED_COLUMNS = (
+    Column("saved", widest=9, narrowest=8, align="right"),
+    Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=4),
+    Column("value", widest=30, narrowest=12),
+    Column("tensor", widest=24, narrowest=10, drop=2),
+    Column("line", widest=16, narrowest=4, align="right"),
+    Column("uses", widest=4, narrowest=4, align="right", drop=3),
+    Column("reason", widest=30, narrowest=12, grows=True),
+)
+RECOMPUTED_COLUMNS = (
+    Column("not saved", widest=9, narrowest=9, align="right"),
+    Column("value", widest=30, narrowest=12),
+    Column("work", widest=11, narrowest=8, align="right", drop=1),
+    Column("line", widest=16, narrowest=4, align="right"),
+    Column("reason", widest=30, narrowest=12, grows=True),
+)
+OWNERS = {
+    "input": "held by an argument",
+    "parameter": "held by a parameter",
+    "output": "held by an output",
+    "new": "",
+}
+NOTHING_SAVED = "inference: nothing is saved for a backward"
+
+
+def by_bytes(partition: Partition) -> tuple[SavedValue, ...]:
+    """The dearest first; values that cost nothing in the order of the program."""
+    return tuple(sorted(partition.saved, key=lambda saved: -saved.bytes))
+
+
+def value_name(saved: SavedValue) -> str:
+    """The user's name for it, else the expression's node."""
+    return saved.name or saved.node
+
+
+def saved_link(saved: SavedValue) -> Link:
+    """The expression that makes it; the expressions whose backward reads it."""
+    uses = tuple(use.span for use in saved.used_by if use.span is not None and use.span != saved.span)
+    return Link((saved.span,) if saved.span else (), uses)
+
+
+def saved_listing(target: Target) -> Listing:
+    """Saved values by bytes."""
+    partition, home = target.partition, home_file(target)
+    records = by_bytes(partition) if partition else ()
+    largest = max((saved.bytes for saved in records), default=0)
+
+    def row(saved: SavedValue) -> Row:
+        cells = (
+            size(saved.bytes) if saved.bytes else Part("0", "dim"),
+            Part(bar(saved.bytes, largest, BAR_WIDTH), "saved"),
+            Part(value_name(saved), "name"),
+            Part(saved.tensor.short(), "tensor"),
+            Part(place(saved.span, home), "place"),
+            str(len(saved.used_by)),
+            Part(saved.reason, "" if saved.bytes else "dim"),
+        )
+        return Row(f"saved:{saved.node}", cells)
+
+    def text(saved: SavedValue) -> str:
+        return f"{value_name(saved)} {saved.node} {saved.tensor.short()} {saved.reason}"
+
+    return Listing(SAVED_COLUMNS, LazyRows(records, row, text, saved_link), nothing(partition))
+
+
+def nothing(partition: Partition | None) -> str:
+    return NOTHING_SAVED if partition is None else "nothing is saved for the backward"
+
+
+def recomputed_listing(target: Target) -> Listing:
+    """Values computed again, by what they would have cost."""
+    partition, home = target.partition, home_file(target)
+    records = tuple(sorted(partition.recomputed, key=lambda value: -value.bytes)) if partition else ()
+
+    def row(value: RecomputedValue) -> Row:
+        cells = (
+            size(value.bytes),
+            Part(value.node, "name"),
+            flops(value.flops),
+            Part(place(value.span, home), "place"),
+            value.reason,
+        )
+        return Row(f"recomputed:{value.node}", cells)
+
+    rows = LazyRows(
+        records,
+        row,
+        lambda value: f"{value.node} {value.reason}",
+        lambda v: Link((v.span,) if v.span else ()),
+    )
+    return Listing(RECOMPUTED_COLUMNS, rows, "nothing is computed again" if partition else NOTHING_SAVED)
+
+
+def totals(target: Target) -> Line:
+    """The headline of the tab."""
+    partition = target.partition
+    if partition is None:
+        return Line((Part(NOTHING_SAVED, "dim"),))
+    held = sum(saved.tensor.bytes or 0 for saved in partition.saved if not saved.bytes)
+    avoided = sum(value.bytes for value in partition.recomputed)
+    parts = [Part(size(partition.saved_bytes), "title"), Part(f" in {count(len(partition.saved), 'value')}")]
+    if held:
+        parts.append(Part(f" · {size(held)} held by others anyway", "dim"))
+    if avoided:
+        parts.append(Part(f" · {size(avoided)} computed again", "dim"))
+    return Line((*parts, Part(f" · policy {partition.policy}", "dim")))
+
+
+def saved_details(saved: SavedValue, target: Target) -> Iterator[Line]:
+    """What stands below the table for the selected value."""
+    home = home_file(target)
+    dropped = " · freed inside the backward" if saved.donated else ""
+    yield Line((
+        Part(value_name(saved), "title"), Part(f"  {saved.tensor.short()}", "tensor"),
+        Part(f"  {size(saved.tensor.bytes)}{' · ' + OWNERS[saved.owner] if OWNERS[saved.owner] else ''}{dropped}", "dim"),
+    ))  # fmt: skip
+    yield Line((Part("why  ", "dim"), Part(saved.reason)), wrap=True)
+    node = Part(saved.node, "name")
+    yield Line((Part("node  ", "dim"), node), jump=Jump("graphs", f"forward/{saved.node}"))
+    for use in saved.used_by:
+        parts = (
+            Part("read by  ", "dim"), Part(use.node, "name"), Part(" in the backward of ", "dim"),
+            Part(line_place(use.span, home) or "what the compiler added", "place"),
+        )  # fmt: skip
+        yield Line(parts, Link((use.span,) if use.span else ()), Jump("graphs", f"backward/{use.node}"))
+
+
+def recomputed_details(value: RecomputedValue, target: Target) -> Iterator[Line]:
+    yield Line(
+        (
+            Part(value.node, "title"),
+            Part(f"  {size(value.bytes)} not saved, {flops(value.flops)} more", "dim"),
+        )
+    )
+    yield Line((Part("why  ", "dim"), Part(value.reason)), wrap=True)
+    where = line_place(value.span, home_file(target))
+    jump = Jump("graphs", f"backward/{value.node}")
+    yield Line((Part("node  ", "dim"), Part(value.node, "name"), Part(f"  {where}", "place")), jump=jump)

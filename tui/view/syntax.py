@@ -1,0 +1,77 @@
+"""Python's syntax in a handful of kinds, by pygments."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+
+from pygments.lexers.python import PythonLexer
+from pygments.token import Comment, Keyword, Name, Number, Operator, String, _TokenType
+
+KINDS = ("keyword", "string", "comment", "number", "function", "class", "builtin", "decorator")
+TABLE: tuple[tuple[_TokenType, str], ...] = (
+    (Keyword, "keyword"),
+    (Operator.Word, "keyword"),
+    (Comment, "comment"),
+    (String, "string"),
+    (Number, "number"),
+    (Name.Function, "function"),
+    (Name.Class, "class"),
+    (Name.Decorator, "decorator"),
+    (Name.Builtin, "builtin"),
+)
+"""The first row whose token contains it wins; the rest keeps the text's colour."""
+
+WHOLE = 4000
+"""Lines up to which a text is lexed at once; longer ones are lexed line by line as they are shown, where a
+string over several lines loses its colour."""
+
+Run = tuple[int, int, str]
+"""First column, end column, kind."""
+Colouring = Callable[[int, str], Sequence[Run]]
+"""The runs of a 1-based line."""
+
+
+def plain(number: int, line: str) -> Sequence[Run]:
+    """No colours."""
+    return ()
+
+
+def kind_of(token: _TokenType) -> str:
+    return next((kind for parent, kind in TABLE if token in parent), "")
+
+
+def runs(text: str) -> Iterable[Run]:
+    """Coloured runs of a text by offset."""
+    for offset, token, piece in PythonLexer(stripnl=False, ensurenl=False).get_tokens_unprocessed(text):
+        if kind := kind_of(token):
+            yield (offset, offset + len(piece), kind)
+
+
+def python(lines: Sequence[str]) -> Colouring:
+    """The colouring of a Python text."""
+    if len(lines) > WHOLE:
+        known: dict[int, Sequence[Run]] = {}
+
+        def lazily(number: int, line: str) -> Sequence[Run]:
+            if number not in known:
+                known[number] = tuple(runs(line))
+            return known[number]
+
+        return lazily
+    by_line = split_runs(lines)
+    return lambda number, line: by_line.get(number, ())
+
+
+def split_runs(lines: Sequence[str]) -> dict[int, list[Run]]:
+    """Runs of the whole text cut at line ends."""
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
+    found: dict[int, list[Run]] = {}
+    for start, end, kind in runs("\n".join(lines)):
+        number = bisect_right(starts, start)
+        while start < end and number <= len(lines):
+            edge = starts[number] - 1
+            if start < edge:
+                base = starts[number - 1]
+                found.setdefault(number, []).append((start - base, min(end, edge) - base, kind))
+            start, number = starts[number], number + 1
+    return found

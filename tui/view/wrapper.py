@@ -1,0 +1,56 @@
+"""The steps of the runtime wrapper beside the module text that runs."""
+
+from aotlens.report.records import Target, Wrapper, WrapperStep
+from tui.view.places import home_file
+from tui.view.ledger import places, sites_link
+from tui.view.quantities import size
+from tui.view.rows import Column, LazyRows, Listing, Part, Row
+
+STEP_COLUMNS = (
+    Column("", widest=1, narrowest=1),
+    Column("step", widest=30, narrowest=14),
+    Column("per call", widest=9, narrowest=8, align="right", drop=1),
+    Column("line", widest=16, narrowest=4, align="right", drop=2),
+    Column("why", widest=30, narrowest=12, grows=True),
+)
+
+
+def ordered_steps(wrapper: Wrapper | None) -> tuple[WrapperStep, ...]:
+    """What happens on each call in the order of the text, then what is not needed."""
+    steps = wrapper.steps if wrapper else ()
+    return tuple(sorted(steps, key=lambda step: (not step.applied, step.lines or (0, 0))))
+
+
+def step_listing(target: Target) -> Listing:
+    """One row a step; `+` applied, `-` not needed."""
+    home = home_file(target)
+
+    def row(step: WrapperStep) -> Row:
+        cells = (
+            Part("+", "ok") if step.applied else Part("-", "dim"),
+            Part(step.name, "name" if step.applied else "dim"),
+            size(step.bytes_per_call) if step.bytes_per_call else "",
+            Part(places(step.sites, home), "place"),
+            Part(step.reason, "" if step.applied else "dim"),
+        )
+        return Row(f"step:{step.name}", cells)
+
+    rows = LazyRows(
+        ordered_steps(target.wrapper),
+        row,
+        lambda step: f"{step.name} {step.reason}",
+        lambda s: sites_link(s.sites),
+    )
+    return Listing(
+        STEP_COLUMNS, rows, "the wrapper has no steps" if target.wrapper else "no wrapper was made"
+    )
+
+
+def step_at(steps: tuple[WrapperStep, ...], line: int) -> int | None:
+    """The step that the 1-based line of the module text belongs to: the innermost one."""
+    around = [
+        (step.lines[1] - step.lines[0], index)
+        for index, step in enumerate(steps)
+        if step.lines and step.lines[0] <= line <= step.lines[1]
+    ]
+    return min(around)[1] if around else None

@@ -1,0 +1,124 @@
+"""One-line bars: title, tabs, stages."""
+
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.text import Text
+from textual import events
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui.view.rows import Part
+from tui.widgets.row_list import ROLES
+from tui.widgets.theme import component_style
+
+
+class TitleBar(Widget):
+    """What is shown on the left, how the trace stands on the right."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"role--{role}" for role in ROLES}
+    DEFAULT_CSS = """
+    TitleBar { height: 1; padding: 0 1; background: $panel; color: $foreground;
+        .role--title { text-style: bold; }
+        .role--accent { color: $accent; text-style: bold; }
+        .role--dim { color: $text-muted; }
+        .role--warning { color: $text-warning; text-style: bold; }
+        .role--error { color: $text-error; text-style: bold; }
+        .role--ok { color: $text-success; }
+    }
+    """
+
+    left: reactive[tuple[Part, ...]] = reactive(())
+    right: reactive[tuple[Part, ...]] = reactive(())
+
+    def render(self) -> Text:
+        left, right = self._text(self.left), self._text(self.right)
+        room = self.content_size.width - right.cell_len
+        left.truncate(max(0, room - 2), overflow="ellipsis", pad=False)
+        return left + Text(" " * max(1, room - left.cell_len)) + right
+
+    def _text(self, parts: tuple[Part, ...]) -> Text:
+        text = Text(no_wrap=True)
+        for part in parts:
+            text.append(part.text, component_style(self, f"role--{part.role}") if part.role else None)
+        return text
+
+
+class ChoiceBar(Widget):
+    """Choices side by side; the current one stands in brackets of colour and is underlined."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"choice--current", "choice--other", "choice--key"}
+    DEFAULT_CSS = """
+    ChoiceBar { height: 1;
+        .choice--current { background: $primary 30%; color: $foreground; text-style: bold underline; }
+        .choice--other { color: $text-muted; }
+        .choice--key { color: $accent; }
+    }
+    """
+
+    current: reactive[int] = reactive(0)
+
+    class Picked(Message):
+        """The user clicked a choice."""
+
+        def __init__(self, sender: "ChoiceBar", index: int) -> None:
+            super().__init__()
+            self.sender = sender
+            self.index = index
+
+        @property
+        def control(self) -> "ChoiceBar":
+            return self.sender
+
+    def __init__(self, separator: str = " ", *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.separator = separator
+        self.choices: tuple[tuple[str, str, str], ...] = ()
+        """Key, full label, short label; the short ones are used when the full ones do not fit."""
+        self._ends: list[int] = []
+
+    def show(self, choices: tuple[tuple[str, str, str], ...], current: int) -> None:
+        self.choices = choices
+        self.current = current
+        self.refresh()
+
+    def on_click(self, event: events.Click) -> None:
+        place = event.x
+        for index, end in enumerate(self._ends):
+            if place < end:
+                self.post_message(self.Picked(self, index))
+                return
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        full = [label for _, label, _ in self.choices]
+        short = [label for _, _, label in self.choices]
+        labels = (
+            full
+            if self._length(full) <= width
+            else [label if index == self.current else short[index] for index, label in enumerate(full)]
+        )
+        if self._length(labels) > width:
+            labels = short
+        text = Text(no_wrap=True, end="")
+        self._ends = []
+        for index, label in enumerate(labels):
+            self._add(text, index, label)
+            self._ends.append(text.cell_len)
+        text.truncate(width, overflow="ellipsis")
+        strip = Strip(text.render(self.app.console)).adjust_cell_length(width)
+        return strip.apply_style(self.rich_style)
+
+    def _add(self, text: Text, index: int, label: str) -> None:
+        if index:
+            text.append(self.separator, component_style(self, "choice--other"))
+        key = self.choices[index][0]
+        body = component_style(self, "choice--current" if index == self.current else "choice--other")
+        text.append(f" {key} " if key else " ", body + component_style(self, "choice--key") if key else body)
+        text.append(f"{label} ", body)
+
+    def _length(self, labels: list[str]) -> int:
+        keys = sum(len(key) + 1 if key else 0 for key, _, _ in self.choices)
+        return sum(cell_len(label) + 2 for label in labels) + keys + len(self.separator) * (len(labels) - 1)

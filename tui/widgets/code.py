@@ -1,0 +1,259 @@
+"""Source text with syntax colours, a gutter and lit ranges, drawn line by line."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from aotlens.report.records import Span
+from tui.view.rows import NO_LINK, Link
+from tui.view.source import SourceText, from_text
+from tui.view.places import file_key, lines_of
+from tui.view.syntax import KINDS, Colouring, plain, python
+from tui.widgets.theme import component_style
+
+GutterOf = Callable[[int], tuple[tuple[str, str], ...]]
+"""For a 1-based line: pieces of text with their component class."""
+
+
+class CodeView(ScrollView, can_focus=True):
+    """One text with a line cursor; what is linked is underlined as well as coloured."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        *(f"syntax--{kind}" for kind in KINDS), "code--cursor", "code--resting", "code--number", "code--linked",
+        "code--related", "code--found", "code--saved", "code--mutation", "code--alias", "code--error",
+        "code--warning", "code--information", "code--hint", "code--edge", "code--edge-lit",
+    }  # fmt: skip
+    DEFAULT_CSS = """
+    CodeView {
+        height: 1fr;
+        scrollbar-size: 1 1;
+        .syntax--keyword { color: $text-accent; }
+        .syntax--string { color: $text-success; }
+        .syntax--comment { color: $text-muted; text-style: italic; }
+        .syntax--number { color: $text-warning; }
+        .syntax--function { color: $text-primary; text-style: bold; }
+        .syntax--class { color: $text-primary; text-style: bold; }
+        .syntax--builtin { color: $text-secondary; }
+        .syntax--decorator { color: $text-secondary; text-style: italic; }
+        .code--cursor { background: $primary 30%; }
+        .code--resting { background: $foreground 8%; }
+        .code--number { color: $text-disabled; }
+        .code--linked { background: $accent 30%; text-style: bold underline; }
+        .code--related { background: $foreground 12%; text-style: underline; }
+        .code--found { background: $warning 40%; text-style: bold; }
+        .code--saved { color: $text-warning; }
+        .code--mutation { color: $text-error; text-style: bold; }
+        .code--alias { color: $text-secondary; text-style: bold; }
+        .code--error { color: $text-error; text-style: bold; }
+        .code--warning { color: $text-warning; text-style: bold; }
+        .code--information { color: $text-primary; text-style: bold; }
+        .code--hint { color: $text-muted; }
+        .code--edge { color: $text-disabled; }
+        .code--edge-lit { color: $accent; text-style: bold; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding("down,j", "move(1)", "Down", show=False),
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown,space", "page(1)", "Page down", show=False),
+        Binding("home,g", "edge(0)", "First line", show=False),
+        Binding("end,G", "edge(1)", "Last line", show=False),
+        Binding("left,h", "sideways(-8)", "Left", show=False),
+        Binding("right,l", "sideways(8)", "Right", show=False),
+        Binding("n", "find(1)", "Next match", show=False),
+        Binding("N", "find(-1)", "Match before", show=False),
+    ]
+
+    cursor: reactive[int] = reactive(1)
+    """The 1-based line under the cursor."""
+
+    class Moved(Message):
+        """The user moved the cursor to a line."""
+
+        def __init__(self, sender: "CodeView", file: str, line: int) -> None:
+            super().__init__()
+            self.sender = sender
+            self.file = file
+            self.line = line
+
+        @property
+        def control(self) -> "CodeView":
+            return self.sender
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.text = from_text("")
+        self.link = NO_LINK
+        self.searched = ""
+        self.matches: tuple[int, ...] = ()
+        """1-based lines that hold what is searched."""
+        self._colouring: Colouring = plain
+        self._gutter: GutterOf | None = None
+        self._styles: dict[str, Style] = {}
+
+    # Content.
+
+    def show(self, text: SourceText, *, coloured: bool = True, gutter: GutterOf | None = None) -> None:
+        """Replace the text; the cursor stays on its line when the file is the same."""
+        same = file_key(text.file) == file_key(self.text.file)
+        self.text = text
+        self.link = NO_LINK
+        self._colouring = python(text.lines) if coloured else plain
+        self._gutter = gutter
+        self.matches = ()
+        self.virtual_size = Size(self._content_width(), len(text.lines))
+        self.set_reactive(CodeView.cursor, min(self.cursor, max(1, len(text.lines))) if same else 1)
+        if not same:
+            self.scroll_to(x=0, y=0, animate=False, force=True)
+        self.refresh()
+
+    def light(self, link: Link, *, follow: bool = True) -> None:
+        """Light the spans of a link that are in this file; `follow` brings the first into view."""
+        self.link = link
+        here = [span for span in (*link.primary, *link.secondary) if self._is_here(span)]
+        if follow and here:
+            self.set_reactive(CodeView.cursor, here[0].line)
+            self.show_line(here[0].line)
+        self.refresh()
+
+    def place_cursor(self, line: int) -> None:
+        """Put the cursor on a line and bring it into view."""
+        self.cursor = max(1, min(len(self.text.lines), line))
+        self.show_line(self.cursor)
+
+    def show_line(self, line: int) -> None:
+        """Scroll so that the line stands in the middle, unless it is well in view."""
+        height = self.scrollable_content_region.height
+        top = self.scroll_offset.y
+        if not top + 1 <= line - 1 < top + height - 2:
+            self.scroll_to(y=max(0, line - 1 - height // 2), animate=False, force=True)
+
+    def search(self, words: str) -> None:
+        """Light what is searched and go to its next place."""
+        self.searched = words.casefold()
+        self.matches = tuple(
+            number
+            for number, line in enumerate(self.text.lines, 1)
+            if self.searched and self.searched in line.casefold()
+        )
+        if self.matches and self.cursor not in self.matches:
+            self.action_find(1)
+        self.refresh()
+
+    def _is_here(self, span: Span) -> bool:
+        return file_key(span.file) == file_key(self.text.file)
+
+    # Moving.
+
+    def action_move(self, step: int) -> None:
+        self._go(self.cursor + step)
+
+    def action_page(self, step: int) -> None:
+        self._go(self.cursor + step * max(1, self.scrollable_content_region.height - 1))
+
+    def action_edge(self, end: int) -> None:
+        self._go(len(self.text.lines) if end else 1)
+
+    def action_sideways(self, cells: int) -> None:
+        self.scroll_to(x=max(0, self.scroll_offset.x + cells), animate=False, force=True)
+
+    def action_find(self, step: int) -> None:
+        """The next line that holds what is searched, around the end."""
+        if not self.matches:
+            return
+        after = [line for line in self.matches if (line - self.cursor) * step > 0]
+        order = after if step > 0 else after[::-1]
+        self._go(order[0] if order else self.matches[0 if step > 0 else -1])
+
+    def _go(self, line: int) -> None:
+        if not self.text.lines:
+            return
+        self.cursor = max(1, min(len(self.text.lines), line))
+        self._keep_in_view()
+        self.post_message(self.Moved(self, self.text.file, self.cursor))
+
+    def _keep_in_view(self) -> None:
+        height, top, index = self.scrollable_content_region.height, self.scroll_offset.y, self.cursor - 1
+        if index < top:
+            self.scroll_to(y=index, animate=False, force=True)
+        elif index >= top + height > top:
+            self.scroll_to(y=index - height + 1, animate=False, force=True)
+
+    def on_click(self, event: events.Click) -> None:
+        line = event.y + self.scroll_offset.y + 1
+        if 1 <= line <= len(self.text.lines):
+            event.stop()
+            self.focus()
+            self._go(line)
+
+    def watch_cursor(self) -> None:
+        self.refresh()
+
+    # Drawing.
+
+    def notify_style_update(self) -> None:
+        self._styles.clear()
+        super().notify_style_update()
+
+    def style_of(self, name: str) -> Style:
+        if name not in self._styles:
+            self._styles[name] = component_style(self, name)
+        return self._styles[name]
+
+    def _content_width(self) -> int:
+        widest = max((len(line) for line in self.text.lines), default=0)
+        return widest + self._gutter_text(1).cell_len + 1
+
+    def render_line(self, y: int) -> Strip:
+        width = self.scrollable_content_region.width
+        number = y + self.scroll_offset.y + 1
+        if number > len(self.text.lines):
+            return Strip.blank(width, self.rich_style)
+        gutter, code = self._gutter_text(number), self._code_text(number)
+        row = self._row_style(number)
+        room = max(0, width - gutter.cell_len)
+        scroll_x = self.scroll_offset.x
+        drawn = Strip(code.render(self.app.console)).crop_extend(scroll_x, scroll_x + room, None)
+        strip = Strip.join([Strip(gutter.render(self.app.console)), drawn]).adjust_cell_length(width)
+        return strip.apply_style(self.rich_style + row)
+
+    def _row_style(self, number: int) -> Style:
+        if number != self.cursor:
+            return Style.null()
+        return self.style_of("code--cursor" if self.has_focus else "code--resting")
+
+    def _gutter_text(self, number: int) -> Text:
+        digits = max(3, len(str(len(self.text.lines))))
+        cursor = "›" if number == self.cursor else " "
+        text = Text(f"{cursor}{number:>{digits}} ", self.style_of("code--number"), end="", no_wrap=True)
+        for piece, name in self._gutter(number) if self._gutter else ():
+            text.append(piece, self.style_of(name) if name else None)
+        lit = any(self._is_here(span) and number in lines_of(span) for span in self.link.primary)
+        text.append("▌" if lit else "│", self.style_of("code--edge-lit" if lit else "code--edge"))
+        return text.append(" ")
+
+    def _code_text(self, number: int) -> Text:
+        line = self.text.lines[number - 1]
+        text = Text(line, end="", no_wrap=True)
+        for start, end, kind in self._colouring(number, line):
+            text.stylize(self.style_of(f"syntax--{kind}"), start, end)
+        for spans, name in ((self.link.secondary, "code--related"), (self.link.primary, "code--linked")):
+            for span in spans:
+                if self._is_here(span) and number in lines_of(span):
+                    text.stylize(self.style_of(name), *self.text.columns(span, number))
+        if self.searched and self.matches:
+            start = line.casefold().find(self.searched)
+            while start >= 0:
+                text.stylize(self.style_of("code--found"), start, start + len(self.searched))
+                start = line.casefold().find(self.searched, start + 1)
+        return text

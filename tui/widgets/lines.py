@@ -1,0 +1,96 @@
+"""A list of styled lines: the overview, and what stands below a table for its selected row."""
+
+from rich.text import Text
+
+from tui.view.rows import Jump, Line, Link
+from tui.widgets.row_list import MARKER_WIDTH, RowList
+
+HANGING_INDENT = "     "
+
+
+class LineList(RowList):
+    """Shows `Line`s; the cursor rests only on those that lead somewhere."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.lines: tuple[Line, ...] = ()
+        self.query_text = ""
+        self._physical: tuple[tuple[Line, Text], ...] = ()
+        """The lines as drawn: a wrapped line takes several."""
+        self._width = -1
+
+    def show(self, lines: tuple[Line, ...]) -> None:
+        """Replace the lines; the cursor stays where it was when they are as many."""
+        same = len(lines) == len(self.lines)
+        self.lines = lines
+        self.query_text = ""
+        self._lay_out()
+        self.rows_changed(self.cursor if same else 0)
+
+    def filter(self, query: str) -> None:
+        """Keep the lines that hold every word of the query."""
+        self.query_text = query
+        self._lay_out()
+        self.rows_changed(0)
+
+    def on_resize(self) -> None:
+        if self._width != self.scrollable_content_region.width:
+            self._lay_out()
+        super().on_resize()
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        self._width = self.scrollable_content_region.width
+        width = max(12, self._width - MARKER_WIDTH)
+        drawn: list[tuple[Line, Text]] = []
+        words = self.query_text.casefold().split()
+        for line in (line for line in self.lines if all(word in line.text.casefold() for word in words)):
+            text = self.part_text(*line.parts)
+            drawn += [(line, piece) for piece in (self._wrapped(text, width) if line.wrap else [text])]
+        self._physical = tuple(drawn)
+
+    def _wrapped(self, text: Text, width: int) -> list[Text]:
+        if text.cell_len <= width:
+            return [text]
+        text.no_wrap = False
+        first, *rest = text.wrap(self.app.console, width)
+        if not rest:
+            return [first]
+        again = Text(" ", end="").join(rest)
+        again.no_wrap = False
+        return [
+            first,
+            *(
+                Text(HANGING_INDENT, end="") + piece
+                for piece in again.wrap(self.app.console, width - len(HANGING_INDENT))
+            ),
+        ]
+
+    # What the base asks for.
+
+    @property
+    def row_count(self) -> int:
+        return len(self._physical)
+
+    def can_rest(self, index: int) -> bool:
+        line = self._physical[index][0]
+        starts = index == 0 or self._physical[index - 1][0] is not line
+        return starts and (line.jump is not None or line.link != Link())
+
+    def empty_text(self) -> str:
+        return f"no line matches {self.query_text!r}" if self.query_text else ""
+
+    def row_text(self, index: int, width: int) -> Text:
+        return self._physical[index][1].copy()
+
+    def row_link(self, index: int) -> Link:
+        return self._physical[index][0].link
+
+    def row_jump(self, index: int) -> Jump | None:
+        return self._physical[index][0].jump
+
+    def row_copy(self, index: int) -> str:
+        return self._physical[index][0].text.strip()

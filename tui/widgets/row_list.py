@@ -1,0 +1,284 @@
+"""The base of every list and table: a cursor over lines that are drawn only while they are visible.
+
+Invariant: the cost of a key or a scroll depends on the height of the widget, never on the number of rows.
+"""
+
+from typing import ClassVar
+
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from tui.view.rows import NO_LINK, Jump, Link, Part
+from tui.widgets.theme import component_style
+
+ROLES = (
+    "title", "heading", "dim", "name", "op", "input", "tensor", "place", "code", "accent", "ok", "saved",
+    "mutation", "alias", "error", "warning", "information", "hint", "added", "removed",
+)  # fmt: skip
+"""What a part of a line can be; each is a component class, so the theme decides on its colour."""
+
+CURSOR, LINKED, NONE = "›", "•", " "
+"""The first cell of a row: the cursor and the links show without colour."""
+
+MARKER_WIDTH = 2
+
+ROLE_CSS = """
+RowList {
+    .role--title { color: $foreground; text-style: bold; }
+    .role--heading { color: $primary; text-style: bold; }
+    .role--dim { color: $text-muted; }
+    .role--name { color: $foreground; }
+    .role--op { color: $text-secondary; }
+    .role--input { color: $text-muted; text-style: italic; }
+    .role--tensor { color: $text-success; }
+    .role--place { color: $text-primary; }
+    .role--code { color: $text-accent; }
+    .role--accent { color: $accent; text-style: bold; }
+    .role--ok { color: $text-success; }
+    .role--saved { color: $text-warning; }
+    .role--mutation { color: $text-error; }
+    .role--alias { color: $text-secondary; }
+    .role--error { color: $text-error; text-style: bold; }
+    .role--warning { color: $text-warning; text-style: bold; }
+    .role--information { color: $text-primary; }
+    .role--hint { color: $text-muted; }
+    .role--added { color: $text-success; }
+    .role--removed { color: $text-error; }
+}
+"""
+
+
+class RowList(ScrollView, can_focus=True):
+    """A scrolling list with one cursor; subclasses say how many rows there are and what stands in each."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        *(f"role--{role}" for role in ROLES), "list--cursor", "list--resting", "list--linked", "list--header",
+    }  # fmt: skip
+    DEFAULT_CSS = (
+        ROLE_CSS
+        + """
+    RowList {
+        height: 1fr;
+        overflow-x: hidden;
+        scrollbar-size-vertical: 1;
+        .list--cursor { background: $primary 35%; text-style: bold; }
+        .list--resting { background: $foreground 10%; }
+        .list--linked { background: $accent 18%; }
+        .list--header { color: $text-muted; text-style: underline; }
+    }
+    """
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding("down,j", "move(1)", "Down", show=False),
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown,space", "page(1)", "Page down", show=False),
+        Binding("home,g", "edge(0)", "First row", show=False),
+        Binding("end,G", "edge(1)", "Last row", show=False),
+        Binding("enter", "choose", "Open what the row stands for", show=False),
+    ]
+
+    cursor: reactive[int] = reactive(0)
+
+    class Moved(Message):
+        """The user moved the cursor to a row."""
+
+        def __init__(self, sender: "RowList", index: int) -> None:
+            super().__init__()
+            self.sender = sender
+            self.index = index
+
+        @property
+        def control(self) -> "RowList":
+            return self.sender
+
+    class Chosen(Moved):
+        """The user pressed Enter on a row, or clicked it twice."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.linked: frozenset[int] = frozenset()
+        """Rows that stand for the source line under the other cursor."""
+        self._styles: dict[str, Style] = {}
+
+    # What subclasses give.
+
+    @property
+    def row_count(self) -> int:
+        return 0
+
+    @property
+    def header_height(self) -> int:
+        return 0
+
+    def row_text(self, index: int, width: int) -> Text:
+        """The row without its marker, at most `width` cells."""
+        raise NotImplementedError
+
+    def header_text(self, width: int) -> Text:
+        return Text()
+
+    def empty_text(self) -> str:
+        return ""
+
+    def row_link(self, index: int) -> Link:
+        return NO_LINK
+
+    def row_jump(self, index: int) -> Jump | None:
+        return None
+
+    def row_copy(self, index: int) -> str:
+        """What `y` copies."""
+        return self.row_text(index, 10_000).plain.strip()
+
+    def can_rest(self, index: int) -> bool:
+        """Whether the cursor may stand on the row."""
+        return True
+
+    # Moving.
+
+    def rows_changed(self, cursor: int = 0) -> None:
+        """Call after the rows were replaced."""
+        self.linked = frozenset()
+        self.virtual_size = Size(self.scrollable_content_region.width, self.row_count + self.header_height)
+        self.set_reactive(RowList.cursor, self._nearest(cursor, 1))
+        self.scroll_to(y=0, animate=False, force=True)
+        self._show_cursor()
+        self.refresh()
+
+    def place_cursor(self, index: int, *, tell: bool = False) -> None:
+        """Put the cursor on a row; `tell` says so to the app, as if the user had moved it."""
+        self.cursor = self._nearest(index, 1)
+        self._show_cursor()
+        if tell and self.row_count:
+            self.post_message(self.Moved(self, self.cursor))
+
+    def mark(self, rows: tuple[int, ...]) -> None:
+        """Show which rows stand for the source line, and bring the first into view."""
+        self.linked = frozenset(rows)
+        if rows and self.cursor not in self.linked:
+            self.place_cursor(rows[0])
+        self.refresh()
+
+    def watch_cursor(self) -> None:
+        self.refresh()
+
+    def action_move(self, step: int) -> None:
+        self._go(self.cursor + step, step)
+
+    def action_page(self, step: int) -> None:
+        self._go(self.cursor + step * max(1, self._page), step)
+
+    def action_edge(self, end: int) -> None:
+        self._go(self.row_count - 1 if end else 0, -1 if end else 1)
+
+    def action_choose(self) -> None:
+        if self.row_count:
+            self.post_message(self.Chosen(self, self.cursor))
+
+    def _go(self, index: int, step: int) -> None:
+        if not self.row_count:
+            return
+        self.linked = frozenset()
+        self.cursor = self._nearest(index, 1 if step > 0 else -1)
+        self._show_cursor(step)
+        self.post_message(self.Moved(self, self.cursor))
+
+    def _nearest(self, index: int, step: int) -> int:
+        """The next row in that direction where the cursor may rest, else in the other."""
+        index = max(0, min(self.row_count - 1, index))
+        for way in (step, -step):
+            place = index
+            while 0 <= place < self.row_count:
+                if self.can_rest(place):
+                    return place
+                place += way
+        return index
+
+    @property
+    def _page(self) -> int:
+        return self.scrollable_content_region.height - self.header_height
+
+    def _show_cursor(self, step: int = 0) -> None:
+        """Scroll as little as shows the cursor; at the first resting row show what stands above it too."""
+        top = self.scroll_offset.y
+        if step < 0 and self._nearest(0, 1) == self.cursor:
+            top = 0
+        elif self.cursor < top:
+            top = self.cursor
+        elif self.cursor >= top + self._page > top:
+            top = self.cursor - self._page + 1
+        if top != self.scroll_offset.y:
+            self.scroll_to(y=top, animate=False, force=True)
+
+    # Mouse.
+
+    def on_click(self, event: events.Click) -> None:
+        index = event.y - self.header_height + self.scroll_offset.y
+        if event.y < self.header_height or not 0 <= index < self.row_count or not self.can_rest(index):
+            return
+        event.stop()
+        self.focus()
+        self._go(index, 1)
+        if event.chain == 2:
+            self.action_choose()
+
+    # Drawing.
+
+    def on_resize(self) -> None:
+        self.virtual_size = Size(self.scrollable_content_region.width, self.row_count + self.header_height)
+        self._show_cursor()
+
+    def notify_style_update(self) -> None:
+        self._styles.clear()
+        super().notify_style_update()
+
+    def style_of(self, name: str) -> Style:
+        """The rich style of a component class."""
+        if name not in self._styles:
+            self._styles[name] = component_style(self, name)
+        return self._styles[name]
+
+    def part_text(self, *parts: Part) -> Text:
+        text = Text(no_wrap=True, end="")
+        for part in parts:
+            text.append(part.text, self.style_of(f"role--{part.role}") if part.role else None)
+        return text
+
+    def render_line(self, y: int) -> Strip:
+        width = self.scrollable_content_region.width
+        index = y - self.header_height + self.scroll_offset.y
+        if y < self.header_height:
+            text, row_style = (
+                Text("  ", end="") + self.header_text(width - MARKER_WIDTH),
+                self.style_of("list--header"),
+            )
+        elif index < self.row_count:
+            text, row_style = self._row(index, width)
+        elif index == 0:
+            text, row_style = Text(f"  {self.empty_text()}", self.style_of("role--dim"), end=""), Style.null()
+        else:
+            return Strip.blank(width, self.rich_style)
+        return self._strip(text, row_style, width)
+
+    def _row(self, index: int, width: int) -> tuple[Text, Style]:
+        here = index == self.cursor and self.can_rest(index)
+        marker = CURSOR if here else LINKED if index in self.linked else NONE
+        style = Style.null()
+        if here:
+            style = self.style_of("list--cursor" if self.has_focus else "list--resting")
+        elif index in self.linked:
+            style = self.style_of("list--linked")
+        return Text(f"{marker} ", end="") + self.row_text(index, width - MARKER_WIDTH), style
+
+    def _strip(self, text: Text, style: Style, width: int) -> Strip:
+        text.truncate(width, overflow="ellipsis")
+        strip = Strip(text.render(self.app.console)).adjust_cell_length(width)
+        return strip.apply_style(self.rich_style + style)

@@ -1,0 +1,179 @@
+"""A table of any length: columns fitted to the width, rows made when shown, a filter."""
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from tui.view.places import LineIndex
+from tui.view.rows import Cell, Column, LazyRows, Link, Listing, Part, Row, matching
+from tui.widgets.row_list import RowList
+
+GAP = 2
+SAMPLE = 64
+"""Rows measured at each end of the table for the natural widths of its columns."""
+
+NOTHING = Listing((Column(""),), LazyRows((), lambda _: Row("", ()), str, lambda _: Link()), "")
+
+
+class VirtualTable(RowList):
+    """Shows a `Listing`."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.listing = NOTHING
+        self.query_text = ""
+        self.shown: tuple[int, ...] | range = range(0)
+        """Positions in the listing of the rows that pass the filter."""
+        self._natural: tuple[int, ...] = ()
+        self._fitted: tuple[int, tuple[int, ...]] = (-1, ())
+        self._lines: LineIndex | None = None
+
+    # Content.
+
+    def show(self, listing: Listing) -> None:
+        """Replace the rows; the cursor stays on the row of the same key near its place, else goes to the first."""
+        key = self.key
+        self.listing = listing
+        self.shown = range(len(listing.rows))
+        self.query_text = ""
+        self._lines = None
+        self._natural = natural_widths(listing)
+        self._fitted = (-1, ())
+        self.rows_changed(0)
+        if key:
+            self.select(key)
+
+    def filter(self, query: str) -> None:
+        """Keep the rows that match; an empty query keeps all."""
+        key = self.key
+        self.query_text = query
+        self.shown = matching(self.listing.rows, query) if query.strip() else range(len(self.listing.rows))
+        self.rows_changed(0)
+        if not (key and self.select(key)):
+            self.place_cursor(0, tell=True)
+
+    @property
+    def key(self) -> str:
+        """The key of the row under the cursor; empty when there is none."""
+        return self.listing.rows.row(self.shown[self.cursor]).key if self.row_count else ""
+
+    @property
+    def record_index(self) -> int | None:
+        """The position in the listing of the row under the cursor."""
+        return self.shown[self.cursor] if self.row_count else None
+
+    def select(self, key: str, *, tell: bool = False) -> bool:
+        """Put the cursor on the row of that key; False when it is not among those shown."""
+        for place, index in enumerate(self.shown):
+            if self.listing.rows.row(index).key == key:
+                self.place_cursor(place, tell=tell)
+                return True
+        return False
+
+    def select_index(self, index: int, *, tell: bool = False) -> None:
+        """Put the cursor on the record at that position of the listing, dropping a filter that hides it."""
+        if isinstance(self.shown, tuple) and index not in self.shown:
+            self.filter("")
+        place = index if isinstance(self.shown, range) else self.shown.index(index)
+        self.place_cursor(place, tell=tell)
+
+    def mark_line(self, file: str, line: int) -> None:
+        """Mark the rows that stand for a source line."""
+        if self._lines is None:
+            self._lines = LineIndex(self.listing.rows)
+        found = self._lines.rows_on(file, line)
+        if isinstance(self.shown, tuple):
+            places = {index: place for place, index in enumerate(self.shown)}
+            found = tuple(places[index] for index in found if index in places)
+        self.mark(found)
+
+    # What the base asks for.
+
+    @property
+    def row_count(self) -> int:
+        return len(self.shown)
+
+    @property
+    def header_height(self) -> int:
+        return 1
+
+    def row_link(self, index: int) -> Link:
+        return self.listing.rows.link(self.shown[index])
+
+    def row_copy(self, index: int) -> str:
+        return "\t".join(part(cell).text for cell in self.listing.rows.row(self.shown[index]).cells)
+
+    def empty_text(self) -> str:
+        return f"no row matches {self.query_text!r}" if self.query_text else self.listing.empty
+
+    def header_text(self, width: int) -> Text:
+        titles = [Part(column.title) for column in self.listing.columns]
+        return self._laid_out(titles, width)
+
+    def row_text(self, index: int, width: int) -> Text:
+        return self._laid_out(self.listing.rows.row(self.shown[index]).cells, width)
+
+    def _laid_out(self, cells: "list[Part] | tuple[Cell, ...]", width: int) -> Text:
+        if self._fitted[0] != width:
+            self._fitted = (width, fitted_widths(self.listing.columns, self._natural, width))
+        text = Text(no_wrap=True, end="")
+        for cell, column, cells_wide in zip(cells, self.listing.columns, self._fitted[1], strict=True):
+            if cells_wide:
+                shown = part(cell)
+                text.append_text(
+                    self.part_text(Part(sized(shown.text, cells_wide, column.align), shown.role))
+                )
+                text.append(" " * GAP)
+        return text
+
+
+def part(cell: Cell) -> Part:
+    return Part(cell) if isinstance(cell, str) else cell
+
+
+def sized(text: str, width: int, align: str) -> str:
+    """The text in exactly `width` cells."""
+    length = cell_len(text)
+    if length > width:
+        return set_cell_size(text, width - 1) + "…"
+    return " " * (width - length) + text if align == "right" else text + " " * (width - length)
+
+
+def natural_widths(listing: Listing) -> tuple[int, ...]:
+    """The widest cell of each column in a sample, at most what the column allows."""
+    total = len(listing.rows)
+    sample = [*range(min(SAMPLE, total)), *range(max(SAMPLE, total - SAMPLE), total)]
+    widths = [cell_len(column.title) for column in listing.columns]
+    for index in sample:
+        for place, cell in enumerate(listing.rows.row(index).cells):
+            widths[place] = max(widths[place], cell_len(part(cell).text))
+    return tuple(
+        width if column.grows else min(width, column.widest)
+        for width, column in zip(widths, listing.columns, strict=True)
+    )
+
+
+def fitted_widths(columns: tuple[Column, ...], natural: tuple[int, ...], width: int) -> tuple[int, ...]:
+    """Widths that fit: shrink what may shrink, then drop what may be dropped; 0 hides a column."""
+    least = [
+        min(wide, column.narrowest) if wide or column.title else 0
+        for column, wide in zip(columns, natural, strict=True)
+    ]
+    kept = list(range(len(columns)))
+    while total(least, kept) > width and any(columns[place].drop for place in kept):
+        kept.remove(max(kept, key=lambda place: columns[place].drop))
+    widths = [least[place] if place in kept else 0 for place in range(len(columns))]
+    spare = width - total(widths, kept)
+    for place in sorted(kept, key=lambda place: columns[place].grows):
+        more = min(spare, natural[place] - widths[place])
+        if more > 0:
+            widths[place] += more
+            spare -= more
+    for place in kept:
+        if columns[place].grows and spare > 0:
+            widths[place] += spare
+            spare = 0
+    return tuple(widths)
+
+
+def total(widths: list[int], kept: list[int]) -> int:
+    return sum(widths[place] for place in kept) + GAP * max(0, len(kept) - 1)

@@ -1,0 +1,339 @@
+"""The one screen: source, tabs, and how they are linked."""
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Vertical
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import ContentSwitcher, Footer, Input
+
+from aotlens.report.records import Report, Target
+from aotlens.worker.protocol import Failure
+from tui.editing import confirm_fix, open_editor
+from tui.messages import CancelWanted, TargetChosen, TraceWanted
+from tui.panes.base import Pane, Subject
+from tui.panes.findings import FindingsPane
+from tui.panes.registry import CHOICES, TABS
+from tui.panes.source import SourcePane
+from tui.panes.waiting import FailurePane, ProgressPane
+from tui.screens import HelpScreen
+from tui.view.keys import help_lines
+from tui.view.rows import Jump, Line, Link, Part
+from tui.view.source import SourceStore
+from tui.view.targets import target_listing
+from tui.widgets.bars import ChoiceBar, TitleBar
+from tui.widgets.code import CodeView
+from tui.widgets.lines import LineList
+from tui.widgets.row_list import RowList
+from tui.widgets.table import VirtualTable
+
+LOG_TAB = len(TABS) - 1
+
+Searchable = VirtualTable | LineList | CodeView
+
+
+class Workbench(Screen[object]):
+    """Source on the left, tabs on the right; below each other where the terminal is narrow."""
+
+    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (110, "-wide")]
+    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-short"), (32, "-tall")]
+    DEFAULT_CSS = """
+    Workbench { background: $background; }
+    #body { layout: horizontal; height: 1fr; }
+    #left { width: 46%; }
+    #right { width: 1fr; }
+    #targets { height: auto; max-height: 9; border: round $panel; display: none; }
+    #targets.-several { display: block; }
+    #source-pane, #results { border: round $panel; border-title-color: $text-muted;
+        border-subtitle-color: $text-muted; }
+    #source-pane:focus-within, #results:focus-within, #targets:focus {
+        border: round $primary; border-title-color: $primary; border-title-style: bold; }
+    #filter { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
+    #filter.-open { display: block; }
+    .-stale #panes { opacity: 55%; }
+    Workbench.-narrow #body { layout: vertical; }
+    Workbench.-narrow #left { width: 100%; height: 42%; }
+    Workbench.-narrow #right { width: 100%; height: 1fr; }
+    Workbench.-narrow #source-pane, Workbench.-narrow #results, Workbench.-narrow #targets {
+        border: none; border-top: solid $panel; }
+    Workbench.-narrow #source-pane:focus-within, Workbench.-narrow #results:focus-within,
+    Workbench.-narrow #targets:focus { border: none; border-top: solid $primary; }
+    Workbench.-narrow #targets { max-height: 4; }
+    Workbench.-short Pane .detail { max-height: 5; }
+    Workbench.-only-left #right, Workbench.-only-right #left { display: none; }
+    Workbench.-only-left #left { width: 100%; height: 100%; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(key, f"tab({place})", label, show=False) for place, (key, label, _) in enumerate(CHOICES)),
+        Binding("tab", "app.focus_next", "Next pane", show=False),
+        Binding("shift+tab", "app.focus_previous", "Pane before", show=False),
+        Binding("slash", "filter", "Filter", key_display="/"),
+        Binding("question_mark", "keys", "Keys", key_display="?"),
+        Binding("e", "edit", "Edit"),
+        Binding("y", "copy", "Copy"),
+        Binding("s", "save_svg", "Save SVG"),
+        Binding("z", "zoom", "Zoom"),
+        Binding("t", "targets", "Targets", show=False),
+        Binding("r", "retrace", "Retrace"),
+        Binding("escape", "escape", "Cancel", show=False),
+    ]
+
+    class Ready(Message):
+        """Everything is mounted."""
+
+    def __init__(self, *, can_trace: bool, sources: SourceStore) -> None:
+        super().__init__()
+        self.can_trace = can_trace
+        self.sources = sources
+        self.subject: Subject | None = None
+        self.tab_place = 0
+        self._searched: Searchable | None = None
+        """What the filter acts on while it is open."""
+
+    def compose(self) -> ComposeResult:
+        yield TitleBar(id="title")
+        with Container(id="body"):
+            with Vertical(id="left"):
+                yield VirtualTable(id="targets")
+                yield SourcePane(self.sources, id="source-pane")
+            with Vertical(id="right"), Vertical(id="results"):
+                yield ChoiceBar("", id="tabs")
+                with ContentSwitcher(initial="progress", id="panes"):
+                    yield ProgressPane(id="progress")
+                    yield FailurePane(id="failure")
+                    for kind, _, _ in TABS:
+                        yield kind(id=kind.TAB)
+        yield Input(id="filter", placeholder="filter", compact=True)
+        yield Footer(compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one("#targets").border_title = "Targets"
+        self.query_one("#tabs", ChoiceBar).show(CHOICES, 0)
+        self.query_one("#filter", Input).can_focus = False
+        self.app.post_message(self.Ready())
+
+    # What the app says.
+
+    @property
+    def source(self) -> SourcePane:
+        return self.query_one("#source-pane", SourcePane)
+
+    @property
+    def targets(self) -> VirtualTable:
+        return self.query_one("#targets", VirtualTable)
+
+    @property
+    def pane(self) -> Pane:
+        """The tab that is open."""
+        return self.query_one(f"#{TABS[self.tab_place][0].TAB}", Pane)
+
+    def show_title(self, left: tuple[Part, ...], right: tuple[Part, ...]) -> None:
+        title = self.query_one(TitleBar)
+        title.left, title.right = left, right
+
+    def show_tracing(self, *, has_result: bool) -> None:
+        """A trace began: the result before stays, dimmed."""
+        self.set_class(has_result, "-stale")
+        if not has_result:
+            self.query_one("#panes", ContentSwitcher).current = "progress"
+
+    def show_progress(self, lines: tuple[Line, ...]) -> None:
+        if self.query_one("#panes", ContentSwitcher).current == "progress":
+            self.query_one(ProgressPane).show(lines)
+
+    def show_targets(self, report: Report, place: int) -> None:
+        self.targets.show(target_listing(report))
+        self.targets.place_cursor(place)
+        self.targets.set_class(len(report.targets) > 1, "-several")
+
+    def show_subject(self, subject: Subject) -> None:
+        """Show another target, or the same one traced anew."""
+        self.remove_class("-stale")
+        self.subject = subject
+        self.source.show_target(subject.report, subject.target)
+        self.open_tab(self.tab_place, focus=self.focused is None or not self.focused.is_on_screen)
+
+    def show_failure(self, failure: Failure, output: str) -> None:
+        """The reason, beside the line that is to blame; the result before stays one key away."""
+        self.remove_class("-stale")
+        self.query_one(FailurePane).show(failure)
+        self.query_one("#panes", ContentSwitcher).current = "failure"
+        self.query_one("#tabs", ChoiceBar).current = -1
+        if self.subject is None:
+            empty = Target("", "", "direct", "inference", None)
+            self.subject = Subject(Report("", "", ""), empty, self.sources, (), output)
+        if failure.file:
+            self.sources.forget()
+            self.source.open(failure.file, failure.line or 1)
+        self.query_one(FailurePane).query(CodeView).first().focus()
+
+    # Tabs.
+
+    def open_tab(self, place: int, *, focus: bool = True, key: str = "") -> None:
+        """Open a tab, fill it if that was not done yet, and go to the row of `key`."""
+        if self.subject is None:
+            return
+        self.tab_place = place
+        self.query_one("#panes", ContentSwitcher).current = self.pane.id
+        self.query_one("#tabs", ChoiceBar).current = place
+        self.pane.show(self.subject)
+        if focus:
+            self.pane.main().focus()
+        if key:
+            self.pane.reveal(key)
+        self.refresh_bindings()
+
+    def jump(self, jump: Jump) -> None:
+        place = next(place for place, (kind, _, _) in enumerate(TABS) if jump.tab == kind.TAB)
+        self.open_tab(place, key=jump.key)
+
+    def choose_target(self, place: int) -> None:
+        self.targets.place_cursor(place, tell=True)
+
+    def action_tab(self, place: int) -> None:
+        self.remove_class("-only-left")
+        self.open_tab(place)
+
+    def on_choice_bar_picked(self, event: ChoiceBar.Picked) -> None:
+        self.open_tab(event.index)
+
+    # Links.
+
+    def on_row_list_moved(self, event: RowList.Moved) -> None:
+        """A row was selected: light the source that it stands for."""
+        if event.sender is self.targets and self.targets.record_index is not None:
+            self.post_message(TargetChosen(self.targets.record_index))
+        self.source.light(event.sender.row_link(event.index))
+
+    def on_pane_lit(self, event: Pane.Lit) -> None:
+        self.source.light(event.link)
+
+    def on_code_view_moved(self, event: CodeView.Moved) -> None:
+        """The cursor moved in the source: mark the rows that stand for the line."""
+        event.sender.light(Link(), follow=False)
+        if self.subject is not None and self.query_one("#panes", ContentSwitcher).current == self.pane.id:
+            self.pane.mark_line(event.file, event.line)
+
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
+        jump = event.sender.row_jump(event.index)
+        if jump is not None:
+            self.jump(jump)
+        elif event.sender.row_link(event.index) != Link():
+            self.source.code.focus()
+
+    # Filter.
+
+    def action_filter(self) -> None:
+        """Filter the rows of the list that has the focus; search in a text."""
+        focused = self.focused
+        self._searched = focused if isinstance(focused, Searchable) else None
+        if self._searched is None:
+            main = self.pane.main()
+            self._searched = main if isinstance(main, Searchable) else None
+        box = self.query_one("#filter", Input)
+        box.placeholder = "search" if isinstance(self._searched, CodeView) else "filter"
+        box.value = ""
+        box.can_focus = True
+        box.add_class("-open")
+        box.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if isinstance(self._searched, CodeView):
+            self._searched.search(event.value)
+        elif self._searched is not None:
+            self._searched.filter(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self._close_filter()
+
+    def _close_filter(self) -> None:
+        box = self.query_one("#filter", Input)
+        box.remove_class("-open")
+        box.can_focus = False
+        if self._searched is not None:
+            self._searched.focus()
+
+    def action_escape(self) -> None:
+        """Close the filter, else clear it, else end the running trace."""
+        searched, self_open = self._searched, self.query_one("#filter").has_class("-open")
+        if searched is not None:
+            self._searched = None
+            if isinstance(searched, CodeView):
+                searched.search("")
+            else:
+                searched.filter("")
+            if self_open:
+                self._close_filter()
+            searched.focus()
+            return
+        self.post_message(CancelWanted())
+
+    # The other keys.
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.can_trace if action == "retrace" else True
+
+    def action_retrace(self) -> None:
+        self.post_message(TraceWanted())
+
+    def action_targets(self) -> None:
+        """To the list of targets."""
+        if self.targets.display:
+            self.targets.focus()
+
+    def action_zoom(self) -> None:
+        """The half that has the focus fills the screen; once more shows both."""
+        if self.has_class("-only-left") or self.has_class("-only-right"):
+            self.remove_class("-only-left", "-only-right")
+            return
+        left = self.focused is not None and self.focused in self.query("#left *")
+        self.add_class("-only-left" if left else "-only-right")
+
+    def action_keys(self) -> None:
+        """All keys that act where the cursor is."""
+        seen: dict[str, str] = {}
+        for _, binding, enabled, _ in self.active_bindings.values():
+            if enabled and binding.description and binding.description not in seen.values():
+                seen[self.app.get_key_display(binding)] = binding.description
+        self.app.push_screen(HelpScreen(help_lines(seen.items())))
+
+    def action_copy(self) -> None:
+        """The row or line under the cursor, to the terminal's clipboard."""
+        text = ""
+        if isinstance(self.focused, RowList) and self.focused.row_count:
+            text = self.focused.row_copy(self.focused.cursor)
+        elif isinstance(self.focused, CodeView) and self.focused.text.raw:
+            text = self.focused.text.raw[self.focused.cursor - 1]
+        if text:
+            self.app.copy_to_clipboard(text)
+            self.notify(text, title="Copied", timeout=2, markup=False)
+
+    def action_save_svg(self) -> None:
+        """The screen as a picture, in the working directory."""
+        tab = TABS[self.tab_place][0].TAB
+        name = self.subject.target.name if self.subject else "trace"
+        safe = "".join(char if char.isalnum() or char in "-_" else "_" for char in name)
+        saved = self.app.save_screenshot(f"aotlens-{safe}-{tab}.svg", ".")
+        self.notify(saved, title="Saved", timeout=3, markup=False)
+
+    def action_edit(self) -> None:
+        """Open the editor at the line under the source's cursor."""
+        place = self.source.place()
+        path = self.sources.path(place.file) if place.file else None
+        if path is None:
+            self.notify("no source file of this machine is shown", severity="warning")
+        elif open_editor(self.app, path, place.line):
+            self.sources.forget()
+            self.source.open(place.file, place.line)
+
+    def on_findings_pane_fix_wanted(self, event: FindingsPane.FixWanted) -> None:
+        confirm_fix(self.app, event.fixes[0], self.sources, self.fix_made)
+
+    def fix_made(self, file: str) -> None:
+        """A fix was written: show the new text, and trace it."""
+        self.sources.forget()
+        self.source.open(file, self.source.code.cursor)
+        if self.can_trace:
+            self.post_message(TraceWanted())
