@@ -1,0 +1,90 @@
+"""What the function did to each input.
+
+Invariant: eager's own bookkeeping on the fake tensors (tape, version counter, sizes) is the evidence; no
+rule about single operators stands here.
+"""
+
+from typing import Any
+
+from aotlens.analysis.records import Geometry, InputAliasInfo, MutationType
+from aotlens.capture.records import Captured, CapturedInput
+from aotlens.errors import UnsupportedError
+from aotlens.report.records import Span
+
+
+def geometry_of(tensor: Any) -> Geometry:
+    return Geometry(tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
+
+
+def analyse_inputs(captured: Captured, keep_mutations: bool) -> tuple[InputAliasInfo, ...]:
+    """One record per flat input.
+
+    Raises:
+        UnsupportedError: the input's storage was exchanged, or it was made to require grad.
+    """
+    return tuple(
+        _analyse(captured, index, given, keep_mutations) for index, given in enumerate(captured.inputs)
+    )
+
+
+def _analyse(captured: Captured, index: int, given: CapturedInput, keep_mutations: bool) -> InputAliasInfo:
+    if not given.is_tensor or given.duplicate_of is not None or given.storage is None:
+        return InputAliasInfo(index, MutationType.NOT_MUTATED, "not written to")
+    storage = given.storage
+    _refuse_storage_exchange(captured, given)
+    mutates_data = storage.version > 0 and storage.base is not given.node
+    geometry = geometry_of(given.argument)
+    moved = geometry if geometry != geometry_of(given.fake) else None
+    if not mutates_data and moved is None:
+        return InputAliasInfo(index, MutationType.NOT_MUTATED, "not written to")
+    seen = given.argument.grad_fn is not given.grad_fn
+    bumps = 0 if given.argument.is_inference() else given.argument._version - given.version
+    hidden = mutates_data and bumps == 0
+    no_grad = mutates_data and all(not write.grad_enabled for write in storage.writes)
+    mutation_type, reason = _placement(mutates_data, moved, seen, keep_mutations)
+    return InputAliasInfo(
+        index=index,
+        mutation_type=mutation_type,
+        reason=reason,
+        mutates_data=mutates_data,
+        hidden_from_autograd=hidden,
+        under_no_grad=no_grad,
+        version_bumps=bumps,
+        new_geometry=moved,
+        seen_by_autograd=seen and mutates_data,
+        value=storage.base if mutates_data else None,
+        writes=tuple(storage.writes),
+    )
+
+
+def _placement(
+    mutates_data: bool, moved: Geometry | None, seen: bool, keep_mutations: bool
+) -> tuple[MutationType, str]:
+    """Where the mutation happens, and why, in the user's words."""
+    if moved is not None:
+        what = "data and sizes or strides" if mutates_data else "sizes or strides"
+        return MutationType.MUTATED_OUT_GRAPH, f"{what} change, which only the wrapper can do"
+    if seen:
+        return MutationType.MUTATED_OUT_GRAPH, "autograd must see the new value, so the wrapper writes it back"
+    if not keep_mutations:
+        return MutationType.MUTATED_OUT_GRAPH, "in-graph mutations are switched off"
+    return MutationType.MUTATED_IN_GRAPH, "autograd need not see the change, so the graph writes it"
+
+
+def _refuse_storage_exchange(captured: Captured, given: CapturedInput) -> None:
+    span = captured.subject.span
+    if given.argument.untyped_storage()._cdata != given.fake.untyped_storage()._cdata:
+        raise UnsupportedError(
+            f"storage mutation of `{given.slot.name}` (`set_` or an assignment to `.data`)",
+            span,
+            "return the new tensor instead",
+        )
+    if given.argument.requires_grad and not given.requires_grad and given.argument.is_leaf:
+        raise UnsupportedError(
+            f"`requires_grad_()` on the input `{given.slot.name}`", span, "set it before the call"
+        )
+
+
+def write_spans(info: InputAliasInfo) -> tuple[Span, ...]:
+    """Where the input is written to, first write first."""
+    return tuple(span for write in info.writes if (span := write.origin.place.innermost))

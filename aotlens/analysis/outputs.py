@@ -1,0 +1,196 @@
+"""What each result aliases, and how the wrapper gives the caller the same alias.
+
+Invariant: two results share a storage in the compiled function exactly when they do in eager.
+"""
+
+from typing import Any
+
+import torch
+
+from aotlens.analysis.inputs import geometry_of
+from aotlens.analysis.records import (
+    AliasBase,
+    BaseInfo,
+    InputBase,
+    IntermediateBaseOf,
+    OutputAliasInfo,
+    OutputBase,
+    OutputType,
+)
+from aotlens.capture.operators import VIEWS_BY_DEED
+from aotlens.capture.records import Captured
+from aotlens.capture.recorder import Recorder
+from aotlens.capture.storage import Storage
+from aotlens.capture.views import ViewStep
+from aotlens.errors import UnsupportedError
+from aotlens.ir.program import Node
+
+aten = torch.ops.aten
+
+
+def analyse_outputs(captured: Captured) -> tuple[tuple[OutputAliasInfo, ...], tuple[BaseInfo, ...]]:
+    """One record per flat result, and the intermediates that several of them are views of."""
+    groups = _by_storage(captured)
+    bases: list[BaseInfo] = []
+    known: dict[int, AliasBase] = {}
+    found: list[OutputAliasInfo] = []
+    for index, value in enumerate(captured.outputs):
+        if not isinstance(value, torch.Tensor):
+            found.append(_plain(captured, index, value))
+            continue
+        same = next((i for i in range(index) if captured.outputs[i] is value), None)
+        storage = captured.recorder.tracked(value).storage
+        if storage.inputs:
+            found.append(_alias_of_input(captured, index, value, storage, same))
+        elif same is not None:
+            found.append(_repeated(index, value, same))
+        else:
+            group = groups[id(storage)]
+            found.append(_intermediate(captured, index, group, known, bases))
+    return tuple(found), tuple(bases)
+
+
+def _by_storage(captured: Captured) -> dict[int, list[int]]:
+    """Which distinct results stand on each intermediate storage."""
+    groups: dict[int, list[int]] = {}
+    for index, value in enumerate(captured.outputs):
+        if isinstance(value, torch.Tensor) and all(captured.outputs[i] is not value for i in range(index)):
+            groups.setdefault(id(captured.recorder.tracked(value).storage), []).append(index)
+    return groups
+
+
+def _plain(captured: Captured, index: int, value: Any) -> OutputAliasInfo:
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        value = captured.recorder.symbols.value(value)
+    return OutputAliasInfo(index, OutputType.NON_ALIAS, "not a tensor", value)
+
+
+def _repeated(index: int, value: Any, same: int) -> OutputAliasInfo:
+    return OutputAliasInfo(
+        index=index,
+        output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
+        reason=f"the same tensor as result {same}",
+        value=None,
+        base=OutputBase(same),
+        same_object_as=same,
+        requires_grad=value.requires_grad,
+        tensor=value,
+    )
+
+
+def _alias_of_input(
+    captured: Captured, index: int, value: Any, storage: Storage, same: int | None
+) -> OutputAliasInfo:
+    at = next(i for i, given in enumerate(captured.inputs) if given.storage is storage)
+    given = captured.inputs[at]
+    if value is given.argument:
+        return OutputAliasInfo(
+            index=index,
+            output_type=OutputType.IS_INPUT,
+            reason=f"`{given.slot.name}` itself is returned",
+            value=None,
+            base=InputBase(at),
+            requires_grad=value.requires_grad,
+            tensor=value,
+        )
+    chain = _relative_chain(captured.recorder, given.argument, value)
+    detached = given.argument.requires_grad and not value.requires_grad
+    return OutputAliasInfo(
+        index=index,
+        output_type=OutputType.ALIAS_OF_INPUT,
+        reason=f"a view of `{given.slot.name}`: made again from the caller's tensor on each call",
+        value=None,
+        base=InputBase(at),
+        chain=chain or (),
+        geometry=None if chain is not None else geometry_of(value),
+        same_object_as=same,
+        requires_grad=value.requires_grad,
+        detached=detached or not chain,
+        tensor=value,
+    )
+
+
+def _relative_chain(recorder: Recorder, base: Any, value: Any) -> tuple[ViewStep, ...] | None:
+    """The views that lead from a tensor to another on the same storage; None when only strides tell."""
+    start, end = recorder.tracked(base).chain, recorder.tracked(value).chain
+    if end[: len(start)] != start:
+        return None
+    steps = end[len(start) :]
+    return None if any(_symbolic(step) for step in steps) else steps
+
+
+def _symbolic(step: ViewStep) -> bool:
+    flat = [item for arg in step.args for item in (arg if isinstance(arg, (list, tuple)) else (arg,))]
+    return any(isinstance(item, (torch.SymInt, torch.Tensor)) for item in flat)
+
+
+def _intermediate(
+    captured: Captured, index: int, group: list[int], known: dict[int, AliasBase], bases: list[BaseInfo]
+) -> OutputAliasInfo:
+    recorder, value = captured.recorder, captured.outputs[index]
+    tracked = recorder.tracked(value)
+    if len(group) == 1 or not any(captured.outputs[i].requires_grad for i in group):
+        return _own(recorder, index, value)
+    storage = tracked.storage
+    base = known.get(id(storage))
+    first = base is None
+    if base is None:
+        base = known[id(storage)] = _choose_base(captured, group, storage, bases)
+    if isinstance(base, OutputBase) and base.index == index:
+        return _own(recorder, index, value)
+    output_type = OutputType.ALIAS_OF_INTERMEDIATE
+    if isinstance(base, OutputBase):
+        output_type = OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT
+    elif first:
+        output_type = OutputType.ALIAS_OF_INTERMEDIATE_SAVE_AS_OUTPUT
+    base_tensor = captured.outputs[base.index] if isinstance(base, OutputBase) else storage.base_tensor
+    chain = _relative_chain(recorder, base_tensor, value)
+    return OutputAliasInfo(
+        index=index,
+        output_type=output_type,
+        reason="shares memory with another result, so it is made again from their common base",
+        value=None,
+        base=base,
+        chain=chain or (),
+        geometry=None if chain is not None else geometry_of(value),
+        requires_grad=value.requires_grad,
+        detached=not value.requires_grad,
+        tensor=value,
+    )
+
+
+def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: list[BaseInfo]) -> AliasBase:
+    """A result that is the whole storage's value and differentiable, or else a hidden output."""
+    recorder = captured.recorder
+    for index in group:
+        value = captured.outputs[index]
+        if value.requires_grad and not recorder.tracked(value).chain:
+            return OutputBase(index)
+    if not storage.base_tensor.requires_grad:
+        raise UnsupportedError(
+            "results that are views of an intermediate without history, made in a custom function",
+            captured.subject.span,
+            "clone one of them",
+        )
+    bases.append(BaseInfo(storage.base, storage.base_tensor))
+    return IntermediateBaseOf(len(bases) - 1)
+
+
+def _own(recorder: Recorder, index: int, value: Any) -> OutputAliasInfo:
+    """A result that is handed out as the graph computed it."""
+    node = recorder.node_of(value)
+    chain = recorder.tracked(value).chain
+    if node.val.stride() != value.stride() and value.numel() > 1:
+        node = _restrided(recorder, node, value)
+    unsafe = any(step.op in VIEWS_BY_DEED for step in chain)
+    reason = "its base does not leave the function" if unsafe else "memory of its own"
+    output_type = OutputType.UNSAFE_VIEW_ALIAS if unsafe else OutputType.NON_ALIAS
+    return OutputAliasInfo(
+        index, output_type, reason, node, requires_grad=value.requires_grad, tensor=value
+    )
+
+
+def _restrided(recorder: Recorder, node: Node, value: Any) -> Node:
+    """The same values in eager's strides."""
+    empty = recorder.emit(aten.new_empty_strided.default, node, list(value.shape), list(value.stride()))
+    return recorder.emit(aten.copy.default, empty, node)

@@ -1,0 +1,163 @@
+"""The metadata of one captured function: every mutation and every alias, in the field's own terms."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from aotlens.capture.storage import Write
+from aotlens.capture.views import ViewStep
+from aotlens.ir.program import Node
+
+
+class MutationType(Enum):
+    """Where a mutation of an input happens at run time."""
+
+    NOT_MUTATED = "not_mutated"
+    MUTATED_IN_GRAPH = "mutated_in_graph"
+    MUTATED_OUT_GRAPH = "mutated_out_graph"
+
+
+class OutputType(Enum):
+    """What a result is to the inputs and to the other results."""
+
+    NON_ALIAS = "non_alias"
+    ALIAS_OF_INPUT = "alias_of_input"
+    IS_INPUT = "is_input"
+    ALIAS_OF_INTERMEDIATE_SAVE_AS_OUTPUT = "alias_of_intermediate_save_as_output"
+    ALIAS_OF_INTERMEDIATE = "alias_of_intermediate"
+    ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT = "alias_of_intermediate_base_is_user_output"
+    UNSAFE_VIEW_ALIAS = "unsafe_view_alias"
+    CUSTOM_FUNCTION_VIEW = "custom_function_view"
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Sizes, strides and offset of a tensor on its storage, in elements."""
+
+    size: tuple[Any, ...]
+    stride: tuple[Any, ...]
+    offset: Any
+
+
+@dataclass(frozen=True, slots=True)
+class InputAliasInfo:
+    """What the function does to one flat input."""
+
+    index: int
+    mutation_type: MutationType
+    reason: str
+    mutates_data: bool = False
+    hidden_from_autograd: bool = False
+    """Data changes that autograd does not see (`detach`, `.data`): the version counter stays as it was."""
+    under_no_grad: bool = False
+    """Every write ran with grad mode off."""
+    version_bumps: int = 0
+    """By how much the function raises the input's version counter."""
+    new_geometry: Geometry | None = None
+    """The metadata after the call; None when it is not changed."""
+    seen_by_autograd: bool = False
+    """Whether the new value has a history of its own, so that its gradient arrives as a tangent."""
+    value: Node | None = None
+    """The new value in the input's first geometry; None when the data is not mutated."""
+    writes: tuple[Write, ...] = ()
+
+    @property
+    def mutates_metadata(self) -> bool:
+        return self.new_geometry is not None
+
+
+@dataclass(frozen=True, slots=True)
+class InputBase:
+    """The base is the caller's own tensor."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class IntermediateBaseOf:
+    """The base is a hidden output of the graph."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputBase:
+    """The base is another result."""
+
+    index: int
+
+
+AliasBase = InputBase | IntermediateBaseOf | OutputBase
+
+
+@dataclass(frozen=True, slots=True)
+class OutputAliasInfo:
+    """What one flat result is, and how the wrapper makes it."""
+
+    index: int
+    output_type: OutputType
+    reason: str
+    value: Any
+    """The node that computes it; a plain value for a result that is no tensor; None for an alias."""
+    base: AliasBase | None = None
+    chain: tuple[ViewStep, ...] = ()
+    """The views that lead from the base to the result; replayed on each call."""
+    geometry: Geometry | None = None
+    """Set when the views cannot be replayed and the result is taken by strides instead."""
+    same_object_as: int | None = None
+    """An earlier result that is the same tensor object."""
+    requires_grad: bool = False
+    detached: bool = False
+    """The alias carries no history although its base does."""
+    tensor: Any = None
+    """The fake result; None for a plain value."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaseInfo:
+    """An intermediate that several results are views of, returned as a hidden output."""
+
+    value: Node
+    tensor: Any
+
+
+@dataclass(frozen=True, slots=True)
+class TangentInfo:
+    """A differentiable graph output: its gradient is an input of the backward."""
+
+    name: str
+    tensor: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ViewAndMutationMeta:
+    """Everything that the later stages must know of mutation and aliasing."""
+
+    inputs: tuple[InputAliasInfo, ...]
+    """One per flat input."""
+    outputs: tuple[OutputAliasInfo, ...]
+    """One per flat result."""
+    bases: tuple[BaseInfo, ...]
+    grad_mode_after: bool | None
+    """Grad mode that the function leaves behind; None when it leaves it as it was."""
+
+    @property
+    def out_of_graph(self) -> tuple[InputAliasInfo, ...]:
+        """Inputs whose new data the wrapper writes back."""
+        return tuple(
+            info
+            for info in self.inputs
+            if info.mutates_data and info.mutation_type is MutationType.MUTATED_OUT_GRAPH
+        )
+
+    @property
+    def in_graph(self) -> tuple[InputAliasInfo, ...]:
+        """Inputs that the graph writes to itself."""
+        return tuple(
+            info for info in self.inputs if info.mutation_type is MutationType.MUTATED_IN_GRAPH
+        )
+
+    @property
+    def graph_outputs(self) -> tuple[OutputAliasInfo, ...]:
+        """Results that the graph computes itself."""
+        return tuple(info for info in self.outputs if isinstance(info.value, Node))

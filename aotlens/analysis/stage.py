@@ -1,0 +1,20 @@
+"""The analysis stage: the metadata of a captured function."""
+
+from aotlens.analysis.inputs import analyse_inputs
+from aotlens.analysis.outputs import analyse_outputs
+from aotlens.analysis.records import ViewAndMutationMeta
+from aotlens.capture.records import Captured
+
+
+def analyse(captured: Captured, keep_mutations: bool) -> ViewAndMutationMeta:
+    """Every mutation and alias of one captured function.
+
+    Raises:
+        UnsupportedError: a case that the engine refuses, with the user's line.
+    """
+    adding = captured.recorder.adding("analysis", "a result or an input, brought up to date after a write")
+    with captured.recorder.fake_mode, adding:
+        inputs = analyse_inputs(captured, keep_mutations)
+        outputs, bases = analyse_outputs(captured)
+    changed = captured.grad_mode_after if captured.grad_mode_after != captured.grad_enabled else None
+    return ViewAndMutationMeta(inputs, outputs, bases, changed)

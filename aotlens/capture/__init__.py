@@ -1,0 +1,1 @@
+"""From a callable and example arguments to a recording: one run on fake tensors."""

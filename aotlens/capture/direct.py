@@ -1,0 +1,107 @@
+"""The direct frontend: the user's Python runs as it is, on fake tensors."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from aotlens.capture.recorder import Recorder
+from aotlens.capture.records import Captured, CapturedInput, Subject
+from aotlens.capture.run import capture_run
+from aotlens.capture.settings import Settings
+from aotlens.ir.slots import Buffer, FlatInput, Parameter, UserInput
+from aotlens.report.records import Span
+from aotlens.torch_api import pytree
+
+
+def capture_direct(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    settings: Settings,
+    name: str | None = None,
+) -> Captured:
+    """Run `function(*args, **kwargs)` once; parameters and buffers of a module come before the arguments."""
+    subject = describe_subject(function, name)
+    owned = module_tensors(function)
+    paths, spec = pytree.tree_flatten_with_path((args, kwargs))
+    signature = _signature(function)
+    slots: list[FlatInput] = list(owned_slots(owned))
+    for index, (path, _) in enumerate(paths):
+        slots.append(UserInput(argument_name(path, signature), len(owned) + index))
+    values = [*owned.values(), *(value for _, value in paths)]
+
+    def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
+        flat = [given.argument for given in inputs]
+        call_args, call_kwargs = pytree.tree_unflatten(flat[len(owned) :], spec)
+        if isinstance(function, torch.nn.Module):
+            tensors = dict(zip(owned, flat, strict=False))
+            return torch.func.functional_call(function, tensors, call_args, call_kwargs)
+        return function(*call_args, **call_kwargs)
+
+    captured = capture_run(subject, values, tuple(slots), spec, run, settings)
+    names = _parameters(signature, args, kwargs, len(paths))
+    return replace(captured, structure=replace(captured.structure, parameters=names))
+
+
+def module_tensors(function: Any) -> dict[str, Any]:
+    """A module's parameters, then its buffers, by qualified name; tied ones once."""
+    if not isinstance(function, torch.nn.Module):
+        return {}
+    return {**dict(function.named_parameters()), **dict(function.named_buffers())}
+
+
+def owned_slots(owned: dict[str, Any]) -> list[FlatInput]:
+    return [
+        Parameter(fqn, index, fqn) if isinstance(tensor, torch.nn.Parameter) else Buffer(fqn, index, fqn)
+        for index, (fqn, tensor) in enumerate(owned.items())
+    ]
+
+
+def describe_subject(function: Any, name: str | None) -> Subject:
+    """The function's names and the place of its `def`."""
+    code_owner = function.forward if isinstance(function, torch.nn.Module) else function
+    owner = type(function) if isinstance(function, torch.nn.Module) else function
+    qualname = getattr(owner, "__qualname__", type(function).__qualname__)
+    code = getattr(inspect.unwrap(code_owner), "__code__", None)
+    span = None
+    if code is not None:
+        span = Span(code.co_filename, code.co_firstlineno, 0, code.co_firstlineno, 0)
+    return Subject(function, name or qualname.rsplit(".", 1)[-1], qualname, "direct", span)
+
+
+def _signature(function: Any) -> inspect.Signature | None:
+    target = function.forward if isinstance(function, torch.nn.Module) else function
+    try:
+        return inspect.signature(target)
+    except (TypeError, ValueError):
+        return None
+
+
+def argument_name(path: tuple[Any, ...], signature: inspect.Signature | None) -> str:
+    """The user's name for one leaf of `(args, kwargs)`: `x`, `batch["ids"]`, `rest[1]`."""
+    which, position = path[0].idx, path[1]
+    if which == 1:
+        return f"{position.key}{pytree.keystr(path[2:])}"
+    names = list(signature.parameters.values()) if signature is not None else []
+    for at, parameter in enumerate(names):
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL and position.idx >= at:
+            return f"{parameter.name}[{position.idx - at}]{pytree.keystr(path[2:])}"
+        if at == position.idx:
+            return f"{parameter.name}{pytree.keystr(path[2:])}"
+    return f"arg{position.idx}{pytree.keystr(path[2:])}"
+
+
+def _parameters(
+    signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: int
+) -> tuple[str, ...]:
+    """Names of the positional parameters when each argument is one leaf, so that no tree need be taken apart."""
+    if signature is None or kwargs or leaves != len(args):
+        return ()
+    parameters = list(signature.parameters.values())
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+    if len(parameters) != len(args) or any(parameter.kind not in kinds for parameter in parameters):
+        return ()
+    return tuple(parameter.name for parameter in parameters)

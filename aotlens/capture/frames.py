@@ -1,0 +1,54 @@
+"""Which of the running frames are the user's.
+
+Invariant: a frame is the user's unless its file belongs to torch, to aotlens, or to the standard library.
+"""
+
+import os
+import sys
+import sysconfig
+from types import CodeType, FrameType
+
+import torch
+
+from aotlens.ir.origin import Place
+
+_AOTLENS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
+_SITE = sysconfig.get_paths()["purelib"] + os.sep
+
+_is_user: dict[CodeType, bool] = {}
+
+
+def is_user_file(filename: str) -> bool:
+    """Whether code of this file is what the user wants to see."""
+    if filename.startswith(("<frozen", "<string>", "<eval_with_key>", "<aotlens")) or filename == "":
+        return False
+    if filename.startswith((_TORCH, _AOTLENS)):
+        return False
+    return not filename.startswith(_STDLIB) or filename.startswith(_SITE)
+
+
+def is_user_code(code: CodeType) -> bool:
+    known = _is_user.get(code)
+    if known is None:
+        known = _is_user[code] = is_user_file(code.co_filename)
+    return known
+
+
+def user_place(boundary: CodeType) -> Place:
+    """The user's frames from the innermost out to the frame that runs `boundary`."""
+    found: list[tuple[CodeType, int]] = []
+    frame: FrameType | None = sys._getframe(1)
+    known = _is_user
+    while frame is not None:
+        code = frame.f_code
+        if code is boundary:
+            break
+        user = known.get(code)
+        if user is None:
+            user = is_user_code(code)
+        if user:
+            found.append((code, frame.f_lasti))
+        frame = frame.f_back
+    return Place(tuple(found))

@@ -1,0 +1,124 @@
+"""What the recorder must know of an operator: does it read, view, write, or draw random numbers.
+
+Invariant: the answer comes from the operator's schema and tags; the few operators whose schema does not
+tell the truth stand in the tables below, each with the truth.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tag
+
+aten = torch.ops.aten
+
+
+class Kind(Enum):
+    PURE = "computes a new value"
+    VIEW = "gives another look at a storage"
+    SAME = "gives the same tensor without its autograd history"
+    MUTATION = "writes to some of its arguments"
+    METADATA_MUTATION = "changes an argument's sizes and strides"
+    COMPOSITE = "is defined by other operators"
+    REFUSED = "changes what storage a tensor has"
+
+
+SAME_VALUE = frozenset({aten.detach.default, aten.alias.default, aten.lift_fresh.default})
+
+VIEWS_BY_DEED = frozenset({aten._unsafe_view.default, aten._reshape_alias.default, aten.lift_fresh.default})
+"""Their schema promises a new value, but the result is on the argument's storage."""
+
+REFUSED = frozenset({aten.set_, aten.resize_, aten.resize_as_, aten._resize_output_})
+
+FUNCTIONAL_BY_NAME: dict[Any, Any] = {
+    aten.bernoulli_.float: aten.bernoulli.p,
+    aten.native_batch_norm.default: aten._native_batch_norm_legit_functional.default,
+    aten.normal_.default: aten.normal_functional.default,
+    aten.index_put_.hacked_twin: aten.index_put.hacked_twin,
+    aten._index_put_impl_.default: aten.index_put.default,
+}
+"""Functional variants whose name does not follow the rule."""
+
+WRITES_WITHOUT_SAYING: dict[Any, tuple[int, ...]] = {aten.native_batch_norm.default: (3, 4)}
+"""Operators that write to arguments which their schema does not mark, and which arguments those are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One overload, as the recorder sees it."""
+
+    kind: Kind
+    written: tuple[int | str, ...] = ()
+    """Positions (or keyword names) of the arguments that it writes to."""
+    returns_written: bool = False
+    """Whether its results are the written arguments themselves."""
+    functional: Any = None
+    """The overload that gives the new values instead of writing them; None when there is none."""
+    random: bool = False
+
+
+@lru_cache(maxsize=None)
+def describe(func: Any) -> Operator:
+    """Classify one overload."""
+    random = Tag.nondeterministic_seeded in func.tags
+    if func in SAME_VALUE:
+        return Operator(Kind.SAME)
+    if func in WRITES_WITHOUT_SAYING:
+        return Operator(Kind.MUTATION, WRITES_WITHOUT_SAYING[func], False, FUNCTIONAL_BY_NAME[func])
+    if func.overloadpacket in REFUSED:
+        return Operator(Kind.REFUSED)
+    written = written_arguments(func)
+    if Tag.inplace_view in func.tags:
+        return Operator(Kind.METADATA_MUTATION, written, True, functional_variant(func))
+    if written:
+        returns = func._schema.returns
+        same = bool(returns) and all(r.alias_info is not None and r.alias_info.is_write for r in returns)
+        return Operator(Kind.MUTATION, written, same, functional_variant(func), random)
+    if composite(func):
+        return Operator(Kind.COMPOSITE)
+    if func in VIEWS_BY_DEED or any(r.alias_info is not None for r in func._schema.returns):
+        return Operator(Kind.VIEW)
+    return Operator(Kind.PURE, random=random)
+
+
+def written_arguments(func: Any) -> tuple[int | str, ...]:
+    """The arguments that the schema marks as written, by position or by keyword."""
+    found: list[int | str] = []
+    for position, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            found.append(argument.name if argument.kwarg_only else position)
+    return tuple(found)
+
+
+def composite(func: Any) -> bool:
+    """Whether the operator is only ever a composition of others."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key))
+
+
+def functional_variant(func: Any) -> Any:
+    """The overload that gives new values: `add_` to `add`, `mul.out` to `mul`, `_fused_x_` to `_fused_x`."""
+    if func in FUNCTIONAL_BY_NAME:
+        return FUNCTIONAL_BY_NAME[func]
+    namespace, name = func._schema.name.split("::")
+    packets = getattr(torch.ops, namespace)
+    overload = func._overloadname
+    candidates: list[tuple[str, str]] = []
+    if Tag.out in func.tags or overload == "out" or overload.endswith("_out"):
+        base = overload[:-3].rstrip("_") or "default"
+        candidates.append((name, base))
+    if name.endswith("_"):
+        candidates.append((name[:-1], overload))
+    candidates.append((name + "_functional", overload))
+    for packet_name, overload_name in candidates:
+        packet = getattr(packets, packet_name, None)
+        variant = getattr(packet, overload_name, None) if packet is not None else None
+        if variant is not None and not written_arguments(variant):
+            return variant
+    return None
+
+
+Decompositions = dict[Any, Callable[..., Any]]

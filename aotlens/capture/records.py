@@ -1,0 +1,88 @@
+"""What capture hands on: the flat inputs, the flat results, and the open recording."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from aotlens.capture.recorder import Recorder
+from aotlens.capture.storage import Storage
+from aotlens.ir.program import Node
+from aotlens.ir.slots import FlatInput
+from aotlens.report.records import Span, Variable
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedInput:
+    """One leaf of the call: a parameter, a buffer, an argument's tensor, or a plain value."""
+
+    slot: FlatInput
+    argument: Any
+    """What the user's function was given: a fake tensor, a symbolic number, or the plain value itself."""
+    node: Node | None
+    """The graph input; None for a plain value, which is built into the graph."""
+    fake: Any = None
+    """The input before the function ran, on the same storage; None for a plain value."""
+    leaf: Any = None
+    """The tensor whose gradient is this input's gradient; None when it requires none."""
+    storage: Storage | None = None
+    """The storage as it was recorded, rooted at this input; None for a plain value."""
+    grad_fn: Any = None
+    """The argument's place in the tape before the function ran."""
+    version: int = 0
+    """The argument's version counter before the function ran."""
+    is_leaf: bool = True
+    duplicate_of: int | None = None
+    """The flat index of the first input that is the same tensor; None when this is the first."""
+    shares_storage_with: tuple[int, ...] = ()
+
+    @property
+    def is_tensor(self) -> bool:
+        return self.fake is not None
+
+    @property
+    def requires_grad(self) -> bool:
+        return self.leaf is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """How the caller's arguments and result relate to the flat ones."""
+
+    arguments: Any
+    """The pytree structure of `(args, kwargs)`; None when the call is flat already."""
+    result: Any
+    """The pytree structure of the result; None when it is a flat tuple or list."""
+    parameters: tuple[str, ...] = ()
+    """Python names of the function's positional parameters, when every argument is a leaf."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is compiled, before anything is known of its arguments."""
+
+    function: Callable[..., Any]
+    name: str
+    qualname: str
+    frontend: Literal["direct", "dynamo"]
+    span: Span | None
+    """Of the `def` line; None when the source is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A function that has run once on fake tensors, with the recording still open for its backward."""
+
+    subject: Subject
+    inputs: tuple[CapturedInput, ...]
+    outputs: tuple[Any, ...]
+    """The flat results, as the user's function gave them."""
+    output_names: tuple[str, ...]
+    structure: Structure
+    recorder: Recorder
+    grad_enabled: bool
+    """Whether the caller's grad mode was on."""
+    grad_mode_after: bool
+    """Whether grad mode was on when the function returned."""
+    forward_nodes: int
+    """How many nodes the forward recorded."""
+    variables: tuple[Variable, ...] = ()

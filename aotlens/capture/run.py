@@ -1,0 +1,124 @@
+"""The one run of the user's function on fake tensors.
+
+Invariant: whatever happens in the user's function, grad mode and the mode stack are afterwards as before.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+
+from aotlens.capture.inputs import make_inputs
+from aotlens.capture.recorder import Recorder
+from aotlens.capture.records import Captured, CapturedInput, Structure, Subject
+from aotlens.capture.settings import Settings
+from aotlens.capture.variables import VariableObserver
+from aotlens.errors import AotlensError, UnsupportedError, UserError
+from aotlens.ir.slots import FlatInput
+from aotlens.torch_api import (
+    DATA_DEPENDENT_ERRORS,
+    UnsupportedOperatorException,
+    python_dispatcher,
+    pytree,
+)
+
+FlatRun = Callable[[Recorder, tuple[CapturedInput, ...]], Any]
+"""Runs the user's function on the captured inputs and gives its result."""
+
+
+def call_boundary(run: FlatRun, recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
+    """The frame at which the walk for the user's frames ends."""
+    return run(recorder, inputs)
+
+
+def capture_run(
+    subject: Subject,
+    values: list[Any],
+    slots: tuple[FlatInput, ...],
+    arguments: Any,
+    run: FlatRun,
+    settings: Settings,
+) -> Captured:
+    """Run the function once and keep the recording open.
+
+    Raises:
+        UnsupportedError: data-dependent control flow, an operator or case that is refused.
+    """
+    recorder = Recorder(settings.fake_mode, settings.decompositions, call_boundary.__code__)
+    grad_enabled = torch.is_grad_enabled()
+    observer = VariableObserver() if settings.observe_variables else None
+    with settings.fake_mode:
+        inputs = make_inputs(recorder, values, slots, settings.dynamic)
+    with recording(recorder, settings.dynamic), restored_grad_mode(), refusing(recorder):
+        if observer is not None:
+            with observer:
+                result = call_boundary(run, recorder, inputs)
+        else:
+            result = call_boundary(run, recorder, inputs)
+        after = torch.is_grad_enabled()
+    paths, spec = pytree.tree_flatten_with_path(result)
+    return Captured(
+        subject=subject,
+        inputs=inputs,
+        outputs=tuple(value for _, value in paths),
+        output_names=tuple("out" + pytree.keystr(path) for path, _ in paths),
+        structure=Structure(arguments, spec),
+        recorder=recorder,
+        grad_enabled=grad_enabled,
+        grad_mode_after=after,
+        forward_nodes=len(recorder.nodes),
+        variables=observer.variables() if observer is not None else (),
+    )
+
+
+@contextmanager
+def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
+    """Within the block, operators go through the recorder to fake tensors."""
+    with ExitStack() as stack:
+        if dynamic:
+            stack.enter_context(python_dispatcher())
+        stack.enter_context(recorder.fake_mode)
+        stack.enter_context(recorder)
+        yield
+
+
+@contextmanager
+def restored_grad_mode() -> Iterator[None]:
+    before = torch.is_grad_enabled()
+    try:
+        yield
+    finally:
+        torch.set_grad_enabled(before)
+
+
+@contextmanager
+def refusing(recorder: Recorder) -> Iterator[None]:
+    """Turn what torch raises about fake tensors into one error that names the user's line."""
+    try:
+        yield
+    except AotlensError:
+        raise
+    except DATA_DEPENDENT_ERRORS as error:
+        op = error.args[0] if error.args else "an operator"
+        raise UnsupportedError(
+            f"control flow or a shape that depends on data (`{op}`)",
+            recorder.span,
+            "keep the value a tensor (`torch.where`), or move this line out of the compiled function",
+        ) from error
+    except UnsupportedOperatorException as error:
+        raise UnsupportedError(f"the operator `{error.args[0]}`, which has no fake kernel", recorder.span) from error
+    except NotImplementedError as error:
+        if "HigherOrderOperator" in str(error) or "registered" in str(error):
+            raise UnsupportedError(f"a higher-order operator ({_first_line(error)})", recorder.span) from error
+        raise
+    except RuntimeError as error:
+        if "modified by an inplace operation" in str(error):
+            raise UserError(
+                f"the backward of this function fails in eager too: {_first_line(error)}", span=recorder.span
+            ) from error
+        raise
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,15 @@
+"""What the run on fake tensors needs to know beside the function."""
+
+from dataclasses import dataclass
+
+from aotlens.capture.operators import Decompositions
+from aotlens.torch_api import FakeTensorMode
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    fake_mode: FakeTensorMode
+    decompositions: Decompositions
+    dynamic: bool = False
+    """Whether sizes are symbols."""
+    observe_variables: bool = False

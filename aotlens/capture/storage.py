@@ -1,0 +1,48 @@
+"""What the recorder knows of each storage and of each tensor on it.
+
+Invariant: a storage has one current value (`base`); every tensor on it is that value seen through the
+tensor's chain of view steps.  A write gives the storage a new value and a new version; a tensor whose
+version is older is looked up again from the base when it is read.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from aotlens.capture.views import ViewStep
+from aotlens.ir.origin import Origin
+from aotlens.ir.program import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One mutation of a storage."""
+
+    origin: Origin
+    grad_enabled: bool
+    inference: bool
+
+
+@dataclass(slots=True, eq=False)
+class Storage:
+    """The running state of one storage; it lives as long as the recording."""
+
+    base: Node
+    """The current value of the tensor that the storage was first seen as."""
+    base_tensor: Any
+    """That tensor."""
+    inputs: tuple[int, ...] = ()
+    """Flat inputs on this storage; empty for an intermediate."""
+    version: int = 0
+    writes: list[Write] = field(default_factory=list)
+    views: dict[tuple[ViewStep, ...], Node] = field(default_factory=dict)
+    """Nodes of views at the current version, by chain."""
+
+
+@dataclass(slots=True, eq=False)
+class Tracked:
+    """What is known of one tensor; kept on the tensor itself."""
+
+    storage: Storage
+    chain: tuple[ViewStep, ...]
+    node: Node
+    version: int

@@ -1,0 +1,148 @@
+"""View steps, and how a write through a view reaches the tensor that it looks at.
+
+Invariant: for every view operator the inverse puts new values of the view back into its source, giving the
+source's new value; an operator without a row falls back to strides, or is refused by name.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotlens.errors import UnsupportedError
+
+aten = torch.ops.aten
+
+Emit = Callable[..., Any]
+"""Records one call of an operator on nodes and gives its node."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewStep:
+    """One view operator, applied to the tensor before it in the chain."""
+
+    op: Any
+    args: tuple[Any, ...]
+    """Without the viewed tensor, which comes first."""
+    kwargs: tuple[tuple[str, Any], ...] = ()
+    result: int | None = None
+    """Which result, for an operator that gives several views; None for one that gives one."""
+
+    def apply(self, emit: Emit, source: Any) -> Any:
+        value = emit(self.op, source, *self.args, **dict(self.kwargs))
+        return value if self.result is None else emit.item(value, self.result)  # type: ignore[attr-defined]
+
+
+def _argument(step: ViewStep, position: int, default: Any) -> Any:
+    """The step's argument at a position that counts the viewed tensor as 0."""
+    return step.args[position - 1] if len(step.args) >= position else default
+
+
+def _same_shape(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    return emit(aten.reshape.default, new, list(source.val.shape))
+
+
+def _transpose(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    return emit(aten.transpose.int, new, *step.args)
+
+
+def _t(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    return emit(aten.t.default, new)
+
+
+def _permute(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    dims = [dim % source.val.dim() for dim in step.args[0]]
+    return emit(aten.permute.default, new, [dims.index(i) for i in range(len(dims))])
+
+
+def _select(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    return emit(aten.select_scatter.default, source, new, *step.args)
+
+
+def _slice(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    return emit(aten.slice_scatter.default, source, new, *step.args)
+
+
+def _diagonal(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    return emit(aten.diagonal_scatter.default, source, new, *step.args)
+
+
+def _as_strided(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    return emit(aten.as_strided_scatter.default, source, new, *step.args)
+
+
+def _expand(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    """Legal only where no element is repeated: sizes equal but for leading ones."""
+    if new.val.numel() != source.val.numel():
+        raise UnsupportedError("a write to an expanded tensor", None, "clone it before writing")
+    return emit(aten.reshape.default, new, list(source.val.shape))
+
+
+def _unbind(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    return emit(aten.select_scatter.default, source, new, _argument(step, 1, 0), step.result)
+
+
+def _split(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    sizes, dim = step.args[0], _argument(step, 2, 0)
+    assert step.result is not None  # an operator with several results
+    if isinstance(sizes, (list, tuple)):
+        start = sum(sizes[: step.result])
+        return emit(aten.slice_scatter.default, source, new, dim, start, start + sizes[step.result])
+    start = sizes * step.result
+    end = min(start + sizes, source.val.shape[dim])
+    return emit(aten.slice_scatter.default, source, new, dim, start, end)
+
+
+def _view_as_real(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    return emit(aten.view_as_complex.default, new)
+
+
+def _view_as_complex(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    return emit(aten.view_as_real.default, new)
+
+
+def _dtype(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    return emit(aten.view.dtype, new, source.val.dtype)
+
+
+def _again(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    return emit(step.op, new)
+
+
+INVERSES: dict[Any, Callable[[Emit, Any, ViewStep, Any], Any]] = {
+    aten.view.default: _same_shape,
+    aten._unsafe_view.default: _same_shape,
+    aten._reshape_alias.default: _same_shape,
+    aten.unsqueeze.default: _same_shape,
+    aten.squeeze.default: _same_shape,
+    aten.squeeze.dim: _same_shape,
+    aten.squeeze.dims: _same_shape,
+    aten.view.dtype: _dtype,
+    aten.t.default: _t,
+    aten.transpose.int: _transpose,
+    aten.permute.default: _permute,
+    aten.select.int: _select,
+    aten.slice.Tensor: _slice,
+    aten.diagonal.default: _diagonal,
+    aten.as_strided.default: _as_strided,
+    aten.expand.default: _expand,
+    aten.unbind.int: _unbind,
+    aten.split.Tensor: _split,
+    aten.split_with_sizes.default: _split,
+    aten.view_as_real.default: _view_as_real,
+    aten.view_as_complex.default: _view_as_complex,
+    aten._conj.default: _again,
+    aten._neg_view.default: _again,
+}
+"""By view operator: the source's new value from its old one and the view's new one."""
+
+
+def put_back(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    """The value of `source` after the view `step` of it took the value `new`."""
+    rule = INVERSES.get(step.op)
+    if rule is None:
+        raise UnsupportedError(
+            f"a write through a view made by `{step.op}`", None, "clone the view before writing to it"
+        )
+    return rule(emit, source, step, new)

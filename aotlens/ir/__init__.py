@@ -1,0 +1,1 @@
+"""The engine's one program form: nodes, slots, programs, and their rendering."""

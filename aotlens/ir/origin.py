@@ -1,0 +1,66 @@
+"""Where a node comes from: the user's expression, the operator as the user's code ran it, and the stage.
+
+Invariant: frames are kept as (code, instruction) pairs and turned into spans only when somebody asks, so
+that recording a place costs a walk over the stack and no text work.
+"""
+
+from dataclasses import dataclass, replace
+from types import CodeType
+
+from aotlens.report.records import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The user's frames at one moment, innermost first."""
+
+    frames: tuple[tuple[CodeType, int], ...] = ()
+    """Code objects with the byte offset of the running instruction."""
+    known_spans: tuple[Span, ...] = ()
+    """Spans given by another frontend, used instead of frames."""
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        return self.known_spans or tuple(span for frame in self.frames if (span := span_of(*frame)))
+
+    @property
+    def innermost(self) -> Span | None:
+        return next(iter(self.spans), None)
+
+
+NOWHERE = Place()
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Why a node exists."""
+
+    place: Place
+    op: str
+    """The operator as the user's code ran it, before decomposition: `aten.layer_norm`; empty for inputs."""
+    backward: bool = False
+    """Whether it was recorded while the backward ran."""
+    stage: str = "captured"
+    """The stage that added it."""
+    reason: str = ""
+    """Why that stage added it, when no expression of the user's asked for it."""
+    effect: bool = False
+    """Whether it writes to an input."""
+
+    def added_by(self, stage: str, reason: str) -> "Origin":
+        """The same place, for a node that a stage put there on its own account."""
+        return replace(self, stage=stage, reason=reason)
+
+
+_POSITIONS: dict[CodeType, list[tuple[int | None, int | None, int | None, int | None]]] = {}
+
+
+def span_of(code: CodeType, instruction: int) -> Span | None:
+    """The source range of one instruction; None when the compiler left no position."""
+    positions = _POSITIONS.get(code)
+    if positions is None:
+        positions = _POSITIONS[code] = list(code.co_positions())
+    line, end_line, col, end_col = positions[instruction // 2] if instruction >= 0 else (None,) * 4
+    if line is None:
+        return None
+    return Span(code.co_filename, line, col or 0, end_line or line, end_col or col or 0)

@@ -1,0 +1,128 @@
+"""Nodes and programs: immutable values, shared between stages.
+
+Invariant: a node is never changed once it is in a program; a stage that wants another program makes one
+out of the same nodes, so a node keeps its identity from the joint program into forward and backward.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from aotlens.ir.origin import Origin
+from aotlens.ir.slots import GraphInput, GraphOutput
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """One operation, or the value of one graph input or constant (`op` is then None)."""
+
+    name: str
+    op: Callable[..., Any] | None
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    val: Any
+    """A fake tensor, a symbolic number, or a tuple of these for an operator with several results."""
+    origin: Origin
+    constant: Any = None
+    """The real tensor behind a constant; None for everything else."""
+
+    @property
+    def target(self) -> str:
+        """The operator's printed name: `aten.mm.default`, `getitem`."""
+        return op_name(self.op)
+
+    def inputs(self) -> Iterator["Node"]:
+        """The nodes that this one reads, in argument order, repeats included."""
+        yield from nodes_in(self.args)
+        if self.kwargs:
+            yield from nodes_in(self.kwargs.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramInput:
+    node: Node
+    slot: GraphInput
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramOutput:
+    value: Any
+    """A node, or a constant such as None."""
+    slot: GraphOutput
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A graph: inputs, nodes in an order in which they can run, outputs."""
+
+    name: str
+    inputs: tuple[ProgramInput, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[ProgramOutput, ...]
+
+    def output_positions(self, kind: type | tuple[type, ...]) -> tuple[int, ...]:
+        """Where the outputs of one kind of slot stand."""
+        return tuple(i for i, output in enumerate(self.outputs) if isinstance(output.slot, kind))
+
+    def constants(self) -> tuple[Node, ...]:
+        """The real tensors that the program carries."""
+        return tuple(node for node in self.nodes if node.constant is not None)
+
+
+def op_name(op: Callable[..., Any] | None) -> str:
+    if op is None:
+        return ""
+    namespace = getattr(op, "namespace", None)
+    if namespace is not None:
+        return str(op)
+    return getattr(op, "__name__", str(op))
+
+
+def nodes_in(values: Iterable[Any]) -> Iterator[Node]:
+    """Every node inside nested lists and tuples of arguments."""
+    for value in values:
+        if type(value) is Node:
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from nodes_in(value)
+        elif type(value) is slice:
+            yield from nodes_in((value.start, value.stop, value.step))
+
+
+def map_nodes(value: Any, change: Callable[[Node], Any]) -> Any:
+    """The same nested arguments with every node replaced by `change(node)`."""
+    if type(value) is Node:
+        return change(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)([map_nodes(item, change) for item in value])
+    if type(value) is dict:
+        return {key: map_nodes(item, change) for key, item in value.items()}
+    return value
+
+
+def reachable(outputs: Iterable[Any], nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The nodes that the outputs need, and those with an effect on an input, in program order."""
+    needed = {id(node) for node in nodes_in(outputs)}
+    kept: list[Node] = []
+    for node in reversed(nodes):
+        if id(node) in needed or has_effect(node):
+            kept.append(node)
+            needed.update(id(source) for source in node.inputs())
+    kept.reverse()
+    return tuple(kept)
+
+
+def has_effect(node: Node) -> bool:
+    """Whether the node must run although nobody reads it."""
+    return node.origin.effect
+
+
+def users_of(nodes: Iterable[Node]) -> dict[int, list[Node]]:
+    """Who reads each node, by the node's identity."""
+    users: dict[int, list[Node]] = {}
+    for node in nodes:
+        for source in node.inputs():
+            readers = users.setdefault(id(source), [])
+            if not readers or readers[-1] is not node:
+                readers.append(node)
+    return users

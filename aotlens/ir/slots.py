@@ -1,0 +1,108 @@
+"""What each input and output of a graph means, with the user's own name for it.
+
+Invariant: no other module reads meaning from a position; `aotlens.ir.program` turns slots into positions.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class UserInput:
+    """A leaf of the call's arguments."""
+
+    name: str
+    index: int
+    """Position among the flat inputs (parameters and buffers first)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of the captured module."""
+
+    name: str
+    index: int
+    fqn: str
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A buffer of the captured module."""
+
+    name: str
+    index: int
+    fqn: str
+
+
+@dataclass(frozen=True, slots=True)
+class SymIntInput:
+    """A size that the caller passes as a number."""
+
+    name: str
+    index: int
+
+
+FlatInput = UserInput | Parameter | Buffer | SymIntInput
+
+
+@dataclass(frozen=True, slots=True)
+class Tangent:
+    """The gradient that arrives for one differentiable graph output."""
+
+    name: str
+    """Of the output that it belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedInput:
+    """A value that the forward saved, as the backward receives it."""
+
+    name: str
+
+
+GraphInput = FlatInput | Tangent | SavedInput
+
+
+@dataclass(frozen=True, slots=True)
+class UserOutput:
+    """A leaf of the user's result."""
+
+    name: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class MutatedInput:
+    """The new value of an input that the wrapper writes back."""
+
+    name: str
+    index: int
+    """Of the flat input."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntermediateBase:
+    """A hidden output from which the wrapper takes several views."""
+
+    name: str
+    index: int
+    """Among the intermediate bases."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedForBackward:
+    """A value that goes from forward to backward."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """The gradient of one flat input."""
+
+    name: str
+    index: int
+
+
+GraphOutput = UserOutput | MutatedInput | IntermediateBase | SavedForBackward | Gradient
+DIFFERENTIABLE_OUTPUTS = (UserOutput, MutatedInput, IntermediateBase)
+"""The kinds of output that autograd sees."""

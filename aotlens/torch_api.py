@@ -1,0 +1,116 @@
+"""Every private name of torch that aotlens uses, imported here and nowhere else.
+
+Invariant: a new torch release is this one file's work.  Checked with torch 2.13; each name says what for.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch._guards import TracingContext, detect_fake_mode, tracing
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+
+__all__ = [
+    "DATA_DEPENDENT_ERRORS",
+    "FakeTensor",
+    "FakeTensorMode",
+    "TorchDispatchMode",
+    "TracingContext",
+    "UnsupportedOperatorException",
+    "below_autograd",
+    "below_views",
+    "current_autograd_node",
+    "detect_fake_mode",
+    "is_traceable_wrapper_subclass",
+    "make_shape_env",
+    "next_sequence_number",
+    "python_dispatcher",
+    "pytree",
+    "record_dynamo_spans",
+    "tracing",
+]
+
+DATA_DEPENDENT_ERRORS: tuple[type[Exception], ...] = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+)
+"""What fake tensors raise when the program needs a value."""
+
+below_views = torch._C._AutoDispatchBelowADInplaceOrView
+"""Within it, operators neither record autograd nor mark results as views."""
+
+below_autograd = torch._C._AutoDispatchBelowAutograd
+"""Within it, operators record no autograd."""
+
+current_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
+"""The autograd node whose backward is running on this thread, or None."""
+
+next_sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
+"""The number that the next autograd node of this thread will get."""
+
+
+def make_shape_env() -> Any:
+    """A fresh environment of symbolic sizes."""
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv  # 0.6 s to import, only for dynamic shapes
+
+    return ShapeEnv()
+
+
+@contextmanager
+def python_dispatcher() -> Iterator[None]:
+    """Let operators use their Python kernels, which symbolic sizes need."""
+    from torch._dispatch.python import enable_python_dispatcher
+
+    with enable_python_dispatcher():
+        yield
+
+
+def record_dynamo_spans() -> None:
+    """Make Dynamo leave the exact source ranges of each node in `meta["aotlens_spans"]`.
+
+    Dynamo's own `stack_trace` is text with line numbers; the columns of a method chain cannot be told from
+    it.  Idempotent.
+    """
+    from torch._dynamo.output_graph import SubgraphTracer
+
+    original = SubgraphTracer.create_proxy
+    if getattr(original, "records_spans", False):
+        return
+
+    def create_proxy(self: Any, *args: Any, **kwargs: Any) -> Any:
+        proxy = original(self, *args, **kwargs)
+        node = getattr(proxy, "node", None)
+        if node is not None and "aotlens_spans" not in node.meta:
+            node.meta["aotlens_spans"] = _translator_positions(self.output_graph.current_tx)
+        return proxy
+
+    create_proxy.records_spans = True  # type: ignore[attr-defined]
+    SubgraphTracer.create_proxy = create_proxy  # type: ignore[method-assign,assignment]
+
+
+def _translator_positions(translator: Any) -> tuple[tuple[str, int, int, int, int], ...]:
+    """(file, line, column, end line, end column) of each frame that Dynamo is in, innermost first."""
+    found = []
+    while translator is not None:
+        positions = getattr(translator.current_instruction, "positions", None)
+        if positions is not None and positions.lineno is not None:
+            found.append(
+                (
+                    translator.f_code.co_filename,
+                    positions.lineno,
+                    positions.col_offset or 0,
+                    positions.end_lineno or positions.lineno,
+                    positions.end_col_offset or 0,
+                )
+            )
+        translator = getattr(translator, "parent", None)
+    return tuple(found)
