@@ -53,8 +53,8 @@ def test_unsupported_names_case_place_text_and_way_out() -> None:
     place = span("cache.mul_(0.9)")
     error = UnsupportedError("in-place change of two overlapping views", place, "clone one of them first")
     assert str(error) == (
-        f"not supported: in-place change of two overlapping views, at {shown_path(str(MODEL))}:{place.line}:9: "
-        "`cache.mul_(0.9)`; clone one of them first"
+        "not supported: in-place change of two overlapping views, at"
+        f" {shown_path(str(MODEL))}:{place.line}:9: `cache.mul_(0.9)`; clone one of them first"
     )
     assert (error.exit_code, error.kind, error.span) == (2, "unsupported", place)
 

@@ -1,0 +1,290 @@
+"""Findings about a target, from its report alone.
+
+Invariant: a finding names the user's own variable and place and says what it costs; idiomatic code (running
+statistics, tied weights, a cache written under no_grad) has none.  Source files are read only for the user's
+words; where one is missing the finding names the graph's node instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from aotlens.report.places import source_line, text_of
+from aotlens.report.records import (
+    Diagnostic,
+    Edit,
+    Fix,
+    Input,
+    Related,
+    SavedValue,
+    Severity,
+    Site,
+    Span,
+    Target,
+    WrapperStep,
+)
+from aotlens.report.summary import counted, human_bytes
+
+if TYPE_CHECKING:
+    from aotlens.worker.protocol import Failure  # the report knows its shape, not the worker
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From which sizes on something is worth telling."""
+
+    saved_bytes: int = 8 * MIB
+    saved_share: float = 0.1
+    """Of all saved bytes of the target."""
+    saved_findings: int = 3
+    copied_bytes: int = MIB
+    """A copied argument is a warning from here on, information below."""
+    step_bytes: int = 16 * MIB
+    view_outputs: int = 4
+
+
+def diagnose(target: Target, limits: Limits | None = None) -> tuple[Diagnostic, ...]:
+    """Every finding about the target, in the order of the source."""
+    bounds = limits or Limits()
+    found = [diagnostic for check in CHECKS for diagnostic in check(target, bounds)]
+    return tuple(sorted(found, key=_order))
+
+
+def _order(diagnostic: Diagnostic) -> tuple[str, int, int, str]:
+    span = diagnostic.span
+    return (span.file, span.line, span.col, diagnostic.code) if span else ("", 0, 0, diagnostic.code)
+
+
+def copied_arguments(target: Target, limits: Limits) -> Iterator[Diagnostic]:
+    """AL101 and AL105: a write that autograd must see is copied back by the wrapper."""
+    for entry in target.inputs:
+        if target.mode == "inference" or not _is_copied_for_autograd(entry):
+            continue
+        size = (entry.tensor.bytes or 0) if entry.tensor else 0
+        copied = f"{human_bytes(size)} are copied back on every call"
+        if entry.kind == "Buffer":
+            message = (
+                f"buffer `{entry.name}` takes up autograd history: it is changed with a value that"
+                " carries a gradient, so each call keeps the graphs of those before; update it under"
+                " torch.no_grad()"
+            )
+            yield _at(entry.sites, target, "AL105", "warning", message)
+        else:
+            message = (
+                f"`{entry.name}` is changed in place where autograd must see it: {copied};"
+                " return the new value"
+            )
+            severity: Severity = "warning" if size >= limits.copied_bytes else "information"
+            yield _at(entry.sites, target, "AL101", severity, message)
+
+
+def hidden_changes(target: Target, limits: Limits) -> Iterator[Diagnostic]:
+    """AL102: a tensor that needs a gradient is written behind autograd's back."""
+    for entry in target.inputs:
+        if not (entry.hidden_from_autograd and entry.requires_grad and entry.mutates_data):
+            continue
+        message = (
+            f"`{entry.name}` needs a gradient and is changed through `.data`: autograd does not notice, so"
+            " gradients may be wrong without an error; write under torch.no_grad()"
+        )
+        fixes = tuple(fix for site in entry.sites if (fix := _under_no_grad(site)))
+        yield replace(_at(entry.sites, target, "AL102", "warning", message), fixes=fixes)
+
+
+def changed_geometry(target: Target, limits: Limits) -> Iterator[Diagnostic]:
+    """AL103 and AL104: the caller's tensor object gets another shape or other memory."""
+    for entry in target.inputs:
+        if entry.mutates_storage_metadata:
+            message = f"`{entry.name}` is given other memory; views that the caller holds keep the old one"
+            yield _at(entry.sites, target, "AL104", "warning", f"{message}; use copy_()")
+        elif entry.mutates_metadata:
+            message = (
+                f"the shape or strides of `{entry.name}` change for the caller: the wrapper sets them on"
+                " every call, and the next call is compiled again; use the form without the underscore"
+            )
+            yield _at(entry.sites, target, "AL103", "warning", message)
+
+
+def changed_aliases(target: Target, limits: Limits) -> Iterator[Diagnostic]:
+    """AL201 and AL202: arguments that are one tensor, or share memory, while one of them is written."""
+    told: set[int] = set()
+    for entry in target.inputs:
+        twins = [other for other in target.inputs if other.duplicate_of == entry.index]
+        if entry.mutates_data and twins and entry.duplicate_of is None:
+            names = _names([entry, *twins])
+            message = f"{names} are one tensor and it is changed: the graph is valid only for such calls"
+            yield _at(entry.sites, target, "AL201", "warning", message)
+        shared = [other for other in target.inputs if other.index in entry.shares_storage_with]
+        distinct = [other for other in shared if other.duplicate_of is None and other.index != entry.index]
+        if entry.mutates_data and distinct and entry.index not in told:
+            told.update(other.index for other in distinct)
+            message = (
+                f"`{entry.name}` is changed and shares memory with {_names(distinct)}: both views are"
+                " made again on every call; pass their base, or clone the one that is only read"
+            )
+            yield _at(entry.sites, target, "AL202", "warning", message)
+
+
+def view_outputs(target: Target, limits: Limits) -> Iterator[Diagnostic]:
+    """AL203: so many views among the results that making them counts."""
+    views = [
+        entry
+        for entry in target.outputs
+        if entry.base and entry.output_type not in ("is_input", "non_alias", "unsafe_view_alias")
+    ]
+    if len(views) < limits.view_outputs:
+        return
+    message = (
+        f"{counted(len(views), 'output')} are views, each made again in Python on every call; return the"
+        " base, or clones where no memory need be shared"
+    )
+    sites = dict.fromkeys(site for entry in views for site in entry.sites)
+    yield _at(tuple(sites), target, "AL203", "information", message)
+
+
+def large_saved_values(target: Target, limits: Limits) -> Iterator[Diagnostic]:
+    """AL301: the largest expressions that are kept for the backward, all layers of a loop together."""
+    partition = target.partition
+    if partition is None or not partition.saved_bytes:
+        return
+    groups: dict[Span | None, list[SavedValue]] = {}
+    for value in partition.saved:
+        groups.setdefault(value.span, []).append(value)
+    least = max(limits.saved_bytes, limits.saved_share * partition.saved_bytes)
+    totals = sorted(
+        ((sum(value.bytes for value in group), group) for group in groups.values()), key=_by_total
+    )
+    for total, group in totals[: limits.saved_findings]:
+        if total >= least:
+            yield _large_saved(target, total, group)
+
+
+def _by_total(entry: tuple[int, list[SavedValue]]) -> int:
+    return -entry[0]
+
+
+def _large_saved(target: Target, total: int, group: list[SavedValue]) -> Diagnostic:
+    assert target.partition is not None
+    first = group[0]
+    name = first.name or (text_of(first.span) if first.span else "") or first.node
+    each = (
+        f" ({len(group)} × {human_bytes(first.bytes)})" if len({value.bytes for value in group}) == 1 else ""
+    )
+    share = f"{100 * total / target.partition.saved_bytes:.0f} % of what is saved"
+    uses = dict.fromkeys(use.span for value in group for use in value.used_by if use.span)
+    related = tuple(
+        Related(span, "its backward reads the value") for span in list(uses)[:3] if span != first.span
+    )
+    message = f"`{name}` keeps {human_bytes(total)}{each if len(group) > 1 else ''} for the backward, {share}"
+    return Diagnostic(
+        "AL301", "information", f"{message}: {first.reason}", first.span or target.span, related
+    )
+
+
+def large_wrapper_copies(target: Target, limits: Limits) -> Iterator[Diagnostic]:
+    """AL501: a wrapper step that moves much, unless AL101 or AL105 told of all of it."""
+    told = {site.span for entry in target.inputs if _is_copied_for_autograd(entry) for site in entry.sites}
+    for step in target.wrapper.steps if target.wrapper else ():
+        if not step.applied or step.bytes_per_call < limits.step_bytes:
+            continue
+        if target.mode == "training" and step.sites and all(site.span in told for site in step.sites):
+            continue
+        yield _at(step.sites, target, "AL501", "warning", _copy_message(step))
+
+
+def _copy_message(step: WrapperStep) -> str:
+    return (
+        f"the wrapper moves {human_bytes(step.bytes_per_call)} on every call to {step.name};"
+        " change only the slice that is new, or return the new value"
+    )
+
+
+Check = Callable[[Target, Limits], Iterator[Diagnostic]]
+
+CHECKS: tuple[Check, ...] = (
+    copied_arguments,
+    hidden_changes,
+    changed_geometry,
+    changed_aliases,
+    view_outputs,
+    large_saved_values,
+    large_wrapper_copies,
+)
+"""Every check; `aotlens.report.rules` explains their codes."""
+
+FAILURE_CODES = {
+    "syntax": "AL901",
+    "user": "AL902",
+    "exit": "AL903",
+    "no-file": "AL904",
+    "no-target": "AL905",
+    "bad-example": "AL906",
+    "timeout": "AL907",
+    "memory": "AL908",
+    "crash": "AL909",
+    "cancelled": "AL910",
+    "internal": "AL911",
+    "unsupported": "AL402",
+}
+"""The code of a failed trace by the kind of its failure."""
+
+DATA_DEPENDENT = ("depends on data", "data-dependent")
+"""What an unsupported case's message says when values decide the path: AL401 then."""
+
+
+def from_failure(failure: Failure) -> Diagnostic:
+    """A failed trace as a finding, at the line to blame where there is one."""
+    code = FAILURE_CODES[failure.kind]
+    if code == "AL402" and any(words in failure.message for words in DATA_DEPENDENT):
+        code = "AL401"
+    span = _line_span(failure.file, failure.line) if failure.file and failure.line else None
+    severity: Severity = "hint" if failure.kind == "cancelled" else "error"
+    return Diagnostic(code, severity, failure.message, span)
+
+
+def mismatch(message: str, span: Span | None) -> Diagnostic:
+    """AL701: compiled and eager differ."""
+    return Diagnostic("AL701", "error", message, span)
+
+
+def _line_span(file: str, line: int) -> Span:
+    """The text of a line without its indentation; empty when the file cannot be read."""
+    text = source_line(file, line)
+    start = len(text) - len(text.lstrip())
+    return Span(file, line, len(text[:start].encode()), line, len(text.rstrip().encode()))
+
+
+def _is_copied_for_autograd(entry: Input) -> bool:
+    """Its new value leaves the graph because it has a history, not because its shape changes."""
+    return (
+        entry.mutation_type == "mutated_out_graph"
+        and entry.mutates_data
+        and not (entry.mutates_metadata or entry.under_no_grad or entry.hidden_from_autograd)
+    )
+
+
+def _at(sites: tuple[Site, ...], target: Target, code: str, severity: Severity, message: str) -> Diagnostic:
+    """At the first site, the others related; at the target where there is none."""
+    if not sites:
+        return Diagnostic(code, severity, message, target.span)
+    related = tuple(Related(site.span, "also here") for site in sites[1:5])
+    return Diagnostic(code, severity, message, sites[0].span, related)
+
+
+def _under_no_grad(site: Site) -> Fix | None:
+    """Offered where the write is a statement of its own on one line, so that nothing else moves."""
+    line, span = source_line(site.span.file, site.span.line), site.span
+    indent = line[: len(line) - len(line.lstrip())]
+    alone = line.strip() == site.text and span.line == span.end_line and span.col == len(indent.encode())
+    if not alone or ".data." not in site.text:
+        return None
+    text = f"with torch.no_grad():\n{indent}    {site.text.replace('.data.', '.', 1)}"
+    return Fix("Write under torch.no_grad()", (Edit(span, text),))
+
+
+def _names(entries: list[Input]) -> str:
+    return " and ".join(f"`{entry.name}`" for entry in entries)

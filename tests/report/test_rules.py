@@ -1,0 +1,45 @@
+"""Every code has a page, every page is current, and the catalogue covers what is reported."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from aotlens.errors import UserError
+from aotlens.report import diagnose
+from aotlens.report.rules import FAMILIES, RULES, page, pages, rule
+from aotlens.worker.protocol import FailureKind
+
+FOLDER = Path(__file__).parents[2] / "docs" / "rules"
+
+
+def test_pages_are_current() -> None:
+    """Written by `python -m aotlens.report.rules docs/rules`."""
+    published = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()}
+    assert published == pages()
+
+
+def test_codes_are_unique_sorted_and_in_a_family() -> None:
+    codes = [entry.code for entry in RULES]
+    assert codes == sorted(set(codes))
+    assert {code[2] for code in codes} == set(FAMILIES)
+
+
+def test_every_reported_code_has_a_rule() -> None:
+    source = Path(diagnose.__file__).read_text(encoding="utf-8")
+    assert set(re.findall(r"AL\d{3}", source)) == {entry.code for entry in RULES}
+
+
+def test_every_kind_of_failure_has_a_code() -> None:
+    assert set(diagnose.FAILURE_CODES) == set(get_args(FailureKind))
+
+
+def test_a_page() -> None:
+    assert page(rule("al102")) == (FOLDER / "AL102.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("code", "near"), [("AL109", "AL105"), ("AL9O1", "AL901")])
+def test_an_unknown_code_offers_near_ones(code: str, near: str) -> None:
+    with pytest.raises(UserError, match=f"no rule '{code}'; there is .*{near}"):
+        rule(code)
