@@ -7,6 +7,7 @@ columns here are the report's own: 1-based lines of the traced text, UTF-8 byte 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from aotlens.report.records import (
     Diagnostic,
@@ -22,6 +23,7 @@ from aotlens.report.records import (
     Variable,
     WrapperStep,
 )
+from aotlens.report.summary import applied_steps
 
 TALLEST_SPAN = 200
 """Lines of a span beyond which it is found from its first line only."""
@@ -140,35 +142,44 @@ def _extent(spot: Spot) -> tuple[int, int]:
 
 def _spots(target: Target) -> Iterable[Spot]:
     spots: dict[Span, Spot] = {}
-
-    def spot(span: Span) -> Spot:
-        return spots.setdefault(span, Spot(target, span))
-
-    for stage in target.stages:
-        if stage.name in ("forward", "inference", "backward"):
-            for node in stage.nodes:
-                if node.op == "call_function":
-                    for span in dict.fromkeys(node.spans):
-                        found = spot(span)
-                        (found.backward if stage.name == "backward" else found.forward).append(node)
-    for saved in target.partition.saved if target.partition else ():
-        if saved.span:
-            spot(saved.span).saved.append(saved)
-    for recomputed in target.partition.recomputed if target.partition else ():
-        if recomputed.span:
-            spot(recomputed.span).recomputed.append(recomputed)
-    for kernel in target.kernels:
-        for span in dict.fromkeys(kernel.spans):
-            spot(span).kernels.append(kernel)
-    for variable in target.variables:
-        spot(variable.span).variables.append(variable)
-    for row in target.inputs:
-        for site in row.sites:
-            spot(site.span).inputs.append((row, site))
-    for step in target.wrapper.steps if target.wrapper else ():
-        for site in step.sites:
-            spot(site.span).steps.append(step)
+    for span, kind, fact in chain(_node_facts(target), _memory_facts(target), _wrapper_facts(target)):
+        spot = spots.setdefault(span, Spot(target, span))
+        getattr(spot, kind).append(fact)
     return spots.values()
+
+
+Fact = tuple[Span, str, object]
+"""A place, the field of `Spot` that it belongs to, and what stands there."""
+
+
+def _node_facts(target: Target) -> Iterator[Fact]:
+    fields = {"forward": "forward", "inference": "forward", "backward": "backward"}
+    for stage in target.stages:
+        for node in stage.nodes if stage.name in fields else ():
+            if node.op == "call_function":
+                yield from ((span, fields[stage.name], node) for span in dict.fromkeys(node.spans))
+    for kernel in target.kernels:
+        yield from ((span, "kernels", kernel) for span in dict.fromkeys(kernel.spans))
+
+
+def _memory_facts(target: Target) -> Iterator[Fact]:
+    for variable in target.variables:
+        yield variable.span, "variables", variable
+    if target.partition is None:
+        return
+    for saved in target.partition.saved:
+        if saved.span:
+            yield saved.span, "saved", saved
+    for recomputed in target.partition.recomputed:
+        if recomputed.span:
+            yield recomputed.span, "recomputed", recomputed
+
+
+def _wrapper_facts(target: Target) -> Iterator[Fact]:
+    for row in target.inputs:
+        yield from ((site.span, "inputs", (row, site)) for site in row.sites)
+    for step in applied_steps(target):
+        yield from ((site.span, "steps", step) for site in step.sites)
 
 
 def _signatures(targets: Sequence[Target], lines: Sequence[str]) -> dict[str, Signature]:
@@ -178,7 +189,7 @@ def _signatures(targets: Sequence[Target], lines: Sequence[str]) -> dict[str, Si
         tree = ast.parse("\n".join(lines))
     except (SyntaxError, ValueError, RecursionError):
         return {}  # the text on disk changed since it was traced; marks on arguments are left out
-    definitions = {name: node for name, node in _definitions(tree)}
+    definitions = dict(_definitions(tree))
     found = {}
     for target in targets:
         node = definitions.get(target.qualname)
@@ -211,7 +222,9 @@ def _signature(node: Definition, file: str, lines: Sequence[str]) -> Signature:
 
 
 def _forward(node: ast.ClassDef) -> ast.FunctionDef | None:
-    return next((one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "forward"), None)
+    return next(
+        (one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "forward"), None
+    )
 
 
 def _arguments(node: ast.FunctionDef | ast.AsyncFunctionDef | None, file: str) -> dict[str, Span]:

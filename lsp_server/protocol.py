@@ -1,4 +1,4 @@
-"""The protocol under the handlers, where pygls would lose a request, keep a command running, or split lines wrongly.
+"""The protocol under the handlers: cures for a lost request, a command that runs on, and lines split wrongly.
 
 Invariant: every request is answered, also one that cannot be read; a cancelled command's handler hears of it.
 """
@@ -30,7 +30,9 @@ class Protocol(LanguageServerProtocol):
             return JsonRPCNotification(method=IGNORED, jsonrpc=self.VERSION, params=None)
 
     @lsp_method(types.WORKSPACE_EXECUTE_COMMAND)
-    async def lsp_workspace__execute_command(self, params: types.ExecuteCommandParams) -> object:
+    async def lsp_workspace__execute_command(  # type: ignore[override]  # pygls runs coroutines as well
+        self, params: types.ExecuteCommandParams
+    ) -> object:
         """A coroutine, so that cancelling the request cancels the command itself."""
         handler = self.fm.commands.get(params.command)
         if handler is None:

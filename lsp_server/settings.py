@@ -106,7 +106,7 @@ def from_data(data: object, base: Settings, at_start: bool) -> tuple[Settings, t
     if data is None:
         return base, ()
     if not isinstance(data, Mapping):
-        return base, (f"aotlens settings: expected an object, found {type(data).__name__}; kept as they were",)
+        return base, (f"aotlens: settings must be an object, found {type(data).__name__}; nothing changed",)
     result, problems = _fresh(base, at_start), []
     for name, value in _flatten(data):
         known = SETTINGS.get(name)

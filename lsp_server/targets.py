@@ -87,11 +87,15 @@ def _definitions(node: ast.AST, lines: Sequence[str], prefix: str = "") -> Itera
         if isinstance(child, ast.ClassDef):
             yield from _definitions(child, lines, f"{name}.")
         else:
-            yield from (found for found in _definitions(child, lines, f"{name}.<locals>.") if not found.qualname)
+            yield from (
+                found for found in _definitions(child, lines, f"{name}.<locals>.") if not found.qualname
+            )
 
 
 def _calls(tree: ast.Module) -> Iterator[Found]:
-    decorators = {id(one) for node in ast.walk(tree) if isinstance(node, Definition) for one in node.decorator_list}
+    decorators = {
+        id(one) for node in ast.walk(tree) if isinstance(node, Definition) for one in node.decorator_list
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and id(node) not in decorators and _dotted(node) == "torch.compile":
             yield Found(node.lineno - 1, None)

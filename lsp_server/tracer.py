@@ -7,7 +7,7 @@ code in the worker's child.  A failure is shown to the user in one message, and 
 import asyncio
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -75,18 +75,18 @@ class Tracer:
         if settings.may_trace:
             await asyncio.get_running_loop().run_in_executor(None, self._client(settings).warm)
 
-    async def trace(self, path: str, qualname: str | None, settings: Settings) -> Answer | None:
-        """Trace and hold what came back; None when it was cancelled or a newer trace took over."""
+    async def trace(self, path: str, qualname: str | None, settings: Settings) -> Answer:
+        """Trace and hold what came back; a newer trace of the same key cancels this one."""
         key = (path, qualname)
         self.cancel(key)
         running = Running(key, ProgressBar(self._server, f"Tracing {_shown(key)}"))
         self._running.append(running)
         snapshot = self._views.snapshot(path)
         running.bar.start()
-        answer = None
+        answer: Answer | None = None
         try:
             answer = await self._answer(running, settings)
-            await self._hold(key, answer, snapshot)
+            answer = await self._hold(key, answer, snapshot)
         except asyncio.CancelledError:
             running.stop()
             self._views.drop(snapshot)
@@ -96,7 +96,9 @@ class Tracer:
             running.bar.end(_outcome(answer))
         return answer
 
-    def cancel(self, key: TraceKey | None = None, path: str | None = None, token: str | int | None = None) -> int:
+    def cancel(
+        self, key: TraceKey | None = None, path: str | None = None, token: str | int | None = None
+    ) -> int:
         """Stop the traces that fit what is given; how many."""
         fits = [
             one
@@ -137,12 +139,12 @@ class Tracer:
             running.job.cancel()
         return await asyncio.wrap_future(running.job.future)
 
-    async def _hold(self, key: TraceKey, answer: Answer, snapshot: Snapshot) -> None:
+    async def _hold(self, key: TraceKey, answer: Answer, snapshot: Snapshot) -> Answer:
         if answer.output:
             self._log(f"output of {_shown(key)}:\n{answer.output[:LONGEST_LOG]}")
         if answer.failure is not None and answer.failure.kind == "cancelled":
             self._views.drop(snapshot)
-            return
+            return answer
         if answer.report is not None:
             loop = asyncio.get_running_loop()
             read = partial(self._read, answer.report, key[0], snapshot.lines.traced)
@@ -150,11 +152,12 @@ class Tracer:
                 report, indices = await loop.run_in_executor(None, read)
             except AotlensError as error:
                 failure = Failure("internal", f"the worker's report cannot be read: {error}", exit_code=3)
-                self._views.hold_failure(key, failure, snapshot)
-                return
-            self._views.hold(key, report, indices, snapshot)
+                answer = replace(answer, report=None, failure=failure)
+            else:
+                self._views.hold(key, report, indices, snapshot)
         if answer.failure is not None:
             self._views.hold_failure(key, answer.failure, snapshot)
+        return answer
 
     def _read(self, data: object, path: str, lines: tuple[str, ...]) -> tuple[Report, dict[str, FileIndex]]:
         report = decode(data)

@@ -63,7 +63,7 @@ class FileView:
         return convert(text, col, "utf-8", self.encoding)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Snapshot:
     """The text of the script as it was when a trace was asked for, followed through edits since."""
 
@@ -154,7 +154,9 @@ class Views:
             texts[file] = read_lines(file)
         return {file: build(report, file, text, resolve) for file, text in texts.items()}
 
-    def hold(self, key: TraceKey, report: Report, indices: dict[str, FileIndex], snapshot: Snapshot) -> HeldTrace:
+    def hold(
+        self, key: TraceKey, report: Report, indices: dict[str, FileIndex], snapshot: Snapshot
+    ) -> HeldTrace:
         """Show a trace from now on, in place of the one of the same key."""
         views = {}
         for file, index in indices.items():
@@ -178,6 +180,8 @@ class Views:
         if file != snapshot.path:
             self.drop(snapshot)
             snapshot = self.snapshot(file)
+        elif snapshot not in self._snapshots:
+            self._snapshots.append(snapshot)
         failed = FailedTrace(failure, file, snapshot)
         self.failures[key] = failed
         return failed

@@ -38,12 +38,16 @@ def code_actions(views: Views, path: str, wanted: types.Range, versioned: bool) 
             title = f"Explain {finding.code}"
             command = types.Command(title=title, command=EXPLAIN, arguments=[finding.code])
             found.append(
-                types.CodeAction(title=title, kind=types.CodeActionKind.QuickFix, diagnostics=[shown], command=command)
+                types.CodeAction(
+                    title=title, kind=types.CodeActionKind.QuickFix, diagnostics=[shown], command=command
+                )
             )
     return found
 
 
-def example_actions(document: Document, found: tuple[Bare, ...], versioned: bool) -> Iterator[types.CodeAction]:
+def example_actions(
+    document: Document, found: tuple[Bare, ...], versioned: bool
+) -> Iterator[types.CodeAction]:
     """A comment above a function, so that it can be traced without running the script."""
     for function in found:
         place = types.Position(function.first_line, 0)

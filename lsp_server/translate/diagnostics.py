@@ -57,7 +57,9 @@ def rule_page(rule: str) -> types.CodeDescription | None:
     return types.CodeDescription(href=page.as_uri()) if page.is_file() else None
 
 
-def failure_diagnostic(failed: FailedTrace, document: Document | None, encoding: Encoding) -> types.Diagnostic | None:
+def failure_diagnostic(
+    failed: FailedTrace, document: Document | None, encoding: Encoding
+) -> types.Diagnostic | None:
     """A trace that failed, at the line to blame; None once that line was edited."""
     line = failed.line()
     if line is None:

@@ -34,7 +34,9 @@ def hover(views: Views, path: str, document: Document, place: types.Position) ->
         at = shown.view.place_of(*where)
         if at is None:
             continue
-        found = _on_definition(shown, at) or _on_expression(shown, at) or _on_name(views, shown, document, where)
+        found = (
+            _on_definition(shown, at) or _on_expression(shown, at) or _on_name(views, shown, document, where)
+        )
         if found is not None:
             text, span = found
             return _answer(shown.view, text, span)
@@ -96,8 +98,8 @@ def function_text(target: Target) -> str:
     rows = [
         f"**{target.qualname}** · {target_summary(target)}",
         "",
-        f"- {counted(len(target.inputs), 'input')}, {mutated} mutated; "
-        f"{counted(len(target.outputs), 'output')}, {views} views of other tensors",
+        f"- {counted(len(target.inputs), 'input')}, {mutated} mutated",
+        f"- {counted(len(target.outputs), 'output')}, {views} views of other tensors",
     ]
     if target.partition:
         saved, recomputed = len(target.partition.saved), len(target.partition.recomputed)
@@ -166,7 +168,9 @@ def expression_text(spot: Spot) -> str:
         _rows("Backward", _op_lines(spot.backward)),
         _rows("Kernels", map(_kernel_line, spot.kernels)),
         _rows("Mutates", (f"{code(row.name)}: {row.reason}{_op(site.op)}" for row, site in spot.inputs)),
-        _rows("Wrapper", (f"{step.name}: {step.reason}{_per_call(step.bytes_per_call)}" for step in spot.steps)),
+        _rows(
+            "Wrapper", (f"{step.name}: {step.reason}{_per_call(step.bytes_per_call)}" for step in spot.steps)
+        ),
     ]
     return "\n\n".join([_headline(spot), *filter(None, sections)])
 

@@ -7,7 +7,8 @@ from lsprotocol import types
 from aotlens.report.records import Target
 from aotlens.report.summary import target_summary
 from lsp_server.targets import Found
-from lsp_server.views import Shown, Views, target_key
+from lsp_server.translate.diagnostics import uri_of
+from lsp_server.views import Shown, TargetKey, Views, target_key
 
 TRACE, SHOW, CANCEL, EXPLAIN = "aotlens.trace", "aotlens.show", "aotlens.cancel", "aotlens.explain"
 
@@ -24,7 +25,7 @@ class Lens:
 
 def code_lenses(views: Views, path: str, uri: str, found: tuple[Found, ...]) -> list[types.CodeLens]:
     """The lenses of a document; `found` are the targets of its text as it is now, `line` 0-based."""
-    lenses = [lens for shown in views.of(path) for lens in _traced(shown, uri)]
+    lenses = [lens for shown in views.of(path) for lens in _traced(views, shown)]
     traced = {lens.line for lens in lenses}
     for target in found:
         title = "Trace again" if target.line in traced else "Trace"
@@ -32,8 +33,10 @@ def code_lenses(views: Views, path: str, uri: str, found: tuple[Found, ...]) -> 
     return [_protocol(lens) for lens in sorted(lenses, key=lambda lens: lens.line)]
 
 
-def _traced(shown: Shown, uri: str) -> list[Lens]:
-    lenses, seen = [], set()
+def _traced(views: Views, shown: Shown) -> list[Lens]:
+    lenses: list[Lens] = []
+    seen: set[TargetKey] = set()
+    uri = uri_of(views, shown.trace.key[0])
     for target in shown.targets():
         line = _line(shown, target)
         if line is None or target_key(target) in seen:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote, unquote
 
-from aotlens.report.records import Span, Target
+from aotlens.report.records import Span, StageNode, Target
 from lsp_server.index import Spot
 from lsp_server.views import HeldTrace, Views
 
@@ -25,8 +25,9 @@ class Page:
 
     @property
     def uri(self) -> str:
-        query = f"script={quote(self.script, safe='')}&target={quote(self.qualname, safe='')}"
-        return f"{SCHEME}:/{quote(self.qualname)}/{quote(self.file_name)}?{query}&part={quote(self.part, safe='')}"
+        fields = {"script": self.script, "target": self.qualname, "part": self.part}
+        query = "&".join(f"{name}={quote(value, safe='')}" for name, value in fields.items())
+        return f"{SCHEME}:/{quote(self.qualname)}/{quote(self.file_name)}?{query}"
 
     @property
     def file_name(self) -> str:
@@ -76,7 +77,15 @@ def source_of(views: Views, page: Page, line: int) -> Span | None:
     return node.spans[0] if node and node.spans else None
 
 
-def lines_of(views: Views, script: str, spot: Spot) -> list[tuple[Page, int]]:
+def nodes_of(views: Views, page: Page) -> list[tuple[StageNode, int]]:
+    """The nodes of a page with their lines (0-based), in its order."""
+    found = _target(views, page)
+    stage = found[1].stage(page.part) if found else None
+    where = node_lines(stage.text) if stage else {}
+    return [(node, where[node.name]) for node in (stage.nodes if stage else ()) if node.name in where]
+
+
+def lines_of(script: str, spot: Spot) -> list[tuple[Page, int]]:
     """Where the nodes of an expression stand in the pages: forward first, then backward."""
     found = []
     for part, nodes in (("forward", spot.forward), ("inference", spot.forward), ("backward", spot.backward)):

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from aotlens.report.records import Input, Tensor
 
+
 def code(text: str) -> str:
     """Inline code in Markdown, whatever the text holds."""
     flat = " ".join(text.split())

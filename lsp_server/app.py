@@ -1,0 +1,192 @@
+"""The server's state, and what it tells the client of its own accord.
+
+Invariant: every notification and every request to the client is one that its capabilities allow.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from lsprotocol import types
+from pygls.exceptions import FeatureNotificationError, FeatureRequestError, JsonRpcException, PyglsError
+from pygls.lsp.server import LanguageServer
+
+from lsp_server.document import Document
+from lsp_server.protocol import Protocol
+from lsp_server.settings import Settings
+from lsp_server.targets import Found, find
+from lsp_server.tracer import Tracer, WorkerFactory
+from lsp_server.translate.diagnostics import diagnostics, uri_of
+from lsp_server.translate.pages import Page, text_of
+from lsp_server.views import Views, real_path
+
+NAME = "aotlens"
+SETTLE_S = 0.15
+"""After an edit, how long to wait for the next one before diagnostics are sent again."""
+
+ErrorSource = type[PyglsError] | type[JsonRpcException]
+
+logger = logging.getLogger(__name__)
+
+
+class Server(LanguageServer):
+    """One client's session."""
+
+    def __init__(self, version: str, worker_factory: WorkerFactory) -> None:
+        super().__init__(
+            NAME, version, types.TextDocumentSyncKind.Incremental, protocol_cls=Protocol, max_workers=4
+        )
+        self.views = Views()
+        self.settings = Settings()
+        self.tracer = Tracer(self, self.views, worker_factory)
+        self.exit_code = 1
+        """What the process ends with: 0 once the client has asked for a shutdown."""
+        self.problems: list[str] = []
+        """Bad settings found before the client may be sent messages."""
+        self._background: set[asyncio.Task[object]] = set()
+        self._said: set[str] = set()
+        self._published: set[str] = set()
+        self._settling: dict[str, asyncio.TimerHandle] = {}
+        self._found: dict[str, tuple[int | None, tuple[Found, ...]]] = {}
+        self._pages: dict[str, Page] = {}
+        self._page_folder: str | None = None
+
+    def background(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run a coroutine that no request waits for; its failure is reported as ours."""
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background_done)
+
+    def _background_done(self, task: asyncio.Task[object]) -> None:
+        self._background.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self.report_server_error(error, FeatureNotificationError)
+
+    # What is open
+
+    def document(self, uri: str) -> tuple[str, Document] | None:
+        """The path and text of an open file; None for a notebook's cell or an unsaved buffer."""
+        path = path_of(uri)
+        document = self.views.documents.get(path) if path else None
+        return (path, document) if path and document else None
+
+    def targets(self, path: str, document: Document) -> tuple[Found, ...]:
+        """The targets of a text, found once per version; those of its last version that parsed otherwise."""
+        version, found = self._found.get(path, (None, ()))
+        if path not in self._found or version != document.version:
+            now = find(document.lines)
+            found = found if now is None else now
+            self._found[path] = (document.version, found)
+        return found
+
+    def close_document(self, path: str) -> None:
+        self.views.closed(path)
+        self._found.pop(path, None)
+        settling = self._settling.pop(path, None)
+        if settling is not None:
+            settling.cancel()
+
+    # What the client is told
+
+    def publish_all(self) -> None:
+        for path in sorted(self.views.files() | self._published):
+            self.publish(path)
+
+    def publish(self, path: str) -> None:
+        """Send a file's diagnostics, with the version of the text that they stand in."""
+        found = diagnostics(self.views, path)
+        if not found and path not in self._published:
+            return
+        self._published = self._published | {path} if found else self._published - {path}
+        document = self.views.documents.get(path)
+        version = document.version if document else None
+        params = types.PublishDiagnosticsParams(uri_of(self.views, path), found, version=version)
+        self.text_document_publish_diagnostics(params)
+
+    def publish_soon(self, path: str) -> None:
+        """As `publish`, once the edits pause."""
+        waiting = self._settling.pop(path, None)
+        if waiting is not None:
+            waiting.cancel()
+        self._settling[path] = asyncio.get_running_loop().call_later(SETTLE_S, self.publish, path)
+
+    def refresh(self) -> None:
+        """Have hints and lenses asked for again, where the client can."""
+        workspace = self.client_capabilities.workspace
+        if workspace and workspace.inlay_hint and workspace.inlay_hint.refresh_support:
+            self.workspace_inlay_hint_refresh(None)
+        if workspace and workspace.code_lens and workspace.code_lens.refresh_support:
+            self.workspace_code_lens_refresh(None)
+
+    def say(self, message: str, kind: types.MessageType = types.MessageType.Error) -> None:
+        self.window_show_message(types.ShowMessageParams(type=kind, message=message))
+
+    def say_once(self, message: str, kind: types.MessageType = types.MessageType.Error) -> None:
+        if message not in self._said:
+            self._said.add(message)
+            self.say(message, kind)
+
+    def report_server_error(self, error: Exception, source: ErrorSource) -> None:
+        """One popup per kind of failure of ours; a request's own failure is its answer."""
+        logger.error("%s", error, exc_info=error)
+        if source is not FeatureRequestError:
+            self.say_once(f"aotlens: a message could not be handled ({type(error).__name__}); see the log")
+
+    # Read-only documents
+
+    def page_uri(self, page: Page) -> str | None:
+        """The address at which the client can open a page; None when no trace has it."""
+        text = text_of(self.views, page)
+        if text is None:
+            return None
+        return page.uri if self.settings.virtual_documents else self._write_page(page, text)
+
+    def page_of(self, uri: str) -> Page | None:
+        """The page written to a file, by the file's address."""
+        path = path_of(uri)
+        return self._pages.get(path) if path else None
+
+    def _write_page(self, page: Page, text: str) -> str:
+        if self._page_folder is None:
+            self._page_folder = real_path(tempfile.mkdtemp(prefix="aotlens-"))
+        folder = Path(self._page_folder, Path(page.script).stem, page.qualname.replace("/", "_"))
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / page.file_name
+        file.unlink(missing_ok=True)
+        file.write_text(text, encoding="utf-8")
+        file.chmod(0o444)
+        self._pages[str(file)] = page
+        return file.as_uri()
+
+    def end(self) -> None:
+        """Leave nothing behind: no process, no file."""
+        self.tracer.restart()
+        if self._page_folder is not None:
+            shutil.rmtree(self._page_folder, ignore_errors=True)
+
+    def show_document(self, uri: str) -> bool:
+        """Have the client open a document; False when it cannot."""
+        window = self.client_capabilities.window
+        if not (window and window.show_document and window.show_document.support):
+            return False
+        params: Any = types.ShowDocumentParams(uri=uri, take_focus=True)
+        self.window_show_document(params)
+        return True
+
+
+def path_of(uri: str) -> str | None:
+    """The real path of a `file:` address; None for any other scheme."""
+    parts = urlparse(uri)
+    if parts.scheme != "file":
+        return None
+    path = unquote(parts.path)
+    if os.name == "nt":
+        path = path.lstrip("/")
+    return real_path(path)

@@ -1,0 +1,111 @@
+"""Requests and notifications: each gets the document, calls a translator, and returns what it gave.
+
+Invariant: no handler waits for a trace, reads a project's files, or knows a report's fields.
+"""
+
+from lsprotocol import types
+
+from lsp_server.app import Server, path_of
+from lsp_server.document import Document, TextChange
+from lsp_server.positions import Encoding
+from lsp_server.settings import Settings, from_data
+from lsp_server.targets import bare_functions
+from lsp_server.translate.actions import code_actions, example_actions
+from lsp_server.translate.hints import inlay_hints
+from lsp_server.translate.hover import hover
+from lsp_server.translate.lenses import code_lenses
+
+
+def on_open(server: Server, params: types.DidOpenTextDocumentParams) -> None:
+    item = params.text_document
+    path = path_of(item.uri)
+    if path is not None:
+        server.views.opened(path, Document(item.uri, item.text, item.version))
+        server.publish(path)
+
+
+def on_change(server: Server, params: types.DidChangeTextDocumentParams) -> None:
+    found = server.document(params.text_document.uri)
+    if found is None:
+        return
+    path, document = found
+    for change in params.content_changes:
+        server.views.edited(path, document.apply(_text_change(change), server.views.encoding))
+    document.version = params.text_document.version
+    server.publish_soon(path)
+
+
+def on_close(server: Server, params: types.DidCloseTextDocumentParams) -> None:
+    path = path_of(params.text_document.uri)
+    if path is not None:
+        server.close_document(path)
+
+
+def on_hover(server: Server, params: types.HoverParams) -> types.Hover | None:
+    found = server.document(params.text_document.uri)
+    return hover(server.views, *found, params.position) if found else None
+
+
+def on_inlay_hint(server: Server, params: types.InlayHintParams) -> list[types.InlayHint] | None:
+    found = server.document(params.text_document.uri)
+    if found is None:
+        return None
+    shown = server.views.of(found[0])
+    return [hint for one in shown for hint in inlay_hints(one, server.settings, params.range)]
+
+
+def on_code_lens(server: Server, params: types.CodeLensParams) -> list[types.CodeLens] | None:
+    found = server.document(params.text_document.uri)
+    if found is None or not server.settings.code_lens:
+        return None
+    path, document = found
+    return code_lenses(server.views, path, document.uri, server.targets(path, document))
+
+
+def on_code_action(server: Server, params: types.CodeActionParams) -> list[types.CodeAction] | None:
+    found = server.document(params.text_document.uri)
+    if found is None:
+        return None
+    path, document = found
+    versioned = _takes_document_changes(server)
+    fixes = code_actions(server.views, path, params.range, versioned)
+    bare = bare_functions(document.lines, params.range.start.line)
+    return [*fixes, *example_actions(document, bare, versioned)]
+
+
+def on_initialize(server: Server, params: types.InitializeParams) -> None:
+    server.views.encoding = _encoding(server.workspace.position_encoding)
+    server.settings, problems = from_data(params.initialization_options, Settings(), at_start=True)
+    server.problems += problems
+    server.tracer.cwd = path_of(server.workspace.root_uri) if server.workspace.root_uri else None
+
+
+def _encoding(chosen: str | None) -> Encoding:
+    """The encoding that pygls agreed on with the client."""
+    known: tuple[Encoding, ...] = ("utf-8", "utf-16", "utf-32")
+    value = getattr(chosen, "value", chosen)
+    return next((encoding for encoding in known if encoding == value), "utf-16")
+
+
+def _text_change(change: types.TextDocumentContentChangeEvent) -> TextChange:
+    if isinstance(change, types.TextDocumentContentChangeWholeDocument):
+        return TextChange(change.text)
+    start, end = change.range.start, change.range.end
+    return TextChange(change.text, (start.line, start.character), (end.line, end.character))
+
+
+def _takes_document_changes(server: Server) -> bool:
+    workspace = server.client_capabilities.workspace
+    return bool(workspace and workspace.workspace_edit and workspace.workspace_edit.document_changes)
+
+
+FEATURES = {
+    types.INITIALIZE: on_initialize,
+    types.TEXT_DOCUMENT_DID_OPEN: on_open,
+    types.TEXT_DOCUMENT_DID_CHANGE: on_change,
+    types.TEXT_DOCUMENT_DID_CLOSE: on_close,
+    types.TEXT_DOCUMENT_HOVER: on_hover,
+    types.TEXT_DOCUMENT_INLAY_HINT: on_inlay_hint,
+    types.TEXT_DOCUMENT_CODE_LENS: on_code_lens,
+    types.TEXT_DOCUMENT_CODE_ACTION: on_code_action,
+}

@@ -1,0 +1,101 @@
+"""`aotlens lsp`: the language server's entry.
+
+Invariant: everything between start and the answer to `initialize` is cheap; torch is loaded by the worker,
+in its own process, from `initialized` on.
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from lsprotocol import types
+
+from aotlens.worker.client import WorkerClient
+from lsp_server import commands, handlers, navigation
+from lsp_server.app import NAME, Server
+from lsp_server.tracer import WorkerFactory
+from lsp_server.transport import LOOPBACK, serve_stdio, serve_tcp, tell
+
+NOTIFICATIONS: dict[str, Callable[..., Any]] = {
+    types.INITIALIZED: commands.on_initialized,
+    types.SHUTDOWN: commands.on_shutdown,
+    types.TEXT_DOCUMENT_DID_SAVE: commands.on_save,
+    types.WORKSPACE_DID_CHANGE_CONFIGURATION: commands.on_configuration,
+    types.WINDOW_WORK_DONE_PROGRESS_CANCEL: commands.on_progress_cancel,
+    commands.TRUST: commands.on_trust,
+    commands.DOCUMENT: commands.read_document,
+}
+
+OPTIONS: dict[str, object] = {
+    types.TEXT_DOCUMENT_CODE_ACTION: types.CodeActionOptions(
+        code_action_kinds=[types.CodeActionKind.QuickFix, types.CodeActionKind.RefactorRewrite]
+    ),
+    types.TEXT_DOCUMENT_DID_SAVE: types.SaveOptions(include_text=False),
+}
+
+
+def main(argv: list[str]) -> int:
+    """Serve one client; 0 after an orderly end, 1 when the client left without `shutdown`."""
+    options = _parser().parse_args(argv)
+    _log_to(options.log_file, options.verbose)
+    server = build_server(WorkerClient)
+    try:
+        if options.tcp is not None:
+            return serve_tcp(server, options.host, options.tcp)
+        return serve_stdio(server)
+    except OSError as error:
+        tell(f"cannot serve on {options.host}:{options.tcp}: {error.strerror}")
+        return 2
+    finally:
+        server.end()
+
+
+def build_server(worker_factory: WorkerFactory) -> Server:
+    """A server with every feature, whose traces are done by what the factory makes."""
+    server = Server(_version(), worker_factory)
+    features: dict[str, Any] = {**handlers.FEATURES, **navigation.FEATURES, **NOTIFICATIONS}
+    for name, handler in features.items():
+        server.feature(name, OPTIONS.get(name))(handler)
+    named: dict[str, Any] = dict(commands.COMMANDS)
+    for name, command in named.items():
+        server.command(name)(command)
+    return server
+
+
+def _parser() -> argparse.ArgumentParser:
+    about = "The language server, on stdio unless --tcp is given."
+    parser = argparse.ArgumentParser(prog="aotlens lsp", description=about, allow_abbrev=False)
+    parser.add_argument("--stdio", action="store_true", help="serve on stdio (the default; editors pass it)")
+    parser.add_argument("--tcp", type=int, metavar="PORT", help="serve one connection; 0 takes a free port")
+    parser.add_argument(
+        "--host", default=LOOPBACK, help="for --tcp (default: %(default)s, this machine only)"
+    )
+    parser.add_argument("--clientProcessId", type=int, help=argparse.SUPPRESS)  # editors pass it
+    parser.add_argument("--log-file", metavar="FILE", help="write a log here; nothing is logged otherwise")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log every message too")
+    return parser
+
+
+def _log_to(file: str | None, verbose: bool) -> None:
+    root = logging.getLogger()
+    if file is None:
+        root.addHandler(logging.NullHandler())
+        return
+    shown = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(filename=file, format=shown, level=logging.INFO)
+    # At INFO pygls writes every message's text.
+    logging.getLogger("pygls").setLevel(logging.INFO if verbose else logging.WARNING)
+
+
+def _version() -> str:
+    try:
+        return version(NAME)
+    except PackageNotFoundError:  # run from a checkout
+        return "0"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

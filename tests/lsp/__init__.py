@@ -1,0 +1,1 @@
+"""Tests of the language server: a real process, driven over real pipes."""

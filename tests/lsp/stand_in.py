@@ -1,0 +1,84 @@
+"""The real server over a stand-in for the worker's client, for answers that a test decides.
+
+Run as a program.  What is asked for by name decides: no name gives the sample report, `big` one with 5,000
+more nodes, `slow` nothing until it is cancelled, and the name of a kind of failure that failure.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any, get_args
+
+from aotlens.report.codec import encode
+from aotlens.report.records import Report
+from aotlens.worker.protocol import Answer, Failure, FailureKind, Progress
+from lsp_server.server import build_server
+from lsp_server.transport import serve_stdio
+from tests.report.sample import sample_report
+
+BIG = 5_000
+
+
+class StandInJob:
+    def __init__(self, number: int) -> None:
+        self.id = number
+        self.future: Future[Answer] = Future()
+        self.future.set_running_or_notify_cancel()
+
+    def cancel(self) -> None:
+        if not self.future.done():
+            self.future.set_result(Answer(self.id, None, Failure("cancelled", "cancelled")))
+
+
+class StandInWorker:
+    """Answers from a thread, as the client's reader does."""
+
+    def __init__(
+        self, python: str | None = None, cwd: str | None = None, on_log: Callable[[str], None] | None = None
+    ) -> None:
+        self._number = 0
+
+    def warm(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def submit(self, path: str, qualname: str | None, *rest: Any) -> StandInJob:
+        self._number += 1
+        job = StandInJob(self._number)
+        on_progress: Callable[[Progress], None] = rest[2]
+        threading.Thread(target=self._run, args=(job, path, qualname, on_progress), daemon=True).start()
+        return job
+
+    def _run(
+        self, job: StandInJob, path: str, qualname: str | None, on_progress: Callable[[Progress], None]
+    ) -> None:
+        on_progress(Progress(job.id, "import", os.path.basename(path)))
+        if qualname == "slow":
+            return
+        if qualname == "print":
+            os.write(1, b"a line that is no message\n")
+            print("another")  # noqa: T201 (the point of the test)
+        if qualname in get_args(FailureKind):
+            failure = Failure(qualname, f"{path}: {qualname} failed", file=path, line=20)
+            job.future.set_result(Answer(job.id, None, failure, output="said by the script\n"))
+            return
+        report = sample_report(BIG if qualname == "big" else 0)
+        if qualname in ("Block", "score"):
+            report = _only(report, qualname)
+        job.future.set_result(Answer(job.id, encode(report), None, elapsed_ms=12.0))
+
+
+def _only(report: Report, qualname: str) -> Report:
+    return replace(report, targets=tuple(one for one in report.targets if one.qualname == qualname))
+
+
+if __name__ == "__main__":
+    server = build_server(StandInWorker)
+    code = serve_stdio(server)
+    server.end()
+    sys.exit(code)
