@@ -18,7 +18,7 @@ from types import CodeType, ModuleType
 
 from aotlens.errors import TargetError
 
-__all__ = ["Script", "import_script", "load_script", "run_script"]
+__all__ = ["Rewrite", "Script", "load_script", "new_module", "run_script"]
 
 Rewrite = Callable[[ast.Module], ast.Module]
 """Changes the tree before it is compiled; positions must stay as they are."""
@@ -35,6 +35,11 @@ class Script:
     @property
     def folder(self) -> str:
         return str(Path(self.path).resolve().parent)
+
+    @property
+    def name(self) -> str:
+        """What an import would call it."""
+        return Path(self.path).stem
 
     def code(self, rewrite: Rewrite | None = None) -> CodeType:
         """Raises SyntaxError with the script's path."""
@@ -72,24 +77,25 @@ def _decoded(data: bytes, path: str) -> str:
     return text
 
 
-def run_script(script: Script, argv: Sequence[str] = (), rewrite: Rewrite | None = None) -> ModuleType:
-    """Run it as `__main__`; whatever it raises, SystemExit included, passes through."""
-    return _execute(script, script.code(rewrite), "__main__", argv)
-
-
-def import_script(script: Script) -> ModuleType:
-    """Run its definitions under the module's own name, as `import` would."""
-    return _execute(script, script.code(), Path(script.path).stem, ())
-
-
-def _execute(script: Script, code: CodeType, name: str, argv: Sequence[str]) -> ModuleType:
+def new_module(script: Script, name: str) -> ModuleType:
+    """An empty module for the script's names."""
     module = ModuleType(name)
     module.__dict__.update(
         __file__=script.path, __builtins__=builtins, __spec__=None, __package__=None, __cached__=None
     )
-    with _as_python_does(script, module, argv):
-        exec(code, module.__dict__)
     return module
+
+
+def run_script(
+    script: Script, module: ModuleType, argv: Sequence[str] = (), rewrite: Rewrite | None = None
+) -> None:
+    """Run it in the module; whatever it raises, SystemExit included, passes through.
+
+    The module may be named `__main__`, as a script's is, or by its own name, as an import's is.
+    """
+    code = script.code(rewrite)
+    with _as_python_does(script, module, argv):
+        exec(code, module.__dict__)  # noqa: S102 (the user asked for their script to run)
 
 
 @contextmanager

@@ -1,0 +1,106 @@
+"""The parser, the table of commands, and what becomes of their errors."""
+
+import argparse
+import importlib
+import os
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+
+from rich_argparse import RichHelpFormatter
+
+from aotlens._version import __version__
+from aotlens.cli.terminal import internal_error, user_error
+from aotlens.errors import AotlensError
+
+__all__ = ["COMMANDS", "run_command"]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A subcommand; its module has `add_arguments(parser)` and `run(arguments) -> int`."""
+
+    name: str
+    module: str
+    help: str
+
+    def load(self) -> ModuleType:
+        return importlib.import_module(f"aotlens.cli.{self.module}")
+
+
+COMMANDS = (
+    Command("run", "run", "run a script with its targets compiled by aotlens"),
+    Command("inspect", "inspect", "show what compiling a target does: mutations, aliases, saved values, wrapper"),
+    Command("tui", "tui", "the same in a terminal app, beside the source"),
+    Command("lsp", "lsp", "the language server, for editors"),
+    Command("verify", "verify", "compare compiled with eager: values, gradients, mutations, aliasing"),
+    Command("export", "export", "write a target as a standalone Python module"),
+    Command("rule", "rule", "explain a diagnostic"),
+    Command("doctor", "doctor", "what is installed, and what can be generated and run here"),
+)
+
+INTERRUPTED = 130
+"""What shells use for a command that Ctrl-C ended."""
+
+_ABOUT = """\
+See what ahead-of-time compilation does to a PyTorch function, at the source line.
+TARGET is SCRIPT or SCRIPT::name, for a function, method or module class of the script."""
+
+
+def run_command(argv: list[str] | None = None) -> int:
+    """Parse, run, and turn every error into one message and its exit code."""
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        return _dispatch(words)
+    except AotlensError as error:
+        if error.exit_code == 3:
+            return internal_error(error)
+        return user_error(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our stdout has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # noqa: BLE001 (the last place that can turn it into the documented exit code)
+        return internal_error(error)
+
+
+def _dispatch(words: list[str]) -> int:
+    chosen = next((command for command in COMMANDS if words[:1] == [command.name]), None)
+    if chosen is not None and chosen.name == "lsp":  # its options are its own, also when it runs by itself
+        return int(chosen.load().main(words[1:]))
+    parser = _parser(chosen)
+    arguments = parser.parse_args(words)
+    if chosen is None:
+        parser.print_help()
+        return 2
+    return int(arguments.run(arguments))
+
+
+def _parser(chosen: Command | None) -> argparse.ArgumentParser:
+    """The whole parser; only the chosen command's module is loaded, for its arguments."""
+    parser = argparse.ArgumentParser(
+        prog="aotlens", description=_ABOUT, formatter_class=_Formatter, allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"aotlens {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    for command in COMMANDS:
+        own = commands.add_parser(
+            command.name,
+            help=command.help,
+            description=f"{command.help[0].upper()}{command.help[1:]}.",
+            formatter_class=_Formatter,
+            allow_abbrev=False,
+        )
+        if command is chosen:
+            module = command.load()
+            module.add_arguments(own)
+            own.set_defaults(run=module.run)
+    return parser
+
+
+class _Formatter(RichHelpFormatter):
+    """Keeps the line breaks of descriptions."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(f"{indent}{line}" for line in text.splitlines())

@@ -1,0 +1,57 @@
+"""`aotlens export TARGET`: the module text that runs, as a file that needs torch alone."""
+
+import argparse
+
+from aotlens.cli.inspect import TIME_LIMIT_S
+from aotlens.cli.target import TargetName, add_script_arguments, add_target
+from aotlens.cli.terminal import say, show_failure, write_data
+from aotlens.cli.tracing import trace_target
+from aotlens.errors import InternalError, TargetError
+from aotlens.options import POLICIES
+from aotlens.report.records import Target
+from aotlens.worker.protocol import TraceOptions
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_target(parser)
+    parser.add_argument("-o", dest="output", metavar="FILE", help="write there instead of to stdout")
+    parser.add_argument(
+        "--capture", metavar="N", type=int, help="which capture, from 1, where there are several"
+    )
+    parser.add_argument("--dynamic", action="store_true", help="trace with symbolic sizes")
+    parser.add_argument("--policy", choices=POLICIES, default="min-cut", help="default: %(default)s")
+    add_script_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    # The eager backend: its graphs are Python text that needs nothing but torch.
+    options = TraceOptions("eager", arguments.dynamic, arguments.policy)
+    traced = trace_target(arguments.target, arguments.argv, options, TIME_LIMIT_S)
+    if traced.failure is not None:
+        return show_failure(traced.failure.message, traced.failure.traceback, traced.failure.exit_code)
+    targets = traced.report.targets if traced.report is not None else ()
+    target = _single(targets, arguments.target, arguments.capture)
+    if target.wrapper is None:
+        raise InternalError(f"the report of {arguments.target} holds no module text")
+    write_data(target.wrapper.source, arguments.output)
+    if arguments.output is not None:
+        say(f"wrote {arguments.output}: {target.name}, {target.mode}")
+    return 0
+
+
+def _single(targets: tuple[Target, ...], asked: TargetName, capture: int | None) -> Target:
+    """Raises TargetError where the name does not single out one capture."""
+    if capture is not None:
+        if not 1 <= capture <= len(targets):
+            raise TargetError(f"{asked} has {len(targets)} captures; --capture {capture} is none of them")
+        return targets[capture - 1]
+    if len(targets) == 1:
+        return targets[0]
+    rows = "".join(f"\n  {number}  {_described(target)}" for number, target in enumerate(targets, start=1))
+    hint = "name one with SCRIPT::name, or choose by --capture N"
+    raise TargetError(f"{asked} has {len(targets)} captures and a module holds one; {hint}:{rows}")
+
+
+def _described(target: Target) -> str:
+    tensors = (row.tensor.short() for row in target.inputs if row.tensor is not None and row.kind == "UserInput")
+    return f"{target.qualname}({', '.join(tensors)})"

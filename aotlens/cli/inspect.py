@@ -1,0 +1,53 @@
+"""`aotlens inspect TARGET`: traces in a child process, and prints the report."""
+
+import argparse
+
+from aotlens.cli.target import add_compile_options, add_script_arguments, add_target
+from aotlens.cli.terminal import show_failure, write_data
+from aotlens.cli.tracing import trace_target
+from aotlens.report.records import Report
+from aotlens.worker.protocol import TraceOptions
+
+TIME_LIMIT_S = 600.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_target(parser)
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+    parser.add_argument("-o", dest="output", metavar="FILE", help="write there instead of to stdout")
+    parser.add_argument("--stage", metavar="NAME", help="only that stage's program: captured, joint, wrapper, …")
+    parser.add_argument("--wrapper-source", action="store_true", help="print the whole module text too")
+    parser.add_argument("--to-end", action="store_true", help="run the script to its end, not until it repeats")
+    parser.add_argument(
+        "--time-limit", metavar="SECONDS", type=float, default=TIME_LIMIT_S, help="default: %(default)g"
+    )
+    add_compile_options(parser, backend="eager")
+    add_script_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    options = TraceOptions(arguments.backend, arguments.dynamic, arguments.policy, arguments.to_end)
+    traced = trace_target(arguments.target, arguments.argv, options, arguments.time_limit)
+    if traced.report is not None:
+        _show(traced.report, arguments)
+    if traced.failure is not None:
+        failure = traced.failure
+        return show_failure(failure.message, failure.traceback, failure.exit_code)
+    return 0
+
+
+def _show(report: Report, arguments: argparse.Namespace) -> None:
+    if arguments.format == "json":
+        from aotlens.report.codec import dumps
+
+        write_data(dumps(report) + "\n", arguments.output)
+        return
+    from rich.console import Console  # 0.1 s, and only for text
+
+    from aotlens.report.text import Shown, print_report, report_text
+
+    shown = Shown(wrapper_source=arguments.wrapper_source, stage=arguments.stage)
+    if arguments.output is None:
+        print_report(report, Console(), shown)
+    else:
+        write_data(report_text(report, shown), arguments.output)

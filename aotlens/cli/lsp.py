@@ -1,0 +1,7 @@
+"""`aotlens lsp`: the language server, which parses its own options."""
+
+
+def main(argv: list[str]) -> int:
+    from lsp_server.server import main as serve  # pygls: 0.3 s
+
+    return serve(argv)

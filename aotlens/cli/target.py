@@ -1,0 +1,48 @@
+"""`TARGET` on the command line, and the arguments that several commands share."""
+
+import argparse
+from dataclasses import dataclass
+
+from aotlens.options import BACKENDS, POLICIES
+
+__all__ = ["TargetName", "add_compile_options", "add_script_arguments", "add_target"]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetName:
+    """`SCRIPT` or `SCRIPT::qualname`."""
+
+    path: str
+    qualname: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> "TargetName":
+        path, separator, qualname = text.partition("::")
+        if not path or (separator and not qualname):
+            raise argparse.ArgumentTypeError(f"{text!r} is not SCRIPT or SCRIPT::name")
+        return cls(path, qualname or None)
+
+    def __str__(self) -> str:
+        return self.path if self.qualname is None else f"{self.path}::{self.qualname}"
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="TARGET", type=TargetName.parse, help="SCRIPT or SCRIPT::name")
+
+
+def add_script_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments for the script, after `--`, so that they are never taken for ours."""
+    parser.add_argument("argv", metavar="-- ARGS", nargs="*", help="arguments for the script itself")
+
+
+def add_compile_options(parser: argparse.ArgumentParser, backend: str) -> None:
+    parser.add_argument(
+        "--backend", choices=BACKENDS, default=backend, help="code generation (default: %(default)s)"
+    )
+    parser.add_argument("--dynamic", action="store_true", help="trace with symbolic sizes")
+    parser.add_argument(
+        "--policy",
+        choices=POLICIES,
+        default="min-cut",
+        help="how values are chosen to be saved for the backward (default: %(default)s)",
+    )

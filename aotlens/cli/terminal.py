@@ -1,0 +1,77 @@
+"""The one place that writes to the terminal.
+
+Invariant: `say`, `user_error` and the rest write to stderr; only `write_data` writes to stdout or to the
+file that the user named.
+"""
+
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotlens.errors import UserError
+
+if TYPE_CHECKING:  # rich.console takes 0.1 s to import
+    from rich.console import Console
+
+__all__ = ["internal_error", "say", "show_failure", "stderr_console", "user_error", "waiting", "write_data"]
+
+
+def say(text: str) -> None:
+    """One line to the user."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def user_error(message: str, exit_code: int = 2) -> int:
+    """Shows a mistake of the user's; returns the exit code."""
+    say(f"aotlens: error: {message}")
+    return exit_code
+
+
+def internal_error(error: BaseException) -> int:
+    """Shows a fault of ours with everything that helps to report it; returns the exit code."""
+    say("".join(traceback.format_exception(error)).rstrip())
+    say(f"aotlens: internal error: {type(error).__name__}: {error}")
+    say("This is a fault of aotlens, not of your code; please report it with the lines above.")
+    return 3
+
+
+def show_failure(message: str, trace: str, exit_code: int) -> int:
+    """Shows how the user's code, or ours, failed in a trace; returns the exit code."""
+    if trace:
+        say(trace.rstrip())
+    if exit_code == 3:
+        say(f"aotlens: internal error: {message}")
+        return exit_code
+    return user_error(message, exit_code)
+
+
+def write_data(text: str, file: str | None) -> None:
+    """Writes a command's result to stdout, or to the file that the user named."""
+    if file is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {error.strerror}") from error
+
+
+def stderr_console() -> "Console":
+    from rich.console import Console  # 0.1 s
+
+    return Console(stderr=True)
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Shows a spinner on a terminal; silent elsewhere."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with stderr_console().status(what):
+        yield

@@ -1,0 +1,62 @@
+"""`@aotlens.example(...)`: arguments to trace a function or module class with.  Stdlib only.
+
+Invariant: it changes nothing about what it decorates but one attribute, so a script runs the same with it.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from aotlens.report.records import Span
+
+__all__ = ["DecoratedExample", "example", "examples_of"]
+
+_ATTRIBUTE = "__aotlens_examples__"
+
+Decorated = TypeVar("Decorated")
+
+
+@dataclass(frozen=True, slots=True)
+class DecoratedExample:
+    """One use of the decorator."""
+
+    arguments: tuple[object, ...]
+    keywords: dict[str, object]
+    construct: str | None
+    span: Span
+    """The line of the decorator."""
+
+
+def example(
+    *arguments: object, construct: str | None = None, **keywords: object
+) -> Callable[[Decorated], Decorated]:
+    """Gives a function, method or module class the arguments that it is traced with.
+
+    A string is read as the comment form is (`"f32[8, 16]"`, `"bf16[16, 4] grad"`, `"'a string'"`), any other
+    value is passed as it is.  `construct` is the Python call that makes the module: `"Block(64, heads=4)"`;
+    a class without it is called without arguments.  Several decorators are several examples.
+    """
+    caller = sys._getframe(1)
+    span = Span(caller.f_code.co_filename, caller.f_lineno, 0, caller.f_lineno, 0)
+    given = DecoratedExample(arguments, keywords, construct, span)
+
+    def mark(decorated: Decorated) -> Decorated:
+        setattr(decorated, _ATTRIBUTE, (given, *_own_examples(decorated)))
+        return decorated
+
+    return mark
+
+
+def examples_of(decorated: object) -> tuple[DecoratedExample, ...]:
+    """The examples of a decorated object, in source order; a subclass does not inherit its base's."""
+    return _own_examples(decorated)
+
+
+def _own_examples(decorated: object) -> tuple[DecoratedExample, ...]:
+    found: tuple[DecoratedExample, ...]
+    if isinstance(decorated, type):
+        found = decorated.__dict__.get(_ATTRIBUTE, ())
+    else:
+        found = getattr(decorated, _ATTRIBUTE, ())
+    return found

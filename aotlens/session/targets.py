@@ -1,0 +1,260 @@
+"""From a target's name to something that can be called with arguments.
+
+Invariant: what has an example is called with it and nothing of the script's main part runs; what has none
+is watched while the script runs, and captured with the arguments of its real calls.
+"""
+
+import ast
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MethodType, ModuleType
+from typing import Any
+
+import torch
+
+from aotlens.errors import ExampleError, TargetError
+from aotlens.session.example_decorator import examples_of
+from aotlens.session.examples import Arguments, decorated_arguments, text_arguments
+from aotlens.session.script import Rewrite, Script
+from aotlens.torch_api import pytree
+from aotlens.worker.targets import StaticTarget, find_targets
+
+__all__ = ["Call", "Watch", "example_calls", "find_target", "marking", "resolve"]
+
+_MARK = "__aotlens_watch__"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A target with the arguments to trace it with."""
+
+    qualname: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    dynamic: bool = False
+
+
+def find_target(script: Script, qualname: str) -> StaticTarget:
+    """The definition of that name; raises TargetError with the names that there are."""
+    found = [target for target in find_targets(script.source, script.path) if target.kind != "call"]
+    for target in found:
+        if target.qualname == qualname:
+            return target
+    names = [target.qualname for target in found]
+    near = difflib.get_close_matches(qualname, names, n=3) or names[:10]
+    known = f"it defines {', '.join(f'`{name}`' for name in near)}" if near else "it defines no function or class"
+    raise TargetError(f"{script.path} has no function or class `{qualname}`; {known}")
+
+
+# Examples
+
+
+def example_calls(module: ModuleType, target: StaticTarget) -> Iterator[Call]:
+    """One call per example of a target, made when asked for; raises ExampleError or what the user's code raises."""
+    definition = resolve(module, target)
+    for source in target.examples:
+        yield _call(module, target, text_arguments(source))
+    for given in examples_of(definition):
+        yield _call(module, target, decorated_arguments(given))
+
+
+def resolve(module: ModuleType, target: StaticTarget) -> Any:
+    """The object of that name in a module that has run; raises TargetError."""
+    found: Any = module
+    for name in target.qualname.split("."):
+        if name == "<locals>" or not hasattr(found, name):
+            message = (
+                f"`{target.qualname}` of {target.span.file}:{target.span.line} is not there after the script's"
+                " definitions have run; an example works for functions and classes of the module's own level"
+            )
+            raise TargetError(message, span=target.span)
+        found = getattr(found, name)
+    return found
+
+
+def _call(module: ModuleType, target: StaticTarget, arguments: Arguments) -> Call:
+    function = _callable(module, target, arguments)
+    try:
+        inspect.signature(function).bind(*arguments.args, **arguments.kwargs)
+    except TypeError as error:
+        span = arguments.span
+        message = f"{span.file}:{span.line}: the example does not fit `{target.qualname}`: {error}"
+        raise ExampleError(message, span=span) from error
+    except ValueError:  # a callable without a signature is called as it is
+        pass
+    return Call(target.qualname, function, arguments.args, arguments.kwargs, arguments.dynamic)
+
+
+def _callable(module: ModuleType, target: StaticTarget, arguments: Arguments) -> Callable[..., Any]:
+    """The function, the bound method, or the module that the class makes."""
+    found = resolve(module, target)
+    owner_name, _, name = target.qualname.rpartition(".")
+    if isinstance(found, type):
+        return _instance(module, found, arguments)  # type: ignore[no-any-return]
+    if not owner_name or target.kind == "function":
+        return found  # type: ignore[no-any-return]
+    owner = functools.reduce(getattr, owner_name.split("."), module)
+    if isinstance(inspect.getattr_static(owner, name), staticmethod | classmethod):
+        return found  # type: ignore[no-any-return]
+    instance = _instance(module, owner, arguments)
+    return _whole_module(instance, name)
+
+
+def _instance(module: ModuleType, owner: Any, arguments: Arguments) -> Any:
+    if arguments.construction is not None:
+        return eval(arguments.construction, module.__dict__)  # noqa: S307 (the user's own example, in their script)
+    try:
+        inspect.signature(owner).bind()
+    except TypeError as error:
+        name, span = owner.__qualname__, arguments.span
+        message = (
+            f"{span.file}:{span.line}: `{name}` cannot be made without arguments ({error}); write them before the"
+            f" example: `# aotlens: example {name}(...): f32[8, 16]`"
+        )
+        raise ExampleError(message, span=span) from error
+    return owner()
+
+
+def _whole_module(instance: Any, method: str) -> Callable[..., Any]:
+    """A module's `forward` stands for the module, whose parameters are then inputs with names."""
+    if isinstance(instance, torch.nn.Module) and method == "forward":
+        return instance
+    return getattr(instance, method)  # type: ignore[no-any-return]
+
+
+# Real calls
+
+
+def marking(target: StaticTarget) -> Rewrite:
+    """A rewrite that puts the watch on the definition, innermost of its decorators."""
+
+    def rewrite(tree: ast.Module) -> ast.Module:
+        for node in ast.walk(tree):
+            is_definition = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            if is_definition and (node.name, node.lineno) == (target.qualname.split(".")[-1], target.span.line):
+                mark = ast.copy_location(ast.Name(_MARK, ast.Load()), node)
+                node.decorator_list.append(mark)
+        return tree
+
+    return rewrite
+
+
+class Watch:
+    """Captures the calls of one definition, once per input signature."""
+
+    def __init__(self, target: StaticTarget, capture: Callable[[Call], None], called: Callable[[int], None]) -> None:
+        """`capture` gets each call with news, `called` the key of every call."""
+        self._target = target
+        self._capture = capture
+        self._called = called
+        self._seen: set[int] = set()
+        self._busy = False
+        self._definition: Any = None
+        self._class_call: Any = None
+
+    @property
+    def was_called(self) -> bool:
+        return bool(self._seen)
+
+    @contextmanager
+    def on(self, module: ModuleType) -> Iterator[None]:
+        """Let the mark in the rewritten script find this watch."""
+        setattr(module, _MARK, self._mark)
+        try:
+            yield
+        finally:
+            module.__dict__.pop(_MARK, None)
+
+    def choose(self, given: object) -> object | None:
+        """What `torch.compile` shall compile when it was given the watched definition; None for others."""
+        owner = getattr(given, "__self__", None)  # `module.compile()` gives the module's bound method
+        for candidate in (given, owner):
+            if isinstance(self._definition, type) and isinstance(candidate, self._definition):
+                self._unmark_class()
+                return given
+        if getattr(given, "__aotlens_original__", given) is self._definition:
+            self._seen.add(0)
+            return self._definition  # type: ignore[no-any-return]
+        return None
+
+    def _mark(self, definition: Any) -> Any:
+        self._definition = definition
+        return self._mark_class(definition) if isinstance(definition, type) else self._mark_function(definition)
+
+    def _mark_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            self._see(function, args, kwargs)
+            return function(*args, **kwargs)
+
+        watched.__aotlens_original__ = function  # type: ignore[attr-defined]
+        return watched
+
+    def _mark_class(self, definition: type) -> type:
+        original = definition.__call__
+        self._class_call = definition.__dict__.get("__call__")
+
+        def watched(instance: Any, *args: Any, **kwargs: Any) -> Any:
+            if type(instance) is definition:
+                self._see(instance, args, kwargs)
+            return original(instance, *args, **kwargs)
+
+        definition.__call__ = watched  # type: ignore[operator]
+        return definition
+
+    def _unmark_class(self) -> None:
+        """Dynamo compiles a module's call, and should not meet the watch there."""
+        self._seen.add(0)
+        if "__call__" in self._definition.__dict__:
+            if self._class_call is None:
+                del self._definition.__call__
+            else:
+                self._definition.__call__ = self._class_call
+
+    def _see(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._busy:  # the capture itself calls the function
+            return
+        key = _signature(args, kwargs)
+        if key not in self._seen:
+            self._seen.add(key)
+            self._busy = True
+            try:
+                self._capture(self._bound(function, args, kwargs))
+            finally:
+                self._busy = False
+        self._called(key)
+
+    def _bound(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """The call with a method bound to its object, as the script wrote it."""
+        if self._target.kind == "method" and args and _defines(args[0], self._target):
+            name = self._target.qualname.rpartition(".")[2]
+            whole = isinstance(args[0], torch.nn.Module) and name == "forward"
+            return Call(self._target.qualname, args[0] if whole else MethodType(function, args[0]), args[1:], kwargs)
+        return Call(self._target.qualname, function, args, kwargs)
+
+
+def _defines(instance: Any, target: StaticTarget) -> bool:
+    """Whether a method's first argument is its object, and not the argument of a static method."""
+    owner = target.qualname.rpartition(".")[0]
+    classes = instance.__mro__ if isinstance(instance, type) else type(instance).__mro__
+    return any(base.__qualname__ == owner for base in classes)
+
+
+def _signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    """Equal for calls that are compiled alike: same structure, tensors of the same make, same other values."""
+    leaves, structure = pytree.tree_flatten((args, kwargs))
+    return hash((str(structure), torch.is_grad_enabled(), *(_leaf(leaf) for leaf in leaves)))
+
+
+def _leaf(leaf: Any) -> object:
+    if isinstance(leaf, torch.Tensor):
+        strides = leaf.stride() if leaf.layout is torch.strided else ()
+        return (tuple(leaf.shape), strides, leaf.dtype, leaf.device, leaf.requires_grad)
+    if isinstance(leaf, torch.nn.Module):
+        return (id(type(leaf)), leaf.training)
+    return leaf if isinstance(leaf, int | float | str | bool | None) else id(type(leaf))
