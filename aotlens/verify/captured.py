@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from aotlens.verify.values import same_values
+
 
 def captured_values(fn: Callable[..., Any], depth: int = 2) -> dict[str, Any]:
     """Tensors and modules by the name under which the function (or one that it calls) sees them."""
@@ -31,15 +33,15 @@ def captured_values(fn: Callable[..., Any], depth: int = 2) -> dict[str, Any]:
 @contextmanager
 def put_back(tensors: Sequence[Tensor]) -> Iterator[None]:
     """Restores the values and `requires_grad` of these tensors where the body changes them."""
-    saved = [(tensor, tensor.detach().clone(), tensor._version, tensor.requires_grad) for tensor in tensors]
+    saved = [(tensor, tensor.detach().clone(), tensor.requires_grad) for tensor in tensors]
     try:
         yield
     finally:
-        for tensor, value, version, requires_grad in saved:
+        for tensor, value, requires_grad in saved:
             with torch.no_grad():
                 if tensor.shape != value.shape:
-                    tensor.set_(value)
-                elif tensor._version != version:
+                    tensor.data = value
+                elif not same_values(tensor, value):
                     tensor.copy_(value)
             if tensor.is_leaf:
                 tensor.requires_grad_(requires_grad)

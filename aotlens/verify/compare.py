@@ -180,6 +180,10 @@ def _gradients(compiled: Observation, eager: Observation) -> Iterator[Difference
     if compiled.backward_failure or eager.backward_failure:
         yield from _failures("backward error", compiled.backward_failure, eager.backward_failure)
         return
+    roots = [side.gradients.roots if side.gradients else () for side in (compiled, eager)]
+    if roots[0] != roots[1]:
+        yield Difference("gradient", "outputs to differentiate", ", ".join(roots[0]), ", ".join(roots[1]))
+        return
     found = dict(compiled.gradients.leaves) if compiled.gradients else {}
     for name, expected in eager.gradients.leaves if eager.gradients else ():
         gradient = found.pop(name, None)

@@ -47,11 +47,19 @@ def tangent(output: Tensor, seed: int) -> Tensor:
 
 
 def _roots(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> Iterator[Named]:
-    yield from (item for item in outputs if item.tensor.requires_grad)
+    yield from (item for item in outputs if _has_tape(item.tensor))
     returned = {id(item.tensor) for item in outputs}
     for item, moved in zip(given.inputs, bumped, strict=True):
         if moved and item.tensor.grad_fn is not None and id(item.tensor) not in returned:
             yield item
+
+
+def _has_tape(tensor: Tensor) -> bool:
+    """A view taken under no_grad says that it requires grad, but autograd refuses to start from it."""
+    if not tensor.requires_grad:
+        return False
+    base = None if tensor.is_inference() else tensor._base
+    return tensor.grad_fn is not None or base is None or not base.requires_grad
 
 
 def _leaves_since(given: World) -> Iterator[Named]:

@@ -150,7 +150,7 @@ def _facts(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> tu
                 name=item.name,
                 value=copy_of(tensor),
                 stride=tuple(tensor.stride()) if tensor.layout == torch.strided else (),
-                offset=tensor.storage_offset() if tensor.layout == torch.strided else 0,
+                offset=int(tensor.storage_offset()) if tensor.layout == torch.strided else 0,
                 requires_grad=tensor.requires_grad,
                 is_leaf=tensor.is_leaf,
                 kind=type(tensor).__name__,

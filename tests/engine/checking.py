@@ -1,37 +1,57 @@
 """Runs one program in eager and compiled, several times with different values, and lists what differs."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from aotlens.errors import UnsupportedError
+from aotlens.errors import AotlensError
 from aotlens.verify.compare import Difference, compare
 from aotlens.verify.first_call import observe_alone
 from aotlens.verify.observe import EVERYTHING, Facts, Observation, Probe
 from aotlens.verify.world import World, copies, world
 from tests.programs import Program
+from tests.programs.program import grown
 
 Compiler = Callable[[Callable[..., Any], tuple[Any, ...]], Callable[..., Any]]
 """Takes the callable and example arguments, gives a callable of the same signature."""
 
 
-class Refused(Exception):  # noqa: N818 - an outcome of a check, not an error of it
-    """The compiler refused the program with an error of its own."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a program fared."""
+
+    differences: tuple[Difference, ...]
+    refusal: AotlensError | None = None
+    """The error that the compiler raised on purpose; None when it compiled."""
 
 
-def check(program: Program, compiler: Compiler) -> tuple[Difference, ...]:
-    """Every difference over three kinds of calls: the first, one with other values, and after writes."""
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """One further call of both sides."""
+
+    seed: int
+    probe: Probe = EVERYTHING
+    sizes: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+def check(program: Program, compiler: Compiler, *, grow: bool = False) -> Outcome:
+    """Every difference over the first call, then with other values, after writes, with other sizes."""
     with program.context():
         eager, compiled = prepared(program)
         expected = observe_alone(eager)
-        call = compiled_by(compiler, compiled)
+        try:
+            call = quietly_compiled(compiler, compiled)
+        except AotlensError as error:
+            return Outcome((), error)
         found = observe_alone(compiled, call=call)
         differences = list(compare(found, expected).differences)
-        for seed, probe in ((1, EVERYTHING), *((2, probe) for probe in writes_worth_trying(expected))):
-            expected, found = again(program, (eager, compiled), call, probe, seed)
+        for repeat in repeats(expected, grow):
+            expected, found = again(program, (eager, compiled), call, repeat)
             differences += compare(found, expected).differences
-    return tuple(differences)
+    return Outcome(tuple(differences))
 
 
 def prepared(program: Program) -> tuple[World, World]:
@@ -43,27 +63,32 @@ def prepared(program: Program) -> tuple[World, World]:
     return eager, compiled
 
 
-def compiled_by(compiler: Compiler, given: World) -> Callable[..., Any]:
-    """Compiles on copies of the arguments, so that a change made while tracing is seen as a difference."""
+def quietly_compiled(compiler: Compiler, given: World) -> Callable[..., Any]:
+    """Compiles for the very tensors of the first call, so that a change made while tracing shows there."""
     state = torch.get_rng_state()
-    try:
-        call = compiler(given.fn, given.args)
-    except UnsupportedError as error:
-        raise Refused(str(error)) from error
+    call = compiler(given.fn, given.args)
     assert torch.equal(state, torch.get_rng_state()), "compiling moved the random state"
     return call
 
 
+def repeats(seen: Observation, grow: bool) -> Iterator[Repeat]:
+    """The calls that follow the first, as far as they can show something new."""
+    yield Repeat(seed=1)
+    yield from (Repeat(seed=2, probe=probe) for probe in writes_worth_trying(seen))
+    if grow:
+        yield Repeat(seed=3, sizes=grown)
+
+
 def again(
-    program: Program, worlds: tuple[World, World], call: Callable[..., Any], probe: Probe, seed: int
+    program: Program, worlds: tuple[World, World], call: Callable[..., Any], repeat: Repeat
 ) -> tuple[Observation, Observation]:
     """Calls both once more on other values, each keeping its own state: (eager, compiled)."""
-    torch.manual_seed(seed)
-    with torch.enable_grad():
+    torch.manual_seed(repeat.seed)
+    with torch.enable_grad(), repeat.sizes():
         args = program.make_args()
     (eager,) = copies(world(worlds[0].fn, args), 1, keep_fn=True)
     (compiled,) = copies(world(worlds[1].fn, args), 1, keep_fn=True)
-    return observe_alone(eager, probe), observe_alone(compiled, probe, call)
+    return observe_alone(eager, repeat.probe), observe_alone(compiled, repeat.probe, call)
 
 
 def writes_worth_trying(seen: Observation) -> Iterator[Probe]:

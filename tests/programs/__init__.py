@@ -1,6 +1,7 @@
 """The shared list of test programs: each runs through every stage and is compared with eager.
 
-`PROGRAMS` holds all of them; `tagged(tag)` those of one tag.  A new case is one function in the file of its kind.
+`PROGRAMS` holds all of them; `tagged(tag)` those of one tag.  A new case is one function in the file of
+its kind.
 """
 
 from tests.programs import (

@@ -222,7 +222,7 @@ def duplicates_with_view(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     return x + y
 
 
-@cases(lambda: ((lambda t: (t, t, t[1:]))(plain(4)),), later=SYNTHETIC)
+@cases(lambda: (views_of(plain(4), lambda t: t, lambda t: t, lambda t: t[1:]),), later=SYNTHETIC)
 def duplicates_and_alias(xs: tuple[Tensor, Tensor, Tensor]) -> Tensor:
     xs[0].mul_(2)
     return xs[1] + xs[2].sum()

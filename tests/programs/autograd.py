@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from tests.programs.program import Cases, ints, leaf, plain, tape
+from tests.programs.program import Cases, Fixed, ints, leaf, plain, tape
 
 cases = Cases("autograd")
 
@@ -151,7 +151,7 @@ def sum_saves_sizes(x: Tensor) -> Tensor:
     return x.sum()
 
 
-@cases(lambda: (leaf(2, 3, 4), leaf(4), leaf(4)), "inductor", "dynamic")
+@cases(lambda: (leaf(2, 3, Fixed(4)), leaf(Fixed(4)), leaf(Fixed(4))), "inductor", "dynamic")
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return torch.nn.functional.layer_norm(x, (4,), weight, bias)
 

@@ -5,12 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.programs.program import Cases, ints, plain
+from tests.programs.program import Cases, Fixed, ints, plain
 
 cases = Cases("modules")
 
 
-@cases(lambda: (plain(5, 3),), "inductor", "dynamic")
+@cases(lambda: (plain(5, Fixed(3)),), "inductor", "dynamic")
 def linear() -> nn.Module:
     return nn.Linear(3, 4)
 
@@ -225,7 +225,7 @@ class Checkpointed(nn.Module):
         return torch.utils.checkpoint.checkpoint(self.inner, x, use_reentrant=False)
 
 
-cases(lambda: (plain(2, 3),), "inductor", "dynamic")(Counter)
+cases(lambda: (plain(4, Fixed(3)),), "inductor", "dynamic")(Counter)
 cases(lambda: (ints(2, 5, below=7),), "inductor")(Tied)
 cases(lambda: (plain(2, 3),))(BufferIsNone)
 cases(lambda: (plain(2, 3),))(Frozen)

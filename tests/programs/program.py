@@ -4,8 +4,9 @@ Promise: making a program's callable and arguments twice under the same seed giv
 seed, others of the same sizes, strides and aliasing, so that a second call shows what was baked in.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ class Program:
     """Makes the callable: the function itself, or a new module."""
     make_args: Callable[[], Args]
     tags: frozenset[str]
-    """`inductor`: also run with the inductor backend; `dynamic`: also with symbolic sizes."""
+    """`inductor`: also run with that backend; `dynamic`: also with symbolic sizes, which then grow."""
     context: Context
     """What the call stands in: grad mode, autocast."""
     refused: str | None
@@ -70,14 +71,31 @@ def _makes_module(fn: Callable[..., Any]) -> bool:
     return isinstance(fn, type) or (isinstance(result, type) and issubclass(result, nn.Module))
 
 
+class Fixed(int):
+    """A size that stays when the others grow: a module's feature dimension."""
+
+
+_growth: ContextVar[int] = ContextVar("growth", default=0)
+
+
+@contextmanager
+def grown(by: int = 2) -> Iterator[None]:
+    """Within it, arguments are made with every size from 3 up larger by `by`; equal sizes stay equal."""
+    token = _growth.set(by)
+    try:
+        yield
+    finally:
+        _growth.reset(token)
+
+
 def plain(*sizes: int) -> Tensor:
     """Random numbers that need no gradient."""
-    return torch.randn(sizes)
+    return torch.randn(_sizes(sizes))
 
 
 def leaf(*sizes: int) -> Tensor:
     """Random numbers that require grad."""
-    return torch.randn(sizes, requires_grad=True)
+    return torch.randn(_sizes(sizes), requires_grad=True)
 
 
 def tape(*sizes: int) -> Tensor:
@@ -87,4 +105,9 @@ def tape(*sizes: int) -> Tensor:
 
 def ints(*sizes: int, below: int = 4) -> Tensor:
     """Random indices."""
-    return torch.randint(below, sizes)
+    return torch.randint(below, _sizes(sizes))
+
+
+def _sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    by = _growth.get()
+    return tuple(size if isinstance(size, Fixed) or size < 3 else size + by for size in sizes)

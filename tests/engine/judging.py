@@ -1,0 +1,30 @@
+"""What a program's outcome must be: as eager, or refused by name where the list says so."""
+
+import pytest
+
+from aotlens.errors import AotlensError, UnsupportedError
+from tests.engine.checking import Compiler, check, prepared, told
+from tests.engine.checking import observe_alone as observed
+from tests.programs import Program
+
+
+def judge(program: Program, compiler: Compiler, *, grow: bool = False) -> None:
+    """Fails the test unless the program behaves as eager or is refused as its row says."""
+    outcome = check(program, compiler, grow=grow)
+    if outcome.refusal is not None:
+        _judge_refusal(program, outcome.refusal)
+    elif outcome.differences:
+        pytest.fail(told(program, outcome.differences), pytrace=False)
+
+
+def _judge_refusal(program: Program, refusal: AotlensError) -> None:
+    with program.context():
+        fails_in_eager = observed(prepared(program)[0]).failure is not None
+    if fails_in_eager or program.refused is not None:
+        return
+    if program.later is None:
+        pytest.fail(f"{program.name} must work, but was refused: {refusal}", pytrace=False)
+    if not isinstance(refusal, UnsupportedError):
+        pytest.fail(f"{program.name} failed with {type(refusal).__name__}: {refusal}", pytrace=False)
+    if not str(refusal).strip():
+        pytest.fail(f"{program.name} was refused without a message", pytrace=False)

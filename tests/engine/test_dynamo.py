@@ -1,0 +1,126 @@
+"""Programs through `torch.compile(fn, backend=...)`: graph breaks, guards and recompiles included."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from aotlens.frontends.dynamo import dynamo_backend
+from aotlens.observe import observing
+from aotlens.options import CompileOptions
+from tests.engine.judging import judge
+from tests.programs import Program, tagged
+from tests.programs.program import leaf, plain
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Dynamo warns of its own deprecations
+
+EAGER = CompileOptions(backend="eager")
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo() -> Iterator[None]:
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def through_dynamo(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
+    return torch.compile(fn, backend=dynamo_backend(EAGER))
+
+
+CHOSEN = sorted({*tagged("inductor"), *tagged("dynamic")}, key=lambda program: program.name)
+
+
+@pytest.mark.parametrize("program", CHOSEN, ids=lambda program: program.name)
+def test_program(program: Program) -> None:
+    judge(program, through_dynamo, grow="dynamic" in program.tags)
+
+
+def test_registered_name() -> None:
+    x = leaf(3, 4)
+    out = torch.compile(lambda x: (x * 2).sin(), backend="aotlens")(x)
+    assert torch.allclose(out, (x * 2).sin())
+
+
+def test_graph_break_gives_two_targets() -> None:
+    def broken(x: Tensor) -> Tensor:
+        hidden = x * 2
+        torch._dynamo.graph_break()
+        return hidden.sin()
+
+    seen: list[Any] = []
+    x = leaf(3)
+    with observing(on_compiled=seen.append):
+        out = torch.compile(broken, backend=dynamo_backend(EAGER))(x)
+    out.sum().backward()
+    assert torch.allclose(out, (x * 2).sin())
+    assert x.grad is not None
+    assert torch.allclose(x.grad, (x * 2).cos() * 2)
+    assert [compiled.frontend for compiled in seen] == ["dynamo", "dynamo"]
+
+
+def test_other_sizes_recompile() -> None:
+    seen: list[Any] = []
+    double = torch.compile(lambda x: x * 2, backend=dynamo_backend(EAGER))
+    with observing(on_compiled=seen.append):
+        for size in (3, 4, 5, 6):
+            x = plain(size)
+            assert torch.equal(double(x), x * 2)
+    assert len(seen) == 2  # one static, then one for all sizes
+
+
+def test_other_pattern_of_duplicates_recompiles() -> None:
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        x.add_(1)
+        return x * y
+
+    compiled = torch.compile(step, backend=dynamo_backend(EAGER))
+    x, y = plain(3), plain(3)
+    assert torch.equal(compiled(x.clone(), y), (x + 1) * y)
+    assert torch.equal(compiled(z := x.clone(), z), (x + 1) * (x + 1))
+
+
+def test_requires_grad_recompiles() -> None:
+    compiled = torch.compile(lambda x: x * 2, backend=dynamo_backend(EAGER))
+    assert not compiled(plain(3)).requires_grad
+    assert compiled(leaf(3)).requires_grad
+
+
+def test_grad_mode_recompiles() -> None:
+    compiled = torch.compile(lambda x: x * 2, backend=dynamo_backend(EAGER))
+    x = leaf(3)
+    with torch.no_grad():
+        assert not compiled(x).requires_grad
+    assert compiled(x).requires_grad
+
+
+def test_two_forwards_before_two_backwards() -> None:
+    model = nn.Linear(3, 3)
+    compiled = torch.compile(model, backend=dynamo_backend(EAGER))
+    first, second = plain(2, 3), plain(2, 3)
+    (compiled(first).sum() + compiled(second).square().sum()).backward()
+    found = [parameter.grad for parameter in model.parameters()]
+    model.zero_grad()
+    (model(first).sum() + model(second).square().sum()).backward()
+    for gradient, parameter in zip(found, model.parameters(), strict=True):
+        torch.testing.assert_close(gradient, parameter.grad)
+
+
+def test_training_steps_follow_eager() -> None:
+    def losses(compile_it: bool) -> list[float]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Dropout(0.2), nn.Linear(8, 2))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        step = torch.compile(model, backend=dynamo_backend(EAGER)) if compile_it else model
+        found = []
+        for _ in range(5):
+            loss = step(torch.randn(6, 4)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        return found
+
+    assert losses(compile_it=True) == pytest.approx(losses(compile_it=False), rel=1e-5)

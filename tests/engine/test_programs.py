@@ -1,0 +1,43 @@
+"""Every program through the engine, compared with eager in everything that a caller can see."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aotlens.options import CompileOptions
+from aotlens.pipeline import compile_direct
+from tests.engine.checking import Compiler
+from tests.engine.judging import judge
+from tests.programs import PROGRAMS, Program, tagged
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # programs warn as eager warns
+
+
+def direct(options: CompileOptions) -> Compiler:
+    """The direct frontend as a compiler."""
+
+    def compiler(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
+        return compile_direct(fn, args, {}, options).call
+
+    return compiler
+
+
+def name_of(program: Program) -> str:
+    return program.name
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=name_of)
+@pytest.mark.parametrize("policy", ["min-cut", "default"])
+def test_eager_backend(program: Program, policy: str) -> None:
+    judge(program, direct(CompileOptions(backend="eager", policy=policy)))
+
+
+@pytest.mark.parametrize("program", tagged("dynamic"), ids=name_of)
+def test_symbolic_sizes(program: Program) -> None:
+    judge(program, direct(CompileOptions(backend="eager", dynamic=True)), grow=True)
+
+
+@pytest.mark.parametrize("program", tagged("inductor"), ids=name_of)
+def test_inductor_backend(program: Program) -> None:
+    judge(program, direct(CompileOptions(backend="inductor")))
