@@ -101,8 +101,8 @@ MUTATION = (
         "Update it under `torch.no_grad()`, or from a detached value. Running statistics of batch norm"
         " are not reported: they carry no gradient.",
         "def forward(self, x):\n    self.ema.mul_(0.9).add_(x.mean(0))\n    return x - self.ema",
-        "def forward(self, x):\n with torch.no_grad():\n self.ema.mul_(0.9).add_(x.mean(0))\n return x -"
-        " self.ema",
+        "def forward(self, x):\n    with torch.no_grad():\n        self.ema.mul_(0.9).add_(x.mean(0))\n"
+        "    return x - self.ema",
     ),
 )
 

@@ -1,5 +1,6 @@
 """Every code has a page, every page is current, and the catalogue covers what is reported."""
 
+import ast
 import re
 from pathlib import Path
 from typing import get_args
@@ -8,7 +9,7 @@ import pytest
 
 from aotlens.errors import UserError
 from aotlens.report import diagnose
-from aotlens.report.rules import FAMILIES, RULES, page, pages, rule
+from aotlens.report.rules import FAMILIES, RULES, Rule, page, pages, rule
 from aotlens.worker.protocol import FailureKind
 
 FOLDER = Path(__file__).parents[2] / "docs" / "rules"
@@ -43,3 +44,12 @@ def test_a_page() -> None:
 def test_an_unknown_code_offers_near_ones(code: str, near: str) -> None:
     with pytest.raises(UserError, match=f"no rule '{code}'; there is .*{near}"):
         rule(code)
+
+
+@pytest.mark.parametrize(
+    "entry", [entry for entry in RULES if entry.code != "AL901"], ids=lambda entry: entry.code
+)
+def test_examples_are_python(entry: Rule) -> None:
+    for code in (entry.example, entry.better):
+        if not code.startswith("$"):
+            ast.parse(code)
