@@ -81,7 +81,7 @@ class Server(LanguageServer):
         """The targets of a text, found once per version; those of its last version that parsed otherwise."""
         version, found = self._found.get(path, (None, ()))
         if path not in self._found or version != document.version:
-            now = find(document.lines)
+            now = find(document.lines, path)
             found = found if now is None else now
             self._found[path] = (document.version, found)
         return found

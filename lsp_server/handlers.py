@@ -69,7 +69,7 @@ def on_code_action(server: Server, params: types.CodeActionParams) -> list[types
     path, document = found
     versioned = _takes_document_changes(server)
     fixes = code_actions(server.views, path, params.range, versioned)
-    bare = bare_functions(document.lines, params.range.start.line)
+    bare = bare_functions(document.lines, path, params.range.start.line)
     return [*fixes, *example_actions(document, bare, versioned)]
 
 

@@ -13,6 +13,7 @@ from aotlens.report.records import (
     Diagnostic,
     Input,
     Kernel,
+    Output,
     RecomputedValue,
     Report,
     SavedValue,
@@ -46,6 +47,8 @@ class Spot:
     variables: list[Variable] = field(default_factory=list)
     inputs: list[tuple[Input, Site]] = field(default_factory=list)
     """The inputs that this expression mutates."""
+    outputs: list[Output] = field(default_factory=list)
+    """The outputs that this expression makes."""
     steps: list[WrapperStep] = field(default_factory=list)
     """The wrapper steps that this expression causes."""
 
@@ -178,6 +181,8 @@ def _memory_facts(target: Target) -> Iterator[Fact]:
 def _wrapper_facts(target: Target) -> Iterator[Fact]:
     for row in target.inputs:
         yield from ((site.span, "inputs", (row, site)) for site in row.sites)
+    for result in target.outputs:
+        yield from ((site.span, "outputs", result) for site in result.sites)
     for step in applied_steps(target):
         yield from ((site.span, "steps", step) for site in step.sites)
 

@@ -1,17 +1,20 @@
 """The targets of a text, found without running it.
 
-Invariant: reads the text only; a text that does not parse has the targets of its last version that did.
+Invariant: reads the text only; a text that does not parse gives None, so that what was found last stays.
 """
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-HINT = re.compile(r"aotlens|torch\s*\.\s*compile|import\s+compile")
-"""A text without any of these has no target, so a long file is not parsed in vain."""
+from aotlens.worker.targets import StaticTarget, find_targets
 
-EXAMPLE = re.compile(r"#\s*aotlens:\s*example\b")
+MENTIONED = re.compile(r"aotlens|compile")
+"""A text without either word has no target, so a long file is not parsed in vain."""
+
+SEPARATORS = {ord(char): " " * len(char.encode()) for char in "\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
+"""`str.splitlines` ends a line at these and Python's tokenizer does not; blanks as wide keep the columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +22,9 @@ class Found:
     """One target of a text."""
 
     line: int
-    """0-based: the `def` or `class`, or the call of `torch.compile`."""
+    """0-based: the `def` or `class`, or the compile call."""
     qualname: str | None
-    """None for what a call compiles: the script has to run to know it."""
+    """None for what a compile call takes: the script has to run to know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,109 +32,56 @@ class Bare:
     """A function that has no example yet."""
 
     qualname: str
-    line: int
-    """0-based line of its `def`."""
     first_line: int
     """0-based line of its first decorator, or of its `def`: an example comment goes above."""
-    indent: str
-    parameters: tuple[str, ...]
+    arguments: tuple[str, ...]
     """An example argument for each parameter without a default."""
 
 
-def find(lines: Sequence[str]) -> tuple[Found, ...] | None:
+def find(lines: Sequence[str], file: str) -> tuple[Found, ...] | None:
     """The targets of a text in its order; None when it does not parse."""
-    text = "\n".join(lines)
-    if not HINT.search(text):
+    text = _text(lines)
+    if not MENTIONED.search(text):
         return ()
-    tree = _parse(text)
-    if tree is None:
+    every = _parsed(text, file)
+    if every is None:
         return None
-    found = {(one.line, one.qualname): one for one in (*_definitions(tree, lines), *_calls(tree))}
-    return tuple(sorted(found.values(), key=lambda one: (one.line, one.qualname or "")))
+    marked = (target for target in every if target.how != "definition")
+    found = (Found(target.span.line - 1, target.qualname or None) for target in marked)
+    return tuple({one.line: one for one in found}.values())
 
 
-def bare_functions(lines: Sequence[str], line: int) -> tuple[Bare, ...]:
-    """The module's functions without an example whose definition starts around `line` (0-based)."""
-    tree = _parse("\n".join(lines))
+def bare_functions(lines: Sequence[str], file: str, line: int) -> tuple[Bare, ...]:
+    """The module's functions without an example whose head is at `line` (0-based)."""
+    every = _parsed(_text(lines), file) or ()
+    functions = [one for one in every if one.kind == "function" and one.how != "example"]
     return tuple(
-        _bare(node, lines)
-        for node in (tree.body if tree else ())
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and _first(node) - 1 <= line <= node.body[0].lineno - 1
-        and not _has_example(node, lines)
+        _bare(target, lines)
+        for target in functions
+        if "." not in target.qualname and target.body.line - 1 <= line <= target.span.line - 1
     )
 
 
-def _parse(text: str) -> ast.Module | None:
+def _text(lines: Sequence[str]) -> str:
+    return "\n".join(lines).translate(SEPARATORS)
+
+
+def _parsed(text: str, file: str) -> tuple[StaticTarget, ...] | None:
     try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+        return find_targets(text, file)
+    except (SyntaxError, ValueError, RecursionError):  # half-typed, a null byte, or nested without end
         return None
 
 
-Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+def _bare(target: StaticTarget, lines: Sequence[str]) -> Bare:
+    first = target.body.line - 1
+    node = ast.parse("\n".join(lines[first : target.body.end_line])).body[0]
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    parameters = [*node.args.posonlyargs, *node.args.args]
+    needed = parameters[: len(parameters) - len(node.args.defaults)]
+    return Bare(target.qualname, first, tuple(map(_example, needed)))
 
 
-def _definitions(node: ast.AST, lines: Sequence[str], prefix: str = "") -> Iterator[Found]:
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.stmt):
-            continue
-        if not isinstance(child, Definition):
-            yield from _definitions(child, lines, prefix)
-            continue
-        name = f"{prefix}{child.name}"
-        if _has_example(child, lines):
-            yield Found(child.lineno - 1, name)
-        elif any(_dotted(one) in ("aotlens.compile", "torch.compile") for one in child.decorator_list):
-            yield Found(child.lineno - 1, None)
-        if isinstance(child, ast.ClassDef):
-            yield from _definitions(child, lines, f"{name}.")
-        else:
-            yield from (
-                found for found in _definitions(child, lines, f"{name}.<locals>.") if not found.qualname
-            )
-
-
-def _calls(tree: ast.Module) -> Iterator[Found]:
-    decorators = {
-        id(one) for node in ast.walk(tree) if isinstance(node, Definition) for one in node.decorator_list
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and id(node) not in decorators and _dotted(node) == "torch.compile":
-            yield Found(node.lineno - 1, None)
-
-
-def _dotted(node: ast.AST) -> str:
-    if isinstance(node, ast.Call):
-        return _dotted(node.func)
-    if isinstance(node, ast.Attribute):
-        return f"{_dotted(node.value)}.{node.attr}"
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _has_example(node: Definition, lines: Sequence[str]) -> bool:
-    if any(_dotted(one) in ("aotlens.example", "example") for one in node.decorator_list):
-        return True
-    above = _first(node) - 2
-    while above >= 0 and lines[above].lstrip().startswith("#"):
-        if EXAMPLE.search(lines[above]):
-            return True
-        above -= 1
-    return False
-
-
-def _first(node: Definition) -> int:
-    return min([node.lineno, *(one.lineno for one in node.decorator_list)])
-
-
-def _bare(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: Sequence[str]) -> Bare:
-    args = [*node.args.posonlyargs, *node.args.args]
-    needed = args[: len(args) - len(node.args.defaults)]
-    first = _first(node) - 1
-    indent = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
-    return Bare(node.name, node.lineno - 1, first, indent, tuple(_example(one) for one in needed))
-
-
-def _example(arg: ast.arg) -> str:
-    kind = ast.unparse(arg.annotation) if arg.annotation else "Tensor"
+def _example(parameter: ast.arg) -> str:
+    kind = ast.unparse(parameter.annotation) if parameter.annotation else "Tensor"
     return {"int": "1", "float": "1.0", "bool": "True", "str": '""'}.get(kind, "f32[8, 16]")

@@ -51,7 +51,7 @@ def example_actions(
     """A comment above a function, so that it can be traced without running the script."""
     for function in found:
         place = types.Position(function.first_line, 0)
-        text = f"{function.indent}# aotlens: example {', '.join(function.parameters)}\n"
+        text = f"# aotlens: example {', '.join(function.arguments)}\n"
         edits = [types.TextEdit(range=types.Range(place, place), new_text=text)]
         yield types.CodeAction(
             title=f"Add an example for {function.qualname}, to trace it",

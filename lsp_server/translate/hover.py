@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from lsprotocol import types
 
-from aotlens.report.records import Input, Kernel, SavedValue, Span, StageNode, Target
+from aotlens.report.records import Input, Kernel, Output, SavedValue, Span, StageNode, Target
 from aotlens.report.summary import applied_steps, counted, human_bytes, target_summary, timings_summary
 from lsp_server.document import Document
 from lsp_server.index import Spot, contains
@@ -168,6 +168,7 @@ def expression_text(spot: Spot) -> str:
         _rows("Backward", _op_lines(spot.backward)),
         _rows("Kernels", map(_kernel_line, spot.kernels)),
         _rows("Mutates", (f"{code(row.name)}: {row.reason}{_op(site.op)}" for row, site in spot.inputs)),
+        _rows("Returned", map(_output_line, spot.outputs)),
         _rows(
             "Wrapper", (f"{step.name}: {step.reason}{_per_call(step.bytes_per_call)}" for step in spot.steps)
         ),
@@ -186,7 +187,8 @@ def _headline(spot: Spot) -> str:
     facts += [f"`{results[0].short()}`"] if results else []
     saved = sum(value.bytes for value in spot.saved)
     facts += [f"saves {human_bytes(saved)}"] if saved else []
-    return " · ".join(filter(None, facts)) or "**aotlens**"
+    facts += [f"returned as {code(row.name)}" for row in spot.outputs[:1]]
+    return " · ".join(filter(None, facts)) or "wrapper"
 
 
 def _variables(spot: Spot) -> str:
@@ -215,6 +217,11 @@ def _saved_lines(values: Iterable[SavedValue]) -> Iterator[str]:
 def _recomputed_lines(spot: Spot) -> Iterator[str]:
     for value in spot.recomputed:
         yield f"{code(value.node)}, not kept: {human_bytes(value.bytes)}; {value.reason}"
+
+
+def _output_line(row: Output) -> str:
+    shape = f" `{row.tensor.short()}`" if row.tensor else ""
+    return f"{code(row.name)}{shape} (`{row.output_type}`): {row.reason}"
 
 
 def _kernel_line(kernel: Kernel) -> str:

@@ -27,9 +27,8 @@ def code_lenses(views: Views, path: str, uri: str, found: tuple[Found, ...]) -> 
     """The lenses of a document; `found` are the targets of its text as it is now, `line` 0-based."""
     lenses = [lens for shown in views.of(path) for lens in _traced(views, shown)]
     traced = {lens.line for lens in lenses}
-    for target in found:
-        title = "Trace again" if target.line in traced else "Trace"
-        lenses.append(Lens(target.line, title, TRACE, (uri, target.qualname)))
+    untraced = [target for target in found if target.line not in traced]
+    lenses += [Lens(target.line, "Trace", TRACE, (uri, target.qualname)) for target in untraced]
     return [_protocol(lens) for lens in sorted(lenses, key=lambda lens: lens.line)]
 
 
@@ -49,6 +48,7 @@ def _traced(views: Views, shown: Shown) -> list[Lens]:
             lenses.append(Lens(line, "backward", SHOW, (uri, target.qualname, "backward")))
         if target.wrapper:
             lenses.append(Lens(line, "wrapper", SHOW, (uri, target.qualname, "wrapper")))
+        lenses.append(Lens(line, "trace again", TRACE, (uri, shown.trace.key[1])))
     return lenses
 
 

@@ -1,0 +1,153 @@
+"""The text model, the columns and the line map, against references written the slow way."""
+
+from dataclasses import dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lsp_server.document import Document, TextChange, contents, split_lines
+from lsp_server.linemap import LineMap
+from lsp_server.positions import Encoding, char_index, convert, width
+
+ENCODINGS: tuple[Encoding, ...] = ("utf-8", "utf-16", "utf-32")
+TEXT = st.text(alphabet="ab \t\n\r\f\u2028é漢🙂", max_size=60)
+
+
+def test_columns_in_every_encoding() -> None:
+    line = 'x = "漢🙂é"; y'
+    units = {encoding: width(line[:9], encoding) for encoding in ENCODINGS}
+    assert units == {"utf-8": 15, "utf-16": 10, "utf-32": 9}
+    assert [char_index(line, units[encoding], encoding) for encoding in ENCODINGS] == [9, 9, 9]
+    assert convert(line, 15, "utf-8", "utf-16") == 10
+    assert char_index(line, 9, "utf-8") == 6  # inside the emoji: its start
+    assert char_index(line, 99, "utf-16") == len(line)
+
+
+@given(TEXT, st.integers(0, 80), st.sampled_from(ENCODINGS), st.sampled_from(ENCODINGS))
+def test_a_column_survives_the_way_there_and_back(
+    text: str, index: int, source: Encoding, wanted: Encoding
+) -> None:
+    line = contents(text)[0]
+    units = width(line[:index], source)
+    assert convert(line, convert(line, units, source, wanted), wanted, source) == units
+
+
+@given(TEXT)
+def test_lines_are_the_protocols_and_lose_nothing(text: str) -> None:
+    lines = split_lines(text)
+    assert "".join(lines) == text
+    assert contents(text) == text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An edit by offsets in the text, which a reference can apply by slicing."""
+
+    start: float
+    length: int
+    text: str
+
+
+EDITS = st.lists(
+    st.builds(Edit, st.floats(0, 1), st.integers(0, 12), st.text("ab\n\r漢🙂 ", max_size=6)), max_size=30
+)
+
+
+def _position(text: str, offset: int, encoding: Encoding) -> tuple[int, int]:
+    before = contents(text[:offset])
+    return len(before) - 1, width(before[-1], encoding)
+
+
+def _offsets(text: str, edit: Edit) -> tuple[int, int]:
+    """Where the edit starts and ends, never between `\\r` and `\\n`, which no client can address."""
+    start = round(edit.start * len(text))
+    end = min(start + edit.length, len(text))
+
+    def outside(offset: int) -> int:
+        return offset - 1 if text[offset - 1 : offset + 1] == "\r\n" and offset else offset
+
+    return outside(start), outside(end)
+
+
+@settings(max_examples=200)
+@given(TEXT, EDITS, st.sampled_from(ENCODINGS))
+def test_random_edits_give_the_text_that_slicing_gives(
+    text: str, edits: list[Edit], encoding: Encoding
+) -> None:
+    document, expected = Document("file:///a.py", text, 1), text
+    for edit in edits:
+        start, end = _offsets(expected, edit)
+        change = TextChange(
+            edit.text, _position(expected, start, encoding), _position(expected, end, encoding)
+        )
+        document.apply(change, encoding)
+        expected = expected[:start] + edit.text + expected[end:]
+        assert (document.text, document.lines) == (expected, contents(expected))
+
+
+@settings(max_examples=200)
+@given(TEXT, EDITS)
+def test_the_line_map_shows_only_lines_that_are_as_they_were_traced(text: str, edits: list[Edit]) -> None:
+    document = Document("file:///a.py", text, 1)
+    traced = list(document.lines)
+    lines = LineMap(traced, traced)
+    for edit in edits:
+        before = document.text
+        start, end = _offsets(before, edit)
+        change = TextChange(edit.text, _position(before, start, "utf-16"), _position(before, end, "utf-16"))
+        first, last = change.start, change.end
+        assert first is not None and last is not None
+        kept = {line: lines.to_traced(line) for line in range(len(document.lines))}
+        grown = len(contents(before[:start] + edit.text)) - len(contents(before[:end]))
+        lines.edit(document.apply(change, "utf-16"))
+        shown = [lines.to_traced(line) for line in range(len(document.lines))]
+        for line, origin in enumerate(shown):
+            if origin is not None:
+                assert document.lines[line] == traced[origin]
+                assert lines.to_current(origin) == line
+        standing = [origin for origin in shown if origin is not None]
+        assert standing == sorted(set(standing))
+        _check_untouched_lines(kept, shown, document.text, (first[0], last[0], grown))
+
+
+def _check_untouched_lines(
+    kept: dict[int, int | None], shown: list[int | None], text: str, where: tuple[int, int, int]
+) -> None:
+    """Lines outside the edit keep their descent, unless the whole text came back to what was traced."""
+    first, last, grown = where
+    if "\r" in text or shown == list(range(len(shown))):
+        return
+    for line, origin in kept.items():
+        if line < first:
+            assert shown[line] == origin
+        elif line > last:
+            assert shown[line + grown] == origin
+
+
+def test_undo_shows_the_line_again() -> None:
+    document = Document("file:///a.py", "a\nb\nc\n", 1)
+    lines = LineMap(document.lines, document.lines)
+
+    def type_at(line: int, start: int, end: int, text: str) -> None:
+        lines.edit(document.apply(TextChange(text, (line, start), (line, end)), "utf-16"))
+
+    type_at(1, 1, 1, "!")
+    assert [lines.to_current(line) for line in range(4)] == [0, None, 2, 3]
+    type_at(0, 0, 0, "new\n")
+    assert [lines.to_current(line) for line in range(4)] == [1, None, 3, 4]
+    type_at(2, 1, 2, "")
+    assert [lines.to_current(line) for line in range(4)] == [1, 2, 3, 4]
+
+
+def test_a_span_over_several_lines_stands_only_while_all_of_them_do() -> None:
+    document = Document("file:///a.py", "a\nb\nc\n", 1)
+    lines = LineMap(document.lines, document.lines)
+    assert lines.block_to_current(0, 2) == 0
+    lines.edit(document.apply(TextChange("\n", (1, 0), (1, 0)), "utf-16"))
+    assert (lines.block_to_current(0, 0), lines.block_to_current(1, 2)) == (0, 2)
+    assert lines.block_to_current(0, 2) is None
+
+
+def test_two_texts_without_the_edits_between_them() -> None:
+    lines = LineMap(["a", "b", "c", "d"], ["new", "a", "c", "x", "d"])
+    assert [lines.to_current(line) for line in range(4)] == [1, None, 2, 4]
