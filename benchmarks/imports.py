@@ -4,7 +4,7 @@ import subprocess
 import sys
 from functools import partial
 
-from benchmarks.harness import Table, arguments, publish, take_turns, time_once
+from benchmarks.harness import Table, arguments, publish, take_turns, wait_once
 
 CASES = {
     "python, nothing else": ("-c", "pass"),
@@ -31,7 +31,7 @@ def loads_torch(command: tuple[str, ...]) -> bool:
 def main() -> None:
     options = arguments("import times", rounds=7)
     samples = take_turns(
-        {name: partial(time_once, partial(run_python, command)) for name, command in CASES.items()},
+        {name: partial(wait_once, partial(run_python, command)) for name, command in CASES.items()},
         options.rounds,
     )
     floor = samples["python, nothing else"].median_s

@@ -78,7 +78,7 @@ def tables_for(policy: str, rounds: int) -> tuple[Table, Table]:
     columns = ("case", "joint nodes", "eager ms", "peer ms", "ours ms", "spread", "ours / peer")
     note = (
         "No-op compilers; a fresh wrapper, its first forward and backward. "
-        f"Median of {rounds} rounds in turns; garbage collected before each, collector left on during it."
+        f"CPU time, median of {rounds} rounds in turns; garbage collected before each, the collector on."
     )
     latency = Table(f"Compile latency, {policy} partition", columns, tuple(rows), note)
 
@@ -95,6 +95,7 @@ def tables_for(policy: str, rounds: int) -> tuple[Table, Table]:
 
 def main() -> None:
     options = arguments("compile latency beside functorch.compile", rounds=5)
+    torch.set_num_threads(1)  # other programs on the machine then disturb less
     for policy in PEER_PARTITIONS:  # both sides import and build what they need once
         measure(1, policy, rounds=1)
     publish("latency", [table for policy in PEER_PARTITIONS for table in tables_for(policy, options.rounds)])

@@ -108,7 +108,7 @@ def main() -> None:
     columns = ("case", "mode", "eager µs", "peer µs", "ours µs", "spread", "overhead, ours / peer")
     note = (
         "Tensors of 4 elements, one thread; overhead is the time of a call less eager's. "
-        f"Median of {options.rounds} loops of {CALLS} calls in turns, garbage collection off in the loops."
+        f"CPU time, median of {options.rounds} loops of {CALLS} calls in turns, the garbage collector off."
     )
     publish("overhead", [Table("Per-call overhead", columns, rows, note)])
 
