@@ -1,6 +1,6 @@
 """The app: owns the report, the trace and the chosen target; the workbench shows them.
 
-Invariant: only messages (`messages.py`) bring anything in from other threads, and state is replaced only here.
+Invariant: other threads reach the app by messages only (`messages.py`), and state is replaced only here.
 """
 
 import os
@@ -211,7 +211,9 @@ def run(
     if report_file is not None:
         return open_report(report_file)
     if path is None:
-        raise UserError("nothing to show: give a script, as `aotlens tui train.py`, or a report with --report FILE")
+        raise UserError(
+            "nothing to show: give a script, as `aotlens tui train.py`, or a report with --report FILE"
+        )
     tracing = WorkerTracing(path, qualname, argv)
     app = AotlensApp(f"{path}::{qualname}" if qualname else path, tracing=tracing)
     stop = threading.Event()

@@ -9,7 +9,7 @@ from textual.app import App, SuspendNotSupported
 from aotlens.report.records import Fix
 from tui.editor import editor_command
 from tui.screens import ConfirmScreen
-from tui.view.findings import difference, edited
+from tui.view.diagnostics import difference, edited
 from tui.view.source import SourceStore
 
 
@@ -25,21 +25,23 @@ def open_editor(app: App[int], path: Path, line: int) -> bool:
     return True
 
 
-def confirm_fix(app: App[int], fix: Fix, sources: SourceStore, done: Callable[[str], None]) -> None:
-    """Show the edit; write it when the user says yes."""
-    paths = {edit.span.file: sources.path(edit.span.file) for edit in fix.edits}
-    texts = {file: path.read_text(encoding="utf-8") for file, path in paths.items() if path is not None}
+def confirm_fix(
+    app: App[int], fixes: tuple[Fix, ...], sources: SourceStore, done: Callable[[str], None]
+) -> None:
+    """Show the edits; write the one that the user says yes to."""
+    files = {edit.span.file for fix in fixes for edit in fix.edits}
+    paths = {file: path for file in files if (path := sources.path(file)) is not None}
+    texts = {file: path.read_text(encoding="utf-8") for file, path in paths.items()}
 
-    def answered(yes: bool | None) -> None:
-        if not yes:
+    def answered(place: int | None) -> None:
+        if place is None or place < 0:
             return
-        for file, text in texts.items():
-            path = paths[file]
-            if path is not None:
-                path.write_text(
-                    edited(text, tuple(edit for edit in fix.edits if edit.span.file == file)),
-                    encoding="utf-8",
-                )
+        for file, path in paths.items():
+            edits = tuple(edit for edit in fixes[place].edits if edit.span.file == file)
+            if edits:
+                path.write_text(edited(texts[file], edits), encoding="utf-8")
                 done(file)
 
-    app.push_screen(ConfirmScreen(fix.title, tuple(difference(fix, texts))), answered)
+    app.push_screen(
+        ConfirmScreen(tuple((fix.title, tuple(difference(fix, texts))) for fix in fixes)), answered
+    )

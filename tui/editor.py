@@ -5,10 +5,15 @@ import shlex
 from collections.abc import Mapping
 
 AT_LINE = {
-    "code": "--goto {file}:{line}", "codium": "--goto {file}:{line}", "cursor": "--goto {file}:{line}",
-    "zed": "{file}:{line}", "subl": "{file}:{line}", "hx": "{file}:{line}", "helix": "{file}:{line}",
+    "code": "--goto {file}:{line}",
+    "codium": "--goto {file}:{line}",
+    "cursor": "--goto {file}:{line}",
+    "zed": "{file}:{line}",
+    "subl": "{file}:{line}",
+    "hx": "{file}:{line}",
+    "helix": "{file}:{line}",
     "pycharm": "--line {line} {file}",
-}  # fmt: skip
+}
 """Editors that do not take `+LINE FILE`, which vi, nano, emacs, micro, kak and most others do."""
 
 FALLBACK = "vi"

@@ -41,28 +41,39 @@ class HelpScreen(ModalScreen[None]):
         self.query_one(LineList).show(self.lines)
 
 
-class ConfirmScreen(ModalScreen[bool]):
-    """Shows an edit and asks whether to make it."""
+class ConfirmScreen(ModalScreen[int]):
+    """Shows the edits that are on offer, one at a time; the answer is the place of the chosen one, or -1."""
 
     DEFAULT_CSS = BOX_CSS.format(name="ConfirmScreen")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y,enter", "answer(True)", "Yes"),
         Binding("n,escape,q", "answer(False)", "No"),
+        Binding("right,tab", "other(1)", "Next fix"),
+        Binding("left,shift+tab", "other(-1)", "Fix before"),
     ]
 
-    def __init__(self, title: str, lines: tuple[Line, ...]) -> None:
+    def __init__(self, choices: tuple[tuple[str, tuple[Line, ...]], ...]) -> None:
         super().__init__()
-        self.question = title
-        self.lines = lines
+        self.choices = choices
+        """Title and difference of each."""
+        self.place = 0
 
     def compose(self) -> ComposeResult:
-        with Vertical() as box:
-            box.border_title = self.question
-            box.border_subtitle = "y writes the file · n leaves it"
+        with Vertical():
             yield LineList(id="confirm-lines")
 
     def on_mount(self) -> None:
-        self.query_one(LineList).show(self.lines)
+        self.action_other(0)
+
+    def action_other(self, step: int) -> None:
+        """Show another of the edits."""
+        self.place = (self.place + step) % len(self.choices)
+        title, lines = self.choices[self.place]
+        box = self.query_one(Vertical)
+        several = len(self.choices) > 1
+        box.border_title = f"{title} ({self.place + 1} of {len(self.choices)})" if several else title
+        box.border_subtitle = f"y writes the file · n leaves it{' · ← → another fix' if several else ''}"
+        self.query_one(LineList).show(lines)
 
     def action_answer(self, yes: bool) -> None:
-        self.dismiss(yes)
+        self.dismiss(self.place if yes else -1)

@@ -14,7 +14,7 @@ from aotlens.worker.protocol import Failure
 from tui.editing import confirm_fix, open_editor
 from tui.messages import CancelWanted, TargetChosen, TraceWanted
 from tui.panes.base import Pane, Subject
-from tui.panes.findings import FindingsPane
+from tui.panes.diagnostics import DiagnosticsPane
 from tui.panes.registry import CHOICES, TABS
 from tui.panes.source import SourcePane
 from tui.panes.waiting import FailurePane, ProgressPane
@@ -37,14 +37,15 @@ Searchable = VirtualTable | LineList | CodeView
 class Workbench(Screen[object]):
     """Source on the left, tabs on the right; below each other where the terminal is narrow."""
 
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (110, "-wide")]
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-short"), (32, "-tall")]
+    HORIZONTAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-narrow"), (110, "-wide")]
+    VERTICAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-short"), (32, "-tall")]
     DEFAULT_CSS = """
     Workbench { background: $background; }
     #body { layout: horizontal; height: 1fr; }
     #left { width: 46%; }
     #right { width: 1fr; }
-    #targets { height: auto; max-height: 9; border: round $panel; display: none; }
+    #targets { height: auto; max-height: 9; border: round $panel; border-title-color: $text-muted;
+        display: none; }
     #targets.-several { display: block; }
     #source-pane, #results { border: round $panel; border-title-color: $text-muted;
         border-subtitle-color: $text-muted; }
@@ -54,13 +55,14 @@ class Workbench(Screen[object]):
     #filter.-open { display: block; }
     .-stale #panes { opacity: 55%; }
     Workbench.-narrow #body { layout: vertical; }
-    Workbench.-narrow #left { width: 100%; height: 42%; }
+    Workbench.-narrow #left { width: 100%; height: 36%; }
     Workbench.-narrow #right { width: 100%; height: 1fr; }
     Workbench.-narrow #source-pane, Workbench.-narrow #results, Workbench.-narrow #targets {
         border: none; border-top: solid $panel; }
     Workbench.-narrow #source-pane:focus-within, Workbench.-narrow #results:focus-within,
     Workbench.-narrow #targets:focus { border: none; border-top: solid $primary; }
-    Workbench.-narrow #targets { max-height: 4; }
+    Workbench.-narrow #targets { display: none; }
+    Workbench.-narrow #targets.-wanted { display: block; max-height: 6; }
     Workbench.-short Pane .detail { max-height: 5; }
     Workbench.-only-left #right, Workbench.-only-right #left { display: none; }
     Workbench.-only-left #left { width: 100%; height: 100%; }
@@ -183,6 +185,8 @@ class Workbench(Screen[object]):
             self.pane.main().focus()
         if key:
             self.pane.reveal(key)
+        elif focus:
+            self.source.light(self.pane.link())
         self.refresh_bindings()
 
     def jump(self, jump: Jump) -> None:
@@ -217,6 +221,10 @@ class Workbench(Screen[object]):
             self.pane.mark_line(event.file, event.line)
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
+        if event.sender is self.targets:
+            self.targets.remove_class("-wanted")
+            self.pane.main().focus()
+            return
         jump = event.sender.row_jump(event.index)
         if jump is not None:
             self.jump(jump)
@@ -279,9 +287,10 @@ class Workbench(Screen[object]):
         self.post_message(TraceWanted())
 
     def action_targets(self) -> None:
-        """To the list of targets."""
-        if self.targets.display:
-            self.targets.focus()
+        """To the list of targets, which a narrow screen shows only while it is used."""
+        if self.targets.has_class("-several"):
+            self.targets.add_class("-wanted")
+            self.call_after_refresh(self.targets.focus)
 
     def action_zoom(self) -> None:
         """The half that has the focus fills the screen; once more shows both."""
@@ -328,8 +337,8 @@ class Workbench(Screen[object]):
             self.sources.forget()
             self.source.open(place.file, place.line)
 
-    def on_findings_pane_fix_wanted(self, event: FindingsPane.FixWanted) -> None:
-        confirm_fix(self.app, event.fixes[0], self.sources, self.fix_made)
+    def on_diagnostics_pane_fix_wanted(self, event: DiagnosticsPane.FixWanted) -> None:
+        confirm_fix(self.app, event.fixes, self.sources, self.fix_made)
 
     def fix_made(self, file: str) -> None:
         """A fix was written: show the new text, and trace it."""

@@ -10,7 +10,7 @@ from aotlens.report.records import Stage
 from tui.panes.base import Pane, Subject
 from tui.view.graph import StageIndex, counterpart, neighbourhood, node_listing
 from tui.view.quantities import count
-from tui.view.rows import Link
+from tui.view.rows import Line
 from tui.view.source import from_text
 from tui.widgets.bars import ChoiceBar
 from tui.widgets.code import CodeView
@@ -172,11 +172,7 @@ class GraphsPane(Pane):
 
     def _describe(self) -> None:
         table, index = self.query_one("#nodes", VirtualTable), self.indices.get(self.stage_name)
-        lines = ()
+        lines: tuple[Line, ...] = ()
         if self.subject is not None and index is not None and table.key:
             lines = tuple(neighbourhood(table.key, index, self.subject.target))
         self.query_one("#neighbours", LineList).show(lines)
-
-    def selected_link(self) -> Link:
-        table = self.query_one("#nodes", VirtualTable)
-        return table.row_link(table.cursor) if table.row_count else Link()

@@ -1,7 +1,7 @@
 """The tabs in their order: a new one is one file and one line here."""
 
 from tui.panes.base import Pane
-from tui.panes.findings import FindingsPane
+from tui.panes.diagnostics import DiagnosticsPane
 from tui.panes.graphs import GraphsPane
 from tui.panes.ledger import LedgerPane
 from tui.panes.log import LogPane
@@ -10,12 +10,12 @@ from tui.panes.saved import SavedPane
 from tui.panes.wrapper import WrapperPane
 
 TABS: tuple[tuple[type[Pane], str, str], ...] = (
-    (OverviewPane, "Overview", "View"),
-    (LedgerPane, "In/out", "I/O"),
-    (GraphsPane, "Graphs", "Graph"),
+    (OverviewPane, "Overview", "Overview"),
+    (LedgerPane, "In/out", "In/out"),
+    (GraphsPane, "Graphs", "Graphs"),
     (SavedPane, "Saved", "Saved"),
-    (WrapperPane, "Wrapper", "Wrap"),
-    (FindingsPane, "Findings", "Find"),
+    (WrapperPane, "Wrapper", "Wrapper"),
+    (DiagnosticsPane, "Diagnostics", "Diag"),
     (LogPane, "Log", "Log"),
 )
 """Pane, its label, and the label where there is little room; the key of a tab is its place."""

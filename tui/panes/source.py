@@ -11,7 +11,7 @@ from tui.view.rows import Link
 from tui.view.source import SourceStore
 from tui.widgets.code import CodeView
 
-SAVED_WIDTH = 5
+SAVED_WIDTH = 4
 
 
 class SourcePane(Vertical):

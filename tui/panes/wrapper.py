@@ -5,9 +5,8 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.widget import Widget
 
-from aotlens.report.records import Span, WrapperStep
+from aotlens.report.records import WrapperStep
 from tui.panes.base import Pane, Subject
-from tui.view.rows import Link
 from tui.view.source import from_text
 from tui.view.wrapper import ordered_steps, step_at, step_listing
 from tui.widgets.code import CodeView
@@ -72,9 +71,5 @@ class WrapperPane(Pane):
 
     def _light(self, step: WrapperStep, *, follow: bool = True) -> None:
         code = self.query_one("#module", CodeView)
-        if step.lines is None:
-            code.light(Link(), follow=False)
-            return
-        first, last = step.lines
-        length = len(code.text.raw[last - 1].encode()) if last <= len(code.text.raw) else 0
-        code.light(Link((Span(MODULE, first, 0, last, length),)), follow=follow)
+        first, last = step.lines or (0, -1)
+        code.light_lines(first, last, follow=follow)

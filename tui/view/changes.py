@@ -10,12 +10,12 @@ from tui.view.rows import Line, Link, Part
 
 
 def changes(old: Target, new: Target) -> tuple[Line, ...]:
-    """Saved bytes, nodes and findings that differ; empty when the trace says the same."""
-    return (*saved_changes(old, new), *node_changes(old, new), *finding_changes(old, new))
+    """Saved bytes, nodes and diagnostics that differ; empty when the trace says the same."""
+    return (*saved_changes(old, new), *node_changes(old, new), *diagnostic_changes(old, new))
 
 
 def saved_changes(old: Target, new: Target) -> Iterator[Line]:
-    """Total, then per line of source: line numbers move with edits, so values are matched by name and shape."""
+    """The total, then each value; line numbers move with edits, so values are matched by name and shape."""
     before, after = saved_values(old), saved_values(new)
     difference = sum(after.values()) - sum(before.values())
     if difference:
@@ -60,7 +60,7 @@ def node_changes(old: Target, new: Target) -> Iterator[Line]:
             yield Line((Part(f"  {stage.name} ", "dim"), Part(f"{difference:+,} nodes", tone(difference))))
 
 
-def finding_changes(old: Target, new: Target) -> Iterator[Line]:
+def diagnostic_changes(old: Target, new: Target) -> Iterator[Line]:
     before = Counter((item.code, item.message) for item in old.diagnostics)
     after = Counter((item.code, item.message) for item in new.diagnostics)
     for item in new.diagnostics:

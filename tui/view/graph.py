@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
 from aotlens.report.records import Stage, StageNode, Target
@@ -95,33 +96,52 @@ def neighbourhood(name: str, index: StageIndex, target: Target) -> Iterator[Line
         return
     inputs = tuple(dict.fromkeys(node.inputs))
     users = index.users.get(name, ())
-    yield from branch_lines(inputs, index, target, first="╭", other="├", caption="read")
+    yield from branch_lines(inputs, index, target, READ)
     yield centre_line(node, target)
-    yield from branch_lines(users, index, target, first="├", other="╰", caption="users")
+    yield from branch_lines(users, index, target, USERS)
     yield from fact_lines(node, index, target)
 
 
-def branch_lines(
-    names: tuple[str, ...], index: StageIndex, target: Target, *, first: str, other: str, caption: str
-) -> Iterator[Line]:
-    """One line a neighbour; above the node the first line starts the curve, below it the last ends it."""
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """How one side of the node is drawn."""
+
+    first: str
+    """The corner of the first line; below the node the curve has begun already."""
+    between: str
+    last: str
+    more: str
+    """What the neighbours that are not listed are called."""
+
+
+READ = Branch("╭", "├", "├", "more are read")
+USERS = Branch("├", "├", "╰", "more users")
+
+
+def branch_lines(names: tuple[str, ...], index: StageIndex, target: Target, branch: Branch) -> Iterator[Line]:
+    """One line a neighbour; the curve starts above the node and ends below it."""
     shown, hidden = names[:MOST_NEIGHBOURS], len(names) - MOST_NEIGHBOURS
     for position, name in enumerate(shown):
-        last = position == len(shown) - 1 and hidden <= 0
-        corner = (first if position == 0 else other) if first == "╭" else (other if last else first)
+        at_end = position == len(shown) - 1 and hidden <= 0
+        corner = branch.last if at_end else branch.between
+        if position == 0 and branch is READ:
+            corner = branch.first
         neighbour = index.node(name)
         if neighbour is not None:
             yield neighbour_line(corner, neighbour, target)
     if hidden > 0:
-        yield Line((Part(f" {'├' if first == '╭' else '╰'} … {count(hidden)} more {caption}", "dim"),))
+        yield Line((Part(f" {branch.last} … {count(hidden)} {branch.more}", "dim"),))
 
 
 def neighbour_line(corner: str, node: StageNode, target: Target) -> Line:
     where = line_place(node.spans[0] if node.spans else None, home_file(target))
     parts = (
-        Part(f" {corner} ", "dim"), Part(f"{node.name:<18} ", "name"), operation(node),
-        Part(f"  {node.tensor.short()}" if node.tensor else "", "tensor"), Part(f"  {where}" if where else "", "place"),
-    )  # fmt: skip
+        Part(f" {corner} ", "dim"),
+        Part(f"{node.name:<18} ", "name"),
+        operation(node),
+        Part(f"  {node.tensor.short()}" if node.tensor else "", "tensor"),
+        Part(f"  {where}" if where else "", "place"),
+    )
     return Line(parts, node_link(node), Jump("graphs", node.name))
 
 
@@ -129,9 +149,12 @@ def centre_line(node: StageNode, target: Target) -> Line:
     where = line_place(node.spans[0] if node.spans else None, home_file(target))
     shown = operation(node)
     parts = (
-        Part(" ● ", "accent"), Part(f"{node.name:<18} ", "title"), Part(shown.text, shown.role),
-        Part(f"  {node.tensor.short()}" if node.tensor else "", "tensor"), Part(f"  {where}" if where else "", "place"),
-    )  # fmt: skip
+        Part(" ● ", "accent"),
+        Part(f"{node.name:<18} ", "title"),
+        Part(shown.text, shown.role),
+        Part(f"  {node.tensor.short()}" if node.tensor else "", "tensor"),
+        Part(f"  {where}" if where else "", "place"),
+    )
     return Line(parts, node_link(node))
 
 

@@ -39,7 +39,7 @@ INPUT_COLUMNS = (
     Column("kind", widest=9, narrowest=9, drop=2),
     Column("tensor", widest=24, narrowest=10, drop=1),
     Column("size", widest=9, narrowest=8, align="right", drop=3),
-    Column("mutated", widest=11, narrowest=8),
+    Column("mutated", widest=16, narrowest=11),
     Column("line", widest=16, narrowest=4, align="right"),
 )
 OUTPUT_COLUMNS = (
@@ -67,7 +67,8 @@ def input_listing(target: Target) -> Listing:
         return Row(f"input:{record.index}", cells)
 
     def text(record: Input) -> str:
-        return f"{record.name} {record.kind} {record.tensor.short() if record.tensor else ''} {record.mutation_type}"
+        shape = record.tensor.short() if record.tensor else ""
+        return f"{record.name} {record.kind} {shape} {record.mutation_type}"
 
     rows = LazyRows(target.inputs, row, text, lambda record: sites_link(record.sites))
     return Listing(INPUT_COLUMNS, rows, "no inputs")
@@ -124,10 +125,13 @@ def input_details(record: Input, target: Target) -> Iterator[Line]:
     if record.reason:
         yield Line((Part(record.reason),), wrap=True)
     facts = [
-        ("data written", record.mutates_data), ("sizes or strides changed", record.mutates_metadata),
-        ("storage replaced", record.mutates_storage_metadata), ("hidden from autograd", record.hidden_from_autograd),
-        ("written under no_grad", record.under_no_grad), ("leaf", record.requires_grad and record.is_leaf),
-    ]  # fmt: skip
+        ("data written", record.mutates_data),
+        ("sizes or strides changed", record.mutates_metadata),
+        ("storage replaced", record.mutates_storage_metadata),
+        ("hidden from autograd", record.hidden_from_autograd),
+        ("written under no_grad", record.under_no_grad),
+        ("leaf", record.requires_grad and record.is_leaf),
+    ]
     true = [fact for fact, holds in facts if holds]
     if true:
         yield Line((Part(" · ".join(true), "dim"),), wrap=True)
@@ -164,9 +168,11 @@ def site_lines(sites: tuple[Site, ...], verb: str, target: Target) -> Iterator[L
     home = home_file(target)
     for site in sites:
         parts = (
-            Part(f"{verb} ", "dim"), Part(site.text.splitlines()[0] if site.text else site.op or "", "code"),
-            Part(f"  {line_place(site.span, home)}", "place"), Part(f"  {site.op or ''}", "dim"),
-        )  # fmt: skip
+            Part(f"{verb} ", "dim"),
+            Part(site.text.splitlines()[0] if site.text else site.op or "", "code"),
+            Part(f"  {line_place(site.span, home)}", "place"),
+            Part(f"  {site.op or ''}", "dim"),
+        )
         yield Line(parts, Link((site.span,)))
 
 

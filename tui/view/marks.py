@@ -48,7 +48,7 @@ def line_marks(report: Report, target: Target | None) -> Marks:
 
 
 def all_diagnostics(report: Report, target: Target | None) -> tuple[Diagnostic, ...]:
-    """The target's findings, then those that belong to no target; the worst first, else by line."""
+    """The target's diagnostics, then those that belong to no target; the worst first, else by line."""
     found = (*(target.diagnostics if target else ()), *report.diagnostics)
     unique = tuple({(item.code, item.message, item.span): item for item in found}.values())
     return tuple(sorted(unique, key=lambda item: (SEVERITY_ORDER.index(item.severity), item.span is None)))

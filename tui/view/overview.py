@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from aotlens.report.records import Memory, Report, Target
-from tui.view.findings import finding_key, severity_part
+from tui.view.diagnostics import diagnostic_key, severity_part
 from tui.view.ledger import KINDS, sites_link
 from tui.view.marks import all_diagnostics
 from tui.view.places import home_file, line_place
@@ -15,7 +15,7 @@ from tui.view.wrapper import ordered_steps
 
 MOST_SAVED = 5
 MOST_STEPS = 5
-MOST_FINDINGS = 6
+MOST_DIAGNOSTICS = 6
 CURVE_WIDTH = 32
 LABEL_WIDTH = 10
 
@@ -29,7 +29,7 @@ def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> 
         titled("Since the last trace", changed),
         titled("Largest saved values", tuple(saved_lines(target))),
         titled("On each call the wrapper", tuple(step_lines(target))),
-        titled("Findings", tuple(finding_lines(report, target))),
+        titled("Diagnostics", tuple(diagnostic_lines(report, target))),
     )
     lines: list[Line] = []
     for section in sections:
@@ -119,9 +119,11 @@ def saved_lines(target: Target) -> Iterator[Line]:
     width = max((len(value_name(saved)) for saved in dear[:MOST_SAVED]), default=0)
     for saved in dear[:MOST_SAVED]:
         parts = (
-            Part(f"{size(saved.bytes):>9}  ", "saved"), Part(f"{value_name(saved):<{min(width, 24)}}  ", "name"),
-            Part(f"{line_place(saved.span, home):<8}  ", "place"), Part(saved.reason, "dim"),
-        )  # fmt: skip
+            Part(f"{size(saved.bytes):>9}  ", "saved"),
+            Part(f"{value_name(saved):<{min(width, 24)}}  ", "name"),
+            Part(f"{line_place(saved.span, home):<8}  ", "place"),
+            Part(saved.reason, "dim"),
+        )
         yield Line(parts, saved_link(saved), Jump("saved", f"saved:{saved.node}"))
     if not dear:
         yield Line((Part("nothing that is not alive anyway", "dim"),))
@@ -154,18 +156,21 @@ def step_lines(target: Target) -> Iterator[Line]:
         yield Line((Part(f"  - {count(skipped, 'step')} not needed", "dim"),), jump=Jump("wrapper"))
 
 
-def finding_lines(report: Report, target: Target) -> Iterator[Line]:
+def diagnostic_lines(report: Report, target: Target) -> Iterator[Line]:
     home = home_file(target)
     found = all_diagnostics(report, target)
-    for item in found[:MOST_FINDINGS]:
+    for item in found[:MOST_DIAGNOSTICS]:
         letter = severity_part(item)
         parts = (
-            Part(f"  {letter.text} {item.code} ", letter.role), Part(f" {line_place(item.span, home):<8} ", "place"),
+            Part(f"  {letter.text} {item.code} ", letter.role),
+            Part(f" {line_place(item.span, home):<8} ", "place"),
             Part(item.message),
-        )  # fmt: skip
+        )
         link = Link((item.span,) if item.span else (), tuple(related.span for related in item.related))
-        yield Line(parts, link, Jump("findings", finding_key(item)))
-    if len(found) > MOST_FINDINGS:
-        yield Line((Part(f"  … {count(len(found) - MOST_FINDINGS)} more", "dim"),), jump=Jump("findings"))
+        yield Line(parts, link, Jump("diagnostics", diagnostic_key(item)))
+    if len(found) > MOST_DIAGNOSTICS:
+        yield Line(
+            (Part(f"  … {count(len(found) - MOST_DIAGNOSTICS)} more", "dim"),), jump=Jump("diagnostics")
+        )
     if not found:
         yield Line((Part("  none", "ok"),))

@@ -1,6 +1,7 @@
 """Numbers as people read them: sizes, counts, times, bars."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 SHORT_UNITS = ("B", "K", "M", "G", "T")
@@ -76,6 +77,6 @@ def sparkline(values: Sequence[int], width: int) -> str:
         return ""
     cells = min(width, len(values))
     edges = [index * len(values) // cells for index in range(cells + 1)]
-    parts = [max(values[start:end]) for start, end in zip(edges, edges[1:], strict=False)]
+    parts = [max(values[start:end]) for start, end in pairwise(edges)]
     top = max(parts) or 1
     return "".join(LEVELS[round(part * (len(LEVELS) - 1) / top)] for part in parts)

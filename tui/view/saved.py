@@ -120,19 +120,25 @@ def totals(target: Target) -> Line:
 def saved_details(saved: SavedValue, target: Target) -> Iterator[Line]:
     """What stands below the table for the selected value."""
     home = home_file(target)
+    held = f" · {OWNERS[saved.owner]}" if OWNERS[saved.owner] else ""
     dropped = " · freed inside the backward" if saved.donated else ""
-    yield Line((
-        Part(value_name(saved), "title"), Part(f"  {saved.tensor.short()}", "tensor"),
-        Part(f"  {size(saved.tensor.bytes)}{' · ' + OWNERS[saved.owner] if OWNERS[saved.owner] else ''}{dropped}", "dim"),
-    ))  # fmt: skip
+    yield Line(
+        (
+            Part(value_name(saved), "title"),
+            Part(f"  {saved.tensor.short()}", "tensor"),
+            Part(f"  {size(saved.tensor.bytes)}{held}{dropped}", "dim"),
+        )
+    )
     yield Line((Part("why  ", "dim"), Part(saved.reason)), wrap=True)
     node = Part(saved.node, "name")
     yield Line((Part("node  ", "dim"), node), jump=Jump("graphs", f"forward/{saved.node}"))
     for use in saved.used_by:
         parts = (
-            Part("read by  ", "dim"), Part(use.node, "name"), Part(" in the backward of ", "dim"),
+            Part("read by  ", "dim"),
+            Part(use.node, "name"),
+            Part(" in the backward of ", "dim"),
             Part(line_place(use.span, home) or "what the compiler added", "place"),
-        )  # fmt: skip
+        )
         yield Line(parts, Link((use.span,) if use.span else ()), Jump("graphs", f"backward/{use.node}"))
 
 

@@ -9,7 +9,7 @@ from tui.view.quantities import count, duration
 from tui.view.rows import Line, Part
 
 STAGES = ("import", "run", "captured", "functional", "joint", "partition", "forward", "backward", "report")
-"""What a trace usually passes, to show what is still to come; stages not in the list are shown as they come."""
+"""What a trace usually passes, to show what is still to come; others are shown as they come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,7 @@ def progress_lines(name: str, state: TraceState, elapsed_s: float) -> tuple[Line
         )
     reached = {stage for stage, _ in state.seen}
     last = max((STAGES.index(stage) for stage in reached if stage in STAGES), default=-1)
-    for stage in STAGES[last + 1 :]:
-        lines.append(Line((Part(f"    {stage}", "dim"),)))
+    lines += [Line((Part(f"    {stage}", "dim"),)) for stage in STAGES[last + 1 :]]
     if state.detail:
         lines += [Line(), Line((Part(state.detail, "dim"),), wrap=True)]
     lines += [Line(), Line((Part("Esc cancels", "dim"),))]

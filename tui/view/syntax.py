@@ -67,11 +67,8 @@ def split_runs(lines: Sequence[str]) -> dict[int, list[Run]]:
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
     found: dict[int, list[Run]] = {}
     for start, end, kind in runs("\n".join(lines)):
-        number = bisect_right(starts, start)
-        while start < end and number <= len(lines):
-            edge = starts[number] - 1
-            if start < edge:
-                base = starts[number - 1]
-                found.setdefault(number, []).append((start - base, min(end, edge) - base, kind))
-            start, number = starts[number], number + 1
+        for number in range(bisect_right(starts, start), bisect_right(starts, end - 1) + 1):
+            base, edge = starts[number - 1], starts[number] - 1
+            if max(start, base) < min(end, edge):
+                found.setdefault(number, []).append((max(start, base) - base, min(end, edge) - base, kind))
     return found

@@ -28,7 +28,7 @@ def target_listing(report: Report) -> Listing:
             Part(target_title(report, index), "name"),
             Part(target.mode, "dim"),
             Part(size(target.partition.saved_bytes) if target.partition else "", "saved"),
-            Part(finding_tally(report, target), "warning"),
+            Part(diagnostic_tally(report, target), "warning"),
             Part(place(target.span, home), "place"),
         )
         return Row(f"target:{index}", cells)
@@ -55,8 +55,8 @@ def signature(target: Target) -> str:
     return f"({', '.join(shapes)})"
 
 
-def finding_tally(report: Report, target: Target) -> str:
+def diagnostic_tally(report: Report, target: Target) -> str:
     """`1E 2W`; information and hints are not counted."""
     tally = Counter(item.severity for item in all_diagnostics(report, target))
-    shown = [f"{tally[level]}{SEVERITY_LETTERS[level]}" for level in ("error", "warning") if tally[level]]  # type: ignore[index]
+    shown = [f"{tally[level]}{SEVERITY_LETTERS[level]}" for level in ("error", "warning") if tally[level]]
     return " ".join(shown)

@@ -1,8 +1,8 @@
 """The steps of the runtime wrapper beside the module text that runs."""
 
 from aotlens.report.records import Target, Wrapper, WrapperStep
-from tui.view.places import home_file
 from tui.view.ledger import places, sites_link
+from tui.view.places import home_file
 from tui.view.quantities import size
 from tui.view.rows import Column, LazyRows, Listing, Part, Row
 

@@ -117,8 +117,8 @@ class ChoiceBar(Widget):
         key = self.choices[index][0]
         body = component_style(self, "choice--current" if index == self.current else "choice--other")
         text.append(f" {key} " if key else " ", body + component_style(self, "choice--key") if key else body)
-        text.append(f"{label} ", body)
+        text.append(label if key else f"{label} ", body)
 
     def _length(self, labels: list[str]) -> int:
-        keys = sum(len(key) + 1 if key else 0 for key, _, _ in self.choices)
+        keys = sum(len(key) for key, _, _ in self.choices)
         return sum(cell_len(label) + 2 for label in labels) + keys + len(self.separator) * (len(labels) - 1)

@@ -14,9 +14,9 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from aotlens.report.records import Span
+from tui.view.places import file_key, lines_of
 from tui.view.rows import NO_LINK, Link
 from tui.view.source import SourceText, from_text
-from tui.view.places import file_key, lines_of
 from tui.view.syntax import KINDS, Colouring, plain, python
 from tui.widgets.theme import component_style
 
@@ -28,14 +28,35 @@ class CodeView(ScrollView, can_focus=True):
     """One text with a line cursor; what is linked is underlined as well as coloured."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        *(f"syntax--{kind}" for kind in KINDS), "code--cursor", "code--resting", "code--number", "code--linked",
-        "code--related", "code--found", "code--saved", "code--mutation", "code--alias", "code--error",
-        "code--warning", "code--information", "code--hint", "code--edge", "code--edge-lit",
-    }  # fmt: skip
+        *(f"syntax--{kind}" for kind in KINDS),
+        "code--cursor",
+        "code--resting",
+        "code--number",
+        "code--linked",
+        "code--related",
+        "code--found",
+        "code--saved",
+        "code--mutation",
+        "code--alias",
+        "code--error",
+        "code--warning",
+        "code--information",
+        "code--hint",
+        "code--edge",
+        "code--edge-lit",
+        "code--block",
+    }
     DEFAULT_CSS = """
     CodeView {
         height: 1fr;
-        scrollbar-size: 1 1;
+        scrollbar-size-vertical: 1;
+        scrollbar-size-horizontal: 0;
+        scrollbar-color: $panel;
+        scrollbar-color-hover: $primary;
+        scrollbar-color-active: $primary;
+        scrollbar-background: $background;
+        scrollbar-background-hover: $background;
+        scrollbar-background-active: $background;
         .syntax--keyword { color: $text-accent; }
         .syntax--string { color: $text-success; }
         .syntax--comment { color: $text-muted; text-style: italic; }
@@ -49,6 +70,7 @@ class CodeView(ScrollView, can_focus=True):
         .code--number { color: $text-disabled; }
         .code--linked { background: $accent 30%; text-style: bold underline; }
         .code--related { background: $foreground 12%; text-style: underline; }
+        .code--block { background: $accent 12%; }
         .code--found { background: $warning 40%; text-style: bold; }
         .code--saved { color: $text-warning; }
         .code--mutation { color: $text-error; text-style: bold; }
@@ -94,6 +116,8 @@ class CodeView(ScrollView, can_focus=True):
         super().__init__(id=id, classes=classes)
         self.text = from_text("")
         self.link = NO_LINK
+        self.block = range(0)
+        """1-based lines lit as a whole."""
         self.searched = ""
         self.matches: tuple[int, ...] = ()
         """1-based lines that hold what is searched."""
@@ -111,6 +135,7 @@ class CodeView(ScrollView, can_focus=True):
         self._colouring = python(text.lines) if coloured else plain
         self._gutter = gutter
         self.matches = ()
+        self.block = range(0)
         self.virtual_size = Size(self._content_width(), len(text.lines))
         self.set_reactive(CodeView.cursor, min(self.cursor, max(1, len(text.lines))) if same else 1)
         if not same:
@@ -121,10 +146,28 @@ class CodeView(ScrollView, can_focus=True):
         """Light the spans of a link that are in this file; `follow` brings the first into view."""
         self.link = link
         here = [span for span in (*link.primary, *link.secondary) if self._is_here(span)]
+        self.block = range(0)
         if follow and here:
             self.set_reactive(CodeView.cursor, here[0].line)
             self.show_line(here[0].line)
+            self._show_columns(here[0])
         self.refresh()
+
+    def light_lines(self, first: int, last: int, *, follow: bool = True) -> None:
+        """Light whole lines, which needs no underline to be seen."""
+        self.link = NO_LINK
+        self.block = range(first, last + 1)
+        if follow and self.block:
+            self.set_reactive(CodeView.cursor, first)
+            self.show_line(first)
+        self.refresh()
+
+    def _show_columns(self, span: Span) -> None:
+        """Scroll sideways only as far as shows the span."""
+        start, end = self.text.columns(span, span.line)
+        room = self.scrollable_content_region.width - self._gutter_text(1).cell_len - 1
+        left = 0 if end <= room else max(0, min(start - 4, end - room))
+        self.scroll_to(x=left, animate=False, force=True)
 
     def place_cursor(self, line: int) -> None:
         """Put the cursor on a line and bring it into view."""
@@ -229,7 +272,7 @@ class CodeView(ScrollView, can_focus=True):
 
     def _row_style(self, number: int) -> Style:
         if number != self.cursor:
-            return Style.null()
+            return self.style_of("code--block") if number in self.block else Style.null()
         return self.style_of("code--cursor" if self.has_focus else "code--resting")
 
     def _gutter_text(self, number: int) -> Text:
@@ -238,7 +281,9 @@ class CodeView(ScrollView, can_focus=True):
         text = Text(f"{cursor}{number:>{digits}} ", self.style_of("code--number"), end="", no_wrap=True)
         for piece, name in self._gutter(number) if self._gutter else ():
             text.append(piece, self.style_of(name) if name else None)
-        lit = any(self._is_here(span) and number in lines_of(span) for span in self.link.primary)
+        lit = number in self.block or any(
+            self._is_here(span) and number in lines_of(span) for span in self.link.primary
+        )
         text.append("▌" if lit else "│", self.style_of("code--edge-lit" if lit else "code--edge"))
         return text.append(" ")
 

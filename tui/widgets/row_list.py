@@ -19,9 +19,27 @@ from tui.view.rows import NO_LINK, Jump, Link, Part
 from tui.widgets.theme import component_style
 
 ROLES = (
-    "title", "heading", "dim", "name", "op", "input", "tensor", "place", "code", "accent", "ok", "saved",
-    "mutation", "alias", "error", "warning", "information", "hint", "added", "removed",
-)  # fmt: skip
+    "title",
+    "heading",
+    "dim",
+    "name",
+    "op",
+    "input",
+    "tensor",
+    "place",
+    "code",
+    "accent",
+    "ok",
+    "saved",
+    "mutation",
+    "alias",
+    "error",
+    "warning",
+    "information",
+    "hint",
+    "added",
+    "removed",
+)
 """What a part of a line can be; each is a component class, so the theme decides on its colour."""
 
 CURSOR, LINKED, NONE = "›", "•", " "
@@ -59,8 +77,12 @@ class RowList(ScrollView, can_focus=True):
     """A scrolling list with one cursor; subclasses say how many rows there are and what stands in each."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        *(f"role--{role}" for role in ROLES), "list--cursor", "list--resting", "list--linked", "list--header",
-    }  # fmt: skip
+        *(f"role--{role}" for role in ROLES),
+        "list--cursor",
+        "list--resting",
+        "list--linked",
+        "list--header",
+    }
     DEFAULT_CSS = (
         ROLE_CSS
         + """
@@ -68,6 +90,12 @@ class RowList(ScrollView, can_focus=True):
         height: 1fr;
         overflow-x: hidden;
         scrollbar-size-vertical: 1;
+        scrollbar-color: $panel;
+        scrollbar-color-hover: $primary;
+        scrollbar-color-active: $primary;
+        scrollbar-background: $background;
+        scrollbar-background-hover: $background;
+        scrollbar-background-active: $background;
         .list--cursor { background: $primary 35%; text-style: bold; }
         .list--resting { background: $foreground 10%; }
         .list--linked { background: $accent 18%; }
@@ -151,7 +179,8 @@ class RowList(ScrollView, can_focus=True):
         self.set_reactive(RowList.cursor, self._nearest(cursor, 1))
         self.scroll_to(y=0, animate=False, force=True)
         self._show_cursor()
-        self.refresh()
+        # Lists of automatic height take the height of their rows.
+        self.refresh(layout=self.styles.is_auto_height)
 
     def place_cursor(self, index: int, *, tell: bool = False) -> None:
         """Put the cursor on a row; `tell` says so to the app, as if the user had moved it."""

@@ -30,7 +30,7 @@ class VirtualTable(RowList):
     # Content.
 
     def show(self, listing: Listing) -> None:
-        """Replace the rows; the cursor stays on the row of the same key near its place, else goes to the first."""
+        """Replace the rows; the cursor stays on the row of the same key, else goes to the first."""
         key = self.key
         self.listing = listing
         self.shown = range(len(listing.rows))
@@ -118,11 +118,11 @@ class VirtualTable(RowList):
         text = Text(no_wrap=True, end="")
         for cell, column, cells_wide in zip(cells, self.listing.columns, self._fitted[1], strict=True):
             if cells_wide:
+                text.append(" " * GAP if text else "")
                 shown = part(cell)
                 text.append_text(
                     self.part_text(Part(sized(shown.text, cells_wide, column.align), shown.role))
                 )
-                text.append(" " * GAP)
         return text
 
 

@@ -9,23 +9,23 @@ from textual.widget import Widget
 
 from aotlens.report.records import Diagnostic, Fix
 from tui.panes.base import Pane, Subject
-from tui.view.findings import finding_details, finding_listing
+from tui.view.diagnostics import diagnostic_details, diagnostic_listing
 from tui.view.marks import all_diagnostics
 from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList
 from tui.widgets.table import VirtualTable
 
 
-class FindingsPane(Pane):
-    TAB: ClassVar[str] = "findings"
+class DiagnosticsPane(Pane):
+    TAB: ClassVar[str] = "diagnostics"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("a", "apply", "Apply fix")]
     DEFAULT_CSS = """
-    FindingsPane #findings { height: 1fr; }
-    FindingsPane #finding-detail { max-height: 60%; }
+    DiagnosticsPane #diagnostics { height: 1fr; }
+    DiagnosticsPane #diagnostic-detail { max-height: 60%; }
     """
 
     class FixWanted(Message):
-        """The user wants the first fix of a finding."""
+        """The user wants a fix of a diagnostic."""
 
         def __init__(self, diagnostic: Diagnostic, fixes: tuple[Fix, ...]) -> None:
             super().__init__()
@@ -33,15 +33,15 @@ class FindingsPane(Pane):
             self.fixes = fixes
 
     def compose(self) -> ComposeResult:
-        yield VirtualTable(id="findings")
-        yield LineList(id="finding-detail", classes="detail")
+        yield VirtualTable(id="diagnostics")
+        yield LineList(id="diagnostic-detail", classes="detail")
 
     def fill(self, subject: Subject) -> None:
-        self.query_one(VirtualTable).show(finding_listing(subject.report, subject.target))
+        self.query_one(VirtualTable).show(diagnostic_listing(subject.report, subject.target))
         self._describe()
 
     def main(self) -> Widget:
-        return self.query_one("#findings")
+        return self.query_one("#diagnostics")
 
     def reveal(self, key: str) -> None:
         self.query_one(VirtualTable).select(key, tell=True)
@@ -52,7 +52,7 @@ class FindingsPane(Pane):
         self._describe()
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
-        if event.sender.id == "findings":
+        if event.sender.id == "diagnostics":
             self._describe()
 
     @property
@@ -79,4 +79,4 @@ class FindingsPane(Pane):
         files = {edit.span.file for fix in diagnostic.fixes for edit in fix.edits}
         texts = {file: subject.sources.get(file) for file in files}
         sources = {file: "\n".join(text.raw) + "\n" for file, text in texts.items() if not text.problem}
-        self.query_one(LineList).show(tuple(finding_details(diagnostic, subject.target, sources)))
+        self.query_one(LineList).show(tuple(diagnostic_details(diagnostic, subject.target, sources)))

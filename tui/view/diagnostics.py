@@ -8,11 +8,11 @@ from tui.view.marks import SEVERITY_LETTERS, all_diagnostics
 from tui.view.places import home_file, line_place, place
 from tui.view.rows import Column, LazyRows, Line, Link, Listing, Part, Row
 
-FINDING_COLUMNS = (
+DIAGNOSTIC_COLUMNS = (
     Column("", widest=1, narrowest=1),
     Column("code", widest=6, narrowest=5),
     Column("line", widest=16, narrowest=4, align="right"),
-    Column("finding", widest=60, narrowest=20, grows=True),
+    Column("diagnostic", widest=60, narrowest=20, grows=True),
     Column("fix", widest=3, narrowest=3, align="right", drop=1),
 )
 
@@ -21,14 +21,12 @@ def severity_part(diagnostic: Diagnostic) -> Part:
     return Part(SEVERITY_LETTERS[diagnostic.severity], diagnostic.severity)
 
 
-def finding_key(diagnostic: Diagnostic) -> str:
-    span = diagnostic.span
-    return (
-        f"finding:{diagnostic.code}:{span.line if span else 0}:{span.col if span else 0}:{diagnostic.message}"
-    )
+def diagnostic_key(diagnostic: Diagnostic) -> str:
+    line, col = (diagnostic.span.line, diagnostic.span.col) if diagnostic.span else (0, 0)
+    return f"diagnostic:{diagnostic.code}:{line}:{col}:{diagnostic.message}"
 
 
-def finding_listing(report: Report, target: Target | None) -> Listing:
+def diagnostic_listing(report: Report, target: Target | None) -> Listing:
     """The worst first."""
     home = home_file(target) if target else None
 
@@ -40,7 +38,7 @@ def finding_listing(report: Report, target: Target | None) -> Listing:
             diagnostic.message,
             str(len(diagnostic.fixes)) if diagnostic.fixes else "",
         )
-        return Row(finding_key(diagnostic), cells)
+        return Row(diagnostic_key(diagnostic), cells)
 
     def link(diagnostic: Diagnostic) -> Link:
         related = tuple(item.span for item in diagnostic.related)
@@ -50,10 +48,12 @@ def finding_listing(report: Report, target: Target | None) -> Listing:
         return f"{diagnostic.code} {diagnostic.severity} {diagnostic.message}"
 
     rows = LazyRows(all_diagnostics(report, target), row, text, link)
-    return Listing(FINDING_COLUMNS, rows, "no findings: nothing here is worth a change")
+    return Listing(DIAGNOSTIC_COLUMNS, rows, "no diagnostics: nothing here is worth a change")
 
 
-def finding_details(diagnostic: Diagnostic, target: Target | None, sources: dict[str, str]) -> Iterator[Line]:
+def diagnostic_details(
+    diagnostic: Diagnostic, target: Target | None, sources: dict[str, str]
+) -> Iterator[Line]:
     """Message, related places, and each fix as a difference; `sources` are the texts of the edited files."""
     home = home_file(target) if target else None
     yield Line((Part(f"{diagnostic.code}  ", diagnostic.severity), Part(diagnostic.severity, "dim")))
@@ -61,15 +61,13 @@ def finding_details(diagnostic: Diagnostic, target: Target | None, sources: dict
     for item in diagnostic.related:
         parts = (Part(f"{line_place(item.span, home)}  ", "place"), Part(item.message))
         yield Line(parts, Link((item.span,)), wrap=True)
-    for number, fix in enumerate(diagnostic.fixes, 1):
+    for fix in diagnostic.fixes:
         yield Line()
-        yield Line(
-            (Part(f"fix {number}  ", "accent"), Part(fix.title, "title"), Part("  (a applies it)", "dim"))
-        )
+        yield Line((Part("fix  ", "accent"), Part(fix.title, "title"), Part("  a applies it", "dim")))
         yield from difference(fix, sources)
     if not diagnostic.fixes:
         yield Line((Part("no automatic fix", "dim"),))
-    yield Line((Part(f"aotlens rule {diagnostic.code}", "code"), Part("  explains this finding", "dim")))
+    yield Line((Part(f"aotlens rule {diagnostic.code}", "code"), Part("  explains this diagnostic", "dim")))
 
 
 def difference(fix: Fix, sources: dict[str, str]) -> Iterator[Line]:
@@ -88,7 +86,7 @@ def difference(fix: Fix, sources: dict[str, str]) -> Iterator[Line]:
 
 
 def edited(text: str, edits: tuple[Edit, ...]) -> str:
-    """The text after the edits, which count UTF-8 bytes; the last edit is made first, so places stay right."""
+    """The text after the edits; their columns are UTF-8 bytes, and the last is made first."""
     lines = [line.encode() for line in text.splitlines(keepends=True)]
     starts = [0]
     for line in lines:
