@@ -1,0 +1,221 @@
+"""The layers hold: who may import whom, read from the source and proved by importing.
+
+Invariant: a rule here is one function that lists its violations by file and line, so that a failure says
+which import to move.
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.import_graph import ROOT, Import, Module, cycles, modules, resolved
+
+STAGES = ("capture", "analysis", "joint", "partition", "codegen", "runtime")
+ENGINE = (*STAGES, "ir", "frontends", "pipeline", "torch_api", "verify")
+PEER = ("torch._functorch.aot_autograd", "torch._functorch._aot_autograd", "torch._functorch.partitioners")
+"""What does the job that this project exists to do; tests and benchmarks compare with it."""
+
+REPORT_ON_THE_ENGINE_SIDE = ("build", "describe")
+"""Modules of the report package that make reports out of torch's tensors; front ends never load them."""
+
+REPORT_WITH_RICH = frozenset(
+    f"aotlens.report.{name}" for name in ("text", "closing", "ledger", "excerpt", "layout")
+)
+
+WORKER_DATA = tuple(
+    f"aotlens.worker.{name}" for name in ("client", "protocol", "codec", "grammar", "targets")
+)
+"""What of the worker loads without torch."""
+
+FRONT_END_MAY = ("aotlens.report", *WORKER_DATA)
+FRONT_ENDS = {"lsp_server": ("pygls", "lsprotocol"), "tui": ("textual", "rich", "pygments", "watchfiles")}
+"""Each front end with the libraries that it is built on."""
+
+
+def _is_in(module: str, packages: tuple[str, ...] | frozenset[str]) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+def _is_stdlib(module: str) -> bool:
+    return module.partition(".")[0] in sys.stdlib_module_names
+
+
+def _at_run_time(module: Module) -> Iterator[Import]:
+    """Imports that can happen: those for the type checker alone never do."""
+    return (entry for entry in module.imports if entry.when != "types")
+
+
+def _say(module: Module, entry: Import) -> str:
+    return f"{module.at(entry.line)} imports {resolved(entry)}"
+
+
+def _is_report_data(name: str) -> bool:
+    leaf = name.rpartition(".")[2]
+    return _is_in(name, ("aotlens.report",)) and not leaf.startswith(REPORT_ON_THE_ENGINE_SIDE)
+
+
+def _report_imports() -> Iterator[str]:
+    for module in modules().values():
+        if not _is_report_data(module.name):
+            continue
+        for entry in _at_run_time(module):
+            loaded = resolved(entry)
+            plain = _is_stdlib(loaded) or loaded == "aotlens.errors" or _is_report_data(loaded)
+            rich = module.name in REPORT_WITH_RICH and _is_in(loaded, ("rich",))
+            printed = loaded in REPORT_WITH_RICH and module.name not in REPORT_WITH_RICH
+            if printed or not (plain or rich):
+                yield _say(module, entry)
+
+
+def _worker_imports() -> Iterator[str]:
+    for name in ("aotlens.worker", *WORKER_DATA):
+        for entry in _at_run_time(modules()[name]):
+            loaded = resolved(entry)
+            if not (
+                _is_stdlib(loaded)
+                or _is_in(loaded, (*WORKER_DATA, "aotlens.errors"))
+                or _is_report_data(loaded)
+            ):
+                yield _say(modules()[name], entry)
+
+
+def _front_end_imports() -> Iterator[str]:
+    for module in modules().values():
+        folder = module.name.partition(".")[0]
+        if folder not in FRONT_ENDS:
+            continue
+        for entry in _at_run_time(module):
+            loaded = resolved(entry)
+            ours = _is_in(loaded, (folder, *FRONT_END_MAY)) or loaded in (
+                "aotlens.errors",
+                "aotlens._version",
+            )
+            if not (ours or _is_stdlib(loaded) or _is_in(loaded, FRONT_ENDS[folder])):
+                yield _say(module, entry)
+
+
+def _private_torch() -> Iterator[str]:
+    for module in modules().values():
+        if module.name == "aotlens.torch_api":
+            continue
+        for entry in module.imports:
+            path = f"{entry.module}.{entry.name or ''}".split(".")
+            if path[0] in ("torch", "functorch") and any(step.startswith("_") for step in path[1:]):
+                yield f"{module.at(entry.line)} imports {'.'.join(path)}"
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.endswith("__"):
+                path = ast.unparse(node).split(".")
+                if path[0] == "torch":
+                    yield f"{module.at(node.lineno)} reads {'.'.join(path)}"
+
+
+def _peer_imports() -> Iterator[str]:
+    for module in modules().values():
+        for entry in module.imports:
+            names = (entry.module, f"{entry.module}.{entry.name}")
+            if any(_is_in(name, (*PEER, "functorch.compile")) for name in names):
+                yield f"{module.at(entry.line)} imports {names[1]}"
+
+
+def _import_cycles() -> Iterator[str]:
+    graph = {
+        name: {resolved(entry) for entry in module.imports if entry.when == "start"}
+        for name, module in modules().items()
+    }
+    for group in cycles({name: {after for after in graph[name] if after in graph} for name in graph}):
+        yield " <-> ".join(group)
+
+
+def _package_cycles() -> Iterator[str]:
+    stages = {f"aotlens.{stage}" for stage in (*STAGES, "ir")}
+    graph: dict[str, set[str]] = {stage: set() for stage in stages}
+    for module in modules().values():
+        if module.package in stages:
+            loaded = {".".join(resolved(entry).split(".")[:2]) for entry in _at_run_time(module)}
+            graph[module.package] |= (loaded & stages) - {module.package}
+    for group in cycles(graph):
+        yield " <-> ".join(group)
+
+
+def _stage_functions() -> set[tuple[str, str]]:
+    """What the pipeline calls: the functions that it imports from the stages' packages."""
+    return {
+        (entry.module, entry.name)
+        for entry in modules()["aotlens.pipeline"].imports
+        if entry.name
+        and entry.name.islower()
+        and _is_in(entry.module, tuple(f"aotlens.{stage}" for stage in STAGES))
+        and resolved(entry) == entry.module
+    }
+
+
+def _stages_called_elsewhere() -> Iterator[str]:
+    functions = _stage_functions()
+    for module in modules().values():
+        for entry in module.imports:
+            inside = entry.module.split(".")[:2] == module.name.split(".")[:2]
+            if (entry.module, entry.name) in functions and not inside and module.name != "aotlens.pipeline":
+                yield f"{module.at(entry.line)} imports the stage {entry.module}.{entry.name}"
+
+
+RULES = {
+    "the report is standard library, and rich only to print": _report_imports,
+    "the worker's client and data are standard library": _worker_imports,
+    "front ends know the report and the worker's client only": _front_end_imports,
+    "private torch names stand in torch_api.py": _private_torch,
+    "the product never imports the peer": _peer_imports,
+    "no module imports itself in a circle": _import_cycles,
+    "the stages' packages form no circle": _package_cycles,
+    "only the pipeline calls stages": _stages_called_elsewhere,
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rule(name: str) -> None:
+    broken = list(RULES[name]())
+    assert not broken, "\n".join([name, *broken])
+
+
+def test_the_pipeline_calls_every_stage() -> None:
+    """Otherwise the rule above would hold by finding nothing."""
+    assert {module.split(".")[1] for module, _ in _stage_functions()} == set(STAGES)
+
+
+def _loaded_by(statement: str) -> set[str]:
+    """The modules that a fresh Python has loaded after the statement."""
+    code = f"import sys\n{statement}\nprint('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def _engine_in(loaded: set[str]) -> set[str]:
+    heavy = ("torch", "ortools", "numpy", *(f"aotlens.{part}" for part in ENGINE))
+    return {name for name in loaded if _is_in(name, heavy)}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import aotlens",
+        "import aotlens.report, aotlens.report.text, aotlens.report.closing, aotlens.report.diagnose",
+        f"import {', '.join(WORKER_DATA)}",
+        "import lsp_server.app",
+        "import tui.app",
+        "import aotlens.cli",
+    ],
+)
+def test_loads_neither_torch_nor_the_engine(statement: str) -> None:
+    assert _engine_in(_loaded_by(statement)) == set()
+
+
+def test_help_loads_neither_torch_nor_the_engine() -> None:
+    statement = "import aotlens.cli\ntry:\n    aotlens.cli.main(['--help'])\nexcept SystemExit:\n    pass"
+    assert _engine_in(_loaded_by(statement)) == set()
+
+
+def test_the_report_loads_nothing_but_the_standard_library() -> None:
+    ours = {name for name in _loaded_by("import aotlens.report") if name.partition(".")[0] == "rich"}
+    assert ours == set()
