@@ -95,7 +95,7 @@ def observe(given: World, probe: Probe = EVERYTHING, call: Callable[..., Any] | 
     versions = [_version(item.tensor) for item in given.inputs]
     mode = torch.is_grad_enabled()
     try:
-        result = (call or given.fn)(*given.args, **given.kwargs)
+        result = (given.fn if call is None else call)(*given.args, **given.kwargs)
     except Exception as error:  # noqa: BLE001 - whatever the call raises is what eager must raise too
         return Observation(Failure(type(error), str(error)))
     finally:

@@ -7,6 +7,7 @@ its kind.
 from tests.programs import (
     aliasing_inputs,
     autograd,
+    combinations,
     containers,
     metadata,
     modes,
@@ -32,6 +33,7 @@ FILES = (
     modes,
     containers,
     randomness,
+    combinations,
     refused,
 )
 

@@ -27,7 +27,8 @@ class Program:
     """Makes the callable: the function itself, or a new module."""
     make_args: Callable[[], Args]
     tags: frozenset[str]
-    """`inductor`: also run with that backend; `dynamic`: also with symbolic sizes, which then grow."""
+    """`inductor`: also run with that backend; `dynamic`: also with symbolic sizes, which then grow; `grid`:
+    one cell of a systematic combination, run under one policy only."""
     context: Context
     """What the call stands in: grad mode, autocast."""
     refused: str | None

@@ -1,0 +1,110 @@
+"""A call that does not fit what was compiled: served rightly or refused clearly, never computed wrongly."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from aotlens.errors import AotlensError
+from aotlens.options import CompileOptions
+from aotlens.pipeline import compile_direct
+from aotlens.verify.compare import compare
+from aotlens.verify.first_call import observe_alone
+from aotlens.verify.world import copies, world
+from tests.programs.program import leaf, plain
+
+EAGER = CompileOptions(backend="eager")
+
+
+def product(x: Tensor, y: Tensor) -> Tensor:
+    x.detach().add_(1)
+    return x * y
+
+
+def scaled(x: Tensor, factor: Any) -> Tensor:
+    return x * factor
+
+
+def nested(batch: dict[str, Tensor]) -> Tensor:
+    return sum(batch.values(), start=torch.zeros(()))
+
+
+def viewed(x: Tensor) -> Tensor:
+    return x.view(-1) * 2
+
+
+def same() -> tuple[Tensor, Tensor]:
+    tensor = plain(3)
+    return tensor, tensor
+
+
+def overlapping() -> tuple[Tensor, Tensor]:
+    tensor = plain(4)
+    return tensor[:3], tensor[1:]
+
+
+Make = Callable[[], tuple[Any, ...]]
+
+CALLS: dict[str, tuple[Callable[..., Any], Make, Make]] = {
+    "other size": (product, lambda: (plain(3), plain(3)), lambda: (plain(4), plain(4))),
+    "size 1 broadcast": (product, lambda: (plain(3), plain(3)), lambda: (plain(3), plain(1))),
+    "other rank": (product, lambda: (plain(3), plain(3)), lambda: (plain(2, 3), plain(3))),
+    "other dtype": (product, lambda: (plain(3), plain(3)), lambda: (plain(3).double(), plain(3))),
+    "other stride": (viewed, lambda: (plain(3, 4),), lambda: (plain(3, 8)[:, ::2],)),
+    "requires grad now": (scaled, lambda: (plain(3), 2.0), lambda: (leaf(3), 2.0)),
+    "requires grad no more": (scaled, lambda: (leaf(3), 2.0), lambda: (plain(3), 2.0)),
+    "duplicates now": (product, lambda: (plain(3), plain(3)), same),
+    "duplicates no more": (product, same, lambda: (plain(3), plain(3))),
+    "aliases now": (product, lambda: (plain(3), plain(3)), overlapping),
+    "other number": (scaled, lambda: (plain(3), 2), lambda: (plain(3), 3)),
+    "other type of number": (scaled, lambda: (plain(3), 2), lambda: (plain(3), 2.5)),
+    "tensor for a number": (scaled, lambda: (plain(3), 2.0), lambda: (plain(3), plain(3))),
+    "other keys": (
+        nested,
+        lambda: ({"a": plain(3), "b": plain(3)},),
+        lambda: ({"a": plain(3), "c": plain(3)},),
+    ),
+    "more keys": (nested, lambda: ({"a": plain(3)},), lambda: ({"a": plain(3), "b": plain(3)},)),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("case", CALLS)
+def test_call_that_does_not_fit(case: str, dynamic: bool) -> None:
+    fn, first, second = CALLS[case]
+    try:
+        call = compile_direct(fn, first(), {}, CompileOptions(backend="eager", dynamic=dynamic)).call
+    except AotlensError:
+        return
+    eager_world, compiled_world = copies(world(fn, second()))
+    expected = observe_alone(eager_world)
+    found = observe_alone(compiled_world, call=call)
+    if found.failure is not None and issubclass(found.failure.kind, AotlensError):
+        assert found.failure.message.strip()
+        return
+    differences = compare(found, expected).differences
+    assert not differences, "\n".join(map(str, differences))
+
+
+def test_other_grad_mode() -> None:
+    x = leaf(3)
+    call = compile_direct(scaled, (x, 2.0), {}, EAGER).call
+    with torch.no_grad():
+        try:
+            out = call(x, 2.0)
+        except AotlensError:
+            return
+    assert not out.requires_grad
+
+
+def test_compiled_under_no_grad_then_called_with_gradients() -> None:
+    x = leaf(3)
+    with torch.no_grad():
+        call = compile_direct(scaled, (x, 2.0), {}, EAGER).call
+    try:
+        out = call(x, 2.0)
+    except AotlensError:
+        return
+    assert out.requires_grad
