@@ -28,8 +28,11 @@ __all__ = [
     "UnsupportedOperatorException",
     "below_autograd",
     "below_views",
+    "compile_with_inductor",
     "current_autograd_node",
     "detect_fake_mode",
+    "inductor_config_patch",
+    "inductor_decompositions",
     "is_traceable_wrapper_subclass",
     "make_shape_env",
     "next_sequence_number",
@@ -63,6 +66,29 @@ def make_shape_env() -> Any:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv  # 0.6 s to import, only for dynamic shapes
 
     return ShapeEnv()
+
+
+def inductor_decompositions() -> dict[Any, Callable[..., Any]]:
+    """The decompositions that Inductor's lowerings expect."""
+    from torch._inductor.decomposition import select_decomp_table  # 3 s to import: only for this backend
+
+    return dict(select_decomp_table())
+
+
+def inductor_config_patch(config: dict[str, Any]) -> Any:
+    """A context in which Inductor is configured as the user asked; a wrong name raises AttributeError."""
+    from torch._inductor import config as inductor_config
+
+    return inductor_config.patch({key.replace("-", "_"): value for key, value in config.items()})
+
+
+def compile_with_inductor(module: Any, inputs: list[Any], fake_mode: FakeTensorMode, **flags: Any) -> Any:
+    """Inductor's code for one graph after the AOT stage: a boxed callable with `source_code`."""
+    from torch._inductor.compile_fx import compile_fx_inner
+    from torch._inductor.virtualized import V
+
+    with V.set_fake_mode(fake_mode):
+        return compile_fx_inner(module, inputs, **flags)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ Invariant: whatever happens in the user's function, grad mode and the mode stack
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -27,9 +27,9 @@ FlatRun = Callable[[Recorder, tuple[CapturedInput, ...]], Any]
 """Runs the user's function on the captured inputs and gives its result."""
 
 
-def call_boundary(run: FlatRun, recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
+def call_boundary(run: Callable[[], Any]) -> Any:
     """The frame at which the walk for the user's frames ends."""
-    return run(recorder, inputs)
+    return run()
 
 
 def capture_run(
@@ -51,11 +51,8 @@ def capture_run(
     with settings.fake_mode:
         inputs = make_inputs(recorder, values, slots, settings.dynamic)
     with recording(recorder, settings.dynamic), restored_grad_mode(), refusing(recorder):
-        if observer is not None:
-            with observer:
-                result = call_boundary(run, recorder, inputs)
-        else:
-            result = call_boundary(run, recorder, inputs)
+        with observer or nullcontext():
+            result = call_boundary(lambda: run(recorder, inputs))
         after = torch.is_grad_enabled()
     paths, spec = pytree.tree_flatten_with_path(result)
     return Captured(

@@ -1,0 +1,1 @@
+"""Programs as code: their own Python text, or what a backend makes of them."""

@@ -1,0 +1,135 @@
+"""Inductor as the backend: our forward and backward programs go to `compile_fx_inner`.
+
+Invariant: Inductor is entered after the AOT stage; what it must know of the caller (which outputs the user
+sees, which inputs stay at their address, the strides that the forward chose) is told here and only here.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.codegen.boxed import boxed
+from aotlens.codegen.kernels import kernels_of
+from aotlens.codegen.records import Generated, GraphCode
+from aotlens.errors import AotlensError, BackendError
+from aotlens.ir.graph_module import to_graph_module
+from aotlens.ir.program import Program
+from aotlens.ir.slots import DIFFERENTIABLE_OUTPUTS, Parameter, SavedInput
+from aotlens.partition.records import Partitioned
+from aotlens.report.records import Kernel
+from aotlens.torch_api import (
+    FakeTensorMode,
+    TracingContext,
+    compile_with_inductor,
+    inductor_config_patch,
+    inductor_decompositions,
+    tracing,
+)
+
+Config = dict[str, Any]
+
+
+def decompositions(config: Config) -> dict[Any, Callable[..., Any]]:
+    """The operators that Inductor wants to see taken apart."""
+    with inductor_config_patch(config):
+        return inductor_decompositions()
+
+
+def inductor_code(parts: Partitioned, config: Config) -> Generated:
+    """Compiled forward at once, compiled backward at its first call."""
+    unit = _Unit(parts, config)
+    forward = GraphCode(parts.forward, unit.compile_forward, kernels=unit.kernels_of("forward"))
+    if parts.backward is None:
+        inference = GraphCode(parts.forward, unit.compile_forward, kernels=unit.kernels_of("inference"))
+        return Generated(inference, None)
+    backward = GraphCode(parts.backward, unit.compile_backward, lazy=True, kernels=unit.kernels_of("backward"))
+    return Generated(forward, backward)
+
+
+class _Unit:
+    """Forward and backward of one target: the backward needs to know the strides that the forward chose."""
+
+    def __init__(self, parts: Partitioned, config: Config) -> None:
+        self._parts = parts
+        self._config = config
+        self._strides: dict[int, tuple[Any, ...]] = {}
+        self._kernels: dict[str, tuple[Kernel, ...]] = {}
+
+    def kernels_of(self, phase: str) -> Callable[[], tuple[Kernel, ...]]:
+        return lambda: self._kernels.get(phase, ())
+
+    def compile_forward(self) -> Callable[[list[Any]], Any]:
+        program = self._parts.forward
+        training = self._parts.backward is not None
+        module = to_graph_module(program, training)
+        context = TracingContext.try_get() or TracingContext(self._fake_mode)
+        with tracing(context), context.report_output_strides() as strides:
+            result = self._compile(
+                module, program, "forward" if training else "inference", is_inference=not training
+            )
+        for output, stride in zip(program.outputs, strides or (), strict=False):
+            if stride is not None:
+                self._strides[id(output.value)] = tuple(stride)
+        return result
+
+    def compile_backward(self) -> Callable[[list[Any]], Any]:
+        program = self._parts.backward
+        assert program is not None  # only a training target has a lazy backward
+        module = to_graph_module(program, training=True)
+        with self._fake_mode:
+            for given, node in zip(program.inputs, module.graph.find_nodes(op="placeholder"), strict=True):
+                self._restride(id(given.node), node)
+        with tracing(TracingContext(self._fake_mode)):
+            return self._compile(module, program, "backward", is_backward=True)
+
+    def _restride(self, identity: int, node: fx.Node) -> None:
+        """Give a saved value the strides with which the compiled forward really returns it."""
+        stride, val = self._strides.get(identity), node.meta["val"]
+        if stride is None or not isinstance(val, torch.Tensor) or tuple(val.stride()) == stride:
+            return
+        if not any(isinstance(size, torch.SymInt) for size in val.shape):
+            node.meta["val"] = val.as_strided(val.shape, stride)
+
+    @property
+    def _fake_mode(self) -> FakeTensorMode:
+        return self._parts.joint.captured.recorder.fake_mode
+
+    def _compile(
+        self, module: fx.GraphModule, program: Program, phase: Any, **flags: bool
+    ) -> Callable[[list[Any]], Any]:
+        output = module.graph.output_node()
+        output.meta["user_visible_output_idxs"] = [
+            at
+            for at, out in enumerate(program.outputs)
+            if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS) and isinstance(output.args[0][at], fx.Node)  # type: ignore[index,arg-type]
+        ]
+        inputs = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
+        try:
+            with inductor_config_patch(self._config):
+                result = compile_with_inductor(
+                    module, inputs, self._fake_mode, static_input_idxs=_static(program), **flags
+                )
+        except AotlensError:
+            raise
+        except Exception as error:
+            place = self._parts.joint.captured.subject
+            raise BackendError(
+                f"Inductor failed on the {phase} graph of `{place.name}`: {type(error).__name__}: {error}; "
+                "choose backend 'eager' to go on without it",
+                span=place.span,
+            ) from error
+        self._kernels[phase] = kernels_of(result, program, phase)
+        return boxed(result)
+
+
+def _static(program: Program) -> Sequence[int]:
+    """Inputs that are at the same address on every call: parameters, saved ones included."""
+    names = {given.node.name for given in program.inputs if isinstance(given.slot, Parameter)}
+    return [
+        at
+        for at, given in enumerate(program.inputs)
+        if isinstance(given.slot, Parameter)
+        or (isinstance(given.slot, SavedInput) and given.node.name in names)
+    ]

@@ -1,0 +1,28 @@
+"""What code generation gives for one program."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aotlens.ir.program import Program
+from aotlens.report.records import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCode:
+    """One program, ready to be called by the module text."""
+
+    program: Program
+    compile: Callable[[], Callable[[list[Any]], Any]] | None
+    """Makes a callable that takes one list of flat inputs; None when the program's own text runs."""
+    lazy: bool = False
+    """Whether `compile` waits for the first call."""
+    kernels: Callable[[], tuple[Kernel, ...]] = tuple
+    """What was generated so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    forward: GraphCode
+    backward: GraphCode | None
+    """None in inference."""

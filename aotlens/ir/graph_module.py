@@ -1,0 +1,86 @@
+"""Programs as torch's own graph modules, for backends and for programs that call us like functorch.compile.
+
+Invariant: every node carries `meta["val"]`, `stack_trace` and `original_aten`; inputs have the names that
+such programs look up (`primals_1`, `tangents_1`, `arg0_1`).
+"""
+
+import linecache
+import operator
+
+import torch
+from torch import fx
+
+from aotlens.capture.recorder import getitem
+from aotlens.capture.symbols import SymbolicExpression
+from aotlens.ir.program import Node, Program, map_nodes
+from aotlens.ir.slots import Tangent
+from aotlens.ir.symbolic import expression_nodes
+from aotlens.report.records import Span
+
+
+def to_graph_module(program: Program, training: bool) -> fx.GraphModule:
+    """The program as a `GraphModule` over flat inputs that returns a tuple."""
+    graph = fx.Graph()
+    made: dict[int, fx.Node] = {}
+    constants: dict[str, torch.Tensor] = {}
+    for name, given in zip(_input_names(program, training), program.inputs, strict=True):
+        placeholder = graph.placeholder(name)
+        placeholder.meta["val"] = given.node.val
+        placeholder.meta["aotlens_slot"] = given.slot
+        made[id(given.node)] = placeholder
+    for node in program.nodes:
+        made[id(node)] = _add(graph, node, made, constants)
+    results = tuple(map_nodes(output.value, lambda node: made[id(node)]) for output in program.outputs)
+    output = graph.output(results)
+    output.meta["aotlens_slots"] = tuple(out.slot for out in program.outputs)
+    root = torch.nn.Module()
+    for name, tensor in constants.items():
+        root.register_buffer(name, tensor, persistent=False)
+    return fx.GraphModule(root, graph, class_name=program.name)
+
+
+def _input_names(program: Program, training: bool) -> list[str]:
+    names, primals, tangents = [], 0, 0
+    for given in program.inputs:
+        if isinstance(given.slot, Tangent):
+            tangents += 1
+            names.append(f"tangents_{tangents}")
+        elif program.name == "backward":
+            names.append(given.node.name)
+        else:
+            primals += 1
+            names.append(f"primals_{primals}" if training else f"arg{primals - 1}_1")
+    return names
+
+
+def _add(graph: fx.Graph, node: Node, made: dict[int, fx.Node], constants: dict[str, torch.Tensor]) -> fx.Node:
+    if node.constant is not None:
+        constants[node.name] = node.constant
+        result = graph.get_attr(node.name)
+        result.meta["val"] = node.val
+        return result
+    if isinstance(node.op, SymbolicExpression):
+        return expression_nodes(graph, node.op, [made[id(arg)] for arg in node.args], node.val)
+    op = operator.getitem if node.op is getitem else node.op
+    change = lambda source: made[id(source)]  # noqa: E731 (used twice, on the next line)
+    result = graph.create_node(
+        "call_function", op, map_nodes(node.args, change), map_nodes(node.kwargs, change), name=node.name
+    )
+    _describe(result, node)
+    return result
+
+
+def _describe(result: fx.Node, node: Node) -> None:
+    meta = result.meta
+    meta["val"] = list(node.val) if isinstance(node.val, tuple) else node.val
+    meta["aotlens_node"] = node.name
+    spans = node.origin.place.spans
+    if spans:
+        meta["stack_trace"] = "".join(_frame_text(span) for span in reversed(spans))
+    if node.op is not getitem:
+        meta["original_aten"] = node.op
+
+
+def _frame_text(span: Span) -> str:
+    line = linecache.getline(span.file, span.line).strip()
+    return f'  File "{span.file}", line {span.line}, in forward\n    {line}\n'

@@ -1,0 +1,152 @@
+"""A program as the text of a Python function.
+
+Invariant: the text computes what the program says and nothing else; each group of lines stands under the
+user's source line, and each value's type stands beside it.
+"""
+
+import builtins
+import keyword
+import linecache
+import os
+from typing import Any
+
+import torch
+
+from aotlens.capture.recorder import getitem
+from aotlens.capture.symbols import SymbolicExpression
+from aotlens.ir.program import Node, Program
+from aotlens.report.describe import dimension, short_dtype
+from aotlens.report.records import Span
+
+RESERVED = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | {"torch", "ctx", "call"}
+
+
+class Names:
+    """Python names of nodes and operators within one module text."""
+
+    def __init__(self) -> None:
+        self.operators: dict[str, str] = {}
+        """Name in the text by the operator's path: `torch.ops.aten.mm.default` to `aten_mm`."""
+
+    def node(self, node: Node) -> str:
+        return f"{node.name}_" if node.name in RESERVED else node.name
+
+    def operator(self, op: Any) -> str:
+        path = operator_path(op)
+        known = self.operators.get(path)
+        if known is None:
+            short = path.removeprefix("torch.ops.").replace(".", "_").removesuffix("_default")
+            known = self.operators[path] = short
+        return known
+
+
+def operator_path(op: Any) -> str:
+    """Where the operator is found, from `torch` on."""
+    if isinstance(op, torch._ops.OpOverload):
+        return f"torch.ops.{op}"
+    module = getattr(op, "__module__", "torch")
+    return f"{module}.{op.__name__}"
+
+
+def literal(value: Any, names: Names) -> str:
+    """One argument as Python text."""
+    if isinstance(value, Node):
+        return names.node(value)
+    if isinstance(value, (list, tuple)):
+        items = ", ".join(literal(item, names) for item in value)
+        if isinstance(value, tuple):
+            return f"({items},)" if len(value) == 1 else f"({items})"
+        return f"[{items}]"
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return f"float('{value}')"
+    if isinstance(value, torch.device):
+        return f"torch.device('{value}')"
+    return repr(value)
+
+
+def call_text(node: Node, names: Names) -> str:
+    """The right-hand side that computes a node."""
+    arguments = [literal(arg, names) for arg in node.args]
+    if node.op is getitem:
+        return f"{arguments[0]}[{arguments[1]}]"
+    if isinstance(node.op, SymbolicExpression):
+        return node.op.text(tuple(arguments))
+    arguments += [f"{key}={literal(value, names)}" for key, value in node.kwargs.items()]
+    return f"{names.operator(node.op)}({', '.join(arguments)})"
+
+
+def type_text(val: Any) -> str:
+    """`f32[8, 16]`; empty for what is no tensor."""
+    if isinstance(val, torch.Tensor):
+        return f"{short_dtype(val.dtype)}[{', '.join(str(dimension(size)) for size in val.shape)}]"
+    if isinstance(val, (list, tuple)):
+        return ", ".join(type_text(item) for item in val)
+    return ""
+
+
+def source_text(span: Span) -> str:
+    """`model.py:41: h = self.fc(x)`."""
+    line = linecache.getline(span.file, span.line).strip()
+    return f"{os.path.basename(span.file)}:{span.line}: {line}"
+
+
+def function_lines(program: Program, name: str, names: Names) -> list[str]:
+    """The program as the lines of `def name(inputs): …`, returning a tuple."""
+    parameters = ", ".join(names.node(given.node) for given in program.inputs)
+    lines = [f"def {name}({parameters}):"]
+    last_use = _last_uses(program)
+    group = None
+    for at, node in enumerate(program.nodes):
+        if node.constant is not None:
+            continue
+        heading = _heading(node)
+        if heading != group and heading is not None:
+            lines.append(f"    # {heading}")
+            group = heading
+        lines.append("    " + _assignment(node, names, last_use.get(at, ())))
+    results = ", ".join(literal(output.value, names) for output in program.outputs)
+    comma = "," if len(program.outputs) == 1 else ""
+    lines.append(f"    return ({results}{comma})")
+    return lines
+
+
+def _heading(node: Node) -> str | None:
+    span = node.origin.place.innermost
+    if span is None:
+        return f"added by {node.origin.stage}: {node.origin.reason}" if node.origin.reason else None
+    return f"{'backward of ' if node.origin.backward else ''}{source_text(span)}"
+
+
+def _assignment(node: Node, names: Names, dead: tuple[str, ...]) -> str:
+    text = call_text(node, names)
+    line = text if node.origin.effect else f"{names.node(node)} = {text}"
+    if dead:
+        line += f"; del {', '.join(dead)}"
+    shape = type_text(node.val)
+    return f"{line}  # {shape}" if shape and not node.origin.effect else line
+
+
+def _last_uses(program: Program) -> dict[int, tuple[str, ...]]:
+    """By node position: the names that nobody reads after it, so that their memory is given back."""
+    kept = {id(output.value) for output in program.outputs}
+    kept |= {id(given.node) for given in program.inputs}
+    names, last, by_id = Names(), {}, {}
+    for at, node in enumerate(program.nodes):
+        by_id[id(node)] = node
+        for source in node.inputs():
+            last[id(source)] = at
+    dead: dict[int, list[str]] = {}
+    for identity, at in last.items():
+        node = by_id.get(identity)
+        if node is not None and identity not in kept and node.constant is None:
+            dead.setdefault(at, []).append(names.node(node))
+    return {at: tuple(found) for at, found in dead.items()}
+
+
+def constant_text(tensor: torch.Tensor, limit: int = 4096) -> str | None:
+    """A small tensor as an expression that makes it again, bit for bit; None when it is too large."""
+    if tensor.numel() > limit or tensor.device.type != "cpu" or tensor.is_complex():
+        return None
+    values = tensor.tolist()
+    text = repr(values).replace("nan", "float('nan')").replace("inf", "float('inf')")
+    return f"torch.tensor({text}, dtype={tensor.dtype})"

@@ -1,0 +1,1 @@
+"""The functional joint program: forward and, where something needs a gradient, backward."""

@@ -1,0 +1,29 @@
+"""What the joint stage gives: one program whose outputs are the forward's and then the gradients."""
+
+from dataclasses import dataclass
+
+from aotlens.analysis.records import ViewAndMutationMeta
+from aotlens.capture.records import Captured
+from aotlens.ir.program import Program, ProgramOutput
+from aotlens.ir.slots import Gradient
+
+
+@dataclass(frozen=True, slots=True)
+class JointProgram:
+    """Forward and backward in one program; in inference the backward part is empty."""
+
+    captured: Captured
+    meta: ViewAndMutationMeta
+    program: Program
+    training: bool
+    """Whether anything needs a gradient."""
+    differentiable: tuple[bool, ...]
+    """For each forward output, whether its gradient arrives as a tangent (in that order)."""
+
+    @property
+    def forward_outputs(self) -> tuple[ProgramOutput, ...]:
+        return tuple(out for out in self.program.outputs if not isinstance(out.slot, Gradient))
+
+    @property
+    def gradients(self) -> tuple[ProgramOutput, ...]:
+        return tuple(out for out in self.program.outputs if isinstance(out.slot, Gradient))

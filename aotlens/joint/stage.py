@@ -1,0 +1,144 @@
+"""The joint stage: run the backward on the same recording and assemble the joint program.
+
+Invariant: the backward is what autograd runs for this function on these tensors; nothing here knows a
+derivative.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotlens.analysis.records import InputAliasInfo, MutationType, ViewAndMutationMeta
+from aotlens.capture.inputs import node_name
+from aotlens.capture.recorder import Recorder
+from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.run import call_boundary, recording, refusing
+from aotlens.capture.storage import Storage
+from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable
+from aotlens.ir.slots import Gradient, GraphOutput, IntermediateBase, MutatedInput, Tangent, UserOutput
+from aotlens.joint.records import JointProgram
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardOutput:
+    """A graph output and the fake tensor that autograd knows it as."""
+
+    slot: GraphOutput
+    value: Any
+    tensor: Any
+
+    @property
+    def differentiable(self) -> bool:
+        return isinstance(self.tensor, torch.Tensor) and self.tensor.requires_grad
+
+
+def build_joint(captured: Captured, meta: ViewAndMutationMeta, dynamic: bool) -> JointProgram:
+    """Record the backward, if anything needs one, and assemble the program."""
+    outputs = forward_outputs(captured, meta)
+    wanted = [given for given in captured.inputs if given.leaf is not None and given.duplicate_of is None]
+    training = bool(wanted) and any(output.differentiable for output in outputs)
+    tangents: tuple[ProgramInput, ...] = ()
+    gradients: tuple[ProgramOutput, ...] = ()
+    if training:
+        tangents, gradients = record_backward(captured, outputs, wanted, dynamic)
+    write_in_graph(captured, meta)
+    inputs = (*graph_inputs(captured), *tangents)
+    results = (*(ProgramOutput(output.value, output.slot) for output in outputs), *gradients)
+    nodes = reachable([result.value for result in results], tuple(captured.recorder.nodes))
+    return JointProgram(
+        captured=captured,
+        meta=meta,
+        program=Program("joint", inputs, nodes, results),
+        training=training,
+        differentiable=tuple(training and output.differentiable for output in outputs),
+    )
+
+
+def graph_inputs(captured: Captured) -> tuple[ProgramInput, ...]:
+    """The flat inputs that the graph takes: no plain values, no duplicates."""
+    return tuple(ProgramInput(given.node, given.slot) for given in captured.inputs if given.node is not None)
+
+
+def forward_outputs(captured: Captured, meta: ViewAndMutationMeta) -> tuple[ForwardOutput, ...]:
+    """Updated inputs, then results, then intermediate bases."""
+    found: list[ForwardOutput] = []
+    for info in meta.out_of_graph:
+        given = captured.inputs[info.index]
+        tensor = _in_first_geometry(captured, given, info) if info.seen_by_autograd else None
+        found.append(ForwardOutput(MutatedInput(given.slot.name, info.index), info.value, tensor))
+    for output in meta.outputs:
+        if isinstance(output.value, Node):
+            slot = UserOutput(captured.output_names[output.index], output.index)
+            found.append(ForwardOutput(slot, output.value, output.tensor))
+    for index, base in enumerate(meta.bases):
+        found.append(ForwardOutput(IntermediateBase(f"base_{index}", index), base.value, base.tensor))
+    return tuple(found)
+
+
+def _in_first_geometry(captured: Captured, given: CapturedInput, info: InputAliasInfo) -> Any:
+    """The mutated argument with the sizes and strides that it came with, as autograd sees it."""
+    if info.new_geometry is None:
+        return given.argument
+    with recording(captured.recorder, dynamic=False), torch.enable_grad():
+        first = given.fake
+        return given.argument.as_strided(first.shape, first.stride(), first.storage_offset())
+
+
+def record_backward(
+    captured: Captured, outputs: tuple[ForwardOutput, ...], wanted: list[CapturedInput], dynamic: bool
+) -> tuple[tuple[ProgramInput, ...], tuple[ProgramOutput, ...]]:
+    """Run autograd's backward on the recording: the tangents that it takes and the gradients that it gives."""
+    recorder = captured.recorder
+    differentiable = [output for output in outputs if output.differentiable]
+    recorder.in_backward = True
+    with recorder.fake_mode:
+        tangents = [_tangent(recorder, output) for output in differentiable]
+    with recording(recorder, dynamic), refusing(recorder), torch.enable_grad():
+        gradients = call_boundary(
+            lambda: torch.autograd.grad(
+                [output.tensor for output in differentiable],
+                [given.leaf for given in wanted],
+                [tensor for _, tensor in tangents],
+                allow_unused=True,
+            )
+        )
+    with recorder.fake_mode, recorder.adding("joint", "a gradient, brought up to date after a write"):
+        results = tuple(
+            ProgramOutput(
+                None if gradient is None else recorder.node_of(gradient),
+                Gradient(given.slot.name, given.slot.index),
+            )
+            for given, gradient in zip(wanted, gradients, strict=True)
+        )
+    return tuple(given for given, _ in tangents), results
+
+
+def _tangent(recorder: Recorder, output: ForwardOutput) -> tuple[ProgramInput, Any]:
+    """A gradient that arrives in its output's layout, or contiguous where that layout has gaps."""
+    like = output.tensor
+    if aten.is_non_overlapping_and_dense.default(like):
+        tensor = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+    else:
+        tensor = torch.empty(like.shape, dtype=like.dtype, device=like.device)
+    origin = Origin(NOWHERE, "", backward=True, stage="joint", reason=f"the gradient of `{output.slot.name}`")
+    node = Node(recorder.name(node_name(f"tangent_{output.slot.name}")), None, (), {}, tensor, origin)
+    alias = tensor.detach()
+    recorder.track(alias, Storage(node, alias))
+    return ProgramInput(node, Tangent(output.slot.name)), alias
+
+
+def write_in_graph(captured: Captured, meta: ViewAndMutationMeta) -> None:
+    """Add the final `copy_` of each mutation that stays in the graph."""
+    recorder = captured.recorder
+    for info in meta.in_graph:
+        given = captured.inputs[info.index]
+        if given.node is None or info.mutation_type is not MutationType.MUTATED_IN_GRAPH:
+            continue
+        place = info.writes[-1].origin.place if info.writes else NOWHERE
+        reason = f"writes the new value of `{given.slot.name}` back"
+        origin = Origin(place, "aten.copy_.default", stage="joint", reason=reason, effect=True)
+        recorder.add_node(aten.copy_.default, (given.node, info.value), {}, given.fake, origin)

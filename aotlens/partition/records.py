@@ -1,0 +1,49 @@
+"""What the partition stage gives."""
+
+from dataclasses import dataclass
+
+from aotlens.ir.program import Node, Program
+from aotlens.ir.slots import FlatInput
+from aotlens.joint.records import JointProgram
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A value that goes from forward to backward."""
+
+    node: Node
+    reason: str
+    owner: FlatInput | None
+    """The input that it is (or is a view of) and that the caller keeps alive; None for a value of the graph."""
+    is_output: bool
+    """Whether the caller receives it as a result too."""
+    size_bytes: int
+    """What it adds to memory: 0 when something else keeps it alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputed:
+    """A forward value that the backward computes again."""
+
+    node: Node
+    reason: str
+    size_bytes: int
+    """What it would have cost to save."""
+    flops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioned:
+    """Forward and backward as two programs over shared nodes."""
+
+    joint: JointProgram
+    policy: str
+    forward: Program
+    backward: Program | None
+    """None in inference."""
+    saved: tuple[Saved, ...] = ()
+    recomputed: tuple[Recomputed, ...] = ()
+
+    @property
+    def saved_bytes(self) -> int:
+        return sum(value.size_bytes for value in self.saved)

@@ -1,0 +1,166 @@
+"""Whether the backward keeps a forward value or computes it again.
+
+Promise: the answer depends on the value alone, so one row of RULES explains it in the editor; a value that
+no row names is left to the min cut.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tag
+
+from aotlens.capture.operators import Kind, describe
+from aotlens.capture.recorder import getitem
+from aotlens.capture.symbols import SymbolicExpression
+from aotlens.ir.program import Node
+from aotlens.report.describe import size_bytes
+
+aten = torch.ops.aten
+
+
+class Keep(Enum):
+    SAVE = "save"
+    RECOMPUTE = "recompute"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    fits: Callable[[Node], bool]
+    keep: Keep
+    reason: str
+    """Shown to the user beside the value, so no internal words."""
+
+
+CHEAP_PACKETS = frozenset(
+    {
+        "aten::_softmax",
+        "aten::_log_softmax",
+        "aten::_to_copy",
+        "aten::amax",
+        "aten::amin",
+        "aten::arange",
+        "aten::cat",
+        "aten::clone",
+        "aten::copy",
+        "aten::constant_pad_nd",
+        "aten::diagonal_scatter",
+        "aten::embedding",
+        "aten::empty",
+        "aten::empty_like",
+        "aten::empty_strided",
+        "aten::fill",
+        "aten::full",
+        "aten::full_like",
+        "aten::gather",
+        "aten::index",
+        "aten::index_select",
+        "aten::logsumexp",
+        "aten::masked_fill",
+        "aten::mean",
+        "aten::native_layer_norm",
+        "aten::native_group_norm",
+        "aten::new_empty",
+        "aten::new_empty_strided",
+        "aten::new_full",
+        "aten::new_ones",
+        "aten::new_zeros",
+        "aten::ones",
+        "aten::ones_like",
+        "aten::repeat",
+        "aten::roll",
+        "aten::scalar_tensor",
+        "aten::select_scatter",
+        "aten::slice_scatter",
+        "aten::stack",
+        "aten::sum",
+        "aten::tril",
+        "aten::triu",
+        "aten::var",
+        "aten::var_mean",
+        "aten::zeros",
+        "aten::zeros_like",
+    }
+)
+"""Operators that cost about one pass over memory, beside the pointwise ones."""
+
+
+@lru_cache(maxsize=None)
+def _cheap_operator(op: Any) -> bool:
+    if op is getitem or isinstance(op, SymbolicExpression):
+        return True
+    schema = getattr(op, "_schema", None)
+    if schema is None:
+        return False
+    if schema.name in CHEAP_PACKETS or schema.name.startswith("prims::"):
+        return True
+    return Tag.pointwise in op.tags or describe(op).kind is Kind.VIEW
+
+
+@lru_cache(maxsize=None)
+def is_random_operator(op: Any) -> bool:
+    return hasattr(op, "tags") and Tag.nondeterministic_seeded in op.tags
+
+
+@lru_cache(maxsize=None)
+def is_view_operator(op: Any) -> bool:
+    return hasattr(op, "_schema") and describe(op).kind is Kind.VIEW
+
+
+def is_view(node: Node) -> bool:
+    """Whether the value lies on the storage of the first argument."""
+    if node.op is getitem:
+        return is_view(node.args[0])
+    return is_view_operator(node.op)
+
+
+def is_random(node: Node) -> bool:
+    source = node.args[0] if node.op is getitem else node
+    return is_random_operator(source.op)
+
+
+def is_costly(node: Node) -> bool:
+    return not _cheap_operator(node.op)
+
+
+def node_bytes(node: Node) -> int:
+    """Bytes of the node's value; symbols at their example, lists added up, numbers nothing."""
+    return value_bytes(node.val)
+
+
+def value_bytes(val: Any) -> int:
+    if isinstance(val, torch.Tensor):
+        return size_bytes(val) or 0
+    if isinstance(val, (list, tuple)):
+        return sum(value_bytes(item) for item in val)
+    return 0
+
+
+def shrinks(node: Node) -> bool:
+    """Whether the value is at most a quarter of the largest tensor that it is computed from."""
+    if node.op is getitem or is_view(node) or not isinstance(node.val, torch.Tensor):
+        return False
+    largest = max((node_bytes(source) for source in node.inputs()), default=0)
+    return 0 < 4 * node_bytes(node) <= largest
+
+
+RULES = (
+    Rule(lambda node: node.op is None, Keep.SAVE, "an input, which its owner keeps"),
+    Rule(is_random, Keep.SAVE, "a second draw would differ"),
+    Rule(is_view, Keep.RECOMPUTE, "a view holds no memory of its own"),
+    Rule(is_costly, Keep.SAVE, "slow to compute again"),
+    Rule(shrinks, Keep.SAVE, "small beside what it is computed from"),
+)
+"""The first rule that fits wins."""
+
+MIN_CUT_SAVES = "the cheapest set of values that gives all the others"
+MIN_CUT_RECOMPUTES = "cheaper to compute again than to keep"
+DEFAULT_SAVES = "the policy `default` saves what the backward reads"
+
+
+def choose(node: Node) -> Rule | None:
+    """The rule for one forward value; None leaves it to the min cut."""
+    return next((rule for rule in RULES if rule.fits(node)), None)

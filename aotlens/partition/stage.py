@@ -1,0 +1,187 @@
+"""The partition stage: a joint program and a policy give forward, backward, and what passes between."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aotlens.errors import UserError
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, has_effect, nodes_in
+from aotlens.ir.slots import FlatInput, SavedForBackward, SavedInput, Tangent
+from aotlens.joint.records import JointProgram
+from aotlens.options import POLICIES
+from aotlens.partition.min_cut import cheapest_cut
+from aotlens.partition.records import Partitioned, Recomputed, Saved
+from aotlens.partition.rules import (
+    DEFAULT_SAVES,
+    MIN_CUT_RECOMPUTES,
+    MIN_CUT_SAVES,
+    choose,
+    is_view,
+    node_bytes,
+)
+from aotlens.partition.sides import Sides, ancestors, split_sides
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A policy's answer: the values that the forward hands on, in program order."""
+
+    saved: tuple[Node, ...]
+    reason: Callable[[Node], str]
+
+
+def partition(joint: JointProgram, policy: str) -> Partitioned:
+    """Split the joint program; in inference the forward is the whole of it."""
+    if policy not in POLICIES:
+        raise UserError(f"no partition policy `{policy}`; choose one of {', '.join(POLICIES)}")
+    if not joint.training:
+        return Partitioned(joint, policy, _named(joint.program, "inference"), None)
+    sides = split_sides(joint)
+    choice = _min_cut(joint, sides) if policy == "min-cut" else _default(joint, sides)
+    available = sides.inputs - sides.changed_inputs
+    backward_nodes, read = _backward_nodes(joint, sides, {id(node) for node in choice.saved})
+    kept = _kept_inputs(joint, available, read)
+    saved = (*kept, *(node for node in choice.saved if id(node) in read))
+    forward = _forward_program(joint, saved)
+    return Partitioned(
+        joint=joint,
+        policy=policy,
+        forward=forward,
+        backward=_backward_program(joint, saved, backward_nodes),
+        saved=tuple(_describe(joint, node, choice) for node in saved),
+        recomputed=_recomputed(backward_nodes, sides),
+    )
+
+
+def _named(program: Program, name: str) -> Program:
+    return Program(name, program.inputs, program.nodes, program.outputs)
+
+
+def _default(joint: JointProgram, sides: Sides) -> Choice:
+    """Save whatever the forward computes and the backward reads."""
+    read: set[int] = {id(out.value) for out in joint.gradients}
+    for node in joint.program.nodes:
+        if id(node) not in sides.forward:
+            read.update(id(source) for source in node.inputs())
+    saved = tuple(
+        node
+        for node in joint.program.nodes
+        if id(node) in sides.forward and id(node) in read and not isinstance(node.val, (list, tuple))
+    )
+    return Choice(saved, lambda _: DEFAULT_SAVES)
+
+
+def _min_cut(joint: JointProgram, sides: Sides) -> Choice:
+    cut = cheapest_cut(joint, sides)
+    saved = tuple(node for node in joint.program.nodes if id(node) in cut.saved)
+
+    def reason(node: Node) -> str:
+        rule = choose(node)
+        return rule.reason if rule is not None else MIN_CUT_SAVES
+
+    return Choice(saved, reason)
+
+
+def _backward_nodes(joint: JointProgram, sides: Sides, saved: set[int]) -> tuple[tuple[Node, ...], set[int]]:
+    """The backward's nodes, each recomputed value just before its first reader, and all that they read."""
+    given = saved | sides.inputs | {id(item.node) for item in joint.program.inputs}
+    order: list[Node] = []
+    done: set[int] = set()
+    read: set[int] = {id(node) for node in nodes_in(out.value for out in joint.gradients)}
+
+    def visit(node: Node) -> None:
+        stack = [node]
+        while stack:
+            top = stack[-1]
+            if id(top) in done or id(top) in given:
+                stack.pop()
+                continue
+            waiting = [source for source in top.inputs() if id(source) not in done and id(source) not in given]
+            if waiting:
+                stack.extend(reversed(waiting))
+                continue
+            stack.pop()
+            done.add(id(top))
+            order.append(top)
+            read.update(id(source) for source in top.inputs())
+
+    needed = ancestors([out.value for out in joint.gradients], joint.program.nodes)
+    for node in joint.program.nodes:
+        if id(node) in sides.backward and id(node) in needed:
+            visit(node)
+    for node in nodes_in(out.value for out in joint.gradients):
+        visit(node)
+    return tuple(order), read
+
+
+def _kept_inputs(joint: JointProgram, available: frozenset[int], read: set[int]) -> tuple[Node, ...]:
+    return tuple(
+        given.node for given in joint.program.inputs if id(given.node) in available and id(given.node) in read
+    )
+
+
+def _forward_program(joint: JointProgram, saved: tuple[Node, ...]) -> Program:
+    outputs = (
+        *joint.forward_outputs,
+        *(ProgramOutput(node, SavedForBackward(node.name)) for node in _numbers_last(saved)),
+    )
+    needed = ancestors([out.value for out in outputs], joint.program.nodes, effects=True)
+    nodes = tuple(node for node in joint.program.nodes if id(node) in needed)
+    inputs = tuple(given for given in joint.program.inputs if not isinstance(given.slot, Tangent))
+    return Program("forward", inputs, nodes, outputs)
+
+
+def _numbers_last(saved: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Tensors first, then sizes: the order in which the runtime keeps them."""
+    return tuple(sorted(saved, key=is_number))
+
+
+def is_number(node: Node) -> bool:
+    return not hasattr(node.val, "dtype")
+
+
+def _backward_program(joint: JointProgram, saved: tuple[Node, ...], nodes: tuple[Node, ...]) -> Program:
+    tangents = tuple(given for given in joint.program.inputs if isinstance(given.slot, Tangent))
+    inputs = (*(ProgramInput(node, SavedInput(node.name)) for node in _numbers_last(saved)), *tangents)
+    kept = tuple(node for node in nodes if not has_effect(node))
+    return Program("backward", inputs, kept, joint.gradients)
+
+
+def _describe(joint: JointProgram, node: Node, choice: Choice) -> Saved:
+    owner = _owner(joint, node)
+    outputs = {id(out.value) for out in joint.forward_outputs}
+    is_output = id(node) in outputs
+    free = owner is not None or is_output
+    reason = "kept by its owner anyway" if owner is not None else choice.reason(node)
+    return Saved(node, reason, owner, is_output, 0 if free else node_bytes(node))
+
+
+def _owner(joint: JointProgram, node: Node) -> FlatInput | None:
+    """The input on whose storage the value lies."""
+    source: Any = node
+    while source.op is not None and is_view(source):
+        source = source.args[0]
+    return next(
+        (given.slot for given in joint.program.inputs if given.node is source and not isinstance(given.slot, Tangent)),  # type: ignore[misc]
+        None,
+    )
+
+
+def _recomputed(nodes: tuple[Node, ...], sides: Sides) -> tuple[Recomputed, ...]:
+    found = []
+    for node in nodes:
+        if id(node) in sides.backward or id(node) not in sides.forward:
+            continue
+        rule = choose(node)
+        reason = rule.reason if rule is not None else MIN_CUT_RECOMPUTES
+        size = 0 if is_view(node) else node_bytes(node)
+        found.append(Recomputed(node, reason, size, _flops(node)))
+    return tuple(found)
+
+
+def _flops(node: Node) -> int:
+    """One operation per element of the value: what the cheap operators cost."""
+    if is_view(node) or not hasattr(node.val, "numel"):
+        return 0
+    count = node.val.numel()
+    return count if isinstance(count, int) else int(count.node.hint or 0)

@@ -1,0 +1,1 @@
+"""The module text that runs: graphs, the autograd function that joins them, and the wrapper."""
