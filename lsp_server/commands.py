@@ -154,8 +154,10 @@ async def _trace(server: Server, path: str, qualname: str | None, asked: bool) -
 def _result(server: Server, key: tuple[str, str | None], answer: Answer, asked: bool) -> Result:
     failure = answer.failure
     if failure is not None:
-        if failure.kind != "cancelled" and asked:
+        if asked and failure.kind != "cancelled":
             server.say(failure.message)
+        elif failure.kind == "internal":
+            server.say_once(failure.message)
         return {"failure": failure.kind, "message": failure.message}
     held = server.views.traces.get(key)
     targets = held.report.targets if held else ()

@@ -82,8 +82,10 @@ class FailedTrace:
     def line(self) -> int | None:
         """The line to blame as it stands now, 0-based; None once it was edited.
 
-        A failure without a line stands at the top, until the file is edited at all.
+        A failure of the file without a line stands at the top, until the file is edited at all.
         """
+        if self.failure.kind == "internal":
+            return None  # not the file's fault
         if self.failure.line is None:
             return 0 if self.snapshot.lines.is_identity else None
         return self.snapshot.lines.to_current(self.failure.line - 1)

@@ -10,12 +10,13 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from aotlens.report.codec import encode
 from aotlens.report.records import Report
 from aotlens.worker.protocol import Answer, Failure, FailureKind, Progress
 from lsp_server.server import build_server
+from lsp_server.tracer import WorkerFactory
 from lsp_server.transport import serve_stdio
 from tests.report.sample import sample_report
 
@@ -64,7 +65,8 @@ class StandInWorker:
             os.write(1, b"a line that is no message\n")
             print("another")  # noqa: T201 (the point of the test)
         if qualname in get_args(FailureKind):
-            failure = Failure(qualname, f"{path}: {qualname} failed", file=path, line=20)
+            kind = cast(FailureKind, qualname)
+            failure = Failure(kind, f"{path}: {kind} failed", file=path, line=20)
             job.future.set_result(Answer(job.id, None, failure, output="said by the script\n"))
             return
         report = sample_report(BIG if qualname == "big" else 0)
@@ -78,7 +80,7 @@ def _only(report: Report, qualname: str) -> Report:
 
 
 if __name__ == "__main__":
-    server = build_server(StandInWorker)
+    server = build_server(cast(WorkerFactory, StandInWorker))
     code = serve_stdio(server)
     server.end()
     sys.exit(code)

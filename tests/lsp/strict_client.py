@@ -32,7 +32,7 @@ FULL_CAPABILITIES: dict[str, Json] = {
 }
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The server answered a request with an error."""
 
     def __init__(self, error: dict[str, Json]) -> None:
@@ -73,7 +73,7 @@ class StrictClient:
 
         message = self.wait(fits, f"the answer to request {number}", timeout_s)
         if "error" in message:
-            raise Refused(message["error"])
+            raise RefusedError(message["error"])
         return message["result"]
 
     def notify(self, method: str, params: Json = None) -> None:
@@ -215,8 +215,8 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        assert self.popen.stdin and self.popen.stdout and self.popen.stderr
-        self.client = StrictClient(cast(BinaryIO, self.popen.stdout), cast(BinaryIO, self.popen.stdin))
+        reader, writer = cast(BinaryIO, self.popen.stdout), cast(BinaryIO, self.popen.stdin)
+        self.client = StrictClient(reader, writer)
         self.errors: list[str] = []
         self._stderr = threading.Thread(target=self._read_errors, daemon=True)
         self._stderr.start()

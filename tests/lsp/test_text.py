@@ -94,12 +94,10 @@ def test_the_line_map_shows_only_lines_that_are_as_they_were_traced(text: str, e
     for edit in edits:
         before = document.text
         start, end = _offsets(before, edit)
-        change = TextChange(edit.text, _position(before, start, "utf-16"), _position(before, end, "utf-16"))
-        first, last = change.start, change.end
-        assert first is not None and last is not None
+        first, last = _position(before, start, "utf-16"), _position(before, end, "utf-16")
         kept = {line: lines.to_traced(line) for line in range(len(document.lines))}
         grown = len(contents(before[:start] + edit.text)) - len(contents(before[:end]))
-        lines.edit(document.apply(change, "utf-16"))
+        lines.edit(document.apply(TextChange(edit.text, first, last), "utf-16"))
         shown = [lines.to_traced(line) for line in range(len(document.lines))]
         for line, origin in enumerate(shown):
             if origin is not None:

@@ -1,0 +1,20 @@
+"""Server processes for the tests of the language server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lsp.strict_client import Process, StrictClient
+
+ROOT = Path(__file__).parents[2]
+STAND_IN = ("-m", "tests.lsp.stand_in")
+REAL = ("-m", "lsp_server.server")
+
+
+@pytest.fixture
+def client() -> Iterator[StrictClient]:
+    """A session over the stand-in for the worker, initialized with full capabilities."""
+    with Process(*STAND_IN) as process:
+        process.client.initialize(ROOT)
+        yield process.client
