@@ -116,7 +116,7 @@ ALIASING = (
         "The graph is valid only for calls that pass the same tensor in both places; any other call is"
         " compiled again.",
         "Pass it once, or pass a clone where two values are meant.",
-        "def mix(a, b):\n    a.add_(1)\n    return a * b\n\nmix(x, x)",
+        "def mix(a, b):\n    a.add_(1)\n    return a * b\n\n\nmix(x, x)",
         "mix(x, x.clone())",
     ),
     Rule(
@@ -129,7 +129,7 @@ ALIASING = (
         "The views are made again on every call, and the graph is valid only for arguments that overlap"
         " in the same way.",
         "Pass the base and take the views inside, or clone the one that is only read.",
-        "def shift(a, b):\n    a.add_(1)\n    return b * 2\n\nshift(x[:4], x[2:])",
+        "def shift(a, b):\n    a.add_(1)\n    return b * 2\n\n\nshift(x[:4], x[2:])",
         "def shift(x):\n    x[:4].add_(1)\n    return x[2:] * 2",
     ),
     Rule(
