@@ -30,7 +30,9 @@ class Command:
 
 COMMANDS = (
     Command("run", "run", "run a script with its targets compiled by aotlens"),
-    Command("inspect", "inspect", "show what compiling a target does: mutations, aliases, saved values, wrapper"),
+    Command(
+        "inspect", "inspect", "show what compiling a target does: mutations, aliases, saved values, wrapper"
+    ),
     Command("tui", "tui", "the same in a terminal app, beside the source"),
     Command("lsp", "lsp", "the language server, for editors"),
     Command("verify", "verify", "compare compiled with eager: values, gradients, mutations, aliasing"),

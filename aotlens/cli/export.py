@@ -53,5 +53,7 @@ def _single(targets: tuple[Target, ...], asked: TargetName, capture: int | None)
 
 
 def _described(target: Target) -> str:
-    tensors = (row.tensor.short() for row in target.inputs if row.tensor is not None and row.kind == "UserInput")
+    tensors = (
+        row.tensor.short() for row in target.inputs if row.tensor is not None and row.kind == "UserInput"
+    )
     return f"{target.qualname}({', '.join(tensors)})"

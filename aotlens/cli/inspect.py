@@ -15,9 +15,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument("-o", dest="output", metavar="FILE", help="write there instead of to stdout")
-    parser.add_argument("--stage", metavar="NAME", help="only that stage's program: captured, joint, wrapper, …")
+    parser.add_argument(
+        "--stage", metavar="NAME", help="only that stage's program: captured, joint, wrapper, …"
+    )
     parser.add_argument("--wrapper-source", action="store_true", help="print the whole module text too")
-    parser.add_argument("--to-end", action="store_true", help="run the script to its end, not until it repeats")
+    parser.add_argument(
+        "--to-end", action="store_true", help="run the script to its end, not until it repeats"
+    )
     parser.add_argument(
         "--time-limit", metavar="SECONDS", type=float, default=TIME_LIMIT_S, help="default: %(default)g"
     )

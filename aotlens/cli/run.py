@@ -3,6 +3,7 @@
 import argparse
 
 from aotlens.cli.target import add_compile_options
+from aotlens.cli.terminal import say, show_failure, stderr_console, user_error, write_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,13 +15,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from aotlens.session.run import RunOptions, run_script_compiled  # imports torch
+    from aotlens.options import CompileOptions
+    from aotlens.report.closing import print_closing
+    from aotlens.session.run import run_compiled  # imports torch
 
-    options = RunOptions(
-        backend=arguments.backend,
-        dynamic=arguments.dynamic,
-        policy=arguments.policy,
-        verify=arguments.verify,
-        report_file=arguments.report,
-    )
-    return run_script_compiled(arguments.script, arguments.argv, options)
+    options = CompileOptions(arguments.backend, arguments.dynamic, arguments.policy)
+    ran = run_compiled(arguments.script, arguments.argv, options, arguments.verify)
+    if ran.end.said:
+        say(ran.end.said)
+    if ran.end.failure is not None:
+        failure = ran.end.failure
+        show_failure(failure.message, failure.traceback, failure.exit_code)
+    if ran.targets:
+        print_closing(ran.targets, stderr_console(), ran.verdicts)
+    if arguments.report is not None:
+        from aotlens.report.codec import dumps
+
+        write_data(dumps(ran.report()) + "\n", arguments.report)
+    if ran.end.exit_code == 0 and not ran.targets:
+        return user_error(f"{ran.path} ran, but gave nothing to torch.compile or aotlens.compile")
+    return 1 if ran.end.exit_code == 0 and ran.mismatch else ran.end.exit_code

@@ -20,9 +20,7 @@ class Traced:
     failure: Failure | None
 
 
-def trace_target(
-    target: TargetName, argv: list[str], options: TraceOptions, time_limit_s: float
-) -> Traced:
+def trace_target(target: TargetName, argv: list[str], options: TraceOptions, time_limit_s: float) -> Traced:
     """Trace in a child process; what the user's code prints goes to stderr."""
     with WorkerClient() as client, waiting(f"tracing {target}"):
         job = client.submit(target.path, target.qualname, argv, options, time_limit_s=time_limit_s)

@@ -7,7 +7,9 @@ from aotlens.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="TARGET", type=TargetName.parse, nargs="?", help="SCRIPT or SCRIPT::name")
+    parser.add_argument(
+        "target", metavar="TARGET", type=TargetName.parse, nargs="?", help="SCRIPT or SCRIPT::name"
+    )
     parser.add_argument("--report", metavar="FILE", help="open a saved JSON report instead of tracing")
     parser.add_argument("--watch", action="store_true", help="trace again when the script changes")
     add_script_arguments(parser)

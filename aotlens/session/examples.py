@@ -56,7 +56,8 @@ def decorated_arguments(given: DecoratedExample) -> Arguments:
         parsed = parse_example(ExampleText(argument, given.span))
         if len(parsed.arguments) != 1 or parsed.keywords:
             place = f"{given.span.file}:{given.span.line}"
-            message = f"{place}: example argument {argument!r} holds {len(parsed.arguments)} values; give each its own string"
+            count = len(parsed.arguments) + len(parsed.keywords)
+            message = f"{place}: example argument {argument!r} holds {count} values; give each its own string"
             raise ExampleError(message, span=given.span)
         return parsed.arguments[0]
 
@@ -145,4 +146,6 @@ class _Maker:
         return torch.randint(0, 2, shape, generator=self.generator).to(dtype)
 
     def _error(self, what: str) -> ExampleError:
-        return ExampleError(f"{self.span.file}:{self.span.line}: cannot make the example: {what}", span=self.span)
+        return ExampleError(
+            f"{self.span.file}:{self.span.line}: cannot make the example: {what}", span=self.span
+        )

@@ -70,7 +70,8 @@ def _syntax(error: SyntaxError) -> Failure:
 def _exit(error: SystemExit, script: str) -> Failure:
     line = _line(error, script)
     said = f" ({error.code})" if isinstance(error.code, str) else ""
-    message = f"{_place(script, line)} called sys.exit with code {exit_status(error)}{said} before the trace was done"
+    code = f"{exit_status(error)}{said}"
+    message = f"{_place(script, line)} called sys.exit with code {code} before the trace was done"
     return Failure("exit", message, user_traceback(error, script), script, line)
 
 
@@ -119,7 +120,9 @@ def _is_our_fault(error: BaseException, script: str) -> bool:
     torch below them (sizes that do not match) is the user's.
     """
     files = [file for file, _ in _frames(error.__traceback__)]
-    last_user = max((at for at, file in enumerate(files) if _is_script(file, script) or is_users(file)), default=-1)
+    last_user = max(
+        (at for at, file in enumerate(files) if _is_script(file, script) or is_users(file)), default=-1
+    )
     below = files[last_user + 1 :]
     engine = [file for file in below if file.startswith(_PACKAGE) and not file.startswith(_session_folder())]
     if not engine:
@@ -133,7 +136,11 @@ def _session_folder() -> str:
 
 def _last_user_place(error: BaseException, script: str) -> tuple[str, int | None]:
     """The innermost frame in the user's own files; the script without a line when there is none."""
-    places = [(file, line) for file, line in _frames(error.__traceback__) if _is_script(file, script) or is_users(file)]
+    places = [
+        (file, line)
+        for file, line in _frames(error.__traceback__)
+        if _is_script(file, script) or is_users(file)
+    ]
     return places[-1] if places else (script, None)
 
 
@@ -155,7 +162,9 @@ def _is_internal(file: str, script: str) -> bool:
     if _is_script(file, script):
         return False
     torch = sys.modules.get("torch")
-    folders = [_PACKAGE] + ([str(Path(torch.__file__).parent)] if torch is not None and torch.__file__ else [])
+    folders = [_PACKAGE] + (
+        [str(Path(torch.__file__).parent)] if torch is not None and torch.__file__ else []
+    )
     return file.startswith(("<frozen", *folders))
 
 

@@ -47,7 +47,9 @@ def find_target(script: Script, qualname: str) -> StaticTarget:
             return target
     names = [target.qualname for target in found]
     near = difflib.get_close_matches(qualname, names, n=3) or names[:10]
-    known = f"it defines {', '.join(f'`{name}`' for name in near)}" if near else "it defines no function or class"
+    known = (
+        f"it defines {', '.join(f'`{name}`' for name in near)}" if near else "it defines no function or class"
+    )
     raise TargetError(f"{script.path} has no function or class `{qualname}`; {known}")
 
 
@@ -55,7 +57,10 @@ def find_target(script: Script, qualname: str) -> StaticTarget:
 
 
 def example_calls(module: ModuleType, target: StaticTarget) -> Iterator[Call]:
-    """One call per example of a target, made when asked for; raises ExampleError or what the user's code raises."""
+    """One call per example of a target, made when asked for.
+
+    Raises ExampleError, or what the user's code raises.
+    """
     definition = resolve(module, target)
     for source in target.examples:
         yield _call(module, target, text_arguments(source))
@@ -69,8 +74,8 @@ def resolve(module: ModuleType, target: StaticTarget) -> Any:
     for name in target.qualname.split("."):
         if name == "<locals>" or not hasattr(found, name):
             message = (
-                f"`{target.qualname}` of {target.span.file}:{target.span.line} is not there after the script's"
-                " definitions have run; an example works for functions and classes of the module's own level"
+                f"`{target.qualname}` of {target.span.file}:{target.span.line} is not there after the"
+                " script's definitions have run; an example works for what the module itself defines"
             )
             raise TargetError(message, span=target.span)
         found = getattr(found, name)
@@ -95,12 +100,12 @@ def _callable(module: ModuleType, target: StaticTarget, arguments: Arguments) ->
     found = resolve(module, target)
     owner_name, _, name = target.qualname.rpartition(".")
     if isinstance(found, type):
-        return _instance(module, found, arguments)  # type: ignore[no-any-return]
+        return _instance(module, found, arguments)
     if not owner_name or target.kind == "function":
-        return found  # type: ignore[no-any-return]
+        return found
     owner = functools.reduce(getattr, owner_name.split("."), module)
     if isinstance(inspect.getattr_static(owner, name), staticmethod | classmethod):
-        return found  # type: ignore[no-any-return]
+        return found
     instance = _instance(module, owner, arguments)
     return _whole_module(instance, name)
 
@@ -113,8 +118,8 @@ def _instance(module: ModuleType, owner: Any, arguments: Arguments) -> Any:
     except TypeError as error:
         name, span = owner.__qualname__, arguments.span
         message = (
-            f"{span.file}:{span.line}: `{name}` cannot be made without arguments ({error}); write them before the"
-            f" example: `# aotlens: example {name}(...): f32[8, 16]`"
+            f"{span.file}:{span.line}: `{name}` cannot be made without arguments ({error}); write them"
+            f" before the example: `# aotlens: example {name}(...): f32[8, 16]`"
         )
         raise ExampleError(message, span=span) from error
     return owner()
@@ -124,7 +129,7 @@ def _whole_module(instance: Any, method: str) -> Callable[..., Any]:
     """A module's `forward` stands for the module, whose parameters are then inputs with names."""
     if isinstance(instance, torch.nn.Module) and method == "forward":
         return instance
-    return getattr(instance, method)  # type: ignore[no-any-return]
+    return getattr(instance, method)
 
 
 # Real calls
@@ -133,10 +138,13 @@ def _whole_module(instance: Any, method: str) -> Callable[..., Any]:
 def marking(target: StaticTarget) -> Rewrite:
     """A rewrite that puts the watch on the definition, innermost of its decorators."""
 
+    marked = (target.qualname.split(".")[-1], target.span.line)
+
     def rewrite(tree: ast.Module) -> ast.Module:
         for node in ast.walk(tree):
-            is_definition = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-            if is_definition and (node.name, node.lineno) == (target.qualname.split(".")[-1], target.span.line):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                continue
+            if (node.name, node.lineno) == marked:
                 mark = ast.copy_location(ast.Name(_MARK, ast.Load()), node)
                 node.decorator_list.append(mark)
         return tree
@@ -147,7 +155,9 @@ def marking(target: StaticTarget) -> Rewrite:
 class Watch:
     """Captures the calls of one definition, once per input signature."""
 
-    def __init__(self, target: StaticTarget, capture: Callable[[Call], None], called: Callable[[int], None]) -> None:
+    def __init__(
+        self, target: StaticTarget, capture: Callable[[Call], None], called: Callable[[int], None]
+    ) -> None:
         """`capture` gets each call with news, `called` the key of every call."""
         self._target = target
         self._capture = capture
@@ -179,12 +189,14 @@ class Watch:
                 return given
         if getattr(given, "__aotlens_original__", given) is self._definition:
             self._seen.add(0)
-            return self._definition  # type: ignore[no-any-return]
+            return self._definition
         return None
 
     def _mark(self, definition: Any) -> Any:
         self._definition = definition
-        return self._mark_class(definition) if isinstance(definition, type) else self._mark_function(definition)
+        return (
+            self._mark_class(definition) if isinstance(definition, type) else self._mark_function(definition)
+        )
 
     def _mark_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -204,7 +216,7 @@ class Watch:
                 self._see(instance, args, kwargs)
             return original(instance, *args, **kwargs)
 
-        definition.__call__ = watched  # type: ignore[operator]
+        definition.__call__ = watched  # type: ignore[method-assign]
         return definition
 
     def _unmark_class(self) -> None:
@@ -234,7 +246,9 @@ class Watch:
         if self._target.kind == "method" and args and _defines(args[0], self._target):
             name = self._target.qualname.rpartition(".")[2]
             whole = isinstance(args[0], torch.nn.Module) and name == "forward"
-            return Call(self._target.qualname, args[0] if whole else MethodType(function, args[0]), args[1:], kwargs)
+            return Call(
+                self._target.qualname, args[0] if whole else MethodType(function, args[0]), args[1:], kwargs
+            )
         return Call(self._target.qualname, function, args, kwargs)
 
 
@@ -246,7 +260,7 @@ def _defines(instance: Any, target: StaticTarget) -> bool:
 
 
 def _signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    """Equal for calls that are compiled alike: same structure, tensors of the same make, same other values."""
+    """Equal for calls that are compiled alike: same structure, like tensors, equal other values."""
     leaves, structure = pytree.tree_flatten((args, kwargs))
     return hash((str(structure), torch.is_grad_enabled(), *(_leaf(leaf) for leaf in leaves)))
 

@@ -54,7 +54,7 @@ def run(request: TraceRequest, trace: Trace, pipes: Writing, parent_pid: int) ->
         sys.stderr.flush()
         _write(pipes.result, encode(outcome))
         status = 0
-    except BaseException:  # nothing is left to tell it to: stderr is part of the answer's output
+    except BaseException:  # noqa: BLE001 (nothing is left to tell it to: stderr is part of the answer)
         traceback.print_exc()
     finally:
         os._exit(status)
@@ -66,7 +66,7 @@ def _outcome(request: TraceRequest, trace: Trace, result_fd: int) -> Outcome:
 
     try:
         return trace(request, progress)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (every request gets an answer, whatever our fault is)
         message = f"aotlens failed while tracing {request.path}: {type(error).__name__}: {error}"
         failure = Failure("internal", message, traceback.format_exc(), file=request.path, exit_code=3)
         return Outcome(None, failure)

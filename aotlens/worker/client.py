@@ -91,7 +91,7 @@ class WorkerClient:
         server = self._server
         return server.hello if server is not None else None
 
-    def submit(
+    def submit(  # noqa: PLR0913 (the fields of a request, most with defaults)
         self,
         path: str | os.PathLike[str],
         qualname: str | None = None,
@@ -103,12 +103,22 @@ class WorkerClient:
         supersede: bool = False,
         fresh: bool = False,
     ) -> Job:
-        """Trace a script's targets; `supersede` cancels older jobs for the same path, `fresh` skips the cache."""
+        """Trace a script's targets.
+
+        `supersede` cancels older jobs for the same path; `fresh` traces again what the cache knows.
+        """
         request = TraceRequest(
-            next(self._ids), os.fspath(path), qualname, tuple(argv), options, time_limit_s, memory_limit_bytes, fresh
+            next(self._ids),
+            os.fspath(path),
+            qualname,
+            tuple(argv),
+            options,
+            time_limit_s,
+            memory_limit_bytes,
+            fresh,
         )
         job = Job(request.id, request.path, Future(), self, on_progress)
-        job.future.set_running_or_notify_cancel()  # cancelling goes through the server, not through the future
+        job.future.set_running_or_notify_cancel()  # cancelling goes through the server
         with self._lock:
             older = [other for other in self._jobs.values() if supersede and other.path == job.path]
             self._jobs[job.id] = job
@@ -205,12 +215,14 @@ class _Server:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C in the terminal is for us; the server ends when we close its pipe
+            start_new_session=True,  # Ctrl-C is for us; the server ends when we close its pipe
         )
         self._writing = threading.Lock()
         self._log_thread = threading.Thread(target=self._read_log, name="aotlens-worker-log", daemon=True)
         self._log_thread.start()
-        self._message_thread = threading.Thread(target=self._read_messages, name="aotlens-worker", daemon=True)
+        self._message_thread = threading.Thread(
+            target=self._read_messages, name="aotlens-worker", daemon=True
+        )
         self._message_thread.start()
 
     def send(self, message: Message) -> None:

@@ -78,9 +78,7 @@ def decode(line: bytes) -> Message:
 def _as_dict(record: object) -> dict[str, object]:
     """Shallow, because a report is megabytes of plain data already."""
     values = {field.name: getattr(record, field.name) for field in fields(record)}  # type: ignore[arg-type]
-    return {
-        name: _as_dict(value) if is_dataclass(value) else value for name, value in values.items()
-    }
+    return {name: _as_dict(value) if is_dataclass(value) else value for name, value in values.items()}
 
 
 def _build(record: type, data: dict[str, Any]) -> Any:

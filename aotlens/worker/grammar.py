@@ -219,7 +219,7 @@ class _Parser:
         device = self._device()
         grad = self._peek().text == "grad"
         self._next += grad
-        if grad and dtype.text[0] not in "fbc" or grad and dtype.text == "b8":
+        if grad and (dtype.text[0] not in "fbc" or dtype.text == "b8"):
             raise self._error(f"`grad` needs a floating or complex dtype, found `{dtype.text}`", dtype.at)
         return TensorSpec(dtype.text, sizes, strides, device, grad)
 
@@ -239,13 +239,17 @@ class _Parser:
             return int(token.text)
         if token.kind != "name" or not re.fullmatch(r"s\d+", token.text):
             found = f"`{token.text}`" if token.kind != "end" else "the end"
-            raise self._error(f"found {found}, expected a size: a number, or `s0`, `s1`, … if dynamic", token.at)
+            raise self._error(
+                f"found {found}, expected a size: a number, or `s0`, `s1`, … if dynamic", token.at
+            )
         if self._peek().text != "=":
             return Size(token.text, None)
         self._next += 1
         hint = self._take()
         if not hint.text.isdigit():
-            raise self._error(f"found `{hint.text}`, expected the number to trace `{token.text}` with", hint.at)
+            raise self._error(
+                f"found `{hint.text}`, expected the number to trace `{token.text}` with", hint.at
+            )
         return Size(token.text, int(hint.text))
 
     def _strides(self) -> list[int]:

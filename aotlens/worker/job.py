@@ -78,7 +78,9 @@ class Job:
             case Stopped.CANCELLED:
                 return cancelled(self.request)
             case Stopped.TIMEOUT:
-                return self._stopped_failure("timeout", f"ran longer than {self.request.time_limit_s:g} s", frames)
+                return self._stopped_failure(
+                    "timeout", f"ran longer than {self.request.time_limit_s:g} s", frames
+                )
             case Stopped.MEMORY:
                 used = f"used {_mib(self.peak_bytes)}, more than the limit of {_mib(self.memory_limit_bytes)}"
                 return self._stopped_failure("memory", used, frames)

@@ -5,7 +5,7 @@ client's pipe closes, every child dies with the server.
 
 `os.fork` here rather than `multiprocessing`'s forkserver: both start a child from a warm single-threaded
 process, and forking ourselves saves a process (350 MB of torch), a socket protocol and its resource
-tracker, and makes each child a direct one, so its exit status, its process group and its death signal are ours.
+tracker, and makes each child a direct one: its exit status, process group and death signal are ours.
 """
 
 import os

@@ -88,8 +88,8 @@ class _Finder(ast.NodeVisitor):
         self.targets.append(StaticTarget(qualname, kind, how, self._name_span(node), body, examples))
         self._enter(node, [node.name] if is_class else [node.name, "<locals>"], is_class)
 
-    visit_AsyncFunctionDef = visit_FunctionDef
-    visit_ClassDef = visit_FunctionDef
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 (ast.NodeVisitor calls it by this name)
+    visit_ClassDef = visit_FunctionDef  # noqa: N815 (same)
 
     def _enter(self, node: ast.AST, names: list[str], is_class: bool) -> None:
         self._path += names
@@ -154,7 +154,9 @@ def _imported_names(tree: ast.Module) -> dict[str, str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                names[alias.asname or alias.name.split(".")[0]] = alias.name if alias.asname else alias.name.split(".")[0]
+                names[alias.asname or alias.name.split(".")[0]] = (
+                    alias.name if alias.asname else alias.name.split(".")[0]
+                )
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
     return names
@@ -185,5 +187,7 @@ def _continued(example: ExampleText, comments: dict[int, tokenize.TokenInfo]) ->
         match = _CONTINUATION.match(comments[line].string)
         assert match is not None
         text = f"{text.rstrip()} {match['text'].strip()}"
-    end_col = len(comments[line].line.rstrip().encode()) if line != example.span.line else example.span.end_col
+    end_col = (
+        len(comments[line].line.rstrip().encode()) if line != example.span.line else example.span.end_col
+    )
     return ExampleText(text, replace(example.span, end_line=line, end_col=end_col))

@@ -26,7 +26,9 @@ __all__ = ["load"]
 def load() -> tuple[Trace, Hello]:
     """The trace function for the children, and the greeting for the client."""
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # a child forked after the thread pool has started hangs in its first parallel op
+    torch.set_num_threads(
+        1
+    )  # a child forked after the thread pool has started hangs in its first parallel op
     _exercise_direct()
     _exercise_dynamo()
     gc.collect()

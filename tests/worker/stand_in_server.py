@@ -1,10 +1,10 @@
-"""The worker's server around a trace without torch: it runs the script, and reports what it printed as rows."""
+"""The worker's server around a trace without torch: it only runs the script."""
 
 import os
 import sys
 
 from aotlens.session.failures import failure_of
-from aotlens.session.script import load_script, run_script
+from aotlens.session.script import load_script, new_module, run_script
 from aotlens.worker.child import ProgressFunction
 from aotlens.worker.codec import Outcome
 from aotlens.worker.process import take_over_stdio
@@ -17,8 +17,8 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     try:
         script = load_script(request.path)
         progress("run", "")
-        run_script(script, request.argv)
-    except BaseException as error:
+        run_script(script, new_module(script, "__main__"), request.argv)
+    except BaseException as error:  # noqa: BLE001 (as the real trace does)
         return Outcome(None, failure_of(error, request.path))
     return Outcome({"argv": list(request.argv), "pid": os.getpid()}, None, (os.path.abspath(request.path),))
 

@@ -84,7 +84,7 @@ def test_exception_shows_only_the_users_frames(client: WorkerClient, script: Pat
     assert got.failure.traceback == (
         "Traceback (most recent call last):\n"
         f'  File "{script}", line 4, in <module>\n    broken()\n'
-        f'  File "{script}", line 2, in broken\n    raise ValueError(\'no such thing\')\n'
+        f"  File \"{script}\", line 2, in broken\n    raise ValueError('no such thing')\n"
         "ValueError: no such thing\n"
     )
 
@@ -103,7 +103,9 @@ def test_os_exit(client: WorkerClient, script: Path) -> None:
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_megabytes_of_output_keep_head_and_tail(client: WorkerClient, script: Path, stream: str) -> None:
-    got = answer(client, script, f"import sys\nfor i in range(400_000): print('line', i, file=sys.{stream})\n")
+    got = answer(
+        client, script, f"import sys\nfor i in range(400_000): print('line', i, file=sys.{stream})\n"
+    )
     assert got.report is not None
     assert got.output.startswith("line 0\nline 1\n")
     assert got.output.endswith("line 399999\n")
@@ -151,7 +153,9 @@ def test_memory(client: WorkerClient, script: Path) -> None:
 
 
 def test_crash_says_where_it_was(client: WorkerClient, script: Path) -> None:
-    got = answer(client, script, "import os, signal\ndef crash():\n    os.kill(os.getpid(), signal.SIGSEGV)\ncrash()\n")
+    got = answer(
+        client, script, "import os, signal\ndef crash():\n    os.kill(os.getpid(), signal.SIGSEGV)\ncrash()\n"
+    )
     assert failure_of(got) == ("crash", f"{script} crashed at {script}:3 in `crash`: killed by SIGSEGV", 3)
 
 
@@ -161,7 +165,11 @@ def test_cancel_a_running_trace(client: WorkerClient, script: Path, tmp_path: Pa
     job = client.submit(script)
     pid = wait_for_pid(pid_file)
     job.cancel()
-    assert failure_of(job.future.result(ANSWER_S)) == ("cancelled", f"the trace of {script} was cancelled", None)
+    assert failure_of(job.future.result(ANSWER_S)) == (
+        "cancelled",
+        f"the trace of {script} was cancelled",
+        None,
+    )
     assert not alive(pid)
     job.cancel()  # of no effect, and no error
 

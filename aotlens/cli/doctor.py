@@ -1,0 +1,110 @@
+"""`aotlens doctor`: what is installed, and what can be generated and run here."""
+
+import argparse
+import importlib.util
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from aotlens._version import __version__
+from aotlens.cli.terminal import write_data
+
+_OLDEST, _NEWEST = (2, 11), (2, 15)
+"""The torch releases that aotlens is made for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    ok: bool
+    name: str
+    text: str
+    needed: bool = True
+    """Whether the command fails without it."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """It takes none."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    findings = tuple(_findings())
+    width = max(len(finding.name) for finding in findings)
+    rows = (f"{_mark(finding)}  {finding.name:<{width}}  {finding.text}\n" for finding in findings)
+    write_data("".join(rows), None)
+    return 0 if all(finding.ok for finding in findings if finding.needed) else 1
+
+
+def _mark(finding: Finding) -> str:
+    return "ok     " if finding.ok else "MISSING" if finding.needed else "none   "
+
+
+def _findings() -> Iterator[Finding]:
+    yield Finding(True, "aotlens", __version__)
+    yield Finding(True, "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    yield _torch()
+    for package, purpose in (
+        ("ortools", "the min-cut partition"),
+        ("textual", "aotlens tui"),
+        ("pygls", "aotlens lsp"),
+        ("rich", "text reports"),
+    ):
+        yield _package(package, purpose)
+    if importlib.util.find_spec("torch") is not None:
+        yield _dynamo_backend()
+        yield _cpu_code()
+        yield _gpu()
+        yield Finding(
+            hasattr(os, "fork"),
+            "worker",
+            "traces run in forked children" if hasattr(os, "fork") else "needs fork",
+        )
+
+
+def _torch() -> Finding:
+    try:
+        found = version("torch")
+    except PackageNotFoundError:
+        return Finding(False, "torch", "not installed: pip install torch")
+    supported = _OLDEST <= tuple(int(part) for part in found.split(".")[:2]) <= _NEWEST
+    note = "" if supported else f", untested: made for {_OLDEST[0]}.{_OLDEST[1]} to {_NEWEST[0]}.{_NEWEST[1]}"
+    return Finding(supported, "torch", found + note)
+
+
+def _package(name: str, purpose: str) -> Finding:
+    try:
+        return Finding(True, name, f"{version(name)}, for {purpose}")
+    except PackageNotFoundError:
+        return Finding(False, name, f"not installed, needed for {purpose}: pip install {name}")
+
+
+def _dynamo_backend() -> Finding:
+    from importlib.metadata import entry_points
+
+    known = {entry.name for entry in entry_points(group="torch_dynamo_backends")}
+    if "aotlens" in known:
+        return Finding(True, "torch.compile", 'backend="aotlens" is registered', needed=False)
+    text = 'backend="aotlens" is not registered: install aotlens with pip (a checkout alone is not enough)'
+    return Finding(False, "torch.compile", text, needed=False)
+
+
+def _cpu_code() -> Finding:
+    compiler = next(
+        (name for name in (os.environ.get("CXX"), "g++", "clang++") if name and shutil.which(name)), None
+    )
+    if compiler is None:
+        return Finding(
+            False, "cpu kernels", "no C++ compiler found; --backend eager works without", needed=False
+        )
+    return Finding(True, "cpu kernels", f"generated and run with {compiler}", needed=False)
+
+
+def _gpu() -> Finding:
+    import torch  # seconds, and only when it is there
+
+    if not torch.cuda.is_available():
+        return Finding(False, "gpu", "no GPU that this torch can use; CPU targets only", needed=False)
+    names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+    return Finding(True, "gpu", names, needed=False)

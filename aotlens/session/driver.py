@@ -1,0 +1,160 @@
+"""One pass over a script: which of its targets are compiled, when, and with which arguments.
+
+Invariant: the same plan serves every command that takes a TARGET, so `inspect`, `export` and `verify` agree
+on what a target is.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+from aotlens.options import CompileOptions
+from aotlens.pipeline import compile_direct
+from aotlens.session.collect import Collector, StopScript
+from aotlens.session.failures import exit_status, failure_of
+from aotlens.session.intercept import AroundBackend, Router, intercepted
+from aotlens.session.script import Script, load_script, new_module, run_script
+from aotlens.session.targets import Call, Watch, example_calls, find_target, marking
+from aotlens.worker.protocol import Failure
+from aotlens.worker.targets import StaticTarget, find_targets
+
+__all__ = ["Driver", "Hooks", "Order"]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the user asked for."""
+
+    path: str
+    qualname: str | None
+    argv: tuple[str, ...]
+    options: CompileOptions
+
+
+def _compile(call: Call, options: CompileOptions) -> None:
+    compile_direct(call.function, call.args, call.kwargs, options, call.qualname)
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What a command does at the points where it differs from others."""
+
+    on_stage: Callable[[str, str], None] = lambda stage, detail: None
+    """Hears of `import`, `run` and the pipeline's stages."""
+    compile: Callable[[Call, CompileOptions], Any] = _compile
+    """Takes a call for the direct frontend."""
+    around: AroundBackend = lambda compiled, graph: compiled
+    """Wraps what the Dynamo frontend compiled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do with a script, decided from its text."""
+
+    runs: bool
+    """Run it as `__main__`, rather than only its definitions."""
+    examples: tuple[StaticTarget, ...]
+    watched: StaticTarget | None = None
+
+    @classmethod
+    def of(cls, script: Script, qualname: str | None) -> "Plan":
+        """Raises SyntaxError, or TargetError where the script has no such name."""
+        if qualname is not None:
+            target = find_target(script, qualname)
+            if target.how == "example":
+                return cls(runs=False, examples=(target,))
+            return cls(runs=True, examples=(), watched=target)
+        targets = find_targets(script.source, script.path)
+        examples = tuple(target for target in targets if target.how == "example")
+        compiles = any(target.how == "compile" for target in targets)
+        return cls(runs=compiles or not examples, examples=examples)
+
+
+class Driver:
+    """Compiles a script's targets into its collector; failures of single targets go there too."""
+
+    def __init__(self, order: Order, collector: Collector, hooks: Hooks) -> None:
+        self._order = order
+        self._collector = collector
+        self._hooks = hooks
+        self._watch: Watch | None = None
+
+    def everything(self) -> None:
+        """Raises what the script raised, but for an orderly end."""
+        self._hooks.on_stage("import", self._order.path)
+        script = load_script(self._order.path)
+        plan = Plan.of(script, self._order.qualname)
+        module = new_module(script, "__main__" if plan.runs else script.name)
+        stages = self._collector.listening(lambda stage: self._hooks.on_stage(stage, ""))
+        with stages, intercepted(self._router(plan)):
+            if plan.runs:
+                self._hooks.on_stage("run", "")
+            with _stopping_quietly():
+                self._run(script, module, plan)
+            self._collector.run_on()
+            for target in plan.examples:
+                self._compile_examples(module, target)
+
+    def nothing_found(self) -> Failure:
+        """Why there is no target, and what the user can do."""
+        path, name = self._order.path, self._order.qualname
+        if name is None:
+            message = (
+                f"{path} has no target: its run gave nothing to torch.compile or aotlens.compile, and no"
+                " function has an example; write `# aotlens: example f32[8, 16]` above a def, or name a"
+                f" function that the script calls with {path}::NAME"
+            )
+        else:
+            message = (
+                f"`{name}` was not called while {path} ran; write an example of its arguments above it, as"
+                " `# aotlens: example f32[8, 16], i64[8]`"
+            )
+        return Failure("no-target", message, file=path)
+
+    def _router(self, plan: Plan) -> Router:
+        order = self._order
+        router = Router(order.options, self._collector, order.path, around=self._hooks.around, refuse=True)
+        if plan.watched is None:
+            return router
+        self._watch = Watch(plan.watched, self._compile, self._collector.called)
+        return replace(router, choose=self._watch.choose)
+
+    def _run(self, script: Script, module: ModuleType, plan: Plan) -> None:
+        argv = self._order.argv
+        if self._watch is None or plan.watched is None:
+            run_script(script, module, argv)
+            return
+        with self._watch.on(module):
+            run_script(script, module, argv, marking(plan.watched))
+
+    def _compile_examples(self, module: ModuleType, target: StaticTarget) -> None:
+        """A failure of one example is kept, and the next is tried."""
+        try:
+            for call in example_calls(module, target):
+                self._compile(call)
+        except Exception as error:  # noqa: BLE001 (the user's constructors run here)
+            self._collector.refuse(failure_of(error, self._order.path))
+
+    def _compile(self, call: Call) -> None:
+        options = replace(self._order.options, dynamic=call.dynamic or self._order.options.dynamic)
+        try:
+            if hasattr(call.function, "_torchdynamo_orig_callable") or hasattr(call.function, "_orig_mod"):
+                call.function(*call.args, **call.kwargs)  # given to torch.compile: Dynamo captures it
+            else:
+                self._hooks.compile(call, options)
+        except Exception as error:  # noqa: BLE001 (the user's function runs here)
+            self._collector.refuse(failure_of(error, self._order.path))
+
+
+@contextmanager
+def _stopping_quietly() -> Iterator[None]:
+    """The end of a script that has shown enough, or that left with code 0, is no failure."""
+    try:
+        yield
+    except StopScript:
+        return
+    except SystemExit as error:
+        if exit_status(error):
+            raise

@@ -1,0 +1,67 @@
+"""Comparing the first call of each compiled target with eager.
+
+Invariant: the comparison works on copies, so the script goes on as if it had not been made.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from aotlens.options import CompileOptions
+from aotlens.report.closing import Verdict
+from aotlens.session.collect import Collector
+from aotlens.session.targets import Call
+from aotlens.verify import Verification, verify_first_call, verify_with
+
+if TYPE_CHECKING:
+    from aotlens.pipeline import Compiled
+
+__all__ = ["Verifier"]
+
+
+class Verifier:
+    """Verifies each target once; holds the verdicts."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self._verdicts: dict[int, Verdict] = {}
+        """By the target's position in the collector."""
+
+    @property
+    def found_mismatch(self) -> bool:
+        return any(not verdict.ok for verdict in self._verdicts.values())
+
+    def verdicts(self) -> list[Verdict | None]:
+        """One for each target collected; None for what was not called or not compared."""
+        return [self._verdicts.get(index) for index in range(len(self._collector.compiled))]
+
+    def compare(self, call: Call, options: CompileOptions) -> None:
+        """Compile a call for the direct frontend and verify it on copies of its arguments."""
+        verification = verify_with(options, call.function, call.args, call.kwargs)
+        self._verdicts[len(self._collector.compiled) - 1] = _verdict(verification)
+
+    def around(self, function: Callable[..., Any], graph: Any) -> Callable[..., Any]:
+        """What Dynamo calls instead: verifies once, then passes calls on."""
+        index = len(self._collector.compiled) - 1
+        compiled = self._collector.compiled[index]
+        boxed = getattr(function, "_boxed_call", False)
+        flat: Callable[..., Any] = (lambda *inputs: function(list(inputs))) if boxed else function
+
+        def verifying(*args: Any) -> Any:
+            if index not in self._verdicts:
+                inputs = args[0] if boxed else args
+                self._verdicts[index] = _verdict(verify_first_call(flat, graph, inputs, _names(compiled)))
+            return function(*args)
+
+        if boxed:
+            verifying._boxed_call = True  # type: ignore[attr-defined]
+        return verifying
+
+
+def _names(compiled: "Compiled") -> list[str]:
+    return [row.name for row in compiled.target().inputs]
+
+
+def _verdict(verification: Verification) -> Verdict:
+    return Verdict(
+        verification.ok, verification.summary().removeprefix("verified: ").removeprefix("mismatch: ")
+    )

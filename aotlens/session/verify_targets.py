@@ -1,0 +1,49 @@
+"""Every target of a script compared with eager."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aotlens.options import CompileOptions
+from aotlens.report.closing import Verdict
+from aotlens.session.collect import REPEATS, Collector
+from aotlens.session.driver import Driver, Hooks, Order
+from aotlens.session.failures import failure_of
+from aotlens.session.verify import Verifier
+from aotlens.worker.protocol import Failure
+
+__all__ = ["Verified", "verify_targets"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The verdict on each target, and what could not be compiled."""
+
+    verdicts: tuple[tuple[str, Verdict | None], ...]
+    """By target name; None for what was compiled but never called."""
+    failures: tuple[Failure, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """1 for a mismatch, more where something could not be compared at all."""
+        differs = any(verdict is not None and not verdict.ok for _, verdict in self.verdicts)
+        return max((failure.exit_code for failure in self.failures), default=int(differs))
+
+
+def verify_targets(path: str, qualname: str | None, argv: Sequence[str], options: CompileOptions) -> Verified:
+    """Compile each target and compare one call; raises only KeyboardInterrupt."""
+    collector = Collector(REPEATS)
+    verifier = Verifier(collector)
+    hooks = Hooks(compile=verifier.compare, around=verifier.around)
+    driver = Driver(Order(path, qualname, tuple(argv), options), collector, hooks)
+    failures: list[Failure] = []
+    try:
+        driver.everything()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 (user code may raise anything)
+        failures.append(failure_of(error, path))
+    failures += collector.refused
+    if not collector.compiled and not failures:
+        failures.append(driver.nothing_found())
+    names = [compiled.name for compiled in collector.compiled]
+    return Verified(tuple(zip(names, verifier.verdicts(), strict=True)), tuple(failures))
