@@ -37,8 +37,6 @@ Searchable = VirtualTable | LineList | CodeView
 class Workbench(Screen[object]):
     """Source on the left, tabs on the right; below each other where the terminal is narrow."""
 
-    HORIZONTAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-narrow"), (110, "-wide")]
-    VERTICAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-short"), (32, "-tall")]
     DEFAULT_CSS = """
     Workbench { background: $background; }
     #body { layout: horizontal; height: 1fr; }
@@ -53,6 +51,7 @@ class Workbench(Screen[object]):
         border: round $primary; border-title-color: $primary; border-title-style: bold; }
     #filter { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
     #filter.-open { display: block; }
+    #panes { height: 1fr; }
     .-stale #panes { opacity: 55%; }
     Workbench.-narrow #body { layout: vertical; }
     Workbench.-narrow #left { width: 100%; height: 36%; }
@@ -87,6 +86,8 @@ class Workbench(Screen[object]):
 
     def __init__(self, *, can_trace: bool, sources: SourceStore) -> None:
         super().__init__()
+        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]
+        self.VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]
         self.can_trace = can_trace
         self.sources = sources
         self.subject: Subject | None = None
@@ -101,7 +102,7 @@ class Workbench(Screen[object]):
                 yield VirtualTable(id="targets")
                 yield SourcePane(self.sources, id="source-pane")
             with Vertical(id="right"), Vertical(id="results"):
-                yield ChoiceBar("", id="tabs")
+                yield ChoiceBar(id="tabs")
                 with ContentSwitcher(initial="progress", id="panes"):
                     yield ProgressPane(id="progress")
                     yield FailurePane(id="failure")
@@ -302,11 +303,12 @@ class Workbench(Screen[object]):
 
     def action_keys(self) -> None:
         """All keys that act where the cursor is."""
-        seen: dict[str, str] = {}
-        for _, binding, enabled, _ in self.active_bindings.values():
-            if enabled and binding.description and binding.description not in seen.values():
-                seen[self.app.get_key_display(binding)] = binding.description
-        self.app.push_screen(HelpScreen(help_lines(seen.items())))
+        here = [*self.pane.BINDINGS, *self.BINDINGS, *self.app.BINDINGS]
+        bindings = [
+            binding for binding in here if isinstance(binding, Binding) and "tab(" not in binding.action
+        ]
+        keys = [(self.app.get_key_display(binding), binding.description.lower()) for binding in bindings]
+        self.app.push_screen(HelpScreen(help_lines(keys)))
 
     def action_copy(self) -> None:
         """The row or line under the cursor, to the terminal's clipboard."""

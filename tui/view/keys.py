@@ -5,10 +5,13 @@ from collections.abc import Iterable
 from tui.view.rows import Line, Part
 
 MOVING = (
-    ("↑ ↓  j k", "move"),
+    ("1 … 7", "open a tab"),
+    ("↑ ↓ j k", "move"),
     ("PgUp PgDn", "a page"),
     ("g G", "first, last"),
-    ("Enter", "open what the row stands for"),
+    ("← →", "scroll a text sideways"),
+    ("n N", "next match, match before"),
+    ("Enter", "open what the row means"),
 )
 LEGEND = (
     ("3.1M", "bytes that this line keeps for the backward", "saved"),
@@ -18,7 +21,8 @@ LEGEND = (
     ("▌", "the line of the selected row; its expression is underlined", "accent"),
     ("•", "a row that stands for the line under the source's cursor", "accent"),
 )
-KEY_WIDTH = 14
+KEY_WIDTH = 11
+TEXT_WIDTH = 25
 
 
 def help_lines(keys: Iterable[tuple[str, str]]) -> tuple[Line, ...]:
@@ -38,4 +42,4 @@ def help_lines(keys: Iterable[tuple[str, str]]) -> tuple[Line, ...]:
 
 def key_parts(pair: tuple[str, str]) -> tuple[Part, Part]:
     key, text = pair
-    return Part(f"{key:<{KEY_WIDTH}}", "accent"), Part(f"{text:<26}")
+    return Part(f"{key:<{KEY_WIDTH}}", "accent"), Part(f"{text:<{TEXT_WIDTH}}")

@@ -37,7 +37,8 @@ def plain(number: int, line: str) -> Sequence[Run]:
 
 
 def kind_of(token: _TokenType) -> str:
-    return next((kind for parent, kind in TABLE if token in parent), "")
+    """The first kind whose token is a prefix: pygments' tokens are tuples of names."""
+    return next((kind for parent, kind in TABLE if token[: len(parent)] == parent), "")
 
 
 def runs(text: str) -> Iterable[Run]:

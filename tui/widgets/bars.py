@@ -92,33 +92,34 @@ class ChoiceBar(Widget):
                 return
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
-        full = [label for _, label, _ in self.choices]
-        short = [label for _, _, label in self.choices]
-        labels = (
-            full
-            if self._length(full) <= width
-            else [label if index == self.current else short[index] for index, label in enumerate(full)]
-        )
-        if self._length(labels) > width:
-            labels = short
         text = Text(no_wrap=True, end="")
+        pieces, roomy = self._fitted(self.size.width)
         self._ends = []
-        for index, label in enumerate(labels):
-            self._add(text, index, label)
+        for index, label in enumerate(pieces):
+            self._add(text, index, label, " " if roomy else "")
             self._ends.append(text.cell_len)
-        text.truncate(width, overflow="ellipsis")
-        strip = Strip(text.render(self.app.console)).adjust_cell_length(width)
+        text.truncate(self.size.width, overflow="ellipsis")
+        strip = Strip(text.render(self.app.console)).adjust_cell_length(self.size.width)
         return strip.apply_style(self.rich_style)
 
-    def _add(self, text: Text, index: int, label: str) -> None:
+    def _fitted(self, width: int) -> tuple[list[str], bool]:
+        """The labels that fit, and whether there is room for blanks around each."""
+        full = [label for _, label, _ in self.choices]
+        short = [label for _, _, label in self.choices]
+        mixed = [label if index == self.current else short[index] for index, label in enumerate(full)]
+        forms = [(labels, roomy) for labels in (full, mixed, short) for roomy in (True, False)]
+        return next((form for form in forms if self._length(*form) <= width), (short, False))
+
+    def _add(self, text: Text, index: int, label: str, blank: str) -> None:
         if index:
             text.append(self.separator, component_style(self, "choice--other"))
         key = self.choices[index][0]
         body = component_style(self, "choice--current" if index == self.current else "choice--other")
-        text.append(f" {key} " if key else " ", body + component_style(self, "choice--key") if key else body)
-        text.append(label if key else f"{label} ", body)
+        text.append(blank, body)
+        text.append(f"{key} " if key else "", body + component_style(self, "choice--key"))
+        text.append(f"{label}{blank}", body)
 
-    def _length(self, labels: list[str]) -> int:
-        keys = sum(len(key) for key, _, _ in self.choices)
-        return sum(cell_len(label) + 2 for label in labels) + keys + len(self.separator) * (len(labels) - 1)
+    def _length(self, labels: list[str], roomy: bool) -> int:
+        keys = sum(len(key) + 1 for key, _, _ in self.choices if key)
+        blanks = (2 if roomy else 0) * len(labels)
+        return sum(map(cell_len, labels)) + keys + blanks + len(self.separator) * (len(labels) - 1)

@@ -163,7 +163,8 @@ def fitted_widths(columns: tuple[Column, ...], natural: tuple[int, ...], width: 
         kept.remove(max(kept, key=lambda place: columns[place].drop))
     widths = [least[place] if place in kept else 0 for place in range(len(columns))]
     spare = width - total(widths, kept)
-    for place in sorted(kept, key=lambda place: columns[place].grows):
+    # The columns that lack least are made whole first; those that grow get what remains.
+    for place in sorted(kept, key=lambda place: (columns[place].grows, natural[place] - widths[place])):
         more = min(spare, natural[place] - widths[place])
         if more > 0:
             widths[place] += more
