@@ -71,7 +71,9 @@ class Verification:
     mutated: int
     """Inputs that eager changed."""
     max_error: float
-    """Largest absolute error among all values that are equal within tolerance."""
+    """Largest absolute error of any value, gradient or mutated input."""
+    draws: bool = False
+    """Whether eager drew random numbers, so that only a backend with eager's random numbers can be equal."""
 
     @property
     def ok(self) -> bool:
@@ -81,7 +83,8 @@ class Verification:
         """One line for the user."""
         if self.differences:
             more = f", and {len(self.differences) - 1} more" if len(self.differences) > 1 else ""
-            return f"mismatch: {self.differences[0]}{more}"
+            hint = " (it draws random numbers: compile with fallback_random to compare)" if self.draws else ""
+            return f"mismatch: {self.differences[0]}{more}{hint}"
         parts = [_count(self.values, "value"), _count(self.gradients, "gradient")]
         parts += [_count(self.mutated, "mutated input")] if self.mutated else []
         return f"verified: {', '.join(parts)} equal eager (max error {self.max_error:.2g})"
@@ -95,6 +98,7 @@ def compare(compiled: Observation, eager: Observation) -> Verification:
         values=len(eager.outputs),
         gradients=len(eager.gradients.leaves) if eager.gradients else 0,
         mutated=sum(facts.changed for facts in eager.inputs),
+        draws=eager.draws,
         max_error=max((error for error in errors if error == error), default=0.0),
     )
 

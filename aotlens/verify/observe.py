@@ -5,7 +5,7 @@ apart by values, gradients, mutations, aliasing, `requires_grad`, strides, error
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -68,6 +68,9 @@ class Observation:
     grad_enabled: bool = True
     """The grad mode that the call left behind."""
     random_state: Tensor | None = None
+    """After the call."""
+    draws: bool = False
+    """Whether the call drew random numbers."""
     gradients: Gradients | None = None
     """None when nothing requires grad."""
     backward_failure: Failure | None = None
@@ -94,6 +97,7 @@ def observe(given: World, probe: Probe = EVERYTHING, call: Callable[..., Any] | 
     """Calls `call` (or the world's own callable) and records what can be seen; uses the world up."""
     versions = [_version(item.tensor) for item in given.inputs]
     mode = torch.is_grad_enabled()
+    random_state = torch.get_rng_state()
     try:
         result = (given.fn if call is None else call)(*given.args, **given.kwargs)
     except Exception as error:  # noqa: BLE001 - whatever the call raises is what eager must raise too
@@ -102,10 +106,12 @@ def observe(given: World, probe: Probe = EVERYTHING, call: Callable[..., Any] | 
         left_behind = torch.is_grad_enabled()
         torch.set_grad_enabled(mode)
     bumped = [_version(item.tensor) != old for item, old in zip(given.inputs, versions, strict=True)]
-    return _look(given, result, bumped, probe, left_behind)
+    seen = _look(given, result, bumped, probe)
+    draws = seen.random_state is not None and not torch.equal(seen.random_state, random_state)
+    return replace(seen, grad_enabled=left_behind, draws=draws)
 
 
-def _look(given: World, result: Any, bumped: list[bool], probe: Probe, grad_enabled: bool) -> Observation:
+def _look(given: World, result: Any, bumped: list[bool], probe: Probe) -> Observation:
     leaves, structure = pytree.tree_flatten_with_path(result)
     names = tuple("out" + pytree.keystr(path).replace("'", '"') for path, _ in leaves)
     places = zip(names, leaves, strict=True)
@@ -124,7 +130,6 @@ def _look(given: World, result: Any, bumped: list[bool], probe: Probe, grad_enab
         output_names=names,
         inputs=facts[: len(given.inputs)],
         argument_structure=_shape_of(pytree.tree_flatten((given.args, dict(given.kwargs)))[1]),
-        grad_enabled=grad_enabled,
         random_state=random_state,
         gradients=gradients,
         backward_failure=failure,
