@@ -20,6 +20,15 @@ def test_text_is_deterministic() -> None:
     assert dumps(sample_report()) == dumps(loads(dumps(sample_report())))
 
 
+def test_a_node_is_one_line() -> None:
+    lines = dumps(sample_report()).splitlines()
+    nodes = [
+        line for line in lines if line.startswith(" " * 12 + '{"name": "addmm_1", "op": "call_function"')
+    ]
+    assert len(nodes) == 4
+    assert all(line.rstrip(",").endswith("}") for line in nodes)
+
+
 def test_encoded_data_is_json() -> None:
     data = encode(sample_report())
     assert json.loads(json.dumps(data)) == data
