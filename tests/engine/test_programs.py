@@ -9,7 +9,7 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from tests.engine.checking import Compiler
 from tests.engine.judging import judge
-from tests.programs import PROGRAMS, Program, tagged
+from tests.programs import PROGRAMS, Program, tagged, untagged
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # programs warn as eager warns
 
@@ -28,9 +28,13 @@ def name_of(program: Program) -> str:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=name_of)
-@pytest.mark.parametrize("policy", ["min-cut", "default"])
-def test_eager_backend(program: Program, policy: str) -> None:
-    judge(program, direct(CompileOptions(backend="eager", policy=policy)))
+def test_min_cut_partition(program: Program) -> None:
+    judge(program, direct(CompileOptions(backend="eager", policy="min-cut")))
+
+
+@pytest.mark.parametrize("program", untagged("grid"), ids=name_of)
+def test_default_partition(program: Program) -> None:
+    judge(program, direct(CompileOptions(backend="eager", policy="default")))
 
 
 @pytest.mark.parametrize("program", tagged("dynamic"), ids=name_of)

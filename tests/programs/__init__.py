@@ -7,6 +7,7 @@ its kind.
 from tests.programs import (
     aliasing_inputs,
     autograd,
+    callables,
     combinations,
     containers,
     metadata,
@@ -20,7 +21,7 @@ from tests.programs import (
 )
 from tests.programs.program import Program
 
-__all__ = ["PROGRAMS", "Program", "tagged"]
+__all__ = ["PROGRAMS", "Program", "tagged", "untagged"]
 
 FILES = (
     mutation,
@@ -33,6 +34,7 @@ FILES = (
     modes,
     containers,
     randomness,
+    callables,
     combinations,
     refused,
 )
@@ -43,3 +45,8 @@ PROGRAMS: tuple[Program, ...] = tuple(program for file in FILES for program in f
 def tagged(tag: str) -> tuple[Program, ...]:
     """The programs of one tag."""
     return tuple(program for program in PROGRAMS if tag in program.tags)
+
+
+def untagged(tag: str) -> tuple[Program, ...]:
+    """The programs without that tag."""
+    return tuple(program for program in PROGRAMS if tag not in program.tags)

@@ -24,7 +24,7 @@ class Program:
     name: str
     """`file/function`."""
     make: Callable[[], Callable[..., Any]]
-    """Makes the callable: the function itself, or a new module."""
+    """Makes the callable: the function itself, or a new module or closure."""
     make_args: Callable[[], Args]
     tags: frozenset[str]
     """`inductor`: also run with that backend; `dynamic`: also with symbolic sizes, which then grow; `grid`:
@@ -56,20 +56,22 @@ class Cases:
         refused: str | None = None,
         later: str | None = None,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Registers a function as a program; the decorator gives the function back."""
+        """Registers a function, or what makes a module or closure; the decorator gives it back."""
 
         def register(fn: Callable[..., Any]) -> Callable[..., Any]:
             name = f"{self.file}/{fn.__name__}"
-            made = (lambda: fn) if not _makes_module(fn) else fn
+            made = fn if _is_factory(fn) else lambda: fn
             self.programs.append(Program(name, made, make_args, frozenset(tags), context, refused, later))
             return fn
 
         return register
 
 
-def _makes_module(fn: Callable[..., Any]) -> bool:
+def _is_factory(fn: Callable[..., Any]) -> bool:
+    """A module class, or a function that says it returns a module or another callable."""
     result = fn.__annotations__.get("return")
-    return isinstance(fn, type) or (isinstance(result, type) and issubclass(result, nn.Module))
+    made = getattr(result, "__origin__", result)
+    return isinstance(fn, type) or (isinstance(made, type) and issubclass(made, nn.Module | Callable))
 
 
 class Fixed(int):

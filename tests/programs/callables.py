@@ -1,0 +1,145 @@
+"""What can be compiled besides functions and modules, and state that is reached without being passed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor, nn
+
+from tests.programs.program import Cases, leaf, plain
+
+cases = Cases("callables")
+
+Step = Callable[..., Any]
+CAPTURED = "captured tensor"
+
+
+@dataclass
+class Batch:
+    inputs: Tensor
+    scale: float
+
+
+pytree.register_dataclass(Batch)
+
+
+class Scaled(nn.Module):
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3))
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count += 1
+        return x * self.weight
+
+    def other(self, x: Tensor) -> Tensor:
+        return x + self.weight * self.count
+
+
+@cases(lambda: (plain(2, 3),), later=CAPTURED)
+def closure_over_module() -> Step:
+    model = Scaled()
+
+    def step(x: Tensor) -> Tensor:
+        return model(x).sum()
+
+    return step
+
+
+@cases(lambda: (plain(3),), later=CAPTURED)
+def closure_over_leaf() -> Step:
+    weight = leaf(3)
+
+    def step(x: Tensor) -> Tensor:
+        return x * weight
+
+    return step
+
+
+@cases(lambda: (plain(3),), later=CAPTURED)
+def closure_over_plain_tensor() -> Step:
+    table = plain(3)
+
+    def step(x: Tensor) -> Tensor:
+        return x * table
+
+    return step
+
+
+@cases(lambda: (plain(3),), later=CAPTURED)
+def closure_tensor_mutated() -> Step:
+    total = torch.zeros(3)
+
+    def step(x: Tensor) -> Tensor:
+        total.add_(x)
+        return total * 2
+
+    return step
+
+
+@cases(lambda: (plain(3),), later=CAPTURED)
+def closure_tensor_returned() -> Step:
+    table = plain(3)
+
+    def step(x: Tensor) -> tuple[Tensor, Tensor]:
+        return table, x * 2
+
+    return step
+
+
+@cases(lambda: (plain(2, 3),), later=CAPTURED)
+def bound_method() -> Step:
+    return Scaled().other
+
+
+@cases(lambda: (plain(2, 3),))
+def partial_of_function() -> Step:
+    return partial(lambda x, factor: x * factor, factor=2.0)
+
+
+@cases(lambda: (plain(2, 3),), later=CAPTURED)
+def partial_with_tensor() -> Step:
+    return partial(lambda factor, x: x * factor, leaf(3))
+
+
+@cases(lambda: (Scaled(), plain(2, 3)))
+def module_as_argument(model: nn.Module, x: Tensor) -> Tensor:
+    return model(x) * 2
+
+
+@cases(lambda: (Batch(leaf(3), 2.0),))
+def registered_dataclass(batch: Batch) -> Batch:
+    return Batch(batch.inputs * batch.scale, batch.scale)
+
+
+@cases(lambda: (nn.Parameter(plain(3)), plain(3)))
+def parameter_as_argument(weight: Tensor, x: Tensor) -> Tensor:
+    return weight * x
+
+
+@cases(lambda: (plain(3),))
+def nested_function(x: Tensor) -> Tensor:
+    def inner(y: Tensor) -> Tensor:
+        return y.sin()
+
+    return inner(x) + inner(x * 2)
+
+
+@cases(lambda: (plain(4, 3),))
+def loops_and_comprehensions(x: Tensor) -> Tensor:
+    rows = [row.exp() for row in x]
+    total = torch.zeros(3)
+    for index, row in enumerate(rows):
+        total = total + row * index
+    return total
+
+
+@cases(lambda: (plain(3),))
+def generator_inside(x: Tensor) -> Tensor:
+    return torch.stack(list(x * power for power in range(3)))  # noqa: C400 - a generator is the point
