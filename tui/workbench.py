@@ -307,7 +307,8 @@ class Workbench(Screen[object]):
         bindings = [
             binding for binding in here if isinstance(binding, Binding) and "tab(" not in binding.action
         ]
-        keys = [(self.app.get_key_display(binding), binding.description.lower()) for binding in bindings]
+        offered = [binding for binding in bindings if self.check_action(binding.action, ())]
+        keys = [(self.app.get_key_display(binding), binding.description.lower()) for binding in offered]
         self.app.push_screen(HelpScreen(help_lines(keys)))
 
     def action_copy(self) -> None:

@@ -7,9 +7,9 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from aotlens.report.records import Stage
+from aotlens.report.summary import call_count
 from tui.panes.base import Pane, Subject
 from tui.view.graph import StageIndex, counterpart, neighbourhood, node_listing
-from tui.view.quantities import count
 from tui.view.rows import Line
 from tui.view.source import from_text
 from tui.widgets.bars import ChoiceBar
@@ -101,7 +101,7 @@ class GraphsPane(Pane):
         self.stage_name = name
         stages = subject.target.stages
         names = [stage.name for stage in stages]
-        choices = tuple(("", f"{stage.name} {count(len(stage.nodes))}", stage.name[:8]) for stage in stages)
+        choices = tuple(("", f"{stage.name} {call_count(stage)}", stage.name[:8]) for stage in stages)
         self.query_one(ChoiceBar).show(choices, names.index(name) if name in names else 0)
         stage = self.indices[name].stage if name in self.indices else Stage("", None, (), "")
         self.query_one("#nodes", VirtualTable).show(node_listing(stage, subject.target))

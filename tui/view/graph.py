@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from aotlens.report.records import Stage, StageNode, Target
+from aotlens.report.summary import human_bytes
 from tui.view.places import home_file, line_place, place
-from tui.view.quantities import count, size
 from tui.view.rows import Column, Jump, LazyRows, Line, Link, Listing, Part, Row
 
 NODE_COLUMNS = (
@@ -72,7 +72,7 @@ def node_row(node: StageNode, home: str | None) -> Row:
         Part(node.name, "name"),
         operation(node),
         Part(node.tensor.short() if node.tensor else "", "tensor"),
-        size(node.tensor.bytes) if node.tensor else "",
+        human_bytes(node.tensor.bytes) if node.tensor else "",
         Part(place(node.spans[0] if node.spans else None, home), "place"),
     )
     return Row(node.name, cells)
@@ -130,7 +130,7 @@ def branch_lines(names: tuple[str, ...], index: StageIndex, target: Target, bran
         if neighbour is not None:
             yield neighbour_line(corner, neighbour, target)
     if hidden > 0:
-        yield Line((Part(f" {branch.last} … {count(hidden)} {branch.more}", "dim"),))
+        yield Line((Part(f" {branch.last} … {hidden} {branch.more}", "dim"),))
 
 
 def neighbour_line(corner: str, node: StageNode, target: Target) -> Line:
@@ -162,17 +162,17 @@ def fact_lines(node: StageNode, index: StageIndex, target: Target) -> Iterator[L
     """Memory, fate at the partition, origin and reason."""
     if node.tensor is not None:
         strides = ", ".join(str(step) for step in node.tensor.stride)
-        text = f"   {size(node.tensor.bytes)} · strides ({strides}) · {node.tensor.device}"
+        text = f"   {human_bytes(node.tensor.bytes)} · strides ({strides}) · {node.tensor.device}"
         yield Line((Part(text, "dim"),))
     for saved in target.partition.saved if target.partition else ():
         if saved.node == node.name and index.stage.name in ("joint", "forward", "backward"):
-            parts = (Part("   saved  ", "saved"), Part(f"{size(saved.bytes)}: {saved.reason}"))
+            parts = (Part("   saved  ", "saved"), Part(f"{human_bytes(saved.bytes)}: {saved.reason}"))
             yield Line(parts, jump=Jump("saved", f"saved:{saved.node}"), wrap=True)
     for again in target.partition.recomputed if target.partition else ():
         if again.node == node.name and index.stage.name in ("joint", "forward", "backward"):
             parts = (
                 Part("   recomputed  ", "accent"),
-                Part(f"instead of {size(again.bytes)}: {again.reason}"),
+                Part(f"instead of {human_bytes(again.bytes)}: {again.reason}"),
             )
             yield Line(parts, jump=Jump("saved", f"recomputed:{again.node}"), wrap=True)
     if node.reason:

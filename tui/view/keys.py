@@ -34,6 +34,7 @@ def help_lines(keys: Iterable[tuple[str, str]]) -> tuple[Line, ...]:
         parts = [*key_parts(pairs[place])]
         if place + half < len(pairs):
             parts += key_parts(pairs[place + half])
+        parts[-1] = Part(parts[-1].text.rstrip())
         lines.append(Line(tuple(parts)))
     lines += [Line(), Line((Part("In the gutter of the source", "heading"),))]
     lines += [Line((Part(f"{sign:<{KEY_WIDTH}}", role), Part(text))) for sign, text, role in LEGEND]

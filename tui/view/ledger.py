@@ -2,51 +2,25 @@
 
 from collections.abc import Iterator
 
+from aotlens.report.ledger import KINDS, aliasing, handling
 from aotlens.report.records import Input, Output, Site, Target
+from aotlens.report.summary import human_bytes
 from tui.view.places import home_file, line_place, place
-from tui.view.quantities import size
 from tui.view.rows import Column, LazyRows, Line, Link, Listing, Part, Row
-
-MUTATIONS = {
-    "not_mutated": Part("", ""),
-    "mutated_in_graph": Part("in graph", "mutation"),
-    "mutated_out_graph": Part("copied back", "warning"),
-}
-"""In a user's words: where the write of a mutated input happens."""
-
-OUTPUT_TYPES = {
-    "non_alias": "",
-    "alias_of_input": "view of",
-    "is_input": "is",
-    "alias_of_intermediate_save_as_output": "view of",
-    "alias_of_intermediate": "view of",
-    "alias_of_intermediate_base_is_user_output": "view of",
-    "unsafe_view_alias": "",
-    "custom_function_view": "view by a custom function",
-}
-"""How an output is tied to its base; empty when it stands alone."""
-
-KINDS = {
-    "UserInput": "argument",
-    "Parameter": "parameter",
-    "Buffer": "buffer",
-    "SymInt": "size",
-    "Constant": "constant",
-}
 
 INPUT_COLUMNS = (
     Column("input", widest=44, narrowest=12, grows=True),
     Column("kind", widest=9, narrowest=9, drop=2),
     Column("tensor", widest=24, narrowest=10, drop=1),
     Column("size", widest=9, narrowest=8, align="right", drop=3),
-    Column("mutated", widest=16, narrowest=11),
+    Column("handled", widest=26, narrowest=11),
     Column("line", widest=16, narrowest=4, align="right"),
 )
 OUTPUT_COLUMNS = (
     Column("output", widest=34, narrowest=10, grows=True),
     Column("tensor", widest=24, narrowest=10, drop=1),
     Column("size", widest=9, narrowest=8, align="right", drop=2),
-    Column("alias", widest=30, narrowest=8),
+    Column("what it is", widest=34, narrowest=8),
     Column("line", widest=16, narrowest=4, align="right"),
 )
 
@@ -60,8 +34,8 @@ def input_listing(target: Target) -> Listing:
             Part(record.name, "name"),
             Part(KINDS.get(record.kind, record.kind), "dim"),
             Part(record.tensor.short() if record.tensor else "", "tensor"),
-            size(record.tensor.bytes) if record.tensor else "",
-            input_state(record, target),
+            human_bytes(record.tensor.bytes) if record.tensor else "",
+            handled(record, target),
             Part(places(record.sites, home), "place"),
         )
         return Row(f"input:{record.index}", cells)
@@ -74,13 +48,14 @@ def input_listing(target: Target) -> Listing:
     return Listing(INPUT_COLUMNS, rows, "no inputs")
 
 
-def input_state(record: Input, target: Target) -> Part:
-    """What makes an input special: a mutation, else a duplicate, else shared storage."""
-    if record.mutation_type != "not_mutated":
-        return MUTATIONS[record.mutation_type]
-    if record.duplicate_of is not None:
-        return Part(f"= {input_name(target, record.duplicate_of)}", "alias")
-    return Part("shares", "alias") if record.shares_storage_with else Part("")
+def handled(record: Input, target: Target) -> Part:
+    """What becomes of an input, in the words of `aotlens inspect`; what is only read stays quiet."""
+    words = handling(target, record)
+    if record.mutation_type == "mutated_out_graph":
+        return Part(words, "warning")
+    if record.mutation_type != "not_mutated" or record.mutates_metadata:
+        return Part(words, "mutation")
+    return Part(words, "alias" if record.duplicate_of is not None or record.shares_storage_with else "dim")
 
 
 def output_listing(target: Target) -> Listing:
@@ -91,8 +66,8 @@ def output_listing(target: Target) -> Listing:
         cells = (
             Part(record.name, "name"),
             Part(record.tensor.short() if record.tensor else "", "tensor"),
-            size(record.tensor.bytes) if record.tensor else "",
-            Part(alias(record, target), "alias"),
+            human_bytes(record.tensor.bytes) if record.tensor else "",
+            Part(aliasing(target, record), "alias" if record.base else "dim"),
             Part(places(record.sites, home), "place"),
         )
         return Row(f"output:{record.index}", cells)
@@ -106,39 +81,13 @@ def output_listing(target: Target) -> Listing:
     return Listing(OUTPUT_COLUMNS, rows, "no outputs")
 
 
-def alias(record: Output, target: Target) -> str:
-    """`view of cache`, `is x`, `view of an intermediate`; empty for a tensor of its own."""
-    verb = OUTPUT_TYPES[record.output_type]
-    if record.base is None or not verb:
-        return verb
-    if record.base.kind == "input":
-        return f"{verb} {input_name(target, record.base.index)}"
-    if record.base.kind == "output":
-        return f"{verb} {output_name(target, record.base.index)}"
-    return f"{verb} an intermediate"
-
-
 def input_details(record: Input, target: Target) -> Iterator[Line]:
     """What stands below the table for the selected input."""
     yield Line((Part(record.name, "title"), Part(f"  {KINDS.get(record.kind, record.kind)}", "dim")))
     yield from tensor_lines(record)
     if record.reason:
         yield Line((Part(record.reason),), wrap=True)
-    facts = [
-        ("data written", record.mutates_data),
-        ("sizes or strides changed", record.mutates_metadata),
-        ("storage replaced", record.mutates_storage_metadata),
-        ("hidden from autograd", record.hidden_from_autograd),
-        ("written under no_grad", record.under_no_grad),
-        ("leaf", record.requires_grad and record.is_leaf),
-    ]
-    true = [fact for fact, holds in facts if holds]
-    if true:
-        yield Line((Part(" · ".join(true), "dim"),), wrap=True)
-    if record.duplicate_of is not None:
-        yield Line((Part(f"the same tensor as {input_name(target, record.duplicate_of)}", "alias"),))
-    for index in record.shares_storage_with:
-        yield Line((Part(f"shares storage with {input_name(target, index)}", "alias"),))
+    yield Line((Part(handling(target, record), handled(record, target).role),), wrap=True)
     yield from site_lines(record.sites, "mutated by", target)
 
 
@@ -148,8 +97,7 @@ def output_details(record: Output, target: Target) -> Iterator[Line]:
     yield from tensor_lines(record)
     if record.reason:
         yield Line((Part(record.reason),), wrap=True)
-    if record.base is not None and alias(record, target):
-        yield Line((Part(alias(record, target), "alias"),))
+    yield Line((Part(aliasing(target, record), "alias"),))
     yield from site_lines(record.sites, "made by", target)
 
 
@@ -174,14 +122,6 @@ def site_lines(sites: tuple[Site, ...], verb: str, target: Target) -> Iterator[L
             Part(f"  {site.op or ''}", "dim"),
         )
         yield Line(parts, Link((site.span,)))
-
-
-def input_name(target: Target, index: int) -> str:
-    return next((row.name for row in target.inputs if row.index == index), f"input {index}")
-
-
-def output_name(target: Target, index: int) -> str:
-    return next((row.name for row in target.outputs if row.index == index), f"output {index}")
 
 
 def sites_link(sites: tuple[Site, ...]) -> Link:

@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from aotlens.report.ledger import KINDS
 from aotlens.report.records import Memory, Report, Target
+from aotlens.report.summary import call_count, counted, human_bytes, human_ms
 from tui.view.diagnostics import diagnostic_key, severity_part
-from tui.view.ledger import KINDS, sites_link
+from tui.view.ledger import sites_link
 from tui.view.marks import all_diagnostics
 from tui.view.places import home_file, line_place
-from tui.view.quantities import count, duration, size, sparkline
+from tui.view.quantities import sparkline
 from tui.view.rows import Jump, Line, Link, Part
 from tui.view.saved import by_bytes, saved_link, value_name
 from tui.view.wrapper import ordered_steps
@@ -59,25 +61,25 @@ def facts(report: Report, target: Target) -> Iterator[Line]:
     )
     yield ledger_fact("outputs", tuple("output" for _ in target.outputs), aliased_part(target))
     if target.partition is not None:
-        parts = (Part(size(target.partition.saved_bytes), "saved"), Part(" for the backward"))
+        parts = (Part(human_bytes(target.partition.saved_bytes), "saved"), Part(" for the backward"))
         yield fact("saved", *parts, jump=Jump("saved"))
     if target.memory is not None:
         yield from memory_facts(target.memory, target)
     if target.timings_ms:
         slowest = sorted(target.timings_ms.items(), key=lambda item: -item[1])[:3]
-        shown = ", ".join(f"{stage} {duration(elapsed_ms)}" for stage, elapsed_ms in slowest)
+        shown = ", ".join(f"{stage} {human_ms(elapsed_ms)}" for stage, elapsed_ms in slowest)
         total = sum(target.timings_ms.values())
-        yield fact("time", Part(duration(total)), Part(f"  {shown}", "dim"))
+        yield fact("time", Part(human_ms(total)), Part(f"  {shown}", "dim"))
 
 
 def graph_fact(target: Target) -> Line:
-    graphs = [(PHASES[stage.name], len(stage.nodes)) for stage in target.stages if stage.name in PHASES]
-    shown = " · ".join(f"{name} {count(nodes, 'node')}" for name, nodes in graphs)
+    graphs = [(PHASES[stage.name], call_count(stage)) for stage in target.stages if stage.name in PHASES]
+    shown = " · ".join(f"{name} {counted(nodes, 'node')}" for name, nodes in graphs)
     return fact("graphs", Part(shown or "none"), jump=Jump("graphs") if graphs else None)
 
 
 def ledger_fact(label: str, kinds: tuple[str, ...], special: Part) -> Line:
-    tally = ", ".join(count(number, kind) for kind, number in Counter(kinds).items())
+    tally = ", ".join(counted(number, kind) for kind, number in Counter(kinds).items())
     return fact(label, Part(tally or "none"), special, jump=Jump("ledger"))
 
 
@@ -104,7 +106,11 @@ def memory_facts(memory: Memory, target: Target) -> Iterator[Line]:
     after = f" after {peak[0]}" if peak else ""
     link = Link(tuple(live.span for live in memory.live_at_peak if live.span is not None))
     yield fact(
-        "peak", Part(size(memory.peak_bytes), "saved"), Part(after, "name"), Part(where, "place"), link=link
+        "peak",
+        Part(human_bytes(memory.peak_bytes), "saved"),
+        Part(after, "name"),
+        Part(where, "place"),
+        link=link,
     )
     if len(memory.curve) > 1:
         yield fact("", Part(sparkline([value for _, value in memory.curve], CURVE_WIDTH), "saved"))
@@ -119,7 +125,7 @@ def saved_lines(target: Target) -> Iterator[Line]:
     width = max((len(value_name(saved)) for saved in dear[:MOST_SAVED]), default=0)
     for saved in dear[:MOST_SAVED]:
         parts = (
-            Part(f"{size(saved.bytes):>9}  ", "saved"),
+            Part(f"{human_bytes(saved.bytes):>9}  ", "saved"),
             Part(f"{value_name(saved):<{min(width, 24)}}  ", "name"),
             Part(f"{line_place(saved.span, home):<8}  ", "place"),
             Part(saved.reason, "dim"),
@@ -129,7 +135,7 @@ def saved_lines(target: Target) -> Iterator[Line]:
         yield Line((Part("nothing that is not alive anyway", "dim"),))
     if len(dear) > MOST_SAVED:
         rest = sum(saved.bytes for saved in dear[MOST_SAVED:])
-        text = f"{size(rest):>9}  in {count(len(dear) - MOST_SAVED, 'more value')}"
+        text = f"{human_bytes(rest):>9}  in {counted(len(dear) - MOST_SAVED, 'more value')}"
         yield Line((Part(text, "dim"),), jump=Jump("saved"))
 
 
@@ -139,7 +145,7 @@ def step_lines(target: Target) -> Iterator[Line]:
     steps = ordered_steps(target.wrapper)
     applied = [step for step in steps if step.applied]
     for step in applied[:MOST_STEPS]:
-        cost = f"  {size(step.bytes_per_call)} per call" if step.bytes_per_call else ""
+        cost = f"  {human_bytes(step.bytes_per_call)} per call" if step.bytes_per_call else ""
         parts = (
             Part("  + ", "ok"),
             Part(step.name, "name"),
@@ -149,11 +155,11 @@ def step_lines(target: Target) -> Iterator[Line]:
         yield Line(parts, sites_link(step.sites), Jump("wrapper", f"step:{step.name}"))
     rest, skipped = len(applied) - MOST_STEPS, len(steps) - len(applied)
     if rest > 0:
-        yield Line((Part(f"  … {count(rest, 'more step')}", "dim"),), jump=Jump("wrapper"))
+        yield Line((Part(f"  … {counted(rest, 'more step')}", "dim"),), jump=Jump("wrapper"))
     if not applied:
         yield Line((Part("  calls the graph and does nothing else", "dim"),), jump=Jump("wrapper"))
     if skipped:
-        yield Line((Part(f"  - {count(skipped, 'step')} not needed", "dim"),), jump=Jump("wrapper"))
+        yield Line((Part(f"  - {counted(skipped, 'step')} not needed", "dim"),), jump=Jump("wrapper"))
 
 
 def diagnostic_lines(report: Report, target: Target) -> Iterator[Line]:
@@ -169,8 +175,6 @@ def diagnostic_lines(report: Report, target: Target) -> Iterator[Line]:
         link = Link((item.span,) if item.span else (), tuple(related.span for related in item.related))
         yield Line(parts, link, Jump("diagnostics", diagnostic_key(item)))
     if len(found) > MOST_DIAGNOSTICS:
-        yield Line(
-            (Part(f"  … {count(len(found) - MOST_DIAGNOSTICS)} more", "dim"),), jump=Jump("diagnostics")
-        )
+        yield Line((Part(f"  … {len(found) - MOST_DIAGNOSTICS} more", "dim"),), jump=Jump("diagnostics"))
     if not found:
         yield Line((Part("  none", "ok"),))

@@ -1,9 +1,10 @@
-"""Numbers as people read them: sizes, counts, times, bars."""
+"""Figures that only a screen needs: short sizes, differences, bars, curves."""
 
 from collections.abc import Sequence
 from itertools import pairwise
 
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+from aotlens.report.summary import human_bytes
+
 SHORT_UNITS = ("B", "K", "M", "G", "T")
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 LEVELS = "▁▂▃▄▅▆▇█"
@@ -12,17 +13,9 @@ LEVELS = "▁▂▃▄▅▆▇█"
 def scaled(size_bytes: int) -> tuple[float, int]:
     """The size in its largest unit that keeps it at least 1, and that unit's index."""
     value, unit = float(size_bytes), 0
-    while abs(value) >= 1024 and unit < len(UNITS) - 1:
+    while abs(value) >= 1024 and unit < len(SHORT_UNITS) - 1:
         value, unit = value / 1024, unit + 1
     return value, unit
-
-
-def size(size_bytes: int | None) -> str:
-    """`3.1 MiB`; `?` when the size is symbolic."""
-    if size_bytes is None:
-        return "?"
-    value, unit = scaled(size_bytes)
-    return f"{value:.0f} {UNITS[unit]}" if unit == 0 or value >= 100 else f"{value:.1f} {UNITS[unit]}"
 
 
 def gutter_size(size_bytes: int) -> str:
@@ -36,30 +29,7 @@ def gutter_size(size_bytes: int) -> str:
 
 def signed_size(size_bytes: int) -> str:
     """`+3.1 MiB` or `-512 B`."""
-    return f"{'-' if size_bytes < 0 else '+'}{size(abs(size_bytes))}"
-
-
-def count(number: int, noun: str = "") -> str:
-    """`1,093 nodes`, `1 node`; the bare number without a noun."""
-    if not noun:
-        return f"{number:,}"
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def duration(elapsed_ms: float) -> str:
-    """`1.24 s`, `210 ms`, `0.4 ms`."""
-    if elapsed_ms >= 1000:
-        return f"{elapsed_ms / 1000:.2f} s"
-    return f"{elapsed_ms:.0f} ms" if elapsed_ms >= 10 else f"{elapsed_ms:.1f} ms"
-
-
-def flops(number: int) -> str:
-    """`2.1 GFLOP`."""
-    value, unit = float(number), 0
-    units = ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP")
-    while value >= 1000 and unit < len(units) - 1:
-        value, unit = value / 1000, unit + 1
-    return f"{value:.0f} {units[unit]}" if unit == 0 else f"{value:.1f} {units[unit]}"
+    return f"{'-' if size_bytes < 0 else '+'}{human_bytes(abs(size_bytes))}"
 
 
 def bar(value: int, largest: int, width: int) -> str:

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
+from aotlens.report.places import text_of
 from aotlens.report.records import Partition, RecomputedValue, SavedValue, Target
+from aotlens.report.summary import counted, human_bytes, human_flops
 from tui.view.places import home_file, line_place, place
-from tui.view.quantities import bar, count, flops, size
+from tui.view.quantities import bar
 from tui.view.rows import Column, Jump, LazyRows, Line, Link, Listing, Part, Row
 
 BAR_WIDTH = 8
@@ -40,8 +42,12 @@ def by_bytes(partition: Partition) -> tuple[SavedValue, ...]:
 
 
 def value_name(saved: SavedValue) -> str:
-    """The user's name for it, else the expression's node."""
-    return saved.name or saved.node
+    """The user's name for it, else the expression, else the node; as `aotlens inspect` names it."""
+    return saved.name or (text_of(saved.span) if saved.span else "") or saved.node
+
+
+def recomputed_name(value: RecomputedValue) -> str:
+    return (text_of(value.span) if value.span else "") or value.node
 
 
 def saved_link(saved: SavedValue) -> Link:
@@ -58,7 +64,7 @@ def saved_listing(target: Target) -> Listing:
 
     def row(saved: SavedValue) -> Row:
         cells = (
-            size(saved.bytes) if saved.bytes else Part("0", "dim"),
+            human_bytes(saved.bytes) if saved.bytes else Part("0", "dim"),
             Part(bar(saved.bytes, largest, BAR_WIDTH), "saved"),
             Part(value_name(saved), "name"),
             Part(saved.tensor.short(), "tensor"),
@@ -85,9 +91,9 @@ def recomputed_listing(target: Target) -> Listing:
 
     def row(value: RecomputedValue) -> Row:
         cells = (
-            size(value.bytes),
-            Part(value.node, "name"),
-            flops(value.flops),
+            human_bytes(value.bytes),
+            Part(recomputed_name(value), "name"),
+            human_flops(value.flops),
             Part(place(value.span, home), "place"),
             value.reason,
         )
@@ -96,7 +102,7 @@ def recomputed_listing(target: Target) -> Listing:
     rows = LazyRows(
         records,
         row,
-        lambda value: f"{value.node} {value.reason}",
+        lambda value: f"{recomputed_name(value)} {value.node} {value.reason}",
         lambda v: Link((v.span,) if v.span else ()),
     )
     return Listing(RECOMPUTED_COLUMNS, rows, "nothing is computed again" if partition else NOTHING_SAVED)
@@ -109,11 +115,14 @@ def totals(target: Target) -> Line:
         return Line((Part(NOTHING_SAVED, "dim"),))
     held = sum(saved.tensor.bytes or 0 for saved in partition.saved if not saved.bytes)
     avoided = sum(value.bytes for value in partition.recomputed)
-    parts = [Part(size(partition.saved_bytes), "title"), Part(f" in {count(len(partition.saved), 'value')}")]
+    parts = [
+        Part(human_bytes(partition.saved_bytes), "title"),
+        Part(f" in {counted(len(partition.saved), 'value')}"),
+    ]
     if held:
-        parts.append(Part(f" · {size(held)} held by others anyway", "dim"))
+        parts.append(Part(f" · {human_bytes(held)} held by others anyway", "dim"))
     if avoided:
-        parts.append(Part(f" · {size(avoided)} computed again", "dim"))
+        parts.append(Part(f" · {human_bytes(avoided)} computed again", "dim"))
     return Line((*parts, Part(f" · policy {partition.policy}", "dim")))
 
 
@@ -126,7 +135,7 @@ def saved_details(saved: SavedValue, target: Target) -> Iterator[Line]:
         (
             Part(value_name(saved), "title"),
             Part(f"  {saved.tensor.short()}", "tensor"),
-            Part(f"  {size(saved.tensor.bytes)}{held}{dropped}", "dim"),
+            Part(f"  {human_bytes(saved.tensor.bytes)}{held}{dropped}", "dim"),
         )
     )
     yield Line((Part("why  ", "dim"), Part(saved.reason)), wrap=True)
@@ -145,8 +154,8 @@ def saved_details(saved: SavedValue, target: Target) -> Iterator[Line]:
 def recomputed_details(value: RecomputedValue, target: Target) -> Iterator[Line]:
     yield Line(
         (
-            Part(value.node, "title"),
-            Part(f"  {size(value.bytes)} not saved, {flops(value.flops)} more", "dim"),
+            Part(recomputed_name(value), "title"),
+            Part(f"  {human_bytes(value.bytes)} not saved, {human_flops(value.flops)} more", "dim"),
         )
     )
     yield Line((Part("why  ", "dim"), Part(value.reason)), wrap=True)

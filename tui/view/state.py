@@ -4,8 +4,8 @@ import os
 from dataclasses import dataclass, replace
 
 from aotlens.report.records import Report, Target
+from aotlens.report.summary import counted, human_ms
 from aotlens.worker.protocol import Failure
-from tui.view.quantities import count, duration
 from tui.view.rows import Line, Part
 
 STAGES = ("import", "run", "captured", "functional", "joint", "partition", "forward", "backward", "report")
@@ -47,7 +47,7 @@ def title_parts(name: str, report: Report | None, target: Target | None) -> tupl
         parts.append(Part(f"  {target.qualname}", "title"))
         parts.append(Part(f"  {target.mode}", "dim"))
     if report is not None and len(report.targets) > 1:
-        parts.append(Part(f" · {count(len(report.targets), 'target')}", "dim"))
+        parts.append(Part(f" · {counted(len(report.targets), 'target')}", "dim"))
     return tuple(parts)
 
 
@@ -62,7 +62,7 @@ def state_parts(state: TraceState, report: Report | None, elapsed_s: float) -> t
         old = " · showing the result before" if report is not None else ""
         return (Part("trace failed", "error"), Part(f"{old} · r retries", "dim"))
     if state.phase == "ready":
-        return (Part("traced", "ok"), Part(f" in {duration(state.elapsed_ms)}", "dim"))
+        return (Part("traced", "ok"), Part(f" in {human_ms(state.elapsed_ms)}", "dim"))
     return (Part(f"report · torch {report.torch}", "dim"),) if report is not None else ()
 
 
@@ -73,7 +73,7 @@ def progress_lines(name: str, state: TraceState, elapsed_s: float) -> tuple[Line
     for (stage, start), end in zip(state.seen, times, strict=False):
         done = end is not elapsed_s
         mark = Part("  + ", "ok") if done else Part("  › ", "accent")
-        lines.append(Line((mark, Part(f"{stage:<14}", "name"), Part(duration((end - start) * 1000), "dim"))))
+        lines.append(Line((mark, Part(f"{stage:<14}", "name"), Part(human_ms((end - start) * 1000), "dim"))))
     if not state.seen:
         lines.append(
             Line(

@@ -3,9 +3,9 @@
 from collections import Counter
 
 from aotlens.report.records import Report, Target
+from aotlens.report.summary import human_bytes
 from tui.view.marks import SEVERITY_LETTERS, all_diagnostics
 from tui.view.places import place
-from tui.view.quantities import size
 from tui.view.rows import Column, LazyRows, Link, Listing, Part, Row
 
 TARGET_COLUMNS = (
@@ -27,7 +27,7 @@ def target_listing(report: Report) -> Listing:
         cells = (
             Part(target_title(report, index), "name"),
             Part(target.mode, "dim"),
-            Part(size(target.partition.saved_bytes) if target.partition else "", "saved"),
+            Part(human_bytes(target.partition.saved_bytes) if target.partition else "", "saved"),
             Part(diagnostic_tally(report, target), "warning"),
             Part(place(target.span, home), "place"),
         )

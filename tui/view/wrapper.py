@@ -1,9 +1,9 @@
 """The steps of the runtime wrapper beside the module text that runs."""
 
 from aotlens.report.records import Target, Wrapper, WrapperStep
+from aotlens.report.summary import human_bytes
 from tui.view.ledger import places, sites_link
 from tui.view.places import home_file
-from tui.view.quantities import size
 from tui.view.rows import Column, LazyRows, Listing, Part, Row
 
 STEP_COLUMNS = (
@@ -29,7 +29,7 @@ def step_listing(target: Target) -> Listing:
         cells = (
             Part("+", "ok") if step.applied else Part("-", "dim"),
             Part(step.name, "name" if step.applied else "dim"),
-            size(step.bytes_per_call) if step.bytes_per_call else "",
+            human_bytes(step.bytes_per_call) if step.bytes_per_call else "",
             Part(places(step.sites, home), "place"),
             Part(step.reason, "" if step.applied else "dim"),
         )

@@ -1,6 +1,7 @@
 """A list of styled lines: the overview, and what stands below a table for its selected row."""
 
 from rich.text import Text
+from textual.strip import Strip
 
 from tui.view.rows import Jump, Line, Link
 from tui.widgets.row_list import MARKER_WIDTH, RowList
@@ -40,7 +41,14 @@ class LineList(RowList):
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._lay_out()
+        self._width = -1
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        # A new theme, like a new width, is laid out when it is first drawn: its styles are known only then.
+        if self._width != self.scrollable_content_region.width:
+            self._lay_out()
+        return super().render_line(y)
 
     def _lay_out(self) -> None:
         self._width = self.scrollable_content_region.width
