@@ -14,7 +14,16 @@ from torch import Tensor, nn
 
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
-from benchmarks.harness import Samples, Table, arguments, growth_exponent, publish, take_turns, time_once
+from benchmarks.harness import (
+    Cell,
+    Samples,
+    Table,
+    arguments,
+    growth_exponent,
+    publish,
+    take_turns,
+    time_once,
+)
 from benchmarks.models import gpt, gpt_inputs
 
 LAYERS = (2, 12, 24)
@@ -65,7 +74,7 @@ def median_stages_ms(runs: list[Compiled]) -> dict[str, float]:
 def tables_for(policy: str, rounds: int) -> tuple[Table, Table]:
     results = {layers: measure(layers, policy, rounds) for layers in LAYERS}
     nodes = {layers: node_count(runs[-1], "joint") for layers, (_, runs) in results.items()}
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for layers, (samples, _) in results.items():
         eager, peer, ours = (samples[name].median_s * 1e3 for name in ("eager", "peer", "ours"))
         spread = f"±{samples['ours'].spread:.0%}"
@@ -83,7 +92,7 @@ def tables_for(policy: str, rounds: int) -> tuple[Table, Table]:
     latency = Table(f"Compile latency, {policy} partition", columns, tuple(rows), note)
 
     stages = {layers: median_stages_ms(runs) for layers, (_, runs) in results.items()}
-    stage_rows = []
+    stage_rows: list[tuple[Cell, ...]] = []
     for name in stages[LAYERS[-1]]:
         times = [stages[layers].get(name, 0.0) for layers in LAYERS]
         growth = growth_exponent(list(nodes.values()), times) if min(times) > 0 else 0.0

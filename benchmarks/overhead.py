@@ -14,7 +14,7 @@ from torch import Tensor
 
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from benchmarks.harness import Table, arguments, publish, take_turns, time_loop
+from benchmarks.harness import Cell, Table, arguments, publish, take_turns, time_loop
 
 CALLS = 400
 """Calls in one measured loop."""
@@ -85,7 +85,7 @@ def call(function: Callable[..., object], arguments: tuple[object, ...], mode: s
     return lambda: torch.autograd.grad(first_tensor(function(*arguments)), wanted, gradient)
 
 
-def measure(case: Case, mode: str, rounds: int) -> tuple[str | float, ...]:
+def measure(case: Case, mode: str, rounds: int) -> tuple[Cell, ...]:
     arguments = case.make_arguments(mode != "inference")
     functions: dict[str, Callable[..., object]] = {
         "eager": case.function,

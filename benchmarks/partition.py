@@ -15,7 +15,7 @@ from torch import nn
 
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from benchmarks.harness import Table, arguments, growth_exponent, publish, take_turns, time_once
+from benchmarks.harness import Cell, Table, arguments, growth_exponent, publish, take_turns, time_once
 from benchmarks.latency import PEER_PARTITIONS, node_count
 from benchmarks.models import gpt, gpt_inputs
 
@@ -81,7 +81,7 @@ def main() -> None:
     torch.set_num_threads(1)  # other programs on the machine then disturb less
     measure(1, rounds=1)  # both sides import what they need once
     results = {layers: measure(layers, options.rounds) for layers in LAYERS}
-    rows: list[tuple[str | float, ...]] = []
+    rows: list[tuple[Cell, ...]] = []
     for policy in PEER_PARTITIONS:
         found = [results[layers][policy] for layers in LAYERS]
         for nodes, peer, ours in found:
