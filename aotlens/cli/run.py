@@ -2,7 +2,7 @@
 
 import argparse
 
-from aotlens.cli.target import add_compile_options
+from aotlens.cli.target import add_compile_options, check_script
 from aotlens.cli.terminal import say, show_failure, stderr_console, user_error, write_data
 
 
@@ -15,6 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    check_script(arguments.script)
     from aotlens.options import CompileOptions
     from aotlens.report.closing import print_closing
     from aotlens.session.run import run_compiled  # imports torch

@@ -3,9 +3,12 @@
 import argparse
 from dataclasses import dataclass
 
+from aotlens.errors import UserError
 from aotlens.options import BACKENDS, POLICIES
+from aotlens.session.failures import failure_of
+from aotlens.session.script import load_script
 
-__all__ = ["TargetName", "add_compile_options", "add_script_arguments", "add_target"]
+__all__ = ["TargetName", "add_compile_options", "add_script_arguments", "add_target", "check_script"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,15 @@ class TargetName:
 
     def __str__(self) -> str:
         return self.path if self.qualname is None else f"{self.path}::{self.qualname}"
+
+
+def check_script(path: str) -> None:
+    """Raises UserError for what needs no torch to see: no such file, or a script that does not parse."""
+    try:
+        load_script(path).code()
+    except SyntaxError as error:
+        failure = failure_of(error, path)
+        raise UserError(f"{failure.message}\n{failure.traceback.rstrip()}", kind="syntax") from error
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from aotlens.cli.target import TargetName
+from aotlens.cli.target import TargetName, check_script
 from aotlens.cli.terminal import say, waiting
 from aotlens.report.codec import decode
 from aotlens.report.records import Report
@@ -22,6 +22,7 @@ class Traced:
 
 def trace_target(target: TargetName, argv: list[str], options: TraceOptions, time_limit_s: float) -> Traced:
     """Trace in a child process; what the user's code prints goes to stderr."""
+    check_script(target.path)
     with WorkerClient() as client, waiting(f"tracing {target}"):
         job = client.submit(target.path, target.qualname, argv, options, time_limit_s=time_limit_s)
         answer = job.future.result()

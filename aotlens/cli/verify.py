@@ -2,7 +2,7 @@
 
 import argparse
 
-from aotlens.cli.target import add_compile_options, add_script_arguments, add_target
+from aotlens.cli.target import add_compile_options, add_script_arguments, add_target, check_script
 from aotlens.cli.terminal import show_failure, write_data
 
 
@@ -13,6 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    check_script(arguments.target.path)
     from aotlens.options import CompileOptions
     from aotlens.session.verify_targets import verify_targets  # imports torch
 
