@@ -18,9 +18,9 @@ def source_line(file: str, line: int) -> str:
 
 
 def text_of(span: Span) -> str:
-    """The source text of a span, on one line and stripped; the first line when it spans several."""
+    """The source text of a span, stripped; up to the line's end when it is empty or runs over several."""
     line = source_line(span.file, span.line).encode()
-    end = span.end_col if span.end_line == span.line else len(line)
+    end = span.end_col if span.end_line == span.line and span.end_col > span.col else len(line)
     return line[span.col : end].decode(errors="replace").strip()
 
 

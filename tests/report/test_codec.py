@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from aotlens.errors import ReportError
-from aotlens.report import SCHEMA, Report, Site, Target, decode, dumps, encode, loads
+from aotlens.report import SCHEMA, Input, Report, Site, Target, decode, dumps, encode, loads
 from tests.report.sample import sample_report
 
 
@@ -14,6 +16,25 @@ from tests.report.sample import sample_report
 def test_round_trip(indent: int | None) -> None:
     report = sample_report()
     assert loads(dumps(report, indent)) == report
+
+
+FIGURES = st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=False), max_size=3)
+
+
+@given(
+    st.builds(
+        Target,
+        inputs=st.lists(st.from_type(Input), max_size=2).map(tuple),
+        stages=st.just(()),
+        kernels=st.just(()),
+        variables=st.just(()),
+        timings_ms=FIGURES,
+    )
+)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+def test_any_target_survives(target: Target) -> None:
+    report = Report("2.13.0", "3.11.2", "x", (target,))
+    assert loads(dumps(report)) == report
 
 
 def test_text_is_deterministic() -> None:
