@@ -19,7 +19,8 @@ def judge(program: Program, compiler: Compiler, *, grow: bool = False) -> None:
 
 def _judge_refusal(program: Program, refusal: AotlensError) -> None:
     with program.context():
-        fails_in_eager = observed(prepared(program)[0]).failure is not None
+        eager = observed(prepared(program)[0])
+        fails_in_eager = eager.failure is not None or eager.backward_failure is not None
     if fails_in_eager or program.refused is not None:
         return
     if program.later is None:

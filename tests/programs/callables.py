@@ -108,7 +108,7 @@ def partial_with_tensor() -> Step:
     return partial(lambda factor, x: x * factor, leaf(3))
 
 
-@cases(lambda: (Scaled(), plain(2, 3)))
+@cases(lambda: (Scaled(), plain(2, 3)), later="module as argument")
 def module_as_argument(model: nn.Module, x: Tensor) -> Tensor:
     return model(x) * 2
 

@@ -102,26 +102,26 @@ def metadata_under_no_grad(x: Tensor) -> Tensor:
     return x + 1
 
 
-@cases(lambda: (plain(3, 4),))
+@cases(lambda: (plain(3, 4),), later="requires_grad_ on an input")
 def requires_grad_inside(x: Tensor) -> Tensor:
     x.requires_grad_(True)
     return x * x
 
 
-@cases(lambda: (plain(3, 4),))
+@cases(lambda: (plain(3, 4),), later="requires_grad_ on an input")
 def requires_grad_on_view(x: Tensor) -> Tensor:
     row = x[0]
     row.requires_grad_(True)
     return row * row
 
 
-@cases(lambda: (plain(3, 4), leaf(4)))
+@cases(lambda: (plain(3, 4), leaf(4)), later="requires_grad_ on an input")
 def requires_grad_beside_leaf(x: Tensor, y: Tensor) -> Tensor:
     x.requires_grad_(True)
     return x * y
 
 
-@cases(lambda: (leaf(3, 4),))
+@cases(lambda: (leaf(3, 4),), later="requires_grad_ on an input")
 def requires_grad_switched_off(x: Tensor) -> Tensor:
     x.requires_grad_(False)
     return x * x

@@ -87,7 +87,7 @@ def jacobian_inside(x: Tensor) -> Tensor:
     return torch.func.jacrev(lambda y: y * y.sum())(x)
 
 
-@cases(lambda: (leaf(3, 4),), context=torch.autograd.detect_anomaly)
+@cases(lambda: (leaf(3, 4),), context=torch.autograd.detect_anomaly, later="anomaly mode")
 def under_anomaly_mode(x: Tensor) -> Tensor:
     return x * 2
 

@@ -344,7 +344,15 @@ def two_plain(x: Tensor, y: Tensor) -> Tensor:
 
 @cases(lambda: (tape(3, 4), leaf(3, 4)), "inductor")
 def saved_before_mutation(x: Tensor, w: Tensor) -> Tensor:
-    product = x * w
+    copy = x.clone()
+    product = copy * w
+    x.zero_()
+    return product + x
+
+
+@cases(lambda: (tape(3, 4), leaf(3, 4)))
+def saved_itself_before_mutation(x: Tensor, w: Tensor) -> Tensor:
+    product = x * w  # eager refuses the backward: the saved x is gone
     x.zero_()
     return product + x
 
