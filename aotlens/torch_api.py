@@ -116,7 +116,9 @@ def record_dynamo_spans() -> None:
         proxy = original(self, *args, **kwargs)
         node = getattr(proxy, "node", None)
         if node is not None and "aotlens_spans" not in node.meta:
-            node.meta["aotlens_spans"] = _translator_positions(self.output_graph.current_tx)
+            translator = self.output_graph.current_tx
+            node.meta["aotlens_spans"] = _translator_positions(translator)
+            node.meta["aotlens_codes"] = _translator_codes(translator)
         return proxy
 
     create_proxy.records_spans = True  # type: ignore[attr-defined]
@@ -138,5 +140,15 @@ def _translator_positions(translator: Any) -> tuple[tuple[str, int, int, int, in
                     positions.end_col_offset or 0,
                 )
             )
+        translator = getattr(translator, "parent", None)
+    return tuple(found)
+
+
+def _translator_codes(translator: Any) -> tuple[tuple[str, str, int], ...]:
+    """(qualified name, file, first line) of each function that Dynamo is in, innermost first."""
+    found = []
+    while translator is not None:
+        code = translator.f_code
+        found.append((code.co_qualname, code.co_filename, code.co_firstlineno))
         translator = getattr(translator, "parent", None)
     return tuple(found)

@@ -1,0 +1,138 @@
+"""The Dynamo frontend: what Dynamo captured runs node by node, each node at the place that Dynamo noted."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.capture.assignments import variables_of_nodes
+from aotlens.capture.frames import is_user_file
+from aotlens.capture.operators import Decompositions
+from aotlens.capture.recorder import Recorder
+from aotlens.capture.records import Captured, CapturedInput, Subject
+from aotlens.capture.run import capture_run
+from aotlens.capture.settings import Settings
+from aotlens.ir.origin import Place
+from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
+from aotlens.report.records import Span, Variable
+from aotlens.torch_api import FakeTensorMode, TracingContext, detect_fake_mode
+
+
+def capture_graph_module(gm: fx.GraphModule, example_inputs: list[Any], decompositions: Decompositions) -> Captured:
+    """Run Dynamo's graph once on fake tensors; the inputs are flat and so is the result."""
+    settings = Settings(_fake_mode(example_inputs), decompositions, _is_dynamic(example_inputs))
+    slots = [_slot(node, index) for index, node in enumerate(gm.graph.find_nodes(op="placeholder"))]
+    values = list(example_inputs)
+
+    def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
+        return _Runner(gm, recorder).run(*(given.argument for given in inputs))
+
+    captured = capture_run(_subject(gm), values, tuple(slots), None, run, settings)
+    variables = variables_of_nodes(gm, _spans)
+    return _flat(captured, variables)
+
+
+def _flat(captured: Captured, variables: tuple[Variable, ...]) -> Captured:
+    structure = replace(captured.structure, arguments=None, result=None)
+    return replace(captured, structure=structure, variables=variables)
+
+
+class _Runner(fx.Interpreter):
+    """Runs a graph and tells the recorder where each node comes from."""
+
+    def __init__(self, gm: fx.GraphModule, recorder: Recorder) -> None:
+        super().__init__(gm)
+        self._recorder = recorder
+        self.extra_traceback = False
+
+    def run_node(self, n: fx.Node) -> Any:
+        self._recorder.place = Place(known_spans=_spans(n))
+        try:
+            return super().run_node(n)
+        finally:
+            self._recorder.place = None
+
+
+def _spans(node: fx.Node) -> tuple[Span, ...]:
+    """The user's source ranges of one node, innermost first."""
+    exact = node.meta.get("aotlens_spans")
+    if exact:
+        return tuple(Span(*found) for found in exact if is_user_file(found[0]))
+    return tuple(reversed(_lines_of(node.meta.get("stack_trace") or "")))
+
+
+_FRAME = re.compile(r'^\s*File "(.+)", line (\d+)', re.MULTILINE)
+
+
+def _lines_of(stack_trace: str) -> list[Span]:
+    """Whole lines, for graphs that come without exact positions."""
+    found = []
+    for file, line in _FRAME.findall(stack_trace):
+        if is_user_file(file):
+            found.append(Span(file, int(line), 0, int(line), 0))
+    return found
+
+
+def _fake_mode(example_inputs: list[Any]) -> FakeTensorMode:
+    context = TracingContext.try_get()
+    found = detect_fake_mode(example_inputs) or (context.fake_mode if context is not None else None)
+    return found or FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def _is_dynamic(example_inputs: list[Any]) -> bool:
+    """Whether a size among the inputs is a symbol."""
+    return any(
+        isinstance(value, torch.SymInt)
+        or (isinstance(value, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in value.shape))
+        for value in example_inputs
+    )
+
+
+def _slot(node: fx.Node, index: int) -> FlatInput:
+    source = getattr(node, "_dynamo_source", None)
+    if source is None and "grapharg" in node.meta:
+        source = getattr(node.meta["grapharg"], "source", None)
+    text = _source_text(source) or node.name
+    if isinstance(node.meta.get("example_value"), torch.SymInt):
+        return SymIntInput(user_name(text), index)
+    fqn = module_path(text)
+    if "_parameters[" in text and fqn:
+        return Parameter(fqn, index, fqn)
+    if "_buffers[" in text and fqn:
+        return Buffer(fqn, index, fqn)
+    return UserInput(user_name(text), index)
+
+
+def _source_text(source: Any) -> str:
+    name = getattr(source, "name", "")
+    return str(name() if callable(name) else name)
+
+
+_MEMBER = re.compile(r"_(?:modules|parameters|buffers)\['([^']+)'\]")
+
+
+def module_path(source: str) -> str:
+    """`L['self']._modules['fc']._parameters['weight']` gives `fc.weight`."""
+    return ".".join(_MEMBER.findall(source))
+
+
+def user_name(source: str) -> str:
+    """`L['batch']['ids']` gives `batch['ids']`; a name that Dynamo made up stays as it is."""
+    match = re.match(r"^[LG]\['([^']+)'\](.*)$", source)
+    if match is None:
+        return source
+    return match.group(1) + match.group(2)
+
+
+def _subject(gm: fx.GraphModule) -> Subject:
+    """The outermost user function that Dynamo compiled."""
+    for node in gm.graph.nodes:
+        codes = [found for found in node.meta.get("aotlens_codes", ()) if is_user_file(found[1])]
+        if codes:
+            qualname, file, line = codes[-1]
+            name = re.sub(r"torch_dynamo_resume_in_(\w+)_at_(\d+)", r"\1 after line \2", qualname)
+            short = name.removesuffix(".forward").rsplit(".", 1)[-1]
+            return Subject(gm, short, name, "dynamo", Span(file, line, 0, line, 0))
+    return Subject(gm, type(gm).__name__, type(gm).__name__, "dynamo", None)

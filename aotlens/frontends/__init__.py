@@ -1,0 +1,1 @@
+"""How programs reach the engine: Dynamo's backend registry, and `aotlens.compile`."""

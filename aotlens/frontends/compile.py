@@ -1,0 +1,91 @@
+"""`aotlens.compile`, `aotlens.inspect`, `aotlens.export`: the engine without a command line.
+
+Invariant: a call whose arguments differ in what the compilation assumed (types, sizes, strides, gradients,
+which arguments share memory, grad mode) is compiled anew, never run with the wrong code.
+"""
+
+import functools
+import platform
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar, overload
+
+import torch
+
+from aotlens.capture.direct import module_tensors
+from aotlens.options import CompileOptions
+from aotlens.pipeline import Compiled, compile_direct
+from aotlens.report.records import Report
+from aotlens.torch_api import pytree
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@overload
+def compile(fn: Function, *, options: CompileOptions | None = None) -> Function: ...
+@overload
+def compile(fn: None = None, *, options: CompileOptions | None = None) -> Callable[[Function], Function]: ...
+def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
+    """Compile a function or module at its first call, and again for arguments of another kind.
+
+    Usable as a decorator, with or without arguments.  The result has the attribute `compiled`: the
+    compilations so far, by signature.
+    """
+    if fn is None:
+        return functools.partial(compile, options=options)
+    chosen = options or CompileOptions()
+    cache: dict[Any, Compiled] = {}
+
+    @functools.wraps(fn.forward if isinstance(fn, torch.nn.Module) else fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        key = signature(fn, args, kwargs)
+        compiled = cache.get(key)
+        if compiled is None:
+            compiled = cache[key] = compile_direct(fn, args, kwargs, chosen)
+        return compiled.call(*args, **kwargs)
+
+    call.compiled = cache  # type: ignore[attr-defined]
+    return call
+
+
+def signature(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a compilation assumes of its arguments, as a dictionary key."""
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    leaves = [*module_tensors(fn).values(), *leaves]
+    objects: dict[int, int] = {}
+    storages: dict[int, int] = {}
+    described = []
+    for leaf in leaves:
+        if not isinstance(leaf, torch.Tensor):
+            described.append((type(leaf), leaf))
+            continue
+        described.append(
+            (
+                leaf.dtype,
+                leaf.device,
+                tuple(leaf.shape),
+                leaf.stride(),
+                leaf.requires_grad,
+                leaf.is_leaf,
+                objects.setdefault(id(leaf), len(objects)),
+                storages.setdefault(leaf.untyped_storage()._cdata, len(storages)),
+            )
+        )
+    training = fn.training if isinstance(fn, torch.nn.Module) else None
+    mode = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), training)
+    return (str(spec), tuple(described), mode)
+
+
+def inspect(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+    """What ahead-of-time compilation would do to `fn(*args, **kwargs)`; `fn` runs once, on fake tensors."""
+    compiled = compile_direct(fn, args, kwargs, _inspection())
+    return Report(torch.__version__, platform.python_version(), "aotlens.inspect", (compiled.target(),))
+
+
+def export(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
+    """The text of a module whose `call` does what `fn` does for arguments like these; it needs torch only."""
+    return compile_direct(fn, args, kwargs, replace(_inspection(), observe_variables=False)).source
+
+
+def _inspection() -> CompileOptions:
+    return CompileOptions(backend="eager", observe_variables=True)

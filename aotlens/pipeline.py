@@ -1,0 +1,171 @@
+"""The one list of stages, and the only module that imports stage functions.
+
+    capture    a callable or graph, example arguments  ->  Captured
+    analysis   Captured                                ->  ViewAndMutationMeta
+    joint      Captured, metadata                      ->  JointProgram
+    partition  JointProgram, policy                    ->  Partitioned
+    codegen    Partitioned, backend                    ->  Generated
+    runtime    Partitioned, Generated                  ->  LoadedModule
+    report     everything above                        ->  report.records.Target   (on demand)
+
+Invariant: data goes one way; every stage's record is kept in `Compiled`.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from aotlens.analysis.records import ViewAndMutationMeta
+from aotlens.analysis.stage import analyse
+from aotlens.capture.direct import capture_direct, module_tensors
+from aotlens.capture.dynamo import capture_graph_module
+from aotlens.capture.operators import Decompositions
+from aotlens.capture.records import Captured
+from aotlens.capture.settings import Settings
+from aotlens.codegen.inductor import decompositions as inductor_decompositions
+from aotlens.codegen.records import Generated
+from aotlens.codegen.stage import generate
+from aotlens.joint.records import JointProgram
+from aotlens.joint.stage import build_joint
+from aotlens.observe import announce_compiled, announce_stage
+from aotlens.options import CompileOptions
+from aotlens.partition.records import Partitioned
+from aotlens.partition.stage import partition
+from aotlens.report.build import build_target
+from aotlens.report.records import Target
+from aotlens.runtime.owner import bind_module
+from aotlens.runtime.records import LoadedModule
+from aotlens.runtime.stage import load_module, write_module
+from aotlens.torch_api import FakeTensorMode, make_shape_env
+
+STAGES = ("capture", "analysis", "joint", "partition", "codegen", "runtime")
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """One target, compiled: the record of every stage, and what to call."""
+
+    captured: Captured
+    meta: ViewAndMutationMeta
+    joint: JointProgram
+    parts: Partitioned
+    code: Generated
+    module: LoadedModule
+    call: Callable[..., Any]
+    """Called as the user's function (direct), or with flat inputs (Dynamo)."""
+    timings_ms: dict[str, float]
+    """Wall time by stage; a backward that is compiled later adds its entry."""
+
+    @property
+    def name(self) -> str:
+        return self.captured.subject.name
+
+    @property
+    def qualname(self) -> str:
+        return self.captured.subject.qualname
+
+    @property
+    def frontend(self) -> Literal["direct", "dynamo"]:
+        return self.captured.subject.frontend
+
+    @property
+    def source(self) -> str:
+        """The module text that runs."""
+        return self.module.text.source
+
+    def target(self) -> Target:
+        """The report's row, built anew at each call."""
+        return build_target(self.parts, self.code, self.module, self.timings_ms)
+
+
+def compile_direct(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    options: CompileOptions,
+    name: str | None = None,
+) -> Compiled:
+    """Compile a function or module for arguments like these.
+
+    Raises:
+        UnsupportedError: a case that the engine refuses, with the user's line.
+        BackendError: code generation failed.
+    """
+    clock = _Clock()
+    mode = FakeTensorMode(
+        allow_non_fake_inputs=True, shape_env=make_shape_env() if options.dynamic else None
+    )
+    settings = Settings(mode, _decompositions(options), options.dynamic, options.observe_variables)
+    with clock.stage("capture"):
+        captured = capture_direct(fn, args, kwargs, settings, name)
+    compiled = _finish(captured, options, clock)
+    announce_compiled(compiled)
+    return compiled
+
+
+def compile_graph_module(gm: Any, example_inputs: Any, options: CompileOptions) -> Compiled:
+    """Compile what Dynamo captured; `call` takes its flat inputs and returns a tuple."""
+    clock = _Clock()
+    with clock.stage("capture"):
+        captured = capture_graph_module(gm, list(example_inputs), _decompositions(options))
+    compiled = _finish(captured, options, clock)
+    announce_compiled(compiled)
+    return compiled
+
+
+def _finish(captured: Captured, options: CompileOptions, clock: "_Clock") -> Compiled:
+    dynamic = captured.recorder.fake_mode.shape_env is not None
+    with clock.stage("analysis"):
+        meta = analyse(captured, options.keep_input_mutations)
+    with clock.stage("joint"):
+        joint = build_joint(captured, meta, dynamic)
+    with clock.stage("partition"):
+        parts = partition(joint, options.policy)
+    with clock.stage("codegen"):
+        code = clock.timing_backward(generate(parts, options))
+        text = write_module(parts, code)
+    with clock.stage("runtime"):
+        module = load_module(text, captured.subject.name)
+        call = module.call
+        if captured.subject.frontend == "direct" and module_tensors(captured.subject.function):
+            call = bind_module(captured.subject.function, module.call)
+    return Compiled(captured, meta, joint, parts, code, module, call, clock.timings_ms)
+
+
+def _decompositions(options: CompileOptions) -> Decompositions:
+    if options.decompositions is not None:
+        return options.decompositions
+    if options.backend == "inductor":
+        return inductor_decompositions(dict(options.inductor_config))
+    return {}
+
+
+class _Clock:
+    """Announces each stage and takes its time."""
+
+    def __init__(self) -> None:
+        self.timings_ms: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        announce_stage(name)
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.timings_ms[name] = (time.perf_counter() - started) * 1000
+
+    def timing_backward(self, code: Generated) -> Generated:
+        """The same code, with the lazy compilation of the backward timed too."""
+        backward = code.backward
+        if backward is None or backward.compile is None:
+            return code
+        compile_graph = backward.compile
+
+        def timed() -> Callable[[list[Any]], Any]:
+            with self.stage("codegen of the backward"):
+                return compile_graph()
+
+        return replace(code, backward=replace(backward, compile=timed))

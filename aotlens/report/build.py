@@ -1,0 +1,192 @@
+"""The report stage: the rows of one target, from the records of all other stages."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from aotlens.analysis.records import (
+    InputAliasInfo,
+    InputBase,
+    IntermediateBaseOf,
+    OutputAliasInfo,
+    OutputBase,
+)
+from aotlens.capture.records import CapturedInput
+from aotlens.codegen.records import Generated
+from aotlens.ir.program import Node
+from aotlens.partition.records import Partitioned, Saved
+from aotlens.report import records as rows
+from aotlens.report.build_stages import build_stages
+from aotlens.report.describe import describe_tensor
+from aotlens.report.diagnose import diagnose
+from aotlens.report.memory import memory_of
+from aotlens.report.sites import site_of
+from aotlens.runtime.records import LoadedModule
+
+
+def build_target(
+    parts: Partitioned, code: Generated, module: LoadedModule, timings_ms: dict[str, float]
+) -> rows.Target:
+    """Everything that the stages found, as the report shows it."""
+    captured = parts.joint.captured
+    subject = captured.subject
+    kernels = code.forward.kernels() + (code.backward.kernels() if code.backward else ())
+    target = rows.Target(
+        name=subject.name,
+        qualname=subject.qualname,
+        frontend=subject.frontend,
+        mode="training" if parts.joint.training else "inference",
+        span=subject.span,
+        inputs=build_inputs(parts),
+        outputs=build_outputs(parts),
+        stages=build_stages(parts),
+        partition=build_partition(parts),
+        wrapper=rows.Wrapper(module.text.source, module.text.steps),
+        kernels=kernels,
+        memory=memory_of(parts),
+        variables=captured.variables,
+        timings_ms={name: round(elapsed, 3) for name, elapsed in timings_ms.items()},
+    )
+    return _with_diagnostics(target)
+
+
+def _with_diagnostics(target: rows.Target) -> rows.Target:
+    return replace(target, diagnostics=diagnose(target))
+
+
+def build_inputs(parts: Partitioned) -> tuple[rows.Input, ...]:
+    captured, meta = parts.joint.captured, parts.joint.meta
+    return tuple(
+        _input(index, given, meta.inputs[index]) for index, given in enumerate(captured.inputs)
+    )
+
+
+def _input(index: int, given: CapturedInput, info: InputAliasInfo) -> rows.Input:
+    slot: Any = given.slot
+    constant = not given.is_tensor and given.node is None
+    tensor = None
+    if given.is_tensor:
+        tensor = describe_tensor(given.fake)
+        tensor = _with_grad(tensor, given.requires_grad)
+    return rows.Input(
+        index=index,
+        name=slot.name,
+        kind="Constant" if constant else "SymInt" if type(slot).__name__ == "SymIntInput" else type(slot).__name__,
+        fqn=getattr(slot, "fqn", None),
+        tensor=tensor,
+        mutation_type=info.mutation_type.value,  # type: ignore[arg-type]
+        mutates_data=info.mutates_data,
+        mutates_metadata=info.mutates_metadata,
+        hidden_from_autograd=info.hidden_from_autograd,
+        under_no_grad=info.under_no_grad,
+        reason=_input_reason(given, info),
+        sites=tuple(dict.fromkeys(site for write in info.writes if (site := site_of(write.origin)))),
+        shares_storage_with=given.shares_storage_with,
+        duplicate_of=given.duplicate_of,
+        requires_grad=given.requires_grad,
+        is_leaf=given.is_leaf,
+    )
+
+
+def _with_grad(tensor: rows.Tensor, requires_grad: bool) -> rows.Tensor:
+    return replace(tensor, requires_grad=requires_grad)
+
+
+def _input_reason(given: CapturedInput, info: InputAliasInfo) -> str:
+    if given.duplicate_of is not None:
+        return f"the same tensor as input {given.duplicate_of}: passed to the graph once"
+    if not given.is_tensor and given.node is None:
+        return f"built into the graph as {given.argument!r}"
+    return info.reason
+
+
+def build_outputs(parts: Partitioned) -> tuple[rows.Output, ...]:
+    captured, meta = parts.joint.captured, parts.joint.meta
+    return tuple(_output(captured.output_names[info.index], info, parts) for info in meta.outputs)
+
+
+def _output(name: str, info: OutputAliasInfo, parts: Partitioned) -> rows.Output:
+    tensor = describe_tensor(info.tensor) if isinstance(info.tensor, torch.Tensor) else None
+    return rows.Output(
+        index=info.index,
+        name=name,
+        tensor=tensor,
+        output_type=info.output_type.value,  # type: ignore[arg-type]
+        base=_base(info),
+        reason=info.reason,
+        sites=_output_sites(info, parts),
+        requires_grad=info.requires_grad,
+    )
+
+
+def _base(info: OutputAliasInfo) -> rows.Base | None:
+    match info.base:
+        case InputBase(index=index):
+            return rows.Base("input", index)
+        case IntermediateBaseOf(index=index):
+            return rows.Base("intermediate", index)
+        case OutputBase(index=index):
+            return rows.Base("output", index)
+        case None:
+            return None
+
+
+def _output_sites(info: OutputAliasInfo, parts: Partitioned) -> tuple[rows.Site, ...]:
+    """The expression that made the result."""
+    if not isinstance(info.tensor, torch.Tensor):
+        return ()
+    recorder = parts.joint.captured.recorder
+    node: Any = info.value if isinstance(info.value, Node) else recorder.tracked(info.tensor).node
+    site = site_of(node.origin)
+    return (site,) if site is not None else ()
+
+
+def build_partition(parts: Partitioned) -> rows.Partition | None:
+    if parts.backward is None:
+        return None
+    readers: dict[int, list[rows.Use]] = {}
+    for node in parts.backward.nodes:
+        for source in dict.fromkeys(id(item) for item in node.inputs()):
+            readers.setdefault(source, []).append(rows.Use(node.name, node.origin.place.innermost))
+    names = _variable_names(parts)
+    saved = [_saved(value, readers, names) for value in parts.saved if isinstance(value.node.val, torch.Tensor)]
+    saved.sort(key=lambda value: -value.bytes)
+    return rows.Partition(
+        policy=parts.policy,
+        saved=tuple(saved),
+        recomputed=tuple(
+            rows.RecomputedValue(
+                item.node.name, item.size_bytes, item.flops, item.reason, item.node.origin.place.innermost
+            )
+            for item in parts.recomputed
+        ),
+        saved_bytes=sum(value.bytes for value in saved),
+    )
+
+
+def _variable_names(parts: Partitioned) -> dict[tuple[str, int], str]:
+    """The user's variable that a line assigns, by file and line."""
+    return {
+        (variable.span.file, variable.span.line): variable.name for variable in parts.joint.captured.variables
+    }
+
+
+def _saved(
+    value: Saved, readers: dict[int, list[rows.Use]], names: dict[tuple[str, int], str]
+) -> rows.SavedValue:
+    slot: Any = value.owner
+    span = value.node.origin.place.innermost
+    owner: rows.Owner = "output" if value.is_output else "new"
+    if slot is not None:
+        owner = "parameter" if hasattr(slot, "fqn") else "input"
+    return rows.SavedValue(
+        node=value.node.name,
+        tensor=describe_tensor(value.node.val),
+        bytes=value.size_bytes,
+        owner=owner,
+        reason=value.reason,
+        span=span,
+        used_by=tuple(readers.get(id(value.node), ())),
+        name=slot.name if slot is not None else names.get((span.file, span.line)) if span else None,
+    )

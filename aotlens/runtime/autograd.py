@@ -1,0 +1,209 @@
+"""The text of the `autograd.Function` that joins forward and backward."""
+
+from typing import Any
+
+import torch
+
+from aotlens.codegen.records import Generated, GraphCode
+from aotlens.errors import InternalError
+from aotlens.ir.program import Node, Program, ProgramOutput
+from aotlens.ir.render import Names
+from aotlens.ir.slots import (
+    DIFFERENTIABLE_OUTPUTS,
+    FlatInput,
+    Gradient,
+    IntermediateBase,
+    MutatedInput,
+    SavedForBackward,
+    Tangent,
+    UserOutput,
+)
+from aotlens.partition.records import Partitioned
+from aotlens.partition.stage import is_number
+from aotlens.runtime.builder import TextBuilder
+from aotlens.runtime.graphs import call_graph
+
+
+def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, names: Names) -> None:
+    """`CompiledFunction`, and `DoubleBackward`, which refuses a second derivative by name."""
+    if code.backward is None or parts.backward is None:
+        return
+    builder.add("", "")
+    with builder.block("class CompiledFunction(torch.autograd.Function):"):
+        builder.add("@staticmethod")
+        _forward(builder, parts, code.forward, names)
+        builder.add("", "@staticmethod")
+        _backward(builder, parts, code.backward, names)
+    _double_backward(builder, parts, code.backward)
+
+
+def function_outputs(parts: Partitioned) -> list[ProgramOutput]:
+    """What `CompiledFunction.apply` returns, in order."""
+    return [out for out in parts.forward.outputs if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS)]
+
+
+def output_name(out: ProgramOutput) -> str:
+    """The text's name for one output of a graph."""
+    match out.slot:
+        case MutatedInput(index=index):
+            return f"updated_{index}"
+        case IntermediateBase(index=index):
+            return f"base_{index}"
+        case UserOutput(index=index):
+            return f"out_{index}"
+        case slot:
+            raise InternalError(f"`{slot}` is no output of the autograd function")
+
+
+def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names) -> None:
+    inputs = [names.node(given.node) for given in parts.forward.inputs]
+    returned = function_outputs(parts)
+    saved_slots = [out for out in parts.forward.outputs if isinstance(out.slot, SavedForBackward)]
+    results = [output_name(out) for out in returned] + [f"saved_{at}" for at in range(len(saved_slots))]
+    with builder.block(f"def forward(ctx, {', '.join(inputs)}):"):
+        with builder.block("with below_views():"):
+            builder.add(f"{_targets(results)} = {call_graph(code, inputs)}")
+        with builder.step("save for backward", _save_reason(parts), parts.saved_bytes):
+            _save(builder, saved_slots)
+        with builder.step("mark non-differentiable results", "results that carry no gradient"):
+            plain = [name for name, out in zip(results, returned, strict=False) if not _differentiable(parts, out)]
+            tensors = [
+                name for name, out in zip(results, returned, strict=False)
+                if name in plain and isinstance(out.value, Node) and isinstance(out.value.val, torch.Tensor)
+            ]
+            if tensors:
+                builder.add(f"ctx.mark_non_differentiable({', '.join(tensors)})")
+        builder.add(f"ctx.set_materialize_grads({_symbolic(parts.forward)})")
+        names_returned = results[: len(returned)]
+        builder.add(f"return {names_returned[0] if len(returned) == 1 else ', '.join(names_returned)}")
+
+
+def _targets(names: list[str]) -> str:
+    return f"{names[0]}," if len(names) == 1 else ", ".join(names)
+
+
+def _save_reason(parts: Partitioned) -> str:
+    return f"{len(parts.saved)} values pass to the backward by the policy `{parts.policy}`"
+
+
+def _save(builder: TextBuilder, saved: list[ProgramOutput]) -> None:
+    tensors = [f"saved_{at}" for at, out in enumerate(saved) if not is_number(out.value)]
+    numbers = [f"saved_{at}" for at, out in enumerate(saved) if is_number(out.value)]
+    if tensors:
+        builder.add(f"ctx.save_for_backward({', '.join(tensors)})")
+    if numbers:
+        builder.add(f"ctx.sizes = ({', '.join(numbers)},)")
+
+
+def _differentiable(parts: Partitioned, out: ProgramOutput) -> bool:
+    at = parts.joint.forward_outputs.index(out)
+    return parts.joint.differentiable[at]
+
+
+def _symbolic(program: Program) -> bool:
+    """Whether zeros for a missing gradient need sizes that only the run knows."""
+    return any(
+        isinstance(size, torch.SymInt)
+        for out in program.outputs
+        if isinstance(out.value, Node) and isinstance(out.value.val, torch.Tensor)
+        for size in out.value.val.shape
+    )
+
+
+def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names) -> None:
+    program = code.program
+    tangents = [given for given in program.inputs if isinstance(given.slot, Tangent)]
+    saved = [given for given in program.inputs if not isinstance(given.slot, Tangent)]
+    received = iter(names.node(given.node) for given in tangents)
+    parameters = [
+        next(received) if _differentiable(parts, out) else f"_{output_name(out)}" for out in function_outputs(parts)
+    ]
+    with builder.block(f"def backward(ctx, {', '.join(parameters)}):"):
+        _unpack(builder, [given.node for given in saved], names)
+        with builder.step("fill in missing gradients", "several results: some may get no gradient"):
+            if len(tangents) > 1 and not _symbolic(parts.forward):
+                for given in tangents:
+                    _zeros(builder, names.node(given.node), given.node.val)
+        with builder.step("coerce gradients", "the backward was traced for gradients in this layout"):
+            for given in tangents:
+                _coerce(builder, names.node(given.node), given.node.val)
+        arguments = [names.node(given.node) for given in program.inputs]
+        gradients = _gradients(parts)
+        with builder.block("if torch.is_grad_enabled():"):
+            builder.add(f"gradients = DoubleBackward.apply({', '.join(arguments)})")
+        with builder.block("else:"):
+            with builder.block("with below_views():"):
+                builder.add(f"gradients = {call_graph(code, arguments)}")
+        _return_gradients(builder, gradients)
+
+
+def _return_gradients(builder: TextBuilder, gradients: list[int | None]) -> None:
+    """One gradient per input of the forward; inputs that need none get None."""
+    if [at for at in gradients if at is not None] == list(range(len(gradients))):
+        builder.add("return gradients if len(gradients) > 1 else gradients[0]")
+        return
+    items = ["None" if at is None else f"gradients[{at}]" for at in gradients]
+    builder.add(f"return {', '.join(items)}")
+
+
+def _unpack(builder: TextBuilder, saved: list[Node], names: Names) -> None:
+    tensors = [names.node(node) for node in saved if not is_number(node)]
+    numbers = [names.node(node) for node in saved if is_number(node)]
+    if tensors:
+        builder.add(f"{_targets(tensors)} = ctx.saved_tensors")
+    if numbers:
+        builder.add(f"{_targets(numbers)} = ctx.sizes")
+
+
+def _zeros(builder: TextBuilder, name: str, val: Any) -> None:
+    with builder.block(f"if {name} is None:"):
+        builder.add(
+            f"{name} = torch.empty_strided({tuple(val.shape)}, {tuple(val.stride())}, "
+            f"dtype={val.dtype}, device={str(val.device)!r}).zero_()"
+        )
+
+
+def _coerce(builder: TextBuilder, name: str, val: Any) -> None:
+    if any(isinstance(size, torch.SymInt) for size in (*val.shape, *val.stride())):
+        if val.is_contiguous():
+            builder.add(f"{name} = {name}.contiguous()")
+        return
+    if val.numel() < 2:
+        return
+    with builder.block(f"if {name}.stride() != {tuple(val.stride())}:"):
+        builder.add(
+            f"{name} = torch.empty_strided({tuple(val.shape)}, {tuple(val.stride())}, "
+            f"dtype={val.dtype}, device={name}.device).copy_({name})"
+        )
+
+
+def _gradients(parts: Partitioned) -> list[int | None]:
+    """For each input of the forward, the position of its gradient among the backward's results."""
+    assert parts.backward is not None  # written for training only
+    positions: dict[int, int] = {}
+    for at, out in enumerate(parts.backward.outputs):
+        if isinstance(out.slot, Gradient):
+            positions[out.slot.index] = at
+    found: list[int | None] = []
+    for given in parts.forward.inputs:
+        slot: Any = given.slot
+        found.append(positions.get(slot.index) if isinstance(slot, FlatInput) else None)
+    return found
+
+
+def _double_backward(builder: TextBuilder, parts: Partitioned, code: GraphCode) -> None:
+    name = parts.joint.captured.subject.name
+    arguments = [f"inputs[{at}]" for at in range(len(code.program.inputs))]
+    builder.add("", "")
+    with builder.block("class DoubleBackward(torch.autograd.Function):"):
+        builder.add("@staticmethod")
+        with builder.block("def forward(ctx, *inputs):"):
+            with builder.block("with below_views():"):
+                builder.add(f"return tuple({call_graph(code, arguments)})")
+        builder.add("", "@staticmethod")
+        with builder.block("def backward(ctx, *gradients):"):
+            message = (
+                f"the compiled backward of `{name}` was itself differentiated (double backward), which is not "
+                "supported: call the function uncompiled where second derivatives are needed"
+            )
+            builder.add(f"raise RuntimeError({message!r})")

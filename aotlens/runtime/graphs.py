@@ -1,0 +1,59 @@
+"""The part of the module text that holds the graphs: operators, constants, functions."""
+
+from typing import Any
+
+from aotlens.codegen.records import GraphCode
+from aotlens.ir.program import Program
+from aotlens.ir.render import Names, constant_text, function_lines
+from aotlens.runtime.builder import TextBuilder
+
+
+def graph_name(program: Program) -> str:
+    return f"{program.name}_graph"
+
+
+def write_graph(builder: TextBuilder, code: GraphCode, names: Names, bound: dict[str, Any]) -> None:
+    """One graph as a function of the module, or as a name that code generation fills."""
+    name = graph_name(code.program)
+    if code.compile is None:
+        builder.add("", "", *function_lines(code.program, name, names))
+        return
+    count = len(code.program.nodes)
+    if not code.lazy:
+        bound[name] = code.compile()
+        builder.add("", "", f"# {name}: {count} nodes, compiled by the backend; takes one list of inputs")
+        return
+    bound[f"compile_{name}"] = code.compile
+    builder.add("", "")
+    with builder.block(f"def {name}(inputs):"):
+        builder.add(
+            f"# {count} nodes, compiled by the backend at the first call",
+            f"global {name}",
+            f"{name} = compile_{name}()",
+            f"return {name}(inputs)",
+        )
+
+
+def call_graph(code: GraphCode, arguments: list[str]) -> str:
+    """The call of a graph, in the convention that its code has."""
+    listed = ", ".join(arguments)
+    name = graph_name(code.program)
+    return f"{name}({listed})" if code.compile is None else f"{name}([{listed}])"
+
+
+def write_header(builder: TextBuilder, names: Names, programs: list[Program], bound: dict[str, Any]) -> None:
+    """Operators and constants, under the names that the graphs use."""
+    if names.operators:
+        builder.add("")
+        for path, name in sorted(names.operators.items(), key=lambda item: item[1]):
+            builder.add(f"{name} = {path}")
+    constants = {node.name: node for program in programs for node in program.constants()}
+    if constants:
+        builder.add("")
+    for node in constants.values():
+        text = constant_text(node.constant)
+        if text is None:
+            bound[names.node(node)] = node.constant
+            builder.add(f"# {names.node(node)}: a constant of the user's, bound when this module is loaded")
+        else:
+            builder.add(f"{names.node(node)} = {text}")

@@ -1,0 +1,29 @@
+"""Calling a compiled module: its parameters and buffers are read from the module on each call."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def bind_module(module: torch.nn.Module, call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call` with the module's tensors first; a tensor that the user exchanges is seen at the next call."""
+    places = [*_places(module, "_parameters"), *_places(module, "_buffers")]
+
+    def call_module(*args: Any, **kwargs: Any) -> Any:
+        return call(*[store[key] for store, key in places], *args, **kwargs)
+
+    return call_module
+
+
+def _places(module: torch.nn.Module, kind: str) -> list[tuple[dict[str, Any], str]]:
+    """Where each distinct tensor of one kind hangs, in the order of `named_parameters` and `named_buffers`."""
+    seen: set[int] = set()
+    found = []
+    for owner in module.modules():
+        store = getattr(owner, kind)
+        for key, tensor in store.items():
+            if tensor is not None and id(tensor) not in seen:
+                seen.add(id(tensor))
+                found.append((store, key))
+    return found

@@ -1,0 +1,26 @@
+"""What the runtime stage gives."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aotlens.report.records import WrapperStep
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleText:
+    """The module as text, and what must be bound to names in it before it runs."""
+
+    source: str
+    steps: tuple[WrapperStep, ...]
+    bound: dict[str, Any]
+    """Names that text cannot make: compiled graphs, large constants, specs of the user's own containers."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModule:
+    """A module text that was loaded."""
+
+    text: ModuleText
+    filename: str
+    call: Callable[..., Any]

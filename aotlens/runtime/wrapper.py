@@ -1,0 +1,238 @@
+"""The text of `call`: what runs around the graphs on each call of the compiled function."""
+
+from typing import Any
+
+import torch
+
+from aotlens.analysis.records import (
+    InputAliasInfo,
+    InputBase,
+    IntermediateBaseOf,
+    OutputAliasInfo,
+    OutputBase,
+)
+from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.views import ViewStep
+from aotlens.codegen.records import Generated
+from aotlens.ir.program import Node
+from aotlens.ir.render import Names, literal
+from aotlens.partition.records import Partitioned
+from aotlens.report.describe import size_bytes
+from aotlens.report.records import Site
+from aotlens.report.sites import site_of
+from aotlens.runtime.autograd import function_outputs, output_name
+from aotlens.runtime.builder import TextBuilder
+from aotlens.runtime.graphs import call_graph
+from aotlens.runtime.structure import result_text
+
+
+class WrapperText:
+    """Writes `call` for one target."""
+
+    def __init__(self, builder: TextBuilder, parts: Partitioned, code: Generated, names: Names) -> None:
+        self._builder = builder
+        self._parts = parts
+        self._code = code
+        self._names = names
+        self._captured: Captured = parts.joint.captured
+        self._meta = parts.joint.meta
+        self.arguments = argument_names(self._captured, names)
+
+    def write(self) -> None:
+        """`def call(…)` with its steps, in the order in which they run."""
+        builder, structure = self._builder, self._captured.structure
+        flat = structure.arguments is None or bool(structure.parameters)
+        owned = len(self.arguments) - (structure.arguments.num_leaves if structure.arguments else 0)
+        fixed = self.arguments if flat else self.arguments[:owned]
+        parameters = [*fixed, *([] if flat else ["*args", "**kwargs"])]
+        builder.add("", "")
+        with builder.block(f"def call({', '.join(parameters)}):"):
+            with builder.step("take the arguments apart", "the arguments are nested containers"):
+                if not flat:
+                    self._flatten(self.arguments[owned:])
+            self._check_plain_values()
+            self._check_duplicates()
+            self._run()
+            self._write_back()
+            self._move()
+            self._raise_versions()
+            self._aliases()
+            self._grad_mode()
+            self._return()
+
+    def _flatten(self, leaves: list[str]) -> None:
+        builder = self._builder
+        builder.add("leaves, spec = torch.utils._pytree.tree_flatten((args, kwargs))")
+        with builder.block("if spec != ARGUMENT_SPEC:"):
+            name = self._captured.subject.name
+            message = f"`{name}` was compiled for arguments of another structure: "
+            builder.add(f"raise TypeError({message!r} + f'{{ARGUMENT_SPEC}}, got {{spec}}')")
+        if leaves:
+            comma = "," if len(leaves) == 1 else ""
+            builder.add(f"{', '.join(leaves)}{comma} = leaves")
+
+    def _check_plain_values(self) -> None:
+        with self._builder.step("check plain values", "numbers and flags are built into the graph"):
+            for name, given in zip(self.arguments, self._captured.inputs, strict=True):
+                if given.is_tensor or given.node is not None or not _comparable(given.argument):
+                    continue
+                value = repr(given.argument)
+                same = f"{name} is not {value}" if given.argument is None or isinstance(given.argument, bool) else f"{name} != {value}"
+                with self._builder.block(f"if {same}:"):
+                    message = f"`{given.slot.name}` is built into the compiled `{self._captured.subject.name}` as {value}, got "
+                    self._builder.add(f"raise ValueError({message!r} + repr({name}))")
+
+    def _check_duplicates(self) -> None:
+        with self._builder.step("check duplicate arguments", "arguments that were one tensor when compiled, or were not"):
+            inputs = self._captured.inputs
+            for at, given in enumerate(inputs):
+                if given.duplicate_of is not None:
+                    self._expect(at, given.duplicate_of, "is not", "was the same tensor as")
+            for info in self._meta.inputs:
+                if not info.mutates_data and not info.mutates_metadata:
+                    continue
+                for at, given in enumerate(inputs):
+                    if given.is_tensor and at != info.index and given.duplicate_of is None and self._alike(given, info):
+                        self._expect(at, info.index, "is", "was another tensor than")
+
+    def _alike(self, given: CapturedInput, info: InputAliasInfo) -> bool:
+        """Whether an input could be passed in place of the mutated one: same kind, sizes and dtype."""
+        changed = self._captured.inputs[info.index]
+        pair = type(given.slot) is type(changed.slot)
+        return pair and given.fake.shape == changed.fake.shape and given.fake.dtype == changed.fake.dtype
+
+    def _expect(self, at: int, other: int, comparison: str, words: str) -> None:
+        inputs, names = self._captured.inputs, self.arguments
+        with self._builder.block(f"if {names[at]} {comparison} {names[other]}:"):
+            message = (
+                f"when `{self._captured.subject.name}` was compiled, `{inputs[at].slot.name}` {words} "
+                f"`{inputs[other].slot.name}`; in this call it is the other way round"
+            )
+            self._builder.add(f"raise AssertionError({message!r})")
+
+    def _run(self) -> None:
+        graph_inputs = [
+            name for name, given in zip(self.arguments, self._captured.inputs, strict=True) if given.node is not None
+        ]
+        results = [output_name(out) for out in function_outputs(self._parts)]
+        if self._code.backward is not None:
+            targets = ", ".join(results)
+            self._builder.add(f"{targets} = CompiledFunction.apply({', '.join(graph_inputs)})")
+            return
+        targets = f"{', '.join(results)}{',' if len(results) == 1 else ''} = " if results else ""
+        with self._builder.block("with below_views():"):
+            self._builder.add(f"{targets}{call_graph(self._code.forward, graph_inputs)}")
+
+    def _write_back(self) -> None:
+        changed = self._meta.out_of_graph
+        size = sum(size_bytes(self._captured.inputs[info.index].fake) or 0 for info in changed)
+        reason = "; ".join(dict.fromkeys(info.reason for info in changed)) or "no input is written to outside the graph"
+        with self._builder.step("write back mutated inputs", reason, size, self._sites(changed)):
+            for info in changed:
+                self._copy(info)
+
+    def _copy(self, info: InputAliasInfo) -> None:
+        name = self.arguments[info.index]
+        line = f"{name}.copy_(updated_{info.index})"
+        if info.seen_by_autograd:
+            self._builder.add(line)
+        elif info.hidden_from_autograd:
+            with self._builder.block(f"with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter({name}):"):
+                self._builder.add(line)
+        else:
+            with self._builder.block("with torch.no_grad():"):
+                self._builder.add(line)
+
+    def _move(self) -> None:
+        moved = [info for info in self._meta.inputs if info.new_geometry is not None]
+        reason = "sizes or strides of an input change" if moved else "no input's sizes or strides change"
+        with self._builder.step("change metadata of inputs", reason, 0, self._sites(tuple(moved))):
+            for info in moved:
+                geometry: Any = info.new_geometry
+                name = self.arguments[info.index]
+                self._builder.add(f"{name}.as_strided_({geometry.size}, {geometry.stride}, {geometry.offset})")
+
+    def _raise_versions(self) -> None:
+        raised = [info for info in self._meta.in_graph if info.version_bumps]
+        reason = "autograd is told of the writes inside the graph" if raised else "no version counter changes"
+        with self._builder.step("raise version counters", reason, 0, self._sites(tuple(raised))):
+            for info in raised:
+                name = self.arguments[info.index]
+                several = name if info.version_bumps == 1 else f"({name},) * {info.version_bumps}"
+                self._builder.add(f"torch.autograd.graph.increment_version({several})")
+
+    def _aliases(self) -> None:
+        aliases = [info for info in self._meta.outputs if info.base is not None]
+        reason = "; ".join(dict.fromkeys(info.reason for info in aliases)) or "every result has memory of its own"
+        with self._builder.step("make aliased results again", reason):
+            for info in sorted(aliases, key=lambda info: isinstance(info.base, OutputBase)):
+                self._builder.add(f"out_{info.index} = {self._alias(info)}")
+
+    def _alias(self, info: OutputAliasInfo) -> str:
+        if info.same_object_as is not None:
+            return f"out_{info.same_object_as}"
+        base = self._base_name(info)
+        if info.geometry is not None:
+            geometry = info.geometry
+            text = f"{base}.as_strided({geometry.size}, {geometry.stride}, {geometry.offset})"
+        else:
+            text = base
+            for step in info.chain:
+                text = self._view(step, text)
+        return f"{text}.detach()" if info.detached else text
+
+    def _base_name(self, info: OutputAliasInfo) -> str:
+        match info.base:
+            case InputBase(index=index):
+                return self.arguments[index]
+            case IntermediateBaseOf(index=index):
+                return f"base_{index}"
+            case OutputBase(index=index):
+                return f"out_{index}"
+            case None:
+                raise AssertionError("an alias has a base")
+
+    def _view(self, step: ViewStep, source: str) -> str:
+        arguments = [source, *(literal(arg, self._names) for arg in step.args)]
+        arguments += [f"{key}={literal(value, self._names)}" for key, value in step.kwargs]
+        text = f"{self._names.operator(step.op)}({', '.join(arguments)})"
+        return text if step.result is None else f"{text}[{step.result}]"
+
+    def _grad_mode(self) -> None:
+        after = self._meta.grad_mode_after
+        with self._builder.step("set grad mode", "the function leaves grad mode changed"):
+            if after is not None:
+                self._builder.add(f"torch.set_grad_enabled({after})")
+
+    def _return(self) -> None:
+        leaves = []
+        for info in self._meta.outputs:
+            if info.base is not None or isinstance(info.value, Node):
+                leaves.append(f"out_{info.index}")
+            else:
+                leaves.append(literal(info.value, self._names))
+        spec = self._captured.structure.result
+        if spec is None:
+            text = f"({', '.join(leaves)}{',' if len(leaves) == 1 else ''})"
+        else:
+            text = result_text(spec, leaves)
+        self._builder.add(f"return {text}")
+
+    def _sites(self, infos: tuple[InputAliasInfo, ...] | list[InputAliasInfo]) -> tuple[Site, ...]:
+        found = (site_of(write.origin) for info in infos for write in info.writes)
+        return tuple(dict.fromkeys(site for site in found if site is not None))
+
+
+def argument_names(captured: Captured, names: Names) -> list[str]:
+    """The text's name of every flat input: the graph's for what the graph takes."""
+    found: list[str] = []
+    for index, given in enumerate(captured.inputs):
+        if given.node is not None:
+            found.append(names.node(given.node))
+        else:
+            found.append(f"plain_{index}" if not given.is_tensor else f"same_{index}")
+    return found
+
+
+def _comparable(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str)) and not isinstance(value, torch.Tensor)
