@@ -146,23 +146,27 @@ class Server(LanguageServer):
         text = text_of(self.views, page)
         if text is None:
             return None
-        return page.uri if self.settings.virtual_documents else self._write_page(page, text)
+        if self.settings.virtual_documents:
+            return page.uri
+        name = f"{Path(page.script).stem}/{page.qualname.replace('/', '_')}/{page.file_name}"
+        address = self.write_page(name, text)
+        self._pages[address] = page
+        return address
 
     def page_of(self, uri: str) -> Page | None:
         """The page written to a file, by the file's address."""
         path = path_of(uri)
-        return self._pages.get(path) if path else None
+        return self._pages.get(Path(path).as_uri()) if path else None
 
-    def _write_page(self, page: Page, text: str) -> str:
+    def write_page(self, name: str, text: str) -> str:
+        """A read-only file that goes when the server ends; its address."""
         if self._page_folder is None:
             self._page_folder = real_path(tempfile.mkdtemp(prefix="aotlens-"))
-        folder = Path(self._page_folder, Path(page.script).stem, page.qualname.replace("/", "_"))
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / page.file_name
+        file = Path(self._page_folder, name)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.unlink(missing_ok=True)
         file.write_text(text, encoding="utf-8")
         file.chmod(0o444)
-        self._pages[str(file)] = page
         return file.as_uri()
 
     def end(self) -> None:

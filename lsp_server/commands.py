@@ -11,11 +11,12 @@ from dataclasses import replace
 
 from lsprotocol import types
 
+from aotlens.errors import UserError
+from aotlens.report import rules
 from aotlens.worker.protocol import Answer
 from lsp_server.app import Server, path_of
 from lsp_server.settings import from_data
 from lsp_server.tracer import Result
-from lsp_server.translate.diagnostics import rule_page
 from lsp_server.translate.lenses import CANCEL, EXPLAIN, SHOW, TRACE
 from lsp_server.translate.pages import Page, parse, parts_of, text_of
 
@@ -55,11 +56,13 @@ async def show(server: Server, uri: str, qualname: str, part: str = "forward") -
 
 async def explain(server: Server, rule: str) -> Result:
     """Open the page of a rule."""
-    page = rule_page(rule)
-    if page is None:
-        server.say(f"{rule}: run `aotlens rule {rule}` for its page", types.MessageType.Info)
-        return {"uri": None}
-    return {"uri": page.href, "shown": server.show_document(page.href)}
+    try:
+        text = rules.page(rules.rule(rule))
+    except UserError as error:
+        server.say(str(error), types.MessageType.Warning)
+        return {"uri": None, "message": str(error)}
+    address = server.write_page(f"rules/{rule.upper()}.md", text)
+    return {"uri": address, "shown": server.show_document(address)}
 
 
 async def restart(server: Server) -> None:

@@ -40,7 +40,7 @@ OPTIONS: dict[str, object] = {
 def main(argv: list[str]) -> int:
     """Serve one client; 0 after an orderly end, 1 when the client left without `shutdown`."""
     options = _parser().parse_args(argv)
-    _log_to(options.log_file, options.verbose)
+    log_to(options.log_file, options.verbose)
     server = build_server(WorkerClient)
     try:
         if options.tcp is not None:
@@ -79,7 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _log_to(file: str | None, verbose: bool) -> None:
+def log_to(file: str | None, verbose: bool) -> None:
+    """Log to a file, or nowhere: an editor shows what a server writes to stderr as an error."""
     root = logging.getLogger()
     if file is None:
         root.addHandler(logging.NullHandler())

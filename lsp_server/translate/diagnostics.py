@@ -4,6 +4,7 @@ from pathlib import Path
 
 from lsprotocol import types
 
+from aotlens.report.diagnose import from_failure
 from aotlens.report.records import Diagnostic, Span
 from lsp_server.document import Document
 from lsp_server.positions import Encoding, width
@@ -17,12 +18,6 @@ SEVERITIES = {
     "warning": types.DiagnosticSeverity.Warning,
     "information": types.DiagnosticSeverity.Information,
     "hint": types.DiagnosticSeverity.Hint,
-}
-
-FAILURE_CODES: dict[str, str] = {
-    "syntax": "AL901",
-    "user": "AL902",
-    "exit": "AL903",
 }
 
 
@@ -64,13 +59,15 @@ def failure_diagnostic(
     line = failed.line()
     if line is None:
         return None
+    rule = from_failure(failed.failure).code
     text = document.line(line) if document else ""
     start = len(text) - len(text.lstrip())
     end = types.Position(line, width(text, encoding))
     return types.Diagnostic(
         range=types.Range(types.Position(line, min(start, end.character)), end),
         severity=types.DiagnosticSeverity.Error,
-        code=FAILURE_CODES.get(failed.failure.kind),
+        code=rule,
+        code_description=rule_page(rule),
         source=SOURCE,
         message=failed.failure.message,
     )

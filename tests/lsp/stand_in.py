@@ -15,7 +15,7 @@ from typing import Any, cast, get_args
 from aotlens.report.codec import encode
 from aotlens.report.records import Report
 from aotlens.worker.protocol import Answer, Failure, FailureKind, Progress
-from lsp_server.server import build_server
+from lsp_server.server import build_server, log_to
 from lsp_server.tracer import WorkerFactory
 from lsp_server.transport import serve_stdio
 from tests.report.sample import sample_report
@@ -80,6 +80,7 @@ def _only(report: Report, qualname: str) -> Report:
 
 
 if __name__ == "__main__":
+    log_to(None, verbose=False)
     server = build_server(cast(WorkerFactory, StandInWorker))
     code = serve_stdio(server)
     server.end()

@@ -218,12 +218,16 @@ class Process:
         reader, writer = cast(BinaryIO, self.popen.stdout), cast(BinaryIO, self.popen.stdin)
         self.client = StrictClient(reader, writer)
         self.errors: list[str] = []
+        self.left = False
+        """The test ended the session itself."""
+        self.expected: tuple[int, list[str]] = (0, [])
+        """The exit code and the lines on stderr that are right when the block is left."""
         self._stderr = threading.Thread(target=self._read_errors, daemon=True)
         self._stderr.start()
 
     def end(self) -> int:
         """Leave, and the exit code."""
-        if self.popen.poll() is None:
+        if not self.left:
             self.client.leave()
         code = self.popen.wait(WAIT_S)
         self._stderr.join(WAIT_S)
@@ -236,7 +240,9 @@ class Process:
         try:
             if kind is None:
                 code = self.end()
-                assert (code, self.errors) == (0, [])
+                if (code, self.errors) != self.expected:
+                    said = "\n".join(self.errors)
+                    raise AssertionError(f"the server ended with {code}, not {self.expected[0]}:\n{said}")
         finally:
             self.popen.kill()
             self.popen.wait()

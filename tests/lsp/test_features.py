@@ -322,7 +322,14 @@ def test_a_text_that_does_not_parse_keeps_its_last_lenses(client: StrictClient) 
     assert lenses(client, uri) == before
 
 
-def test_every_command_is_offered(client: StrictClient) -> None:
+def test_a_rule_is_explained_and_an_unknown_one_named(client: StrictClient) -> None:
+    address = client.command("aotlens.explain", "AL101")["uri"]
+    assert Path(address.removeprefix("file://")).read_text().startswith("# AL101: ")
+    assert client.command("aotlens.explain", "AL999")["uri"] is None
+    assert client.notification("window/showMessage")["message"].startswith("no rule 'AL999'; there is ")
+
+
+def test_debug_information(client: StrictClient) -> None:
     assert client.command("aotlens.explain", "AL101")["uri"] is None or True
     information = client.command("aotlens.printDebugInformation")
     assert (information["encoding"], information["open"]) == ("utf-16", 0)
