@@ -6,12 +6,12 @@ Invariant: afterwards `torch.compile` is what it was; the user's own arguments (
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from aotlens.frontends.dynamo import dynamo_backend
+from aotlens.frontends.dynamo import dynamo_backend, with_user_options
 from aotlens.options import CompileOptions
 from aotlens.session.collect import Collector
 from aotlens.session.failures import failure_of
@@ -38,8 +38,8 @@ class Router:
 
     def backend(self, asked: dict[str, object]) -> Callable[..., Any]:
         """A Dynamo backend; `asked` is what the user gave as `options=`."""
-        options = replace(self.options, inductor_config=tuple(sorted(asked.items())))
-        compile_graph = dynamo_backend(options)
+        kept = {key: value for key, value in asked.items() if key != "backend"}  # the command's own is meant
+        compile_graph = dynamo_backend(with_user_options(self.options, kept))
 
         def aotlens_session(graph: Any, example_inputs: list[Any]) -> Callable[..., Any]:
             try:

@@ -8,6 +8,7 @@ would pay again, where a child of an exercised server pays milliseconds.
 """
 
 import gc
+import os
 import platform
 from pathlib import Path
 
@@ -38,8 +39,6 @@ def load() -> tuple[Trace, Hello]:
         torch.set_num_threads(threads)
         return trace(request, progress)
 
-    import os
-
     return trace_with_threads, Hello(os.getpid(), torch.__version__, platform.python_version())
 
 
@@ -58,4 +57,4 @@ def _exercise_direct() -> None:
 def _exercise_dynamo() -> None:
     """One small capture by Dynamo, whose import alone takes seconds."""
     torch.compile(lambda x: x + 1, backend="eager")(torch.zeros(2))
-    torch._dynamo.reset()
+    torch.compiler.reset()

@@ -1,0 +1,316 @@
+"""Real traces through the real server: what is found, and what each kind of bad input says."""
+
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aotlens.report.codec import decode
+from aotlens.report.records import Report, Target
+from aotlens.worker.client import WorkerClient
+from aotlens.worker.protocol import Answer, TraceOptions
+
+LIMIT_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[WorkerClient]:
+    with WorkerClient() as started:
+        yield started
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    return tmp_path / "script.py"
+
+
+def trace(
+    client: WorkerClient, script: Path, source: str, qualname: str | None = None, **more: object
+) -> Answer:
+    script.write_text(textwrap.dedent(source))
+    job = client.submit(script, qualname, **more)  # type: ignore[arg-type]
+    return job.future.result(LIMIT_S)
+
+
+def targets(answer: Answer) -> tuple[Target, ...]:
+    assert answer.failure is None, answer.failure
+    assert answer.report is not None
+    return decode(answer.report).targets
+
+
+def rows(answer: Answer) -> list[tuple[str, str, str, list[str]]]:
+    return [
+        (
+            target.qualname,
+            target.frontend,
+            target.mode,
+            [row.tensor.short() for row in target.inputs if row.tensor and row.kind == "UserInput"],
+        )
+        for target in targets(answer)
+    ]
+
+
+def failed(answer: Answer) -> tuple[str, str, int | None]:
+    assert answer.failure is not None
+    return answer.failure.kind, answer.failure.message, answer.failure.line
+
+
+EXAMPLES = """\
+    import torch
+
+    # aotlens: example f32[8, 16], bf16[16, 4] grad
+    def mixed(x, weight):
+        return x.to(torch.bfloat16) @ weight
+
+    class Block(torch.nn.Module):
+        def __init__(self, width=4):
+            super().__init__()
+            self.linear = torch.nn.Linear(width, width)
+
+        def forward(self, x):
+            return self.linear(x)
+
+    # aotlens: example Wide(8): f32[2, 8]
+    class Wide(Block):
+        pass
+
+    print("imported")
+    if __name__ == "__main__":
+        raise SystemExit("ran")
+"""
+
+
+def test_examples_are_traced_and_nothing_else_runs(client: WorkerClient, script: Path) -> None:
+    answer = trace(client, script, EXAMPLES)
+    assert rows(answer) == [
+        ("mixed", "direct", "training", ["f32[8, 16]", "bf16[16, 4]"]),
+        ("Wide", "direct", "training", ["f32[2, 8]"]),
+    ]
+    assert answer.output == "imported\n"
+
+
+def test_one_example_by_name(client: WorkerClient, script: Path) -> None:
+    assert [row[0] for row in rows(trace(client, script, EXAMPLES, "mixed"))] == ["mixed"]
+
+
+def test_the_decorator_is_the_comment(client: WorkerClient, script: Path) -> None:
+    source = """\
+        import aotlens
+
+        @aotlens.example("f32[8, 16] grad", scale=2.0)
+        def scaled(x, scale):
+            return x * scale
+    """
+    assert rows(trace(client, script, source)) == [("scaled", "direct", "training", ["f32[8, 16]"])]
+
+
+def test_a_dynamic_size(client: WorkerClient, script: Path) -> None:
+    source = """\
+        # aotlens: example f32[s0, 4]
+        def doubled(x):
+            return x * 2
+    """
+    (target,) = targets(trace(client, script, source))
+    assert target.inputs[0].tensor is not None
+    assert not isinstance(target.inputs[0].tensor.shape[0], int)
+
+
+TRAINING = """\
+    import torch
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return activate(self.linear(x))
+
+    def activate(x):
+        return x.relu()
+
+    if __name__ == "__main__":
+        model = Model()
+        compiled = torch.compile(model)
+        for step in range(1000):
+            print("step", step)
+            compiled(torch.randn(2, 4)).sum().backward()
+"""
+
+
+def test_a_training_script_is_stopped_when_it_repeats(client: WorkerClient, script: Path) -> None:
+    answer = trace(client, script, TRAINING)
+    assert [row[1:3] for row in rows(answer)] == [("dynamo", "training")]
+    assert answer.output == "step 0\nstep 1\nstep 2\nstep 3\n"
+
+
+def test_to_the_end(client: WorkerClient, script: Path) -> None:
+    answer = trace(client, script, TRAINING, options=TraceOptions(to_end=True))
+    assert answer.output.endswith("step 999\n")
+
+
+@pytest.mark.parametrize(("name", "frontend"), [("Model", "dynamo"), ("activate", "direct")])
+def test_a_name_without_example_is_captured_while_the_script_runs(
+    client: WorkerClient, script: Path, name: str, frontend: str
+) -> None:
+    (row,) = rows(trace(client, script, TRAINING, name))
+    assert (row[1], row[3]) == (frontend, ["f32[2, 4]"])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "f = torch.compile(double)",
+        "f = torch.compile(double, fullgraph=True, mode='reduce-overhead', options=None)",
+        "f = torch.compile()(double)",
+        "f = torch.compile(dynamic=False)(double)",
+        "f = torch.nn.Tanh(); f.compile()",
+        "import aotlens; f = aotlens.compile(double)",
+    ],
+)
+def test_each_way_to_compile(client: WorkerClient, script: Path, given: str) -> None:
+    source = (
+        f"import torch\ndef double(x):\n    return x * 2\n{given}\nf(torch.ones(3, requires_grad=True))\n"
+    )
+    assert len(targets(trace(client, script, source))) == 1
+
+
+def test_the_same_twice_is_answered_from_the_cache(client: WorkerClient, script: Path) -> None:
+    import os
+
+    script.write_text("# aotlens: example f32[2]\ndef f(x):\n    return x + 1\n")
+    os.utime(script, (1, 1))
+    first, second = (client.submit(script).future.result(LIMIT_S) for _ in range(2))
+    assert (first.cached, second.cached, second.report == first.report) == (False, True, True)
+
+
+# Bad input
+
+
+def test_no_target(client: WorkerClient, script: Path) -> None:
+    kind, message, _ = failed(trace(client, script, "print('done')\n"))
+    assert kind == "no-target"
+    assert message.startswith(f"{script} has no target: its run gave nothing to torch.compile")
+    assert "# aotlens: example f32[8, 16]" in message
+
+
+def test_no_such_name(client: WorkerClient, script: Path) -> None:
+    kind, message, _ = failed(trace(client, script, EXAMPLES, "mixd"))
+    assert (kind, message) == ("no-target", f"{script} has no function or class `mixd`; it defines `mixed`")
+
+
+def test_a_name_that_the_script_never_calls(client: WorkerClient, script: Path) -> None:
+    kind, message, _ = failed(trace(client, script, "def unused(x):\n    return x\n", "unused"))
+    assert kind == "no-target"
+    assert message.startswith(f"`unused` was not called while {script} ran; write an example")
+
+
+def test_bad_example(client: WorkerClient, script: Path) -> None:
+    kind, message, line = failed(
+        trace(client, script, "# aotlens: example f33[2]\ndef f(x):\n    return x\n")
+    )
+    assert (kind, line) == ("bad-example", 1)
+    assert message.startswith(f"{script}:1:20: bad example `f33[2]`: unknown dtype `f33`")
+
+
+def test_an_example_that_does_not_fit(client: WorkerClient, script: Path) -> None:
+    source = "# aotlens: example f32[2]\ndef f(x, y):\n    return x\n"
+    assert failed(trace(client, script, source)) == (
+        "bad-example",
+        f"{script}:1: the example does not fit `f`: missing a required argument: 'y'",
+        1,
+    )
+
+
+def test_data_dependent_control_flow_names_the_line(client: WorkerClient, script: Path) -> None:
+    source = "# aotlens: example f32[2]\ndef f(x):\n    if x.sum() > 0:\n        return x\n    return -x\n"
+    kind, message, line = failed(trace(client, script, source))
+    assert (kind, line) == ("unsupported", 3)
+    assert "depends on data" in message
+    assert f"{script}:3" in message
+
+
+def test_the_users_mistake_in_a_traced_function(client: WorkerClient, script: Path) -> None:
+    source = "# aotlens: example f32[2, 3], f32[4, 5]\ndef f(x, y):\n    return x @ y\n"
+    answer = trace(client, script, source)
+    kind, _, line = failed(answer)
+    assert (kind, line) == ("user", 3)
+    assert answer.failure is not None
+    assert f'File "{script}", line 3, in f' in answer.failure.traceback
+    assert "aotlens" not in answer.failure.traceback.replace(str(script), "")
+
+
+def test_one_bad_target_leaves_the_others(client: WorkerClient, script: Path) -> None:
+    source = """\
+        # aotlens: example f32[2]
+        def good(x):
+            return x + 1
+
+        # aotlens: example f32[2]
+        def bad(x):
+            raise ValueError("no")
+
+        # aotlens: example f33[2]
+        def worse(x):
+            return x
+    """
+    answer = trace(client, script, source)
+    assert failed(answer) == ("user", f"{script}:7 raised ValueError: no", 7)
+    assert answer.report is not None
+    report: Report = decode(answer.report)
+    assert [target.qualname for target in report.targets] == ["good"]
+    assert [diagnostic.code for diagnostic in report.diagnostics] == ["AL906"]
+
+
+def test_what_was_captured_before_a_script_failed(client: WorkerClient, script: Path) -> None:
+    source = "import torch\nf = torch.compile(lambda x: x + 1)\nf(torch.ones(2))\nraise SystemExit(3)\n"
+    answer = trace(client, script, source)
+    assert failed(answer) == ("exit", f"{script}:4 called sys.exit with code 3 before the trace was done", 4)
+    assert answer.report is not None
+    assert len(decode(answer.report).targets) == 1
+
+
+def test_endless_loop_in_a_traced_function(client: WorkerClient, script: Path) -> None:
+    source = "# aotlens: example f32[2]\ndef f(x):\n    while True:\n        x = x + 1\n"
+    kind, message, line = failed(trace(client, script, source, time_limit_s=2.0))
+    assert (kind, line in (3, 4)) == ("timeout", True)
+    assert f"it was at {script}:{line} in `f`" in message
+
+
+def test_threads_work_in_the_child(client: WorkerClient, script: Path) -> None:
+    """A pool that the server had started would hang here."""
+    source = """\
+        import torch
+        torch.set_num_threads(2)
+        x = torch.randn(600, 600, requires_grad=True)
+        (x @ x).sin().sum().backward()
+        f = torch.compile(lambda x: (x @ x).exp())
+        f(x).sum().backward()
+        print(torch.get_num_threads())
+    """
+    answer = trace(client, script, source, time_limit_s=60.0)
+    assert (len(targets(answer)), answer.output) == (1, "2\n")
+
+
+def test_children_do_not_share_what_they_import(client: WorkerClient, script: Path) -> None:
+    source = """\
+        import sys, torch
+        print(hasattr(torch, "left_behind"))
+        torch.left_behind = True
+        # aotlens: example f32[2]
+        def f(x):
+            return x
+    """
+    outputs = [trace(client, script, source, fresh=True).output for _ in range(2)]
+    assert outputs == ["False\n", "False\n"]
+
+
+def test_the_server_says_what_it_runs(client: WorkerClient, script: Path) -> None:
+    import torch
+
+    trace(client, script, "")
+    assert client.hello is not None
+    assert client.hello.torch == torch.__version__
+    assert client.hello.python == sys.version.split()[0]
