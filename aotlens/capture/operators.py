@@ -121,4 +121,17 @@ def functional_variant(func: Any) -> Any:
     return None
 
 
+def missing_defaults(func: Any, functional: Any, given: int) -> tuple[Any, ...]:
+    """Positional defaults of the writing overload that its functional variant does not have."""
+    found = []
+    wanted = functional._schema.arguments
+    for position, argument in enumerate(func._schema.arguments):
+        if position < given or argument.kwarg_only or position >= len(wanted):
+            continue
+        if wanted[position].has_default_value():
+            break
+        found.append(argument.default_value)
+    return tuple(found)
+
+
 Decompositions = dict[Any, Callable[..., Any]]

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 
 from aotlens.capture.frames import user_place
-from aotlens.capture.operators import Decompositions, Kind, Operator, aten, describe
+from aotlens.capture.operators import Decompositions, Kind, Operator, aten, describe, missing_defaults
 from aotlens.capture.storage import Storage, Tracked, Write
 from aotlens.capture.symbols import Symbols
 from aotlens.capture.views import ViewStep, put_back
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NOWHERE, Origin, Place
-from aotlens.ir.program import Node, op_name
+from aotlens.ir.program import Node, nodes_in, op_name
 from aotlens.torch_api import (
     FakeTensor,
     FakeTensorMode,
@@ -172,16 +172,27 @@ class Recorder(TorchDispatchMode):
     def emit(self, op: Any, *args: Any, **kwargs: Any) -> Node:
         """Record one operator on nodes, decomposed where the table says so."""
         values = [self._value(arg) for arg in args]
-        if op in self._decompositions:
-            bound = [self._bind(value, arg) for value, arg in zip(values, args, strict=True)]
-            depth, self._depth = self._depth, 1
-            try:
-                with self:
-                    result = op(*bound, **kwargs)
-            finally:
-                self._depth = depth
-            return self._nodes(result)
+        decomposed = self._emit_decomposed(op, values, args, kwargs) if op in self._decompositions else None
+        if decomposed is not None:
+            return decomposed
         return self.add_node(op, tuple(self._symbolic(arg) for arg in args), kwargs, op(*values, **kwargs))
+
+    def _emit_decomposed(self, op: Any, values: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The node (or list of nodes) of a decomposed operator; None when the rule does not apply here."""
+        bound = [self._bind(value, arg) for value, arg in zip(values, args, strict=True)]
+        depth, self._depth = self._depth, 1
+        try:
+            with self:
+                result = self._decompositions[op](*bound, **kwargs)
+        finally:
+            self._depth = depth
+        if result is NotImplemented:
+            return None
+        node = self._nodes(result)
+        given = {id(arg) for arg in nodes_in(args)}
+        if type(node) is Node and id(node) in given and describe(op).kind is not Kind.VIEW:
+            return self.emit(aten.clone.default, node)
+        return node
 
     def item(self, node: Any, index: int) -> Node:
         """One result of a node that gives several."""
@@ -331,7 +342,7 @@ class Recorder(TorchDispatchMode):
     def _fresh(self, result: Any, args: tuple[Any, ...]) -> Any:
         """A new value where a decomposition gave an argument back, since the operator promises a new one."""
         if isinstance(result, (list, tuple)):
-            return type(result)([self._fresh(item, args) for item in result])
+            return [self._fresh(item, args) for item in result]
         if not isinstance(result, torch.Tensor):
             return result
         storage = self.tracked(result).storage
@@ -423,6 +434,7 @@ class Recorder(TorchDispatchMode):
         if func is aten.copy_.default:
             return [self._copied(*args[:2])], None
         inputs = {key: value for key, value in kwargs.items() if key not in operator.written}
+        args = (*args, *missing_defaults(func, operator.functional, len(args)))
         node = self.emit(
             operator.functional, *[self._argument(arg) for arg in args], **self._keywords(inputs)
         )

@@ -141,9 +141,10 @@ def value_bytes(val: Any) -> int:
 
 def shrinks(node: Node) -> bool:
     """Whether the value is at most a quarter of the largest tensor that it is computed from."""
-    if node.op is getitem or is_view(node) or not isinstance(node.val, torch.Tensor):
+    if is_view(node) or not isinstance(node.val, torch.Tensor):
         return False
-    largest = max((node_bytes(source) for source in node.inputs()), default=0)
+    computed = node.args[0] if node.op is getitem else node
+    largest = max((node_bytes(source) for source in computed.inputs()), default=0)
     return 0 < 4 * node_bytes(node) <= largest
 
 

@@ -121,9 +121,10 @@ def _kept_inputs(joint: JointProgram, available: frozenset[int], read: set[int])
 
 
 def _forward_program(joint: JointProgram, saved: tuple[Node, ...]) -> Program:
+    """The forward hands out what it computes; saved inputs are at hand where it is called."""
     outputs = (
         *joint.forward_outputs,
-        *(ProgramOutput(node, SavedForBackward(node.name)) for node in _numbers_last(saved)),
+        *(ProgramOutput(node, SavedForBackward(node.name)) for node in _numbers_last(saved) if node.op is not None),
     )
     needed = ancestors([out.value for out in outputs], joint.program.nodes, effects=True)
     nodes = tuple(node for node in joint.program.nodes if id(node) in needed)

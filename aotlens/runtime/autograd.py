@@ -64,7 +64,7 @@ def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: N
         with builder.block("with below_views():"):
             builder.add(f"{_targets(results)} = {call_graph(code, inputs)}")
         with builder.step("save for backward", _save_reason(parts), parts.saved_bytes):
-            _save(builder, saved_slots)
+            _save(builder, parts, names)
         with builder.step("mark non-differentiable results", "results that carry no gradient"):
             plain = [name for name, out in zip(results, returned, strict=False) if not _differentiable(parts, out)]
             tensors = [
@@ -86,9 +86,14 @@ def _save_reason(parts: Partitioned) -> str:
     return f"{len(parts.saved)} values pass to the backward by the policy `{parts.policy}`"
 
 
-def _save(builder: TextBuilder, saved: list[ProgramOutput]) -> None:
-    tensors = [f"saved_{at}" for at, out in enumerate(saved) if not is_number(out.value)]
-    numbers = [f"saved_{at}" for at, out in enumerate(saved) if is_number(out.value)]
+def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
+    """Keep the backward's saved values, inputs by their own names, in the backward's order."""
+    assert parts.backward is not None  # written for training only
+    outputs = [out for out in parts.forward.outputs if isinstance(out.slot, SavedForBackward)]
+    computed = {id(out.value): f"saved_{at}" for at, out in enumerate(outputs)}
+    saved = [given.node for given in parts.backward.inputs if not isinstance(given.slot, Tangent)]
+    tensors = [computed.get(id(node)) or names.node(node) for node in saved if not is_number(node)]
+    numbers = [computed.get(id(node)) or names.node(node) for node in saved if is_number(node)]
     if tensors:
         builder.add(f"ctx.save_for_backward({', '.join(tensors)})")
     if numbers:

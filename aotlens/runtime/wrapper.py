@@ -16,6 +16,7 @@ from aotlens.capture.views import ViewStep
 from aotlens.codegen.records import Generated
 from aotlens.ir.program import Node
 from aotlens.ir.render import Names, literal
+from aotlens.ir.slots import UserInput
 from aotlens.partition.records import Partitioned
 from aotlens.report.describe import size_bytes
 from aotlens.report.records import Site
@@ -88,18 +89,31 @@ class WrapperText:
             for at, given in enumerate(inputs):
                 if given.duplicate_of is not None:
                     self._expect(at, given.duplicate_of, "is not", "was the same tensor as")
-            for info in self._meta.inputs:
-                if not info.mutates_data and not info.mutates_metadata:
-                    continue
-                for at, given in enumerate(inputs):
-                    if given.is_tensor and at != info.index and given.duplicate_of is None and self._alike(given, info):
-                        self._expect(at, info.index, "is", "was another tensor than")
+            for at, other in self._pairs_to_keep_apart():
+                self._expect(at, other, "is", "was another tensor than")
 
-    def _alike(self, given: CapturedInput, info: InputAliasInfo) -> bool:
-        """Whether an input could be passed in place of the mutated one: same kind, sizes and dtype."""
-        changed = self._captured.inputs[info.index]
-        pair = type(given.slot) is type(changed.slot)
-        return pair and given.fake.shape == changed.fake.shape and given.fake.dtype == changed.fake.dtype
+    def _pairs_to_keep_apart(self) -> list[tuple[int, int]]:
+        """Arguments that a caller could pass as one tensor although one of them is written to.
+
+        Behind Dynamo its guards see to that.
+        """
+        captured, found = self._captured, set()
+        if captured.subject.frontend == "dynamo":
+            return []
+        arguments = [
+            (at, given)
+            for at, given in enumerate(captured.inputs)
+            if isinstance(given.slot, UserInput) and given.is_tensor and given.duplicate_of is None
+        ]
+        for info in self._meta.inputs:
+            if info.mutates_data or info.mutates_metadata:
+                changed = captured.inputs[info.index]
+                found |= {
+                    (max(at, info.index), min(at, info.index))
+                    for at, given in arguments
+                    if at != info.index and _alike(given, changed)
+                }
+        return sorted(found)
 
     def _expect(self, at: int, other: int, comparison: str, words: str) -> None:
         inputs, names = self._captured.inputs, self.arguments
@@ -221,6 +235,11 @@ class WrapperText:
     def _sites(self, infos: tuple[InputAliasInfo, ...] | list[InputAliasInfo]) -> tuple[Site, ...]:
         found = (site_of(write.origin) for info in infos for write in info.writes)
         return tuple(dict.fromkeys(site for site in found if site is not None))
+
+
+def _alike(given: CapturedInput, other: CapturedInput) -> bool:
+    """Whether one tensor could be passed as both."""
+    return bool(given.fake.shape == other.fake.shape and given.fake.dtype == other.fake.dtype)
 
 
 def argument_names(captured: Captured, names: Names) -> list[str]:
