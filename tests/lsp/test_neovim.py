@@ -1,0 +1,52 @@
+"""A real editor: headless Neovim with our plugin, attached to the server."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.lsp.conftest import ROOT, STAND_IN
+from tests.report.sample import MODEL
+
+pytestmark = pytest.mark.skipif(shutil.which("nvim") is None, reason="Neovim is not installed")
+
+SESSION = Path(__file__).with_name("neovim_session.lua")
+
+
+def neovim(file: Path, target: str, line: int, server: tuple[str, ...]) -> list[str]:
+    """What the session prints; it ends the editor itself."""
+    environment = {
+        **os.environ,
+        "AOTLENS_CMD": "|".join([sys.executable, *server]),
+        "AOTLENS_TARGET": target,
+        "AOTLENS_LINE": str(line),
+        "PYTHONPATH": str(ROOT),
+    }
+    command = ["nvim", "--headless", "--clean", "--cmd", f"set rtp+={ROOT / 'editors' / 'neovim'}", str(file)]
+    done = subprocess.run(
+        [*command, "-c", f"luafile {SESSION}", "-c", "cquit"],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_a_trace_shows_in_the_editor() -> None:
+    line = next(n for n, text in enumerate(MODEL.read_text().splitlines(), 1) if "cache.mul_" in text)
+    shown = neovim(MODEL, "", line, STAND_IN)
+    assert shown[0] == 'TRACED { "Block", "score" }'
+    assert [one for one in shown if one.startswith("DIAGNOSTIC")] == [
+        "DIAGNOSTIC 21:8 aotlens `cache` is changed in place and carries a gradient: "
+        "2.0 KiB are copied on every call",
+        "DIAGNOSTIC 22:33 aotlens `self.up(x)` keeps 8.0 KiB for the backward, all of the 8.0 KiB saved here",
+    ]
+    assert [one for one in shown if one.startswith("HOVER `aten.mul` · `f32[32, 16]`")]
+    assert "LENS 8 training · 9 fw / 12 bw nodes · saves 8.0 KiB · 3 wrapper steps" in shown
