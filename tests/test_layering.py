@@ -18,7 +18,7 @@ ENGINE = (*STAGES, "ir", "frontends", "pipeline", "torch_api", "verify")
 PEER = ("torch._functorch.aot_autograd", "torch._functorch._aot_autograd", "torch._functorch.partitioners")
 """What does the job that this project exists to do; tests and benchmarks compare with it."""
 
-REPORT_ON_THE_ENGINE_SIDE = ("build", "describe", "sites")
+REPORT_ON_THE_ENGINE_SIDE = ("build", "describe", "memory", "sites")
 """Modules of the report package that make reports out of torch's tensors; front ends never load them."""
 
 REPORT_WITH_RICH = frozenset(

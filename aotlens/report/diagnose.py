@@ -23,7 +23,6 @@ from aotlens.report.records import (
     Site,
     Span,
     Target,
-    WrapperStep,
 )
 from aotlens.report.summary import counted, human_bytes
 
@@ -43,7 +42,7 @@ class Limits:
     saved_findings: int = 3
     copied_bytes: int = MIB
     """A copied argument is a warning from here on, information below."""
-    step_bytes: int = 16 * MIB
+    write_back_bytes: int = 16 * MIB
     view_outputs: int = 4
 
 
@@ -186,21 +185,17 @@ def _large_saved(target: Target, total: int, group: list[SavedValue]) -> Diagnos
 
 
 def large_wrapper_copies(target: Target, limits: Limits) -> Iterator[Diagnostic]:
-    """AL501: a wrapper step that moves much, unless AL101 or AL105 told of all of it."""
-    told = {site.span for entry in target.inputs if _is_copied_for_autograd(entry) for site in entry.sites}
-    for step in target.wrapper.steps if target.wrapper else ():
-        if not step.applied or step.bytes_per_call < limits.step_bytes:
-            continue
-        if target.mode == "training" and step.sites and all(site.span in told for site in step.sites):
-            continue
-        yield _at(step.sites, target, "AL501", "warning", _copy_message(step))
-
-
-def _copy_message(step: WrapperStep) -> str:
-    return (
-        f"the wrapper moves {human_bytes(step.bytes_per_call)} on every call to {step.name};"
-        " change only the slice that is new, or return the new value"
-    )
+    """AL501: a large write-back that AL101 and AL105 do not tell of."""
+    for entry in target.inputs:
+        size = (entry.tensor.bytes or 0) if entry.tensor else 0
+        copied = entry.mutation_type == "mutated_out_graph" and entry.mutates_data
+        told = target.mode == "training" and _is_copied_for_autograd(entry)
+        if copied and size >= limits.write_back_bytes and not told:
+            message = (
+                f"the wrapper writes `{entry.name}` back after the graph: {human_bytes(size)} are copied on"
+                " every call; change only the slice that is new, or return the new value"
+            )
+            yield _at(entry.sites, target, "AL501", "warning", message)
 
 
 Check = Callable[[Target, Limits], Iterator[Diagnostic]]

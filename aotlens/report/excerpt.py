@@ -37,7 +37,7 @@ def excerpt_lines(span: Span, style: str = "bold") -> Iterator[Text]:
     if not line:
         return
     raw = line.encode()
-    end = span.end_col if span.end_line == span.line else len(raw)
+    end = span.end_col if span.end_line == span.line and span.end_col > span.col else len(raw)
     before = raw[: span.col].decode(errors="replace").expandtabs(4)
     marked = raw[span.col : end].decode(errors="replace").expandtabs(4)
     number = f"{span.line:>5}"

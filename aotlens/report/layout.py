@@ -30,6 +30,8 @@ class Row:
     styles: tuple[str, ...] = ()
     """One for each cell; cells beyond are plain."""
     details: tuple[Text, ...] = ()
+    clip: bool = False
+    """Whether the last cell is cut to one line, as for source text that the place below leads to."""
 
 
 def heading(title: str, note: str = "") -> Text:
@@ -69,7 +71,9 @@ def _row(row: Row, widths: list[int], width: int, right: frozenset[int]) -> Iter
         line.append("" if position in right else pad).append(GAP)
     hang = line.cell_len
     style = row.styles[len(row.cells) - 1] if len(row.styles) >= len(row.cells) else ""
-    first, *more = wrapped(row.cells[-1], max(24, width - hang)) or [""]
+    room = max(24, width - hang)
+    last = row.cells[-1]
+    first, *more = [clipped(last, room)] if row.clip else wrapped(last, room) or [""]
     line.append(first, style)
     line.rstrip()
     yield line
@@ -87,6 +91,11 @@ def wrapped(text: str, width: int) -> list[str]:
     """The text in lines of at most `width`; names and paths are never cut, nor is text joined by KEEP."""
     lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
     return [line.replace(KEEP, " ") for line in lines]
+
+
+def clipped(text: str, width: int) -> str:
+    """The text in one line of at most `width`, an ellipsis for what is cut."""
+    return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
 
 
 def to_text(lines: Iterable[Text]) -> str:

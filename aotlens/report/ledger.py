@@ -49,7 +49,7 @@ def input_lines(target: Target, width: int) -> Iterator[Text]:
         Row(
             (str(entry.index), entry.name, tensor_text(entry.tensor), handling(target, entry)),
             ("dim", "cyan", "", "yellow" if entry.mutation_type != "not_mutated" else ""),
-            tuple(_details(entry.reason if _is_special(entry) else "", entry.sites, width)),
+            tuple(_details(entry.reason if _is_changed(entry) else "", entry.sites, width)),
         )
         for entry in told
     ]
@@ -114,18 +114,13 @@ def _details(reason: str, sites: tuple[Site, ...], width: int) -> Iterator[Text]
     yield from site_lines(sites, DETAIL)
 
 
-def _is_special(entry: Input) -> bool:
-    return (
-        entry.mutation_type != "not_mutated"
-        or entry.mutates_metadata
-        or entry.mutates_storage_metadata
-        or entry.duplicate_of is not None
-        or bool(entry.shares_storage_with)
-    )
+def _is_changed(entry: Input) -> bool:
+    return entry.mutation_type != "not_mutated" or entry.mutates_metadata or entry.mutates_storage_metadata
 
 
 def _is_told(entry: Input) -> bool:
-    return _is_special(entry) or entry.kind == "UserInput"
+    aliased = entry.duplicate_of is not None or bool(entry.shares_storage_with)
+    return _is_changed(entry) or aliased or entry.kind == "UserInput"
 
 
 def _fold_quiet(entries: list[Input]) -> tuple[Fold[Input], ...]:

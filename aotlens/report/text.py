@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.text import Text
 
 from aotlens.errors import UserError
+from aotlens.report.activations import partition_lines
 from aotlens.report.closing import timings_text
 from aotlens.report.excerpt import diagnostic_lines
-from aotlens.report.fold import Fold, fold
 from aotlens.report.layout import (
     WIDTH,
     Row,
@@ -25,14 +25,13 @@ from aotlens.report.layout import (
     to_text,
 )
 from aotlens.report.ledger import input_lines, output_lines, site_lines
-from aotlens.report.places import place, text_of
-from aotlens.report.records import Partition, RecomputedValue, Report, SavedValue, Target
+from aotlens.report.places import place
+from aotlens.report.records import Report, Target
 from aotlens.report.summary import (
     applied_steps,
     call_count,
     counted,
     human_bytes,
-    human_flops,
     human_ms,
     target_summary,
 )
@@ -97,75 +96,6 @@ def target_lines(target: Target, width: int) -> Iterator[Text]:
         if lines:
             yield from lines
             yield Text()
-
-
-def partition_lines(partition: Partition, width: int) -> Iterator[Text]:
-    """Saved values by size, identical layers folded, then what is alive anyway and what is recomputed."""
-    new = [value for value in partition.saved if value.bytes]
-    note = f"{human_bytes(partition.saved_bytes)} in {counted(len(new), 'value')}, policy {partition.policy}"
-    yield heading("Saved for backward", note)
-    folds = sorted(_fold_saved(new), key=lambda group: -sum(value.bytes for value in group.items))
-    yield from table([_saved_row(group, width) for group in folds], width, frozenset({0, 1}))
-    alive = [value for value in partition.saved if not value.bytes]
-    if alive:
-        names = fold(alive, _saved_name, lambda value: value.owner)
-        listed = ", ".join(f"{group.label}{_in_brackets(group)}" for group in names)
-        yield from paragraph(f"alive anyway, so free to keep: {listed}", width, "  ", "dim")
-    if partition.recomputed:
-        yield Text()
-        yield from _recomputed_lines(partition.recomputed, width)
-
-
-def _fold_saved(values: list[SavedValue]) -> tuple[Fold[SavedValue], ...]:
-    return fold(
-        values,
-        name=_saved_name,
-        same=lambda value: (value.span, value.tensor.short(), value.bytes, value.owner, value.reason),
-    )
-
-
-def _saved_name(value: SavedValue) -> str:
-    """The user's name, else the expression, else the node."""
-    return value.name or (text_of(value.span) if value.span else "") or value.node
-
-
-def _in_brackets(group: Fold[SavedValue]) -> str:
-    owner = group.first.owner
-    return f" ({owner} {group.times})" if group.times else f" ({owner})"
-
-
-def _saved_row(group: Fold[SavedValue], width: int) -> Row:
-    first = group.first
-    each = human_bytes(first.bytes)
-    cells = (each, group.times, first.tensor.short(), group.label, first.reason)
-    where = [Text.assemble("      ", (place(first.span), "dim"))] if first.span else []
-    if first.used_by and where:
-        uses = sorted({use.span.line for use in first.used_by if use.span})
-        lines = ", ".join(map(str, uses[:6])) + (", …" if len(uses) > 6 else "")
-        where[0].append(f"  read by the backward of line {lines}" if uses else "", "dim")
-    total = sum(value.bytes for value in group.items)
-    if group.times:
-        where.append(Text(f"      {human_bytes(total)} together", "dim"))
-    return Row(cells, ("yellow", "bold", "", "cyan", ""), tuple(where))
-
-
-def _recomputed_lines(values: tuple[RecomputedValue, ...], width: int) -> Iterator[Text]:
-    spared, flops = sum(value.bytes for value in values), sum(value.flops for value in values)
-    note = f"{counted(len(values), 'value')}, {human_flops(flops)} instead of {human_bytes(spared)}"
-    yield heading("Computed again in backward", note)
-    folds = fold(
-        values,
-        name=lambda value: (text_of(value.span) if value.span else "") or value.node,
-        same=lambda value: (value.span, value.bytes, value.flops, value.reason),
-    )
-    rows = [
-        Row(
-            (human_bytes(group.first.bytes), group.times, group.label, group.first.reason),
-            ("yellow", "bold", "cyan", ""),
-        )
-        for group in sorted(folds, key=lambda group: -sum(value.bytes for value in group.items))
-    ]
-    yield from table(rows, width, frozenset({0, 1}))
 
 
 def wrapper_lines(target: Target, width: int) -> Iterator[Text]:

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.report import Base, Diagnostic, Edit, Input, Output, Related, Site, Span, Target, Tensor
+from aotlens.report import Base, Diagnostic, Edit, Input, Mode, Output, Related, Site, Span, Target, Tensor
 from aotlens.report.diagnose import MIB, Limits, diagnose, from_failure, mismatch
-from aotlens.report.records import WrapperStep
 from aotlens.worker.protocol import Failure
 from tests.report.sample import inference_target, site, span, tensor, training_target
 
@@ -129,27 +128,25 @@ def test_saved_values_below_the_limits_are_not_told() -> None:
     assert [found.code for found in diagnose(training_target(), lower)] == ["AL101", "AL301"]
 
 
-def _with_step(target: Target, step: WrapperStep) -> Target:
-    assert training_target().wrapper is not None
-    wrapper = replace(training_target().wrapper, steps=(step,))  # type: ignore[type-var]
-    return replace(target, wrapper=wrapper)
+CACHE = replace(COPIED, under_no_grad=True, tensor=replace(BIG, bytes=512 * MIB))
 
 
-def test_large_copies_by_the_wrapper() -> None:
-    step = WrapperStep("write the cache back", True, "", (1, 1), 512 * MIB, (WRITE,))
-    found = diagnose(_with_step(replace(_target(KEPT), mode="inference"), step))
-    assert [entry.message for entry in found] == [
+@pytest.mark.parametrize("mode", ["training", "inference"])
+def test_large_write_back(mode: Mode) -> None:
+    assert [entry.message for entry in diagnose(replace(_target(CACHE), mode=mode))] == [
         (
-            "the wrapper moves 512.0 MiB on every call to write the cache back; change only the slice that"
-            " is new, or return the new value"
+            "the wrapper writes `cache` back after the graph: 512.0 MiB are copied on every call; change only the"
+            " slice that is new, or return the new value"
         )
     ]
-    assert not diagnose(_with_step(_target(KEPT), replace(step, applied=False)))
 
 
 def test_one_copy_is_told_once() -> None:
-    step = WrapperStep("copy mutated inputs back", True, "", (1, 1), 512 * MIB, (WRITE,))
-    assert _codes(_with_step(_target(COPIED), step)) == [("AL101", "information")]
+    assert _codes(_target(replace(CACHE, under_no_grad=False))) == [("AL101", "warning")]
+
+
+def test_a_large_write_inside_the_graph_is_fine() -> None:
+    assert not diagnose(_target(replace(CACHE, mutation_type="mutated_in_graph")))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,123 @@
+"""What the backward needs, as text: values that are kept, and values that are computed again.
+
+Invariant: the rows account for every byte; what is cut from a list is counted in its last line.
+"""
+
+import re
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TypeVar
+
+from rich.text import Text
+
+from aotlens.report.fold import Fold, fold
+from aotlens.report.layout import Row, heading, paragraph, table
+from aotlens.report.places import place, text_of
+from aotlens.report.records import Partition, RecomputedValue, SavedValue
+from aotlens.report.summary import counted, human_bytes, human_flops
+
+Value = TypeVar("Value", SavedValue, RecomputedValue)
+
+SAVED_ROWS = 24
+RECOMPUTED_ROWS = 8
+NAMES = 6
+"""How many names of values that are alive anyway are listed; more are counted by owner."""
+
+_DETAIL = " " * 6
+_NUMBERED = re.compile(r"_\d+$")
+
+
+def partition_lines(partition: Partition, width: int) -> Iterator[Text]:
+    """Saved values by size, identical layers folded; what is alive anyway; what is computed again."""
+    kept = [value for value in partition.saved if value.bytes]
+    note = f"{human_bytes(partition.saved_bytes)} in {counted(len(kept), 'value')}, policy {partition.policy}"
+    yield heading("Saved for backward", note)
+    groups = _by_size(kept, lambda value: (value.span, value.tensor.short(), value.owner, value.reason))
+    rows = [_saved_row(group, width) for group in groups[:SAVED_ROWS]]
+    yield from table(rows, width, frozenset({0}))
+    yield from _cut(groups[SAVED_ROWS:], width)
+    alive = [value for value in partition.saved if not value.bytes]
+    if alive:
+        yield from paragraph(f"alive anyway, so free to keep: {_alive(alive)}", width, "  ", "dim")
+    if partition.recomputed:
+        yield Text()
+        yield from _recomputed_lines(partition.recomputed, width)
+
+
+def _saved_row(group: Fold[SavedValue], width: int) -> Row:
+    first = group.first
+    cells = (human_bytes(_total(group)), _each(group), first.tensor.short(), group.label)
+    uses = sorted({use.span.line for use in first.used_by if use.span})
+    read = f"; read by the backward of line {_listed(uses)}" if uses else ""
+    where = f"{place(first.span)}  " if first.span else ""
+    return Row(
+        cells,
+        ("yellow", "", "", "cyan"),
+        tuple(paragraph(f"{where}{first.reason}{read}", width, _DETAIL, "dim")),
+        clip=True,
+    )
+
+
+def _recomputed_lines(values: tuple[RecomputedValue, ...], width: int) -> Iterator[Text]:
+    """Grouped by reason; values without memory of their own are only counted."""
+    spared, flops = sum(value.bytes for value in values), sum(value.flops for value in values)
+    note = f"{counted(len(values), 'value')}, {human_flops(flops)} instead of {human_bytes(spared)}"
+    yield heading("Computed again in backward", note)
+    for reason in dict.fromkeys(value.reason for value in values):
+        group = [value for value in values if value.reason == reason]
+        folds = _by_size([value for value in group if value.bytes], lambda value: (value.span, value.flops))
+        shown = folds[:RECOMPUTED_ROWS]
+        yield from paragraph(f"{counted(len(group), 'value')}: {reason}", width, "  ", "dim")
+        rows = [
+            Row((human_bytes(_total(entry)), _each(entry), entry.label), ("yellow", "", "cyan"), clip=True)
+            for entry in shown
+        ]
+        yield from table(rows, width, frozenset({0}))
+        yield from _cut(folds[RECOMPUTED_ROWS:], width)
+
+
+def _by_size(values: list[Value], same: Callable[[Value], Hashable]) -> list[Fold[Value]]:
+    """Folds, the largest total first."""
+    folds = fold(values, name=_label, same=lambda value: (value.bytes, same(value)))
+    return sorted(folds, key=lambda group: -_total(group))
+
+
+def _total(group: Fold[Value]) -> int:
+    return sum(value.bytes for value in group.items)
+
+
+def _each(group: Fold[Value]) -> str:
+    """`×12, 3.1 MiB each`, or nothing for a single value."""
+    return f"{group.times}, {human_bytes(group.first.bytes)} each" if group.times else ""
+
+
+def _label(value: SavedValue | RecomputedValue) -> str:
+    """`gelu in self.mlp(x)`: the node's operator and the user's expression; else a name."""
+    operator = _NUMBERED.sub("", value.node)
+    text = text_of(value.span) if value.span else ""
+    name = value.name if isinstance(value, SavedValue) else None
+    if name and "." in name:
+        return name
+    return f"{operator} in {text}" if text else name or operator
+
+
+def _alive(values: Sequence[SavedValue]) -> str:
+    """`hidden (output), down.weight (parameter)`, or how many of each owner when there are many."""
+    folds = fold(values, lambda value: value.name or value.node, lambda value: value.owner)
+    if len(folds) <= NAMES:
+        return ", ".join(
+            f"{group.label} ({group.first.owner}{f' {group.times}' if group.times else ''})"
+            for group in folds
+        )
+    owners = dict.fromkeys(value.owner for value in values)
+    return ", ".join(counted(sum(value.owner == owner for value in values), owner) for owner in owners)
+
+
+def _cut(rest: list[Fold[Value]], width: int) -> Iterator[Text]:
+    if rest:
+        values, total = sum(len(group.items) for group in rest), sum(map(_total, rest))
+        text = f"and {counted(values, 'smaller value')}, {human_bytes(total)} together"
+        yield from paragraph(f"{text} (all are in --format json)", width, "  ", "dim")
+
+
+def _listed(lines: list[int]) -> str:
+    return ", ".join(map(str, lines[:6])) + (", …" if len(lines) > 6 else "")
