@@ -189,13 +189,14 @@ def _gradients(compiled: Observation, eager: Observation) -> Iterator[Difference
         yield Difference("gradient", "outputs to differentiate", ", ".join(roots[0]), ", ".join(roots[1]))
         return
     found = dict(compiled.gradients.leaves) if compiled.gradients else {}
+    scale = _largest_gradient(eager)
     for name, expected in eager.gradients.leaves if eager.gradients else ():
         gradient = found.pop(name, None)
         if gradient is None or expected is None:
             if gradient is not expected:
                 yield Difference("gradient", name, _present(gradient), _present(expected))
             continue
-        wrong = _values("gradient", name, gradient, expected)
+        wrong = _values("gradient", name, gradient, expected, scale)
         if wrong:
             yield wrong
     for name, surplus in found.items():
@@ -217,12 +218,23 @@ def _writes(compiled: Observation, eager: Observation) -> Iterator[Difference]:
             yield Difference("write", expected.name, _seen(found.seen_by), _seen(expected.seen_by))
 
 
-def _values(kind: Kind, name: str, found: Tensor, expected: Tensor) -> Difference | None:
+def _largest_gradient(eager: Observation) -> float:
+    """A gradient that is zero but for rounding is as noisy as the large ones that it was summed from."""
+    leaves = eager.gradients.leaves if eager.gradients else ()
+    sizes = (
+        float(wide(gradient).abs().max())
+        for _, gradient in leaves
+        if gradient is not None and gradient.numel()
+    )
+    return max((size for size in sizes if size < float("inf")), default=1.0)
+
+
+def _values(kind: Kind, name: str, found: Tensor, expected: Tensor, scale: float = 1.0) -> Difference | None:
     if found.dtype != expected.dtype:
         return Difference("dtype", name, str(found.dtype), str(expected.dtype))
     if shape_of(found) != shape_of(expected):
         return Difference("shape", name, str(shape_of(found)), str(shape_of(expected)))
-    if close(found, expected):
+    if close(found, expected, max(scale, 1.0)):
         return None
     error = error_between(found, expected)
     largest = float(wide(expected).abs().max())

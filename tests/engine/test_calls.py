@@ -14,6 +14,8 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from tests.programs.program import leaf, plain, tape
 
+pytestmark = pytest.mark.filterwarnings("ignore")  # what torch warns of, eager warns of too
+
 EAGER = CompileOptions(backend="eager")
 
 
