@@ -83,6 +83,10 @@ def _refuse_storage_exchange(captured: Captured, given: CapturedInput) -> None:
         raise UnsupportedError(
             f"`requires_grad_()` on the input `{given.slot.name}`", span, "set it before the call"
         )
+    if given.requires_grad and not given.argument.requires_grad:
+        raise UnsupportedError(
+            f"`requires_grad_(False)` or `detach_()` on the input `{given.slot.name}`", span, "use `detach()`"
+        )
 
 
 def write_spans(info: InputAliasInfo) -> tuple[Span, ...]:

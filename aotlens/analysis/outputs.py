@@ -93,6 +93,7 @@ def _alias_of_input(
             requires_grad=value.requires_grad,
             tensor=value,
         )
+    _refuse_custom_views(captured, given.argument, value, f"the input `{given.slot.name}`")
     chain = _relative_chain(captured.recorder, given.argument, value)
     detached = given.argument.requires_grad and not value.requires_grad
     return OutputAliasInfo(
@@ -105,9 +106,25 @@ def _alias_of_input(
         geometry=None if chain is not None else geometry_of(value),
         same_object_as=same,
         requires_grad=value.requires_grad,
-        detached=detached or not chain,
+        detached=detached or chain == (),
+        viewed_without_grad=value.requires_grad and value.grad_fn is None,
         tensor=value,
     )
+
+
+def _refuse_custom_views(captured: Captured, base: Any, value: Any, whose: str) -> None:
+    """A view that a custom function made has that function's backward, which a replayed view would skip."""
+    if value.requires_grad and not base.requires_grad:
+        raise UnsupportedError(f"`requires_grad_()` on a view of {whose}", captured.subject.span)
+    step = value.grad_fn
+    while step is not None and step is not base.grad_fn:
+        if isinstance(step, torch.autograd.function.BackwardCFunction):
+            raise UnsupportedError(
+                f"a result that is a view of {whose} made in a custom `autograd.Function` (custom function view)",
+                captured.subject.span,
+                "return a clone from the function",
+            )
+        step = step.next_functions[0][0] if step.next_functions else None
 
 
 def _relative_chain(recorder: Recorder, base: Any, value: Any) -> tuple[ViewStep, ...] | None:
@@ -129,8 +146,8 @@ def _intermediate(
 ) -> OutputAliasInfo:
     recorder, value = captured.recorder, captured.outputs[index]
     tracked = recorder.tracked(value)
-    if len(group) == 1 or not any(captured.outputs[i].requires_grad for i in group):
-        return _own(recorder, index, value)
+    if len(group) == 1 or not any(_has_history(captured.outputs[i]) for i in group):
+        return _own_or_twin(captured, index, group)
     storage = tracked.storage
     base = known.get(id(storage))
     first = base is None
@@ -157,6 +174,28 @@ def _intermediate(
         detached=not value.requires_grad,
         tensor=value,
     )
+
+
+def _has_history(value: Any) -> bool:
+    return bool(value.requires_grad and value.grad_fn is not None)
+
+
+def _own_or_twin(captured: Captured, index: int, group: list[int]) -> OutputAliasInfo:
+    """The graph's own result, or another tensor object over an earlier result with the same value."""
+    recorder, value = captured.recorder, captured.outputs[index]
+    chain = recorder.tracked(value).chain
+    for other in group[: group.index(index)]:
+        if recorder.tracked(captured.outputs[other]).chain == chain:
+            return OutputAliasInfo(
+                index=index,
+                output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
+                reason=f"the same memory as result {other}",
+                value=None,
+                base=OutputBase(other),
+                detached=True,
+                tensor=value,
+            )
+    return _own(recorder, index, value)
 
 
 def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: list[BaseInfo]) -> AliasBase:
@@ -186,7 +225,13 @@ def _own(recorder: Recorder, index: int, value: Any) -> OutputAliasInfo:
     reason = "its base does not leave the function" if unsafe else "memory of its own"
     output_type = OutputType.UNSAFE_VIEW_ALIAS if unsafe else OutputType.NON_ALIAS
     return OutputAliasInfo(
-        index, output_type, reason, node, requires_grad=value.requires_grad, tensor=value
+        index=index,
+        output_type=output_type,
+        reason=reason,
+        value=node,
+        requires_grad=value.requires_grad,
+        new_leaf=value.requires_grad and value.grad_fn is None,
+        tensor=value,
     )
 
 

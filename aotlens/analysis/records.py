@@ -109,6 +109,10 @@ class OutputAliasInfo:
     requires_grad: bool = False
     detached: bool = False
     """The alias carries no history although its base does."""
+    viewed_without_grad: bool = False
+    """The view was taken with grad mode off, so autograd does not start from it."""
+    new_leaf: bool = False
+    """The function made it require grad itself: a leaf without history."""
     tensor: Any = None
     """The fake result; None for a plain value."""
 

@@ -11,6 +11,7 @@ from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, Subject
 from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings
+from aotlens.errors import UnsupportedError
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, UserInput
 from aotlens.report.records import Span
 from aotlens.torch_api import pytree
@@ -38,11 +39,15 @@ def capture_direct(
         call_args, call_kwargs = pytree.tree_unflatten(flat[len(owned) :], spec)
         if isinstance(function, torch.nn.Module):
             tensors = dict(zip(owned, flat, strict=False))
-            return torch.func.functional_call(function, tensors, call_args, call_kwargs)
-        return function(*call_args, **call_kwargs)
+            result = torch.func.functional_call(function, tensors, call_args, call_kwargs)
+            _refuse_rebound(subject, tensors, flat)
+        else:
+            result = function(*call_args, **call_kwargs)
+        _refuse_changed_containers(subject, (call_args, call_kwargs), flat[len(owned) :], spec)
+        return result
 
     captured = capture_run(subject, values, tuple(slots), spec, run, settings)
-    names = _parameters(signature, args, kwargs, len(paths))
+    names = _parameters(signature, spec)
     return replace(captured, structure=replace(captured.structure, parameters=names))
 
 
@@ -94,14 +99,31 @@ def argument_name(path: tuple[Any, ...], signature: inspect.Signature | None) ->
     return f"arg{position.idx}{pytree.keystr(path[2:])}"
 
 
-def _parameters(
-    signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: int
-) -> tuple[str, ...]:
+def _refuse_rebound(subject: Subject, tensors: dict[str, Any], given: list[Any]) -> None:
+    """A module that binds a buffer or parameter to another tensor: the binding would be lost."""
+    for (fqn, now), before in zip(tensors.items(), given, strict=False):
+        if now is not before:
+            raise UnsupportedError(
+                f"the module binds `{fqn}` to another tensor", subject.span, f"write in place: `self.{fqn}.copy_(…)`"
+            )
+
+
+def _refuse_changed_containers(subject: Subject, arguments: Any, before: list[Any], spec: Any) -> None:
+    """A function that fills or empties a container that it was given: the caller's would not change."""
+    leaves, now = pytree.tree_flatten(arguments)
+    if now != spec or any(new is not old for new, old in zip(leaves, before, strict=True)):
+        raise UnsupportedError(
+            "a list or dict argument that the function changes", subject.span, "return a new container instead"
+        )
+
+
+def _parameters(signature: inspect.Signature | None, spec: Any) -> tuple[str, ...]:
     """Names of the positional parameters when each argument is one leaf, so that no tree need be taken apart."""
-    if signature is None or kwargs or leaves != len(args):
+    args, kwargs = spec.children()
+    if signature is None or kwargs.num_leaves or kwargs.num_children or not all(arg.is_leaf() for arg in args.children()):
         return ()
     parameters = list(signature.parameters.values())
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
-    if len(parameters) != len(args) or any(parameter.kind not in kinds for parameter in parameters):
+    if len(parameters) != args.num_children or any(parameter.kind not in kinds for parameter in parameters):
         return ()
     return tuple(parameter.name for parameter in parameters)

@@ -111,10 +111,42 @@ def _with_sharing(inputs: tuple[CapturedInput, ...], storages: dict[int, list[in
     for index, given in enumerate(inputs):
         if given.storage is not None and given.duplicate_of is None:
             others = sharing.get(index, ())
-            given.storage.inputs = (index, *others)
+            overlapping = tuple(other for other in others if overlap(given.fake, inputs[other].fake))
+            given.storage.inputs = (index, *overlapping)
             given = _sharing(given, others)
         result.append(given)
     return tuple(result)
+
+
+def overlap(left: Any, right: Any) -> bool:
+    """Whether two tensors on one storage have an element in common; large or symbolic ones are said to."""
+    counts = (left.numel(), right.numel())
+    if any(isinstance(count, torch.SymInt) for count in counts):
+        return True
+    if 0 in counts:
+        return False
+    if _last(left) < left.storage_offset() or _last(left) < right.storage_offset():
+        return False
+    if _last(right) < left.storage_offset():
+        return False
+    return max(counts) > EXACT_OVERLAP or bool(_elements(left) & _elements(right))
+
+
+EXACT_OVERLAP = 1 << 16
+"""Up to this many elements, interleaved tensors are compared element by element."""
+
+
+def _last(tensor: Any) -> int:
+    """The highest element of the storage that the tensor reaches."""
+    steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return int(tensor.storage_offset()) + sum(steps)
+
+
+def _elements(tensor: Any) -> set[int]:
+    found = {int(tensor.storage_offset())}
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        found = {start + at * stride for start in found for at in range(size)}
+    return found
 
 
 def _sharing(given: CapturedInput, others: tuple[int, ...]) -> CapturedInput:

@@ -26,7 +26,7 @@ class Kind(Enum):
     REFUSED = "changes what storage a tensor has"
 
 
-SAME_VALUE = frozenset({aten.detach.default, aten.alias.default, aten.lift_fresh.default})
+SAME_VALUE = frozenset({aten.detach.default, aten.lift_fresh.default})
 
 VIEWS_BY_DEED = frozenset({aten._unsafe_view.default, aten._reshape_alias.default, aten.lift_fresh.default})
 """Their schema promises a new value, but the result is on the argument's storage."""
@@ -105,20 +105,20 @@ def functional_variant(func: Any) -> Any:
         return FUNCTIONAL_BY_NAME[func]
     namespace, name = func._schema.name.split("::")
     packets = getattr(torch.ops, namespace)
-    overload = func._overloadname
-    candidates: list[tuple[str, str]] = []
-    if Tag.out in func.tags or overload == "out" or overload.endswith("_out"):
-        base = overload[:-3].rstrip("_") or "default"
-        candidates.append((name, base))
-    if name.endswith("_"):
-        candidates.append((name[:-1], overload))
-    candidates.append((name + "_functional", overload))
-    for packet_name, overload_name in candidates:
+    wanted = _inputs_of(func)
+    for packet_name in dict.fromkeys((name.removesuffix("_"), name, name + "_functional")):
         packet = getattr(packets, packet_name, None)
-        variant = getattr(packet, overload_name, None) if packet is not None else None
-        if variant is not None and not written_arguments(variant):
-            return variant
+        for overload in packet.overloads() if packet is not None else ():
+            variant = getattr(packet, overload)
+            if not written_arguments(variant) and _inputs_of(variant) == wanted:
+                return variant
     return None
+
+
+def _inputs_of(func: Any) -> list[tuple[str, str]]:
+    """Names and types of the arguments but for those that only receive results."""
+    outs = {argument.name for argument in func._schema.arguments if argument.is_out}
+    return [(arg.name, str(arg.type)) for arg in func._schema.arguments if arg.name not in outs]
 
 
 def missing_defaults(func: Any, functional: Any, given: int) -> tuple[Any, ...]:

@@ -265,11 +265,19 @@ class Recorder(TorchDispatchMode):
     def _constant(self, tensor: Any) -> Any:
         known = self._constants.get(id(tensor))
         if known is None:
-            if not isinstance(tensor, torch.Tensor):
+            if not isinstance(tensor, (torch.Tensor, torch.Generator)):
                 raise UnsupportedError(f"an argument of type `{type(tensor).__name__}`", self.span)
+            if isinstance(tensor, torch.Generator):
+                raise UnsupportedError("a random operator with a generator of its own", self.span)
+            if tensor.requires_grad:
+                raise UnsupportedError(
+                    "a tensor that requires grad and is neither argument nor parameter of the compiled function",
+                    self.span,
+                    "pass it as an argument, or compile the module that owns it",
+                )
             fake = self.fake_mode.from_tensor(tensor)
             name = self.name("constant")
-            node = Node(name, None, (), {}, fake, self._origin, constant=tensor.detach())
+            node = Node(name, None, (), {}, fake, self._origin, constant=tensor)
             self.nodes.insert(0, node)
             alias = fake.detach()
             self.track(alias, Storage(node, alias))
@@ -284,7 +292,7 @@ class Recorder(TorchDispatchMode):
             return arg
         if kind is list or kind is tuple:
             return [self._argument(item) for item in arg]
-        if isinstance(arg, torch.Tensor):
+        if isinstance(arg, (torch.Tensor, torch.Generator)):
             return self.node_of(arg)
         if isinstance(arg, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return self.symbols.value(arg)
@@ -423,6 +431,8 @@ class Recorder(TorchDispatchMode):
         values, results = self._new_values(func, operator, args, kwargs, len(targets))
         for target, value in zip(targets, values, strict=True):
             self._write(target, self._fitted(func, args, kwargs, target, value))
+        if not func._schema.returns:
+            return None
         if not operator.returns_written:
             return results
         return targets[0] if len(targets) == 1 else tuple(targets)

@@ -110,6 +110,10 @@ def refusing(recorder: Recorder) -> Iterator[None]:
             raise UnsupportedError(f"a higher-order operator ({_first_line(error)})", recorder.span) from error
         raise
     except RuntimeError as error:
+        if ".numpy() is not supported" in str(error):
+            raise UnsupportedError(
+                "a tensor's values in numpy", recorder.span, "keep to torch, or leave this line uncompiled"
+            ) from error
         if "modified by an inplace operation" in str(error):
             raise UserError(
                 f"the backward of this function fails in eager too: {_first_line(error)}", span=recorder.span

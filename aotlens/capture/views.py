@@ -18,9 +18,9 @@ Emit = Callable[..., Any]
 """Records one call of an operator on nodes and gives its node."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ViewStep:
-    """One view operator, applied to the tensor before it in the chain."""
+    """One view operator, applied to the tensor before it in the chain; equal only to itself."""
 
     op: Any
     args: tuple[Any, ...]
@@ -106,6 +106,10 @@ def _dtype(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     return emit(aten.view.dtype, new, source.val.dtype)
 
 
+def _identity(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    return new
+
+
 def _again(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     return emit(step.op, new)
 
@@ -132,6 +136,7 @@ INVERSES: dict[Any, Callable[[Emit, Any, ViewStep, Any], Any]] = {
     aten.split_with_sizes.default: _split,
     aten.view_as_real.default: _view_as_real,
     aten.view_as_complex.default: _view_as_complex,
+    aten.alias.default: _identity,
     aten._conj.default: _again,
     aten._neg_view.default: _again,
 }

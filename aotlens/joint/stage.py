@@ -15,6 +15,7 @@ from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.run import call_boundary, recording, refusing
 from aotlens.capture.storage import Storage
+from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable
 from aotlens.ir.slots import Gradient, GraphOutput, IntermediateBase, MutatedInput, Tangent, UserOutput
@@ -73,7 +74,7 @@ def forward_outputs(captured: Captured, meta: ViewAndMutationMeta) -> tuple[Forw
     for output in meta.outputs:
         if isinstance(output.value, Node):
             slot = UserOutput(captured.output_names[output.index], output.index)
-            found.append(ForwardOutput(slot, output.value, output.tensor))
+            found.append(ForwardOutput(slot, output.value, None if output.new_leaf else output.tensor))
     for index, base in enumerate(meta.bases):
         found.append(ForwardOutput(IntermediateBase(f"base_{index}", index), base.value, base.tensor))
     return tuple(found)
@@ -95,6 +96,7 @@ def record_backward(
     recorder = captured.recorder
     differentiable = [output for output in outputs if output.differentiable]
     recorder.in_backward = True
+    before = [given.storage.version if given.storage is not None else 0 for given in captured.inputs]
     with recorder.fake_mode:
         tangents = [_tangent(recorder, output) for output in differentiable]
     with recording(recorder, dynamic), refusing(recorder), torch.enable_grad():
@@ -106,6 +108,7 @@ def record_backward(
                 allow_unused=True,
             )
         )
+    _refuse_writes(captured, before)
     with recorder.fake_mode, recorder.adding("joint", "a gradient, brought up to date after a write"):
         results = tuple(
             ProgramOutput(
@@ -115,6 +118,14 @@ def record_backward(
             for given, gradient in zip(wanted, gradients, strict=True)
         )
     return tuple(given for given, _ in tangents), results
+
+
+def _refuse_writes(captured: Captured, before: list[int]) -> None:
+    for given, version in zip(captured.inputs, before, strict=True):
+        if given.storage is not None and given.storage.version != version:
+            raise UnsupportedError(
+                f"the backward writes to the input `{given.slot.name}`", captured.recorder.span, "write to a clone"
+            )
 
 
 def _tangent(recorder: Recorder, output: ForwardOutput) -> tuple[ProgramInput, Any]:

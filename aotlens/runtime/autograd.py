@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.records import CapturedInput
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.errors import InternalError
 from aotlens.ir.program import Node, Program, ProgramOutput
@@ -92,12 +93,23 @@ def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
     outputs = [out for out in parts.forward.outputs if isinstance(out.slot, SavedForBackward)]
     computed = {id(out.value): f"saved_{at}" for at, out in enumerate(outputs)}
     saved = [given.node for given in parts.backward.inputs if not isinstance(given.slot, Tangent)]
-    tensors = [computed.get(id(node)) or names.node(node) for node in saved if not is_number(node)]
+    moved = {id(given.node) for given in _moved_inputs(parts)}
+    tensors = [
+        computed.get(id(node)) or names.node(node) + (".data" if id(node) in moved else "")
+        for node in saved
+        if not is_number(node)
+    ]
     numbers = [computed.get(id(node)) or names.node(node) for node in saved if is_number(node)]
     if tensors:
         builder.add(f"ctx.save_for_backward({', '.join(tensors)})")
     if numbers:
         builder.add(f"ctx.sizes = ({', '.join(numbers)},)")
+
+
+def _moved_inputs(parts: Partitioned) -> list[CapturedInput]:
+    """Inputs whose sizes or strides the wrapper changes after the forward: kept by an alias that stays."""
+    inputs = parts.joint.captured.inputs
+    return [inputs[info.index] for info in parts.joint.meta.inputs if info.mutates_metadata]
 
 
 def _differentiable(parts: Partitioned, out: ProgramOutput) -> bool:

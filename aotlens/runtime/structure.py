@@ -5,6 +5,8 @@ Invariant: tuples, lists and dicts are written out; any other container goes thr
 
 from typing import Any
 
+import torch
+
 from aotlens.torch_api import pytree
 
 RESULT_SPEC = "RESULT_SPEC"
@@ -33,6 +35,8 @@ def _written(spec: Any, leaves: Any) -> str | None:
         return None
     if spec.type is tuple:
         return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"  # type: ignore[arg-type]
+    if spec.type is torch.Size:
+        return f"torch.Size([{', '.join(parts)}])"  # type: ignore[arg-type]
     if spec.type is list:
         return f"[{', '.join(parts)}]"  # type: ignore[arg-type]
     if spec.type is dict:

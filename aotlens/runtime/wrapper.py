@@ -130,8 +130,12 @@ class WrapperText:
         ]
         results = [output_name(out) for out in function_outputs(self._parts)]
         if self._code.backward is not None:
-            targets = ", ".join(results)
-            self._builder.add(f"{targets} = CompiledFunction.apply({', '.join(graph_inputs)})")
+            line = f"{', '.join(results)} = CompiledFunction.apply({', '.join(graph_inputs)})"
+            if self._captured.grad_enabled:
+                self._builder.add(line)
+            else:
+                with self._builder.block("with torch.enable_grad():"):
+                    self._builder.add(line)
             return
         targets = f"{', '.join(results)}{',' if len(results) == 1 else ''} = " if results else ""
         with self._builder.block("with below_views():"):
@@ -180,7 +184,16 @@ class WrapperText:
         reason = "; ".join(dict.fromkeys(info.reason for info in aliases)) or "every result has memory of its own"
         with self._builder.step("make aliased results again", reason):
             for info in sorted(aliases, key=lambda info: isinstance(info.base, OutputBase)):
-                self._builder.add(f"out_{info.index} = {self._alias(info)}")
+                line = f"out_{info.index} = {self._alias(info)}"
+                if not info.viewed_without_grad:
+                    self._builder.add(line)
+                    continue
+                with self._builder.block("with torch.no_grad():"):
+                    self._builder.add(line)
+        with self._builder.step("make results require grad", "the function turned it on itself"):
+            for info in self._meta.outputs:
+                if info.new_leaf:
+                    self._builder.add(f"out_{info.index}.requires_grad_()")
 
     def _alias(self, info: OutputAliasInfo) -> str:
         if info.same_object_as is not None:
