@@ -220,7 +220,7 @@ def run(
     if watch:
         threading.Thread(target=watch_sources, args=(path, app.post_message, stop), daemon=True).start()
     try:
-        return app.run() or 0
+        return shown(app)
     finally:
         stop.set()
         tracing.close()
@@ -232,4 +232,10 @@ def open_report(file: str) -> int:
         report = loads(Path(file).read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{file}: cannot be read: {error.strerror or error}") from error
-    return AotlensApp(file, report=report, roots=(str(Path(file).resolve().parent),)).run() or 0
+    return shown(AotlensApp(file, report=report, roots=(str(Path(file).resolve().parent),)))
+
+
+def shown(app: AotlensApp) -> int:
+    """Run the app to its end; the exit code: 3 when it failed itself."""
+    app.run()
+    return 3 if app.return_code else 0

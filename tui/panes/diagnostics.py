@@ -20,8 +20,8 @@ class DiagnosticsPane(Pane):
     TAB: ClassVar[str] = "diagnostics"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("a", "apply", "Apply fix")]
     DEFAULT_CSS = """
-    DiagnosticsPane #diagnostics { height: 1fr; }
-    DiagnosticsPane #diagnostic-detail { max-height: 60%; }
+    DiagnosticsPane #diagnostic-table { height: 1fr; }
+    DiagnosticsPane .detail { height: 60%; }
     """
 
     class FixWanted(Message):
@@ -33,7 +33,7 @@ class DiagnosticsPane(Pane):
             self.fixes = fixes
 
     def compose(self) -> ComposeResult:
-        yield VirtualTable(id="diagnostics")
+        yield VirtualTable(id="diagnostic-table")
         yield LineList(id="diagnostic-detail", classes="detail")
 
     def fill(self, subject: Subject) -> None:
@@ -41,7 +41,7 @@ class DiagnosticsPane(Pane):
         self._describe()
 
     def main(self) -> Widget:
-        return self.query_one("#diagnostics")
+        return self.query_one("#diagnostic-table")
 
     def reveal(self, key: str) -> None:
         self.query_one(VirtualTable).select(key, tell=True)
@@ -52,7 +52,7 @@ class DiagnosticsPane(Pane):
         self._describe()
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
-        if event.sender.id == "diagnostics":
+        if event.sender.id == "diagnostic-table":
             self._describe()
 
     @property

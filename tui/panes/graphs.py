@@ -32,6 +32,7 @@ class GraphsPane(Pane):
     DEFAULT_CSS = """
     GraphsPane ChoiceBar { padding: 0 1; border-bottom: none; }
     GraphsPane #nodes { height: 1fr; }
+    GraphsPane .detail { height: 13; }
     GraphsPane #program { display: none; }
     GraphsPane.-program #program { display: block; }
     GraphsPane.-program #nodes, GraphsPane.-program #neighbours { display: none; }

@@ -16,7 +16,7 @@ class LogPane(Pane):
     TAB: ClassVar[str] = "log"
 
     def compose(self) -> ComposeResult:
-        yield CodeView(id="log")
+        yield CodeView(id="log-text")
 
     def fill(self, subject: Subject) -> None:
         self.query_one(CodeView).show(from_text(subject.output or QUIET, "<log>"), coloured=False)

@@ -23,13 +23,13 @@ class SavedPane(Pane):
     TAB: ClassVar[str] = "saved"
     DEFAULT_CSS = """
     SavedPane #saved-total { height: 1; }
-    SavedPane #saved { height: 1fr; }
+    SavedPane #saved-table { height: 1fr; }
     SavedPane #recomputed { height: auto; max-height: 30%; min-height: 3; border-top: solid $panel; }
     """
 
     def compose(self) -> ComposeResult:
         yield LineList(id="saved-total")
-        yield VirtualTable(id="saved")
+        yield VirtualTable(id="saved-table")
         yield VirtualTable(id="recomputed")
         yield LineList(id="saved-detail", classes="detail")
 
@@ -38,18 +38,18 @@ class SavedPane(Pane):
 
     def fill(self, subject: Subject) -> None:
         self.query_one("#saved-total", LineList).show((totals(subject.target),))
-        self.query_one("#saved", VirtualTable).show(saved_listing(subject.target))
+        self.query_one("#saved-table", VirtualTable).show(saved_listing(subject.target))
         recomputed = self.query_one("#recomputed", VirtualTable)
         recomputed.show(recomputed_listing(subject.target))
         recomputed.display = subject.target.partition is not None
         self.query_one("#saved-detail", LineList).show(())
-        self._describe(self.query_one("#saved", VirtualTable))
+        self._describe(self.query_one("#saved-table", VirtualTable))
 
     def main(self) -> Widget:
-        return self.query_one("#saved")
+        return self.query_one("#saved-table")
 
     def reveal(self, key: str) -> None:
-        table = self.query_one("#recomputed" if key.startswith("recomputed:") else "#saved", VirtualTable)
+        table = self.query_one("#recomputed" if key.startswith("recomputed:") else "#saved-table", VirtualTable)
         table.select(key, tell=True)
         table.focus()
 
@@ -66,7 +66,7 @@ class SavedPane(Pane):
         if index is None or subject is None or subject.target.partition is None:
             return
         partition = subject.target.partition
-        if table.id == "saved":
+        if table.id == "saved-table":
             lines = tuple(saved_details(by_bytes(partition)[index], subject.target))
         else:
             value = sorted(partition.recomputed, key=lambda item: -item.bytes)[index]

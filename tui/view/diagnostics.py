@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from aotlens.report.records import Diagnostic, Edit, Fix, Report, Target
 from tui.view.marks import SEVERITY_LETTERS, all_diagnostics
 from tui.view.places import home_file, line_place, place
-from tui.view.rows import Column, LazyRows, Line, Link, Listing, Part, Row
+from tui.view.rows import Cells, Column, LazyRows, Line, Link, Listing, Part
 
 DIAGNOSTIC_COLUMNS = (
     Column("", widest=1, narrowest=1),
@@ -30,15 +30,14 @@ def diagnostic_listing(report: Report, target: Target | None) -> Listing:
     """The worst first."""
     home = home_file(target) if target else None
 
-    def row(diagnostic: Diagnostic) -> Row:
-        cells = (
+    def cells_of(diagnostic: Diagnostic) -> Cells:
+        return (
             severity_part(diagnostic),
             Part(diagnostic.code, diagnostic.severity),
             Part(place(diagnostic.span, home), "place"),
             diagnostic.message,
             str(len(diagnostic.fixes)) if diagnostic.fixes else "",
         )
-        return Row(diagnostic_key(diagnostic), cells)
 
     def link(diagnostic: Diagnostic) -> Link:
         related = tuple(item.span for item in diagnostic.related)
@@ -47,7 +46,7 @@ def diagnostic_listing(report: Report, target: Target | None) -> Listing:
     def text(diagnostic: Diagnostic) -> str:
         return f"{diagnostic.code} {diagnostic.severity} {diagnostic.message}"
 
-    rows = LazyRows(all_diagnostics(report, target), row, text, link)
+    rows = LazyRows(all_diagnostics(report, target), diagnostic_key, cells_of, text, link)
     return Listing(DIAGNOSTIC_COLUMNS, rows, "no diagnostics: nothing here is worth a change")
 
 

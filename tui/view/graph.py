@@ -1,6 +1,5 @@
 """A stage's program as a table of nodes, and the neighbourhood of one node."""
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,7 +7,7 @@ from functools import cached_property
 from aotlens.report.records import Stage, StageNode, Target
 from aotlens.report.summary import human_bytes
 from tui.view.places import home_file, line_place, place
-from tui.view.rows import Column, Jump, LazyRows, Line, Link, Listing, Part, Row
+from tui.view.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
 
 NODE_COLUMNS = (
     Column("node", widest=32, narrowest=12, grows=True),
@@ -31,13 +30,9 @@ class StageIndex:
     def positions(self) -> dict[str, int]:
         return {node.name: position for position, node in enumerate(self.stage.nodes)}
 
-    @cached_property
-    def users(self) -> dict[str, tuple[str, ...]]:
-        found: defaultdict[str, list[str]] = defaultdict(list)
-        for node in self.stage.nodes:
-            for name in dict.fromkeys(node.inputs):
-                found[name].append(node.name)
-        return {name: tuple(names) for name, names in found.items()}
+    def users(self, name: str) -> tuple[str, ...]:
+        """Nodes that read it, in order; a scan, which at 50,000 nodes costs less than keeping an index."""
+        return tuple(node.name for node in self.stage.nodes if name in node.inputs)
 
     @cached_property
     def heirs(self) -> dict[str, str]:
@@ -67,15 +62,14 @@ def node_link(node: StageNode) -> Link:
     return Link(node.spans[:1], node.spans[1:])
 
 
-def node_row(node: StageNode, home: str | None) -> Row:
-    cells = (
+def node_cells(node: StageNode, home: str | None) -> Cells:
+    return (
         Part(node.name, "name"),
         operation(node),
         Part(node.tensor.short() if node.tensor else "", "tensor"),
         human_bytes(node.tensor.bytes) if node.tensor else "",
         Part(place(node.spans[0] if node.spans else None, home), "place"),
     )
-    return Row(node.name, cells)
 
 
 def node_listing(stage: Stage, target: Target) -> Listing:
@@ -85,7 +79,7 @@ def node_listing(stage: Stage, target: Target) -> Listing:
     def text(node: StageNode) -> str:
         return f"{node.name} {node.target} {node.tensor.short() if node.tensor else ''}"
 
-    rows = LazyRows(stage.nodes, lambda node: node_row(node, home), text, node_link)
+    rows = LazyRows(stage.nodes, lambda node: node.name, lambda node: node_cells(node, home), text, node_link)
     return Listing(NODE_COLUMNS, rows, "this stage has no nodes")
 
 
@@ -95,7 +89,7 @@ def neighbourhood(name: str, index: StageIndex, target: Target) -> Iterator[Line
     if node is None:
         return
     inputs = tuple(dict.fromkeys(node.inputs))
-    users = index.users.get(name, ())
+    users = index.users(name)
     yield from branch_lines(inputs, index, target, READ)
     yield centre_line(node, target)
     yield from branch_lines(users, index, target, USERS)

@@ -6,7 +6,7 @@ from aotlens.report.ledger import KINDS, aliasing, handling
 from aotlens.report.records import Input, Output, Site, Target
 from aotlens.report.summary import human_bytes
 from tui.view.places import home_file, line_place, place
-from tui.view.rows import Column, LazyRows, Line, Link, Listing, Part, Row
+from tui.view.rows import Cells, Column, LazyRows, Line, Link, Listing, Part
 
 INPUT_COLUMNS = (
     Column("input", widest=44, narrowest=12, grows=True),
@@ -29,8 +29,8 @@ def input_listing(target: Target) -> Listing:
     """Every input, in call order."""
     home = home_file(target)
 
-    def row(record: Input) -> Row:
-        cells = (
+    def cells_of(record: Input) -> Cells:
+        return (
             Part(record.name, "name"),
             Part(KINDS.get(record.kind, record.kind), "dim"),
             Part(record.tensor.short() if record.tensor else "", "tensor"),
@@ -38,13 +38,18 @@ def input_listing(target: Target) -> Listing:
             handled(record, target),
             Part(places(record.sites, home), "place"),
         )
-        return Row(f"input:{record.index}", cells)
 
     def text(record: Input) -> str:
         shape = record.tensor.short() if record.tensor else ""
         return f"{record.name} {record.kind} {shape} {record.mutation_type}"
 
-    rows = LazyRows(target.inputs, row, text, lambda record: sites_link(record.sites))
+    rows = LazyRows(
+        target.inputs,
+        lambda record: f"input:{record.index}",
+        cells_of,
+        text,
+        lambda record: sites_link(record.sites),
+    )
     return Listing(INPUT_COLUMNS, rows, "no inputs")
 
 
@@ -62,19 +67,19 @@ def output_listing(target: Target) -> Listing:
     """Every output of the flattened result."""
     home = home_file(target)
 
-    def row(record: Output) -> Row:
-        cells = (
+    def cells_of(record: Output) -> Cells:
+        return (
             Part(record.name, "name"),
             Part(record.tensor.short() if record.tensor else "", "tensor"),
             human_bytes(record.tensor.bytes) if record.tensor else "",
             Part(aliasing(target, record), "alias" if record.base else "dim"),
             Part(places(record.sites, home), "place"),
         )
-        return Row(f"output:{record.index}", cells)
 
     rows = LazyRows(
         target.outputs,
-        row,
+        lambda record: f"output:{record.index}",
+        cells_of,
         lambda record: f"{record.name} {record.output_type}",
         lambda r: sites_link(r.sites),
     )

@@ -45,13 +45,8 @@ class Jump:
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row of a table."""
-
-    key: str
-    """Unique in its table, the same in the next trace when the thing is the same."""
-    cells: tuple[Cell, ...]
+Cells = tuple[Cell, ...]
+"""One row of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +86,11 @@ class Rows(Protocol):
 
     def __len__(self) -> int: ...
 
-    def row(self, index: int) -> Row: ...
+    def key(self, index: int) -> str:
+        """Unique in its table, the same in the next trace when the thing is the same."""
+        ...
+
+    def cells(self, index: int) -> Cells: ...
 
     def text(self, index: int) -> str:
         """What the filter looks at."""
@@ -105,15 +104,19 @@ class LazyRows(Generic[Record]):
     """Rows over records: nothing is built before it is looked at."""
 
     records: Sequence[Record]
-    to_row: Callable[[Record], Row]
+    to_key: Callable[[Record], str]
+    to_cells: Callable[[Record], Cells]
     to_text: Callable[[Record], str]
     to_link: Callable[[Record], Link]
 
     def __len__(self) -> int:
         return len(self.records)
 
-    def row(self, index: int) -> Row:
-        return self.to_row(self.records[index])
+    def key(self, index: int) -> str:
+        return self.to_key(self.records[index])
+
+    def cells(self, index: int) -> Cells:
+        return self.to_cells(self.records[index])
 
     def text(self, index: int) -> str:
         return self.to_text(self.records[index])

@@ -7,7 +7,7 @@ from aotlens.report.records import Partition, RecomputedValue, SavedValue, Targe
 from aotlens.report.summary import counted, human_bytes, human_flops
 from tui.view.places import home_file, line_place, place
 from tui.view.quantities import bar
-from tui.view.rows import Column, Jump, LazyRows, Line, Link, Listing, Part, Row
+from tui.view.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
 
 BAR_WIDTH = 8
 
@@ -62,8 +62,8 @@ def saved_listing(target: Target) -> Listing:
     records = by_bytes(partition) if partition else ()
     largest = max((saved.bytes for saved in records), default=0)
 
-    def row(saved: SavedValue) -> Row:
-        cells = (
+    def cells_of(saved: SavedValue) -> Cells:
+        return (
             human_bytes(saved.bytes) if saved.bytes else Part("0", "dim"),
             Part(bar(saved.bytes, largest, BAR_WIDTH), "saved"),
             Part(value_name(saved), "name"),
@@ -72,12 +72,15 @@ def saved_listing(target: Target) -> Listing:
             str(len(saved.used_by)),
             Part(saved.reason, "" if saved.bytes else "dim"),
         )
-        return Row(f"saved:{saved.node}", cells)
 
     def text(saved: SavedValue) -> str:
         return f"{value_name(saved)} {saved.node} {saved.tensor.short()} {saved.reason}"
 
-    return Listing(SAVED_COLUMNS, LazyRows(records, row, text, saved_link), nothing(partition))
+    return Listing(
+        SAVED_COLUMNS,
+        LazyRows(records, lambda saved: f"saved:{saved.node}", cells_of, text, saved_link),
+        nothing(partition),
+    )
 
 
 def nothing(partition: Partition | None) -> str:
@@ -89,19 +92,19 @@ def recomputed_listing(target: Target) -> Listing:
     partition, home = target.partition, home_file(target)
     records = tuple(sorted(partition.recomputed, key=lambda value: -value.bytes)) if partition else ()
 
-    def row(value: RecomputedValue) -> Row:
-        cells = (
+    def cells_of(value: RecomputedValue) -> Cells:
+        return (
             human_bytes(value.bytes),
             Part(recomputed_name(value), "name"),
             human_flops(value.flops),
             Part(place(value.span, home), "place"),
             value.reason,
         )
-        return Row(f"recomputed:{value.node}", cells)
 
     rows = LazyRows(
         records,
-        row,
+        lambda value: f"recomputed:{value.node}",
+        cells_of,
         lambda value: f"{recomputed_name(value)} {value.node} {value.reason}",
         lambda v: Link((v.span,) if v.span else ()),
     )

@@ -6,7 +6,7 @@ from aotlens.report.records import Report, Target
 from aotlens.report.summary import human_bytes
 from tui.view.marks import SEVERITY_LETTERS, all_diagnostics
 from tui.view.places import place
-from tui.view.rows import Column, LazyRows, Link, Listing, Part, Row
+from tui.view.rows import Cells, Column, LazyRows, Link, Listing, Part
 
 TARGET_COLUMNS = (
     Column("target", widest=40, narrowest=12, grows=True),
@@ -22,21 +22,26 @@ def target_listing(report: Report) -> Listing:
     records = tuple(enumerate(report.targets))
     home = report.targets[0].span.file if report.targets and report.targets[0].span else None
 
-    def row(record: tuple[int, Target]) -> Row:
+    def cells_of(record: tuple[int, Target]) -> Cells:
         index, target = record
-        cells = (
+        return (
             Part(target_title(report, index), "name"),
             Part(target.mode, "dim"),
             Part(human_bytes(target.partition.saved_bytes) if target.partition else "", "saved"),
             Part(diagnostic_tally(report, target), "warning"),
             Part(place(target.span, home), "place"),
         )
-        return Row(f"target:{index}", cells)
 
     def link(record: tuple[int, Target]) -> Link:
         return Link((record[1].span,) if record[1].span else ())
 
-    rows = LazyRows(records, row, lambda record: f"{record[1].qualname} {record[1].mode}", link)
+    rows = LazyRows(
+        records,
+        lambda record: f"target:{record[0]}",
+        cells_of,
+        lambda record: f"{record[1].qualname} {record[1].mode}",
+        link,
+    )
     return Listing(TARGET_COLUMNS, rows, "no targets")
 
 

@@ -4,7 +4,7 @@ from aotlens.report.records import Target, Wrapper, WrapperStep
 from aotlens.report.summary import human_bytes
 from tui.view.ledger import places, sites_link
 from tui.view.places import home_file
-from tui.view.rows import Column, LazyRows, Listing, Part, Row
+from tui.view.rows import Cells, Column, LazyRows, Listing, Part
 
 STEP_COLUMNS = (
     Column("", widest=1, narrowest=1),
@@ -25,19 +25,19 @@ def step_listing(target: Target) -> Listing:
     """One row a step; `+` applied, `-` not needed."""
     home = home_file(target)
 
-    def row(step: WrapperStep) -> Row:
-        cells = (
+    def cells_of(step: WrapperStep) -> Cells:
+        return (
             Part("+", "ok") if step.applied else Part("-", "dim"),
             Part(step.name, "name" if step.applied else "dim"),
             human_bytes(step.bytes_per_call) if step.bytes_per_call else "",
             Part(places(step.sites, home), "place"),
             Part(step.reason, "" if step.applied else "dim"),
         )
-        return Row(f"step:{step.name}", cells)
 
     rows = LazyRows(
         ordered_steps(target.wrapper),
-        row,
+        lambda step: f"step:{step.name}",
+        cells_of,
         lambda step: f"{step.name} {step.reason}",
         lambda s: sites_link(s.sites),
     )

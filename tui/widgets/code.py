@@ -23,6 +23,9 @@ from tui.widgets.theme import component_style
 GutterOf = Callable[[int], tuple[tuple[str, str], ...]]
 """For a 1-based line: pieces of text with their component class."""
 
+ENOUGH = 12
+"""Cells of a lit range that must be in view; more is not worth moving the text sideways."""
+
 
 class CodeView(ScrollView, can_focus=True):
     """One text with a line cursor; what is linked is underlined as well as coloured."""
@@ -144,6 +147,8 @@ class CodeView(ScrollView, can_focus=True):
 
     def light(self, link: Link, *, follow: bool = True) -> None:
         """Light the spans of a link that are in this file; `follow` brings the first into view."""
+        if link == self.link and not self.block:
+            return
         self.link = link
         here = [span for span in (*link.primary, *link.secondary) if self._is_here(span)]
         self.block = range(0)
@@ -166,7 +171,8 @@ class CodeView(ScrollView, can_focus=True):
         """Scroll sideways only as far as shows the span."""
         start, end = self.text.columns(span, span.line)
         room = self.scrollable_content_region.width - self._gutter_text(1).cell_len - 1
-        left = 0 if end <= room else max(0, min(start - 4, end - room))
+        needed = min(end, start + ENOUGH)
+        left = 0 if needed <= room else max(0, min(start - 4, end - room))
         self.scroll_to(x=left, animate=False, force=True)
 
     def place_cursor(self, line: int) -> None:
@@ -239,8 +245,9 @@ class CodeView(ScrollView, can_focus=True):
             self.focus()
             self._go(line)
 
-    def watch_cursor(self) -> None:
-        self.refresh()
+    def watch_cursor(self, old: int, new: int) -> None:
+        self.refresh_line(old - 1)
+        self.refresh_line(new - 1)
 
     # Drawing.
 

@@ -196,8 +196,9 @@ class RowList(ScrollView, can_focus=True):
             self.place_cursor(rows[0])
         self.refresh()
 
-    def watch_cursor(self) -> None:
-        self.refresh()
+    def watch_cursor(self, old: int, new: int) -> None:
+        self.refresh_line(old + self.header_height)
+        self.refresh_line(new + self.header_height)
 
     def action_move(self, step: int) -> None:
         self._go(self.cursor + step, step)
@@ -215,7 +216,9 @@ class RowList(ScrollView, can_focus=True):
     def _go(self, index: int, step: int) -> None:
         if not self.row_count:
             return
-        self.linked = frozenset()
+        if self.linked:
+            self.linked = frozenset()
+            self.refresh()
         self.cursor = self._nearest(index, 1 if step > 0 else -1)
         self._show_cursor(step)
         self.post_message(self.Moved(self, self.cursor))

@@ -4,14 +4,14 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from tui.view.places import LineIndex
-from tui.view.rows import Cell, Column, LazyRows, Link, Listing, Part, Row, matching
+from tui.view.rows import Cell, Cells, Column, LazyRows, Link, Listing, Part, matching
 from tui.widgets.row_list import RowList
 
 GAP = 2
 SAMPLE = 64
 """Rows measured at each end of the table for the natural widths of its columns."""
 
-NOTHING = Listing((Column(""),), LazyRows((), lambda _: Row("", ()), str, lambda _: Link()), "")
+NOTHING = Listing((Column(""),), LazyRows((), str, lambda _: (), str, lambda _: Link()), "")
 
 
 class VirtualTable(RowList):
@@ -54,7 +54,7 @@ class VirtualTable(RowList):
     @property
     def key(self) -> str:
         """The key of the row under the cursor; empty when there is none."""
-        return self.listing.rows.row(self.shown[self.cursor]).key if self.row_count else ""
+        return self.listing.rows.key(self.shown[self.cursor]) if self.row_count else ""
 
     @property
     def record_index(self) -> int | None:
@@ -64,7 +64,7 @@ class VirtualTable(RowList):
     def select(self, key: str, *, tell: bool = False) -> bool:
         """Put the cursor on the row of that key; False when it is not among those shown."""
         for place, index in enumerate(self.shown):
-            if self.listing.rows.row(index).key == key:
+            if self.listing.rows.key(index) == key:
                 self.place_cursor(place, tell=tell)
                 return True
         return False
@@ -100,19 +100,19 @@ class VirtualTable(RowList):
         return self.listing.rows.link(self.shown[index])
 
     def row_copy(self, index: int) -> str:
-        return "\t".join(part(cell).text for cell in self.listing.rows.row(self.shown[index]).cells)
+        return "\t".join(part(cell).text for cell in self.listing.rows.cells(self.shown[index]))
 
     def empty_text(self) -> str:
         return f"no row matches {self.query_text!r}" if self.query_text else self.listing.empty
 
     def header_text(self, width: int) -> Text:
-        titles = [Part(column.title) for column in self.listing.columns]
+        titles = tuple(Part(column.title) for column in self.listing.columns)
         return self._laid_out(titles, width)
 
     def row_text(self, index: int, width: int) -> Text:
-        return self._laid_out(self.listing.rows.row(self.shown[index]).cells, width)
+        return self._laid_out(self.listing.rows.cells(self.shown[index]), width)
 
-    def _laid_out(self, cells: "list[Part] | tuple[Cell, ...]", width: int) -> Text:
+    def _laid_out(self, cells: Cells, width: int) -> Text:
         if self._fitted[0] != width:
             self._fitted = (width, fitted_widths(self.listing.columns, self._natural, width))
         text = Text(no_wrap=True, end="")
@@ -144,7 +144,7 @@ def natural_widths(listing: Listing) -> tuple[int, ...]:
     sample = [*range(min(SAMPLE, total)), *range(max(SAMPLE, total - SAMPLE), total)]
     widths = [cell_len(column.title) for column in listing.columns]
     for index in sample:
-        for place, cell in enumerate(listing.rows.row(index).cells):
+        for place, cell in enumerate(listing.rows.cells(index)):
             widths[place] = max(widths[place], cell_len(part(cell).text))
     return tuple(
         width if column.grows else min(width, column.widest)

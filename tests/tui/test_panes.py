@@ -1,0 +1,259 @@
+"""Every tab on the sample report: what it says, and the source that each row lights."""
+
+from textual.pilot import Pilot
+
+from tests.tui.driving import drive, lines, linked, lit, rows, source, table
+from tui.app import AotlensApp
+
+OVERVIEW = """\
+compiled  Block  sample_model.py:8
+mode      training · torch.compile · torch 2.13.0
+graphs    forward 9 nodes · backward 12 nodes
+inputs    4 parameters, 1 buffer, 2 arguments · steps, cache mutated
+outputs   3 outputs · 2 share memory with something else
+saved     8.0 KiB for the backward
+peak      32.0 KiB after mul_1  line 23
+          ▃▅▆█▅
+time      939 ms  codegen 820 ms, joint 60.0 ms, capture 41.5 ms
+
+Largest saved values
+  8.0 KiB  self.up(x)  line 22   slow to compute again (matrix product)
+
+On each call the wrapper
+  + join forward and backward  parameters need gradients
+  + copy mutated inputs back  2.0 KiB per call  `cache` carries a gradient
+  + make output views again  two outputs are views
+  - 2 steps not needed
+
+Diagnostics
+  W AL101  line 21  `cache` is changed in place and carries a gradient: 2.0 KiB are copied on every call
+  i AL301  line 22  `self.up(x)` keeps 8.0 KiB for the backward, all of the 8.0 KiB saved here"""
+
+
+def test_the_overview_answers_the_first_questions() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        assert "\n".join(lines(app, "overview-lines")) == OVERVIEW
+
+    drive(scenario)
+
+
+def test_enter_on_a_line_of_the_overview_opens_its_row() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("slash", *"self.up", "enter", "enter")
+        assert (app.workbench.pane.TAB, table(app, "saved-table").key) == ("saved", "saved:addmm")
+        assert lit(app) == ["self.up(x)"]
+
+    drive(scenario)
+
+
+def test_inputs_and_outputs_say_how_each_is_handled() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("2")
+        assert rows(app, "inputs") == [
+            "up.weight | parameter | f32[64, 16] | 4.0 KiB | read, needs grad | ",
+            "up.bias | parameter | f32[64] | 256 B | read, needs grad | ",
+            "down.weight | parameter | f32[16, 64] | 4.0 KiB | read, needs grad | ",
+            "down.bias | parameter | f32[16] | 64 B | read, needs grad | ",
+            "steps | buffer | f32[] | 4 B | changed in the graph | 20",
+            "x | argument | f32[32, 16] | 2.0 KiB | read | ",
+            "cache | argument | f32[32, 16] | 2.0 KiB | copied back | 21",
+        ]
+        assert rows(app, "outputs") == [
+            "out[0] | f32[32, 16] | 2.0 KiB | new, has grad | 24",
+            "out[1] | f32[2048] | 8.0 KiB | view of an intermediate, has grad | 24",
+            "out[2] | f32[16] | 64 B | view of cache, has grad | 25",
+        ]
+        await pilot.press("end")
+        assert lit(app) == ["cache.mul_(0.9)"]
+        assert lines(app, "ledger-detail") == [
+            "cache  argument",
+            "f32[32, 16]  strides (16, 1)  cpu · requires grad",
+            "carries a gradient, so autograd must see the write: the wrapper copies it back",
+            "copied back",
+            "mutated by cache.mul_(0.9)  line 21  aten.mul_.Tensor",
+        ]
+
+    drive(scenario)
+
+
+def test_a_node_shows_what_it_reads_and_who_reads_it() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("3", *["down"] * 11)
+        assert table(app, "nodes").key == "gelu"
+        assert lit(app) == ["functional.gelu(self.up(x))"]
+        assert lines(app, "neighbours") == [
+            " ╭ addmm              aten.addmm  f32[32, 64]  line 22",
+            " ● gelu               aten.gelu  f32[32, 64]  line 22",
+            " ├ sigmoid            aten.sigmoid  f32[32, 64]  line 23",
+            " ├ mul_1              aten.mul.Tensor  f32[32, 64]  line 23",
+            " ╰ output             output  line 25",
+            "   8.0 KiB · strides (64, 1) · cpu",
+            "   saved  0 B: kept alive by an output",
+            "   from joint  gelu",
+        ]
+
+    drive(scenario)
+
+
+def test_enter_walks_the_graph_and_backspace_walks_back() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("3", *["down"] * 11)
+        walked = [table(app, "nodes").key]
+        for keys in (("enter", "down", "down", "enter"), ("home", "down", "down", "enter"), ("backspace",), ("backspace",)):
+            await pilot.press(*keys)
+            walked.append(table(app, "nodes").key)
+        assert walked == ["gelu", "sigmoid", "mul_1", "sigmoid", "gelu"]
+
+    drive(scenario)
+
+
+def test_stages_keep_the_node_that_is_followed() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("3", *["down"] * 12)
+        followed = [(app.workbench.pane.stage_name, table(app, "nodes").key)]  # type: ignore[attr-defined]
+        for key in ("[", "[", "[", "]", "]"):
+            await pilot.press({"[": "left_square_bracket", "]": "right_square_bracket"}[key])
+            followed.append((app.workbench.pane.stage_name, table(app, "nodes").key))  # type: ignore[attr-defined]
+        assert followed == [
+            ("forward", "sigmoid"),
+            ("joint", "sigmoid"),
+            ("functional", "sigmoid"),
+            ("captured", "sigmoid"),
+            ("functional", "sigmoid"),
+            ("joint", "sigmoid"),
+        ]
+
+    drive(scenario)
+
+
+def test_the_program_text_stands_on_the_selected_node() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("3", *["down"] * 12, "p")
+        program = app.workbench.query_one("#program")
+        line = program.text.lines[program.cursor - 1]  # type: ignore[attr-defined]
+        assert line == "    sigmoid = aten.sigmoid.default(gelu)  # f32[32, 64]"
+        await pilot.press("down")
+        assert (table(app, "nodes").key, lit(app)) == ("mul_1", ["hidden * hidden.sigmoid()"])
+
+    drive(scenario)
+
+
+def test_saved_values_stand_by_size_with_their_reasons_and_uses() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("4")
+        assert lines(app, "saved-total") == [
+            "8.0 KiB in 4 values · 14.0 KiB held by others anyway · 16.0 KiB computed again · policy min-cut"
+        ]
+        assert rows(app, "saved-table") == [
+            "8.0 KiB | ████████ | self.up(x) | f32[32, 64] | 22 | 1 | slow to compute again (matrix product)",
+            "0 |  | hidden | f32[32, 64] | 22 | 2 | kept alive by an output",
+            "0 |  | down.weight | f32[16, 64] | 24 | 1 | a parameter, alive anyway",
+            "0 |  | x | f32[32, 16] | 22 | 1 | an argument, alive anyway",
+        ]
+        assert rows(app, "recomputed") == [
+            "8.0 KiB | hidden.sigmoid() | 8.2 kFLOP | 23 | cheap to compute again",
+            "8.0 KiB | hidden * hidden.sigmoid() | 2.0 kFLOP | 23 | cheap to compute again",
+        ]
+        await pilot.press("down")
+        assert lines(app, "saved-detail") == [
+            "hidden  f32[32, 64]  8.0 KiB · held by an output",
+            "why  kept alive by an output",
+            "node  gelu",
+            "read by  mul_2 in the backward of line 23",
+            "read by  sigmoid in the backward of line 23",
+        ]
+
+    drive(scenario)
+
+
+def test_a_use_of_a_saved_value_leads_into_the_backward_graph() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("4", "tab", "tab", "end", "enter")
+        assert (app.workbench.pane.TAB, table(app, "nodes").key) == ("graphs", "gelu_backward")
+
+    drive(scenario)
+
+
+def test_wrapper_steps_and_module_text_point_at_each_other() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("5", "down")
+        assert rows(app, "steps") == [
+            "+ | join forward and backward |  |  | parameters need gradients",
+            "+ | copy mutated inputs back | 2.0 KiB | 21 | `cache` carries a gradient",
+            "+ | make output views again |  | 24, 25 | two outputs are views",
+            "- | drop duplicate arguments |  |  | no argument is passed twice",
+            "- | restore autocast |  |  | autocast was off while tracing",
+        ]
+        module = app.workbench.query_one("#module")
+        assert (module.block, lit(app)) == (range(17, 18), ["cache.mul_(0.9)"])  # type: ignore[attr-defined]
+        await pilot.press("tab", "down", "down")
+        assert (table(app, "steps").key, lit(app)) == (
+            "step:make output views again",
+            ["hidden.view(-1)", "cache[0]"],
+        )
+
+    drive(scenario)
+
+
+def test_diagnostics_show_their_fixes_as_differences() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("6")
+        assert rows(app, "diagnostic-table") == [
+            "W | AL101 | 21 | `cache` is changed in place and carries a gradient: 2.0 KiB are copied on every call | 2",
+            "i | AL301 | 22 | `self.up(x)` keeps 8.0 KiB for the backward, all of the 8.0 KiB saved here | ",
+        ]
+        assert lines(app, "diagnostic-detail") == [
+            "AL101  warning",
+            "`cache` is changed in place and carries a gradient: 2.0 KiB are copied on every call",
+            "line 25  this output is a view of it",
+            "",
+            "fix  Return the new value instead  a applies it",
+            "  -        cache.mul_(0.9)",
+            "  +        cache = cache * 0.9",
+            "",
+            "fix  Add a note  a applies it",
+            "  -        cache.mul_(0.9)",
+            "  +        cache.mul_(0.9)  # copies 2.0 KiB",
+            "aotlens rule AL101  explains this diagnostic",
+        ]
+        assert lit(app) == ["cache.mul_(0.9)"]
+
+    drive(scenario)
+
+
+def test_moving_in_the_source_marks_the_rows_of_the_line() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("3")
+        source(app).focus()
+        source(app).place_cursor(22)
+        await pilot.press("down")
+        assert (source(app).cursor, linked(app, "nodes")) == (23, ["sigmoid", "mul_1"])
+        assert table(app, "nodes").key == "sigmoid"
+        await pilot.press("down")
+        assert linked(app, "nodes") == ["addmm_1", "add"]
+
+    drive(scenario)
+
+
+def test_columns_are_exact_behind_characters_of_several_bytes() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("2", "tab", "down")
+        assert (source(app).cursor, lit(app)) == (24, ["hidden.view(-1)"])
+
+    drive(scenario)
+
+
+def test_another_target_fills_every_tab_anew() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        assert rows(app, "targets") == [
+            "Block | training | 8.0 KiB | 1W | 8",
+            "score | inference |  |  | 29",
+        ]
+        await pilot.press("4", "t", "down", "enter")
+        assert (lines(app, "saved-total"), rows(app, "saved-table")) == (["inference: nothing is saved for a backward"], [])
+        await pilot.press("3")
+        assert table(app, "nodes").key == "x"
+        await pilot.press("7")
+        assert app.workbench.query_one("#log-text").text.lines == ("the traced run printed nothing",)  # type: ignore[attr-defined]
+
+    drive(scenario)
