@@ -1,6 +1,6 @@
 """Inlay hints: shapes after assignments, bytes at the expressions that save, marks on mutated arguments."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lsprotocol import types
 
@@ -52,18 +52,23 @@ def _saved_hints(shown: Shown) -> Iterator[types.InlayHint]:
     by_span: dict[Span, list[SavedValue]] = {}
     for spot in shown.spots():
         costly = [saved for saved in spot.saved if saved.bytes > 0]
-        if costly:
-            by_span.setdefault(spot.span, []).extend(costly)
+        # A function may be a target several times, with other shapes: the most that it saves.
+        if _saved_bytes(costly) > _saved_bytes(by_span.get(spot.span, [])):
+            by_span[spot.span] = costly
     for span, values in by_span.items():
         place = span_range(shown.view, span)
         if place is not None:
             lines = [f"- {code(one.name or one.node)} `{one.tensor.short()}`: {one.reason}" for one in values]
             yield types.InlayHint(
                 position=place.end,
-                label=f"saved {human_bytes(sum(value.bytes for value in values))}",
+                label=f"saved {human_bytes(_saved_bytes(values))}",
                 padding_left=True,
                 tooltip=_markdown(shown, "Kept for the backward:\n" + "\n".join(dict.fromkeys(lines))),
             )
+
+
+def _saved_bytes(values: Iterable[SavedValue]) -> int:
+    return sum(value.bytes for value in values)
 
 
 def _mutation_hints(shown: Shown) -> Iterator[types.InlayHint]:

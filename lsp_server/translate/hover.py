@@ -4,17 +4,17 @@ Each answer's first line is the short one that small popups show; at most `MOST_
 """
 
 import re
-from collections.abc import Iterable, Iterator
 
 from lsprotocol import types
 
-from aotlens.report.records import Input, Kernel, Output, SavedValue, Span, StageNode, Target
+from aotlens.report.records import Input, Span, Target
 from aotlens.report.summary import applied_steps, counted, human_bytes, target_summary, timings_summary
 from lsp_server.document import Document
-from lsp_server.index import Spot, contains
+from lsp_server.index import contains
 from lsp_server.positions import char_index
+from lsp_server.translate.expression import expression_text
 from lsp_server.translate.ranges import span_range
-from lsp_server.translate.wording import code, is_mutated, op_name, shapes
+from lsp_server.translate.wording import code, is_mutated, of_op, per_call
 from lsp_server.views import FileView, Position, Shown, Views
 
 MOST_ROWS = 6
@@ -105,7 +105,7 @@ def function_text(target: Target) -> str:
         saved, recomputed = len(target.partition.saved), len(target.partition.recomputed)
         rows.append(f"- policy {target.partition.policy}: {saved} saved, {recomputed} computed again")
     steps = applied_steps(target)[:MOST_ROWS]
-    rows += [f"- wrapper: {step.name}, {step.reason}{_per_call(step.bytes_per_call)}" for step in steps]
+    rows += [f"- wrapper: {step.name}, {step.reason}{per_call(step.bytes_per_call)}" for step in steps]
     if target.memory:
         rows.append(f"- peak {human_bytes(target.memory.peak_bytes)}")
     if target.timings_ms:
@@ -120,7 +120,7 @@ def argument_text(target: Target, row: Input) -> str:
     grad = ", requires grad" if row.requires_grad else ""
     head = f"**{code(row.name)}** · {kind} {row.index}{shape}{grad}"
     rows = [head, "", _handling(row)]
-    rows += [f"- line {site.span.line}: {code(site.text)}{_op(site.op)}" for site in row.sites[:MOST_ROWS]]
+    rows += [f"- line {site.span.line}: {code(site.text)}{of_op(site.op)}" for site in row.sites[:MOST_ROWS]]
     cost = _cost(target, row)
     if cost:
         rows.append(f"- costs {human_bytes(cost)} on every call")
@@ -156,97 +156,3 @@ def _cost(target: Target, row: Input) -> int:
         for step in applied_steps(target)
         if step.sites and all(site.span in sites for site in step.sites)
     )
-
-
-def expression_text(spot: Spot) -> str:
-    """Everything that one target has at one expression."""
-    sections = [
-        _variables(spot),
-        _rows("", _op_lines(spot.forward)),
-        _rows("Saves for the backward", _saved_lines(spot.saved)),
-        _rows("Computed again in the backward", _recomputed_lines(spot)),
-        _rows("Backward", _op_lines(spot.backward)),
-        _rows("Kernels", map(_kernel_line, spot.kernels)),
-        _rows("Mutates", (f"{code(row.name)}: {row.reason}{_op(site.op)}" for row, site in spot.inputs)),
-        _rows("Returned", map(_output_line, spot.outputs)),
-        _rows(
-            "Wrapper", (f"{step.name}: {step.reason}{_per_call(step.bytes_per_call)}" for step in spot.steps)
-        ),
-    ]
-    return "\n\n".join([_headline(spot), *filter(None, sections)])
-
-
-def _headline(spot: Spot) -> str:
-    if spot.variables and not spot.forward:
-        found = spot.variables[-1]
-        grad = " · requires grad" if found.tensor.requires_grad else ""
-        return f"**{code(found.name)}** · `{shapes(one.tensor for one in spot.variables)}`{grad}"
-    ops = list(dict.fromkeys(op_name(node.target) for node in spot.forward or spot.backward))
-    facts = [", ".join(map(code, ops[:3])) + (f" and {len(ops) - 3} more" if len(ops) > 3 else "")]
-    results = [node.tensor for node in spot.forward[-1:] if node.tensor]
-    facts += [f"`{results[0].short()}`"] if results else []
-    saved = sum(value.bytes for value in spot.saved)
-    facts += [f"saves {human_bytes(saved)}"] if saved else []
-    facts += [f"returned as {code(row.name)}" for row in spot.outputs[:1]]
-    return " · ".join(filter(None, facts)) or "wrapper"
-
-
-def _variables(spot: Spot) -> str:
-    if not spot.variables or spot.forward:
-        return ""
-    tensor = spot.variables[-1].tensor
-    memory = "" if tensor.bytes is None else f", {human_bytes(tensor.bytes)}"
-    return f"stride {list(tensor.stride)}, {tensor.device}{memory}"
-
-
-def _op_lines(nodes: Iterable[StageNode]) -> Iterator[str]:
-    for node in nodes:
-        shape = f" `{node.tensor.short()}`" if node.tensor else ""
-        reason = f", {node.reason}" if node.reason else ""
-        yield f"{code(node.name)} = {code(node.target)}{shape}{reason}"
-
-
-def _saved_lines(values: Iterable[SavedValue]) -> Iterator[str]:
-    for value in values:
-        cost = human_bytes(value.bytes) if value.bytes else "free"
-        readers = sorted({use.span.line for use in value.used_by if use.span})
-        used = f"; read by the backward of line {', '.join(map(str, readers[:4]))}" if readers else ""
-        yield f"{code(value.name or value.node)} `{value.tensor.short()}`, {cost}: {value.reason}{used}"
-
-
-def _recomputed_lines(spot: Spot) -> Iterator[str]:
-    for value in spot.recomputed:
-        yield f"{code(value.node)}, not kept: {human_bytes(value.bytes)}; {value.reason}"
-
-
-def _output_line(row: Output) -> str:
-    shape = f" `{row.tensor.short()}`" if row.tensor else ""
-    return f"{code(row.name)}{shape} (`{row.output_type}`): {row.reason}"
-
-
-def _kernel_line(kernel: Kernel) -> str:
-    figures = [
-        f"reads {human_bytes(kernel.bytes_read)}" if kernel.bytes_read is not None else "",
-        f"writes {human_bytes(kernel.bytes_written)}" if kernel.bytes_written is not None else "",
-        f"{kernel.registers} registers" if kernel.registers is not None else "",
-        f"spills {human_bytes(kernel.spill_bytes)}" if kernel.spill_bytes else "",
-        f"{kernel.time_us:g} µs" if kernel.time_us is not None else "",
-    ]
-    return ", ".join([f"{code(kernel.name)} ({kernel.phase}, {kernel.target})", *filter(None, figures)])
-
-
-def _rows(title: str, lines: Iterable[str]) -> str:
-    rows = list(dict.fromkeys(lines))
-    if not rows:
-        return ""
-    more = [f"- … {len(rows) - MOST_ROWS} more"] if len(rows) > MOST_ROWS else []
-    head = [f"{title}:"] if title else []
-    return "\n".join([*head, *(f"- {row}" for row in rows[:MOST_ROWS]), *more])
-
-
-def _op(op: str | None) -> str:
-    return f" ({code(op)})" if op else ""
-
-
-def _per_call(count: int) -> str:
-    return f" ({human_bytes(count)} a call)" if count else ""

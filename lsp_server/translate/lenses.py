@@ -28,7 +28,9 @@ def code_lenses(views: Views, path: str, uri: str, found: tuple[Found, ...]) -> 
     lenses = [lens for shown in views.of(path) for lens in _traced(views, shown)]
     traced = {lens.line for lens in lenses}
     untraced = [target for target in found if target.line not in traced]
-    lenses += [Lens(target.line, "Trace", TRACE, (uri, target.qualname)) for target in untraced]
+    for target in untraced:
+        title = "trace again" if (path, target.qualname) in views.traces else "Trace"
+        lenses.append(Lens(target.line, title, TRACE, (uri, target.qualname)))
     return [_protocol(lens) for lens in sorted(lenses, key=lambda lens: lens.line)]
 
 

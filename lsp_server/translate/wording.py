@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from aotlens.report.records import Input, Tensor
+from aotlens.report.summary import human_bytes
 
 
 def code(text: str) -> str:
@@ -25,3 +26,13 @@ def op_name(target: str) -> str:
 
 def is_mutated(row: Input) -> bool:
     return row.mutates_data or row.mutates_metadata or row.mutates_storage_metadata
+
+
+def of_op(op: str | None) -> str:
+    """The operator in brackets, where one is meant."""
+    return f" ({code(op)})" if op else ""
+
+
+def per_call(count: int) -> str:
+    """What a step costs, where it costs anything."""
+    return f" ({human_bytes(count)} a call)" if count else ""

@@ -44,9 +44,11 @@ def test_a_trace_shows_in_the_editor() -> None:
     shown = neovim(MODEL, "", line, STAND_IN)
     assert shown[0] == 'TRACED { "Block", "score" }'
     assert [one for one in shown if one.startswith("DIAGNOSTIC")] == [
-        "DIAGNOSTIC 21:8 aotlens `cache` is changed in place and carries a gradient: "
-        "2.0 KiB are copied on every call",
-        "DIAGNOSTIC 22:33 aotlens `self.up(x)` keeps 8.0 KiB for the backward, all of the 8.0 KiB saved here",
+        f"DIAGNOSTIC {place} aotlens {message}"
+        for place, message in (
+            ("21:8", "`cache` is changed in place and carries a gradient: 2.0 KiB are copied on every call"),
+            ("22:33", "`self.up(x)` keeps 8.0 KiB for the backward, all of the 8.0 KiB saved here"),
+        )
     ]
     assert [one for one in shown if one.startswith("HOVER `aten.mul` · `f32[32, 16]`")]
     assert "LENS 8 training · 9 fw / 12 bw nodes · saves 8.0 KiB · 3 wrapper steps" in shown

@@ -1,0 +1,111 @@
+"""What one expression became: its operators, what it saves and why, its backward, its kernels."""
+
+from collections.abc import Iterable, Iterator
+
+from aotlens.report.records import Kernel, Output, SavedValue, StageNode
+from aotlens.report.summary import human_bytes
+from lsp_server.index import Spot
+from lsp_server.translate.wording import code, of_op, op_name, per_call, shapes
+
+ROWS = (6, 3, 2)
+"""Rows of each kind, fewer where there are many kinds: the first that gives a text lower than `TALLEST`."""
+
+TALLEST = 29
+FEW_OPS = 3
+
+
+def expression_text(spot: Spot) -> str:
+    """Everything that one target has at one expression, in fewer lines than a popup holds."""
+    most = next((most for most in ROWS if _text(spot, most).count("\n") < TALLEST), ROWS[-1])
+    return _text(spot, most)
+
+
+def _text(spot: Spot, most: int) -> str:
+    mutated = (f"{code(row.name)}: {row.reason}{of_op(site.op)}" for row, site in spot.inputs)
+    steps = (f"{step.name}: {step.reason}{per_call(step.bytes_per_call)}" for step in spot.steps)
+    sections: tuple[tuple[str, Iterable[str]], ...] = (
+        ("", _op_lines(spot.forward)),
+        ("Saves for the backward", _saved_lines(spot.saved)),
+        ("Computed again in the backward", _recomputed_lines(spot)),
+        ("Backward", _op_lines(spot.backward)),
+        ("Kernels", map(_kernel_line, spot.kernels)),
+        ("Mutates", mutated),
+        ("Returned", map(_output_line, spot.outputs)),
+        ("Wrapper", steps),
+    )
+    shown = (_rows(title, lines, most) for title, lines in sections)
+    return "\n\n".join([_headline(spot), *filter(None, [_variables(spot), *shown])])
+
+
+def _headline(spot: Spot) -> str:
+    if spot.variables and not spot.forward:
+        found = spot.variables[-1]
+        grad = " · requires grad" if found.tensor.requires_grad else ""
+        return f"**{code(found.name)}** · `{shapes(one.tensor for one in spot.variables)}`{grad}"
+    ops = list(dict.fromkeys(op_name(node.target) for node in spot.forward or spot.backward))
+    facts = [
+        ", ".join(map(code, ops[:FEW_OPS]))
+        + (f" and {len(ops) - FEW_OPS} more" if len(ops) > FEW_OPS else "")
+    ]
+    # Of a whole module's call the last node need not be the result: batch norm ends with its buffers.
+    results = [node.tensor for node in spot.forward[-1:] if node.tensor and len(ops) <= FEW_OPS]
+    facts += [f"`{results[0].short()}`"] if results else []
+    saved = sum(value.bytes for value in spot.saved)
+    facts += [f"saves {human_bytes(saved)}"] if saved else []
+    facts += [f"returned as {code(row.name)}" for row in spot.outputs[:1]]
+    return " · ".join(filter(None, facts)) or "wrapper"
+
+
+def _variables(spot: Spot) -> str:
+    if not spot.variables or spot.forward:
+        return ""
+    tensor = spot.variables[-1].tensor
+    memory = "" if tensor.bytes is None else f", {human_bytes(tensor.bytes)}"
+    return f"stride {list(tensor.stride)}, {tensor.device}{memory}"
+
+
+def _op_lines(nodes: Iterable[StageNode]) -> Iterator[str]:
+    for node in nodes:
+        if node.target == "getitem":  # takes one result of the node above
+            continue
+        shape = f" `{node.tensor.short()}`" if node.tensor else ""
+        reason = f", {node.reason}" if node.reason else ""
+        yield f"{code(node.name)} = {code(node.target)}{shape}{reason}"
+
+
+def _saved_lines(values: Iterable[SavedValue]) -> Iterator[str]:
+    for value in values:
+        cost = human_bytes(value.bytes) if value.bytes else "free"
+        readers = sorted({use.span.line for use in value.used_by if use.span})
+        used = f"; read by the backward of line {', '.join(map(str, readers[:4]))}" if readers else ""
+        yield f"{code(value.name or value.node)} `{value.tensor.short()}`, {cost}: {value.reason}{used}"
+
+
+def _recomputed_lines(spot: Spot) -> Iterator[str]:
+    for value in spot.recomputed:
+        yield f"{code(value.node)}, not kept: {human_bytes(value.bytes)}; {value.reason}"
+
+
+def _output_line(row: Output) -> str:
+    shape = f" `{row.tensor.short()}`" if row.tensor else ""
+    return f"{code(row.name)}{shape} (`{row.output_type}`): {row.reason}"
+
+
+def _kernel_line(kernel: Kernel) -> str:
+    figures = [
+        f"reads {human_bytes(kernel.bytes_read)}" if kernel.bytes_read is not None else "",
+        f"writes {human_bytes(kernel.bytes_written)}" if kernel.bytes_written is not None else "",
+        f"{kernel.registers} registers" if kernel.registers is not None else "",
+        f"spills {human_bytes(kernel.spill_bytes)}" if kernel.spill_bytes else "",
+        f"{kernel.time_us:g} µs" if kernel.time_us is not None else "",
+    ]
+    return ", ".join([f"{code(kernel.name)} ({kernel.phase}, {kernel.target})", *filter(None, figures)])
+
+
+def _rows(title: str, lines: Iterable[str], most: int) -> str:
+    rows = list(dict.fromkeys(lines))
+    if not rows:
+        return ""
+    more = [f"- … {len(rows) - most} more"] if len(rows) > most else []
+    head = [f"{title}:"] if title else []
+    return "\n".join([*head, *(f"- {row}" for row in rows[:most]), *more])
