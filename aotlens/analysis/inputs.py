@@ -12,6 +12,10 @@ from aotlens.errors import UnsupportedError
 from aotlens.report.records import Span
 
 
+FOREACH = "aten._foreach_"
+"""In eager such an operator raises the version counters by single writes; as one operator it raises none."""
+
+
 def geometry_of(tensor: Any) -> Geometry:
     return Geometry(tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
 
@@ -39,6 +43,7 @@ def _analyse(captured: Captured, index: int, given: CapturedInput, keep_mutation
         return InputAliasInfo(index, MutationType.NOT_MUTATED, "not written to")
     seen = given.argument.grad_fn is not given.grad_fn
     bumps = 0 if given.argument.is_inference() else given.argument._version - given.version
+    bumps += sum(write.origin.op.startswith(FOREACH) for write in storage.writes)
     hidden = mutates_data and bumps == 0
     no_grad = mutates_data and all(not write.grad_enabled for write in storage.writes)
     mutation_type, reason = _placement(mutates_data, moved, seen, keep_mutations)

@@ -11,19 +11,21 @@ from aotlens.analysis.inputs import geometry_of
 from aotlens.analysis.records import (
     AliasBase,
     BaseInfo,
+    ConstantBase,
     InputBase,
     IntermediateBaseOf,
     OutputAliasInfo,
     OutputBase,
     OutputType,
 )
-from aotlens.capture.operators import VIEWS_BY_DEED
+from aotlens.capture.operators import UNSAFE_VIEWS
 from aotlens.capture.records import Captured
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.storage import Storage
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
+from aotlens.torch_api import FakeTensor
 
 aten = torch.ops.aten
 
@@ -37,6 +39,9 @@ def analyse_outputs(captured: Captured) -> tuple[tuple[OutputAliasInfo, ...], tu
     for index, value in enumerate(captured.outputs):
         if not isinstance(value, torch.Tensor):
             found.append(_plain(captured, index, value))
+            continue
+        if type(value) is not FakeTensor:
+            found.append(_constant(captured, index, value))
             continue
         same = next((i for i in range(index) if captured.outputs[i] is value), None)
         storage = captured.recorder.tracked(value).storage
@@ -63,6 +68,13 @@ def _plain(captured: Captured, index: int, value: Any) -> OutputAliasInfo:
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         value = captured.recorder.symbols.value(value)
     return OutputAliasInfo(index, OutputType.NON_ALIAS, "not a tensor", value)
+
+
+def _constant(captured: Captured, index: int, value: Any) -> OutputAliasInfo:
+    """A real tensor of the user's, handed back as it is."""
+    node = captured.recorder.node_of(value)
+    reason = "a tensor that the function has from outside, handed back as it is"
+    return OutputAliasInfo(index, OutputType.IS_INPUT, reason, None, base=ConstantBase(node), tensor=value)
 
 
 def _repeated(index: int, value: Any, same: int) -> OutputAliasInfo:
@@ -146,7 +158,8 @@ def _intermediate(
 ) -> OutputAliasInfo:
     recorder, value = captured.recorder, captured.outputs[index]
     tracked = recorder.tracked(value)
-    if len(group) == 1 or not any(_has_history(captured.outputs[i]) for i in group):
+    alone = len(group) == 1 and not _viewed_without_grad(value)
+    if alone or not any(_has_history(captured.outputs[i]) for i in group):
         return _own_or_twin(captured, index, group)
     storage = tracked.storage
     base = known.get(id(storage))
@@ -172,12 +185,19 @@ def _intermediate(
         geometry=None if chain is not None else geometry_of(value),
         requires_grad=value.requires_grad,
         detached=not value.requires_grad,
+        viewed_without_grad=_viewed_without_grad(value),
         tensor=value,
     )
 
 
 def _has_history(value: Any) -> bool:
-    return bool(value.requires_grad and value.grad_fn is not None)
+    """Whether autograd starts from the result, or would but for the grad mode in which its view was taken."""
+    return bool(value.requires_grad and value.grad_fn is not None) or _viewed_without_grad(value)
+
+
+def _viewed_without_grad(value: Any) -> bool:
+    base = value._base
+    return bool(value.requires_grad and value.grad_fn is None and base is not None and base.requires_grad)
 
 
 def _own_or_twin(captured: Captured, index: int, group: list[int]) -> OutputAliasInfo:
@@ -203,7 +223,7 @@ def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: 
     recorder = captured.recorder
     for index in group:
         value = captured.outputs[index]
-        if value.requires_grad and not recorder.tracked(value).chain:
+        if value.grad_fn is not None and not recorder.tracked(value).chain:
             return OutputBase(index)
     if not storage.base_tensor.requires_grad:
         raise UnsupportedError(
@@ -221,7 +241,7 @@ def _own(recorder: Recorder, index: int, value: Any) -> OutputAliasInfo:
     chain = recorder.tracked(value).chain
     if node.val.stride() != value.stride() and value.numel() > 1:
         node = _restrided(recorder, node, value)
-    unsafe = any(step.op in VIEWS_BY_DEED for step in chain)
+    unsafe = node.op in UNSAFE_VIEWS
     reason = "its base does not leave the function" if unsafe else "memory of its own"
     output_type = OutputType.UNSAFE_VIEW_ALIAS if unsafe else OutputType.NON_ALIAS
     return OutputAliasInfo(

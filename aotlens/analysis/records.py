@@ -87,7 +87,14 @@ class OutputBase:
     index: int
 
 
-AliasBase = InputBase | IntermediateBaseOf | OutputBase
+@dataclass(frozen=True, slots=True)
+class ConstantBase:
+    """The result is a real tensor that the function has from outside."""
+
+    node: Node
+
+
+AliasBase = InputBase | IntermediateBaseOf | OutputBase | ConstantBase
 
 
 @dataclass(frozen=True, slots=True)

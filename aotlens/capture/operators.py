@@ -28,8 +28,8 @@ class Kind(Enum):
 
 SAME_VALUE = frozenset({aten.detach.default, aten.lift_fresh.default})
 
-VIEWS_BY_DEED = frozenset({aten._unsafe_view.default, aten._reshape_alias.default, aten.lift_fresh.default})
-"""Their schema promises a new value, but the result is on the argument's storage."""
+UNSAFE_VIEWS = frozenset({aten._unsafe_view.default})
+"""Their schema promises a new value, and so it is taken; but the result lies in the argument's memory."""
 
 REFUSED = frozenset({aten.set_, aten.resize_, aten.resize_as_, aten._resize_output_})
 
@@ -79,7 +79,7 @@ def describe(func: Any) -> Operator:
         return Operator(Kind.MUTATION, written, same, functional_variant(func), random)
     if composite(func):
         return Operator(Kind.COMPOSITE)
-    if func in VIEWS_BY_DEED or any(r.alias_info is not None for r in func._schema.returns):
+    if any(r.alias_info is not None for r in func._schema.returns):
         return Operator(Kind.VIEW)
     return Operator(Kind.PURE, random=random)
 

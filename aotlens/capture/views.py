@@ -116,7 +116,6 @@ def _again(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
 
 INVERSES: dict[Any, Callable[[Emit, Any, ViewStep, Any], Any]] = {
     aten.view.default: _same_shape,
-    aten._unsafe_view.default: _same_shape,
     aten._reshape_alias.default: _same_shape,
     aten.unsqueeze.default: _same_shape,
     aten.squeeze.default: _same_shape,

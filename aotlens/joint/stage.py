@@ -41,7 +41,12 @@ def build_joint(captured: Captured, meta: ViewAndMutationMeta, dynamic: bool) ->
     """Record the backward, if anything needs one, and assemble the program."""
     outputs = forward_outputs(captured, meta)
     wanted = [given for given in captured.inputs if given.leaf is not None and given.duplicate_of is None]
-    training = bool(wanted) and any(output.differentiable for output in outputs)
+    differentiable = [output for output in outputs if output.differentiable]
+    if differentiable and not wanted:
+        raise UnsupportedError(
+            "`requires_grad_()` inside the function where no argument requires grad", captured.subject.span
+        )
+    training = bool(differentiable)
     tangents: tuple[ProgramInput, ...] = ()
     gradients: tuple[ProgramOutput, ...] = ()
     if training:

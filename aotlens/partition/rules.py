@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tag
 
-from aotlens.capture.operators import Kind, describe
+from aotlens.capture.operators import UNSAFE_VIEWS, Kind, describe
 from aotlens.capture.recorder import getitem
 from aotlens.capture.symbols import SymbolicExpression
 from aotlens.ir.program import Node
@@ -97,7 +97,7 @@ def _cheap_operator(op: Any) -> bool:
         return False
     if schema.name in CHEAP_PACKETS or schema.name.startswith("prims::"):
         return True
-    return Tag.pointwise in op.tags or describe(op).kind is Kind.VIEW
+    return Tag.pointwise in op.tags or is_view_operator(op)
 
 
 @lru_cache(maxsize=None)
@@ -107,7 +107,7 @@ def is_random_operator(op: Any) -> bool:
 
 @lru_cache(maxsize=None)
 def is_view_operator(op: Any) -> bool:
-    return hasattr(op, "_schema") and describe(op).kind is Kind.VIEW
+    return hasattr(op, "_schema") and (describe(op).kind is Kind.VIEW or op in UNSAFE_VIEWS)
 
 
 def is_view(node: Node) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import (
+    ConstantBase,
     InputAliasInfo,
     InputBase,
     IntermediateBaseOf,
@@ -128,7 +129,7 @@ def _base(info: OutputAliasInfo) -> rows.Base | None:
             return rows.Base("intermediate", index)
         case OutputBase(index=index):
             return rows.Base("output", index)
-        case None:
+        case None | ConstantBase():
             return None
 
 

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from aotlens.analysis.records import ConstantBase
 from aotlens.codegen.records import GraphCode
 from aotlens.ir.program import Program
 from aotlens.ir.render import Names, constant_text, function_lines
+from aotlens.partition.records import Partitioned
 from aotlens.runtime.builder import TextBuilder
 
 
@@ -41,17 +43,20 @@ def call_graph(code: GraphCode, arguments: list[str]) -> str:
     return f"{name}({listed})" if code.compile is None else f"{name}([{listed}])"
 
 
-def write_header(builder: TextBuilder, names: Names, programs: list[Program], bound: dict[str, Any]) -> None:
+def write_header(builder: TextBuilder, names: Names, parts: Partitioned, bound: dict[str, Any]) -> None:
     """Operators and constants, under the names that the graphs use."""
+    programs = [parts.forward] if parts.backward is None else [parts.forward, parts.backward]
+    returned = [out.base.node for out in parts.joint.meta.outputs if isinstance(out.base, ConstantBase)]
     if names.operators:
         builder.add("")
         for path, name in sorted(names.operators.items(), key=lambda item: item[1]):
             builder.add(f"{name} = {path}")
     constants = {node.name: node for program in programs for node in program.constants()}
+    constants |= {node.name: node for node in returned}
     if constants:
         builder.add("")
     for node in constants.values():
-        text = constant_text(node.constant)
+        text = None if node in returned else constant_text(node.constant)
         if text is None:
             bound[names.node(node)] = node.constant
             builder.add(f"# {names.node(node)}: a constant of the user's, bound when this module is loaded")

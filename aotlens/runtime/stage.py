@@ -59,8 +59,7 @@ def _header(parts: Partitioned, code: Generated, names: Names, bound: dict[str, 
     if owned:
         listed = ", ".join(repr(slot.fqn) for slot in owned)  # type: ignore[union-attr]
         head.add("", "# `call` takes these first, in this order, and then the arguments", f"OWNED = ({listed},)")
-    programs = [parts.forward] if parts.backward is None else [parts.forward, parts.backward]
-    write_header(head, names, programs, bound)
+    write_header(head, names, parts, bound)
     _specs(head, parts, bound)
     return head
 

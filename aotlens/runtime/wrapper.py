@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import (
+    ConstantBase,
     InputAliasInfo,
     InputBase,
     IntermediateBaseOf,
@@ -216,6 +217,8 @@ class WrapperText:
                 return f"base_{index}"
             case OutputBase(index=index):
                 return f"out_{index}"
+            case ConstantBase(node=node):
+                return self._names.node(node)
             case None:
                 raise AssertionError("an alias has a base")
 
