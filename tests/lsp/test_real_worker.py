@@ -1,0 +1,192 @@
+"""The whole way: server, worker, engine, on the examples; and what user code may do to it."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lsp.conftest import REAL, ROOT
+from tests.lsp.strict_client import Json, Process, StrictClient
+
+ALIASING = ROOT / "examples" / "aliasing.py"
+LINES = ALIASING.read_text(encoding="utf-8").splitlines()
+TRACE_S = 150.0
+"""A cold worker on a busy machine loads torch for this long at most."""
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[StrictClient]:
+    with Process(*REAL, "--stdio") as process:
+        process.client.initialize(ROOT)
+        yield process.client
+
+
+def trace(client: StrictClient, uri: str, qualname: str | None = None) -> Json:
+    arguments = [uri] if qualname is None else [uri, qualname]
+    params = {"command": "aotlens.trace", "arguments": arguments}
+    return client.request("workspace/executeCommand", params, TRACE_S)
+
+
+def script(folder: Path, text: str) -> Path:
+    path = folder / "script.py"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def line_of(text: str, after: int = 0) -> int:
+    return next(number for number, line in enumerate(LINES) if text in line and number >= after)
+
+
+def test_an_example_with_a_mutation_that_autograd_must_see(client: StrictClient) -> None:
+    uri = client.open(ALIASING)
+    assert trace(client, uri, "mutation_with_gradient")["targets"] == ["mutation_with_gradient"]
+    head, line = line_of("def mutation_with_gradient"), line_of("state.add_(x)")
+    found = client.diagnostics(uri)
+    assert (found["version"], len(found["diagnostics"])) == (1, 1)
+    finding = found["diagnostics"][0]
+    assert (finding["code"], finding["source"]) == ("AL101", "aotlens")
+    assert finding["range"] == {
+        "start": {"line": line, "character": 4},
+        "end": {"line": line, "character": 17},
+    }
+    assert finding["message"].startswith("`state` is changed in place")
+    hints = [(one["position"]["line"], one["label"]) for one in client.in_all("inlayHint", uri)]
+    assert hints == [(head, "mutated")]
+    lenses = client.request("textDocument/codeLens", {"textDocument": {"uri": uri}})
+    titles = [one["command"]["title"] for one in lenses if one["range"]["start"]["line"] == head]
+    assert titles[0].startswith("training · ")
+    assert titles[1:] == ["backward", "wrapper", "trace again"]
+    text = client.at("hover", uri, line, 8)["contents"]["value"]
+    assert text.startswith("`aten.add` · `f32[2, 3]`")
+    assert "Mutates:\n- `state`: " in text
+    ledger = client.at("hover", uri, head, LINES[head].index("state:") + 1)["contents"]["value"]
+    assert ledger.startswith("**`state`** · argument 0 · `f32[2, 3]`\n\nMutated (data), ")
+
+
+def test_graph_documents_of_an_example(client: StrictClient) -> None:
+    uri = client.open(ALIASING)
+    trace(client, uri, "intermediate_and_its_view")
+    wrapper = client.command("aotlens.show", uri, "intermediate_and_its_view", "wrapper")
+    text = Path(wrapper["uri"].removeprefix("file://")).read_text()
+    assert "import torch" in text
+    line = line_of("doubled = x * 2", line_of("def intermediate_and_its_view"))
+    nodes = client.at("implementation", uri, line, LINES[line].index("x * 2") + 1)
+    assert nodes
+    back = client.at("definition", nodes[0]["uri"], nodes[0]["range"]["start"]["line"], 4)
+    assert [(one["uri"], one["range"]["start"]["line"]) for one in back] == [(uri, line)]
+
+
+def test_the_shapes_of_variables(client: StrictClient) -> None:
+    uri = client.open(ALIASING)
+    trace(client, uri, "detached_output")
+    line = line_of("y = x * 3", line_of("def detached_output"))
+    hints = [one for one in client.in_all("inlayHint", uri) if one["position"]["line"] == line]
+    assert [one["label"] for one in hints] == [": f32[4]"]
+
+
+def test_user_code_that_prints_fails_and_exits(client: StrictClient, tmp_path: Path) -> None:
+    head = "# aotlens: example f32[2]\ndef f(x):\n    return x * 2\n\n"
+    noisy = script(tmp_path, head + "import os\nprint('hello')\nos.write(1, b'raw')\n")
+    uri = client.open(noisy)
+    assert trace(client, uri, "f")["targets"] == ["f"]
+    for text, kind in (
+        ("raise ValueError(3)", "user"),
+        ("import sys; sys.exit(3)", "exit"),
+        ("f(", "syntax"),
+    ):
+        path = script(tmp_path, head + text + "\n")
+        client.change(uri, 2, {"text": path.read_text()})
+        mark = len(client.received)
+        assert trace(client, uri, "f")["failure"] == kind
+        found = client.diagnostics(uri, mark)["diagnostics"]
+        assert [one["range"]["start"]["line"] for one in found] == [4]
+    script(tmp_path, head)
+    client.change(uri, 3, {"text": head})
+    assert trace(client, uri, "f")["targets"] == ["f"]
+
+
+def test_opening_editing_and_hovering_run_nothing(client: StrictClient, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    text = f"open({str(mark)!r}, 'w')\n# aotlens: example f32[2]\ndef f(x):\n    return x\n"
+    uri = client.open(script(tmp_path, text))
+    client.change(uri, 2, {"text": text + "\n"})
+    assert client.at("hover", uri, 2, 5) is None
+    assert client.request("textDocument/codeLens", {"textDocument": {"uri": uri}}) != []
+    client.notify("textDocument/didSave", {"textDocument": {"uri": uri}})
+    client.command("aotlens.printDebugInformation")
+    assert not mark.exists()
+    trace(client, uri, "f")
+    assert mark.exists()
+
+
+ENDLESS = (
+    "# aotlens: example f32[2]\ndef f(x):\n    return x\n\nopen({0!r}, 'w').close()\nwhile True:\n    pass\n"
+)
+
+
+def start_endless(client: StrictClient, folder: Path) -> tuple[str, int]:
+    """A trace that runs for ever, once its script runs."""
+    mark = folder / "running"
+    uri = client.open(script(folder, ENDLESS.format(str(mark))))
+    number = client.send("workspace/executeCommand", {"command": "aotlens.trace", "arguments": [uri, "f"]})
+    end = time.monotonic() + TRACE_S
+    while not mark.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert mark.exists()
+    return uri, number
+
+
+def test_an_endless_script_is_cancelled_and_the_next_trace_works(
+    client: StrictClient, tmp_path: Path
+) -> None:
+    uri, number = start_endless(client, tmp_path)
+    assert client.at("hover", uri, 0, 0) is None
+    assert client.command("aotlens.cancel", uri) == 1
+    assert client.answer(number)["failure"] == "cancelled"
+    aliasing = client.open(ALIASING)
+    assert "targets" in trace(client, aliasing, "view_of_input")
+
+
+def descendants(pid: int) -> set[int]:
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:  # it has just ended
+                continue
+            parents[int(entry.name)] = int(fields[1])
+    found, new = set[int](), {pid}
+    while new:
+        new = {child for child, parent in parents.items() if parent in new} - found
+        found |= new
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads processes from /proc")
+@pytest.mark.parametrize("how", ["closed pipe", "killed"])
+def test_a_client_that_goes_during_a_trace_leaves_no_process(how: str, tmp_path: Path) -> None:
+    with Process(*REAL) as process:
+        process.client.initialize(ROOT)
+        start_endless(process.client, tmp_path)
+        started = descendants(process.popen.pid)
+        assert len(started) >= 2  # the worker's server, and the child that runs the script
+        process.left, process.expected = True, (1 if how == "closed pipe" else -signal.SIGKILL, [])
+        if how == "killed":
+            os.kill(process.popen.pid, signal.SIGKILL)
+        assert process.popen.stdin is not None
+        process.popen.stdin.close()
+        end = time.monotonic() + 20
+        while any(map(alive, started)) and time.monotonic() < end:
+            time.sleep(0.1)
+        assert [pid for pid in started if alive(pid)] == []
