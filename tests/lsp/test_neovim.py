@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lsp.conftest import ROOT, STAND_IN
+from tests.lsp.conftest import REAL, ROOT, STAND_IN
 from tests.report.sample import MODEL
 
 pytestmark = pytest.mark.skipif(shutil.which("nvim") is None, reason="Neovim is not installed")
@@ -37,6 +37,16 @@ def neovim(file: Path, target: str, line: int, server: tuple[str, ...]) -> list[
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
+
+
+def test_an_example_through_the_real_worker() -> None:
+    example = ROOT / "examples" / "aliasing.py"
+    lines = example.read_text(encoding="utf-8").splitlines()
+    line = lines.index("    state.add_(x)") + 1
+    shown = neovim(example, "mutation_with_gradient", line, REAL)
+    assert shown[0] == 'TRACED { "mutation_with_gradient" }'
+    assert shown[1].startswith(f"DIAGNOSTIC {line}:4 aotlens `state` is changed in place")
+    assert [one for one in shown if one.startswith("HOVER `aten.add` · `f32[2, 3]`")]
 
 
 def test_a_trace_shows_in_the_editor() -> None:
