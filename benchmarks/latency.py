@@ -6,6 +6,7 @@ during a run are left as Python and the contender have them.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -27,6 +28,7 @@ from benchmarks.harness import (
 from benchmarks.models import gpt, gpt_inputs
 
 LAYERS = (2, 12, 24)
+CONTENDERS = ("eager", "peer", "ours")
 PEER_PARTITIONS = {"default": default_partition, "min-cut": min_cut_rematerialization_partition}
 
 
@@ -48,40 +50,48 @@ def our_first_step(model: nn.Module, inputs: tuple[Tensor, ...], policy: str) ->
     return compiled
 
 
-def measure(layers: int, policy: str, rounds: int) -> tuple[dict[str, Samples], list[Compiled]]:
-    """Both contenders' samples, and what ours compiled in each round."""
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One model under one policy."""
+
+    joint_nodes: int
+    """In our joint program."""
+    samples: dict[str, Samples]
+    """By contender."""
+    stages_ms: dict[str, float]
+    """Ours: each stage's lowest wall time over the rounds, in the order in which the stages run."""
+
+
+def measure(layers: int, policy: str, rounds: int) -> Measured:
     model, inputs = gpt(layers), gpt_inputs()
-    ours: list[Compiled] = []
+    sizes: list[int] = []
+    stages: list[dict[str, float]] = []
+
+    def ours() -> None:
+        compiled = our_first_step(model, inputs, policy)
+        sizes.append(len(compiled.joint.program.nodes))
+        stages.append(compiled.timings_ms)
+
     contenders = {
         "eager": lambda: time_once(partial(step, model, inputs)),
         "peer": lambda: time_once(partial(peer_first_step, model, inputs, policy)),
-        "ours": lambda: time_once(lambda: ours.append(our_first_step(model, inputs, policy))),
+        "ours": lambda: time_once(ours),
     }
-    return take_turns(contenders, rounds), ours
+    samples = take_turns(contenders, rounds)
+    lowest = {name: min(times[name] for times in stages) for name in stages[-1]}
+    return Measured(sizes[-1], samples, lowest)
 
 
-def node_count(compiled: Compiled, stage_name: str) -> int:
-    stage = compiled.target().stage(stage_name)
-    return len(stage.nodes) if stage else 0
-
-
-def median_stages_ms(runs: list[Compiled]) -> dict[str, float]:
-    """Each stage's median over the runs, in the order in which the stages ran."""
-    names = runs[-1].timings_ms
-    return {name: sorted(run.timings_ms.get(name, 0.0) for run in runs)[len(runs) // 2] for name in names}
-
-
-def tables_for(policy: str, rounds: int) -> tuple[Table, Table]:
-    results = {layers: measure(layers, policy, rounds) for layers in LAYERS}
-    nodes = {layers: node_count(runs[-1], "joint") for layers, (_, runs) in results.items()}
+def latency_table(policy: str, results: dict[int, Measured], rounds: int) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    for layers, (samples, _) in results.items():
-        eager, peer, ours = (samples[name].median_s * 1e3 for name in ("eager", "peer", "ours"))
-        spread = f"±{samples['ours'].spread:.0%}"
-        rows.append((f"GPT, {layers} layers", nodes[layers], eager, peer, ours, spread, ours / peer))
+    for layers, found in results.items():
+        eager, peer, ours = (found.samples[name].median_s * 1e3 for name in CONTENDERS)
+        spread = f"±{found.samples['ours'].spread:.0%}"
+        rows.append((f"GPT, {layers} layers", found.joint_nodes, eager, peer, ours, spread, ours / peer))
+    sizes = [found.joint_nodes for found in results.values()]
     exponents = [
-        growth_exponent(list(nodes.values()), [samples[name].median_s for samples, _ in results.values()])
-        for name in ("eager", "peer", "ours")
+        growth_exponent(sizes, [found.samples[name].median_s for found in results.values()])
+        for name in CONTENDERS
     ]
     rows.append(("growth exponent over nodes", "", *exponents, "", ""))
     columns = ("case", "joint nodes", "eager ms", "peer ms", "ours ms", "spread", "ours / peer")
@@ -89,17 +99,18 @@ def tables_for(policy: str, rounds: int) -> tuple[Table, Table]:
         "No-op compilers; a fresh wrapper, its first forward and backward. "
         f"CPU time, median of {rounds} rounds in turns; garbage collected before each, the collector on."
     )
-    latency = Table(f"Compile latency, {policy} partition", columns, tuple(rows), note)
+    return Table(f"Compile latency, {policy} partition", columns, tuple(rows), note)
 
-    stages = {layers: median_stages_ms(runs) for layers, (_, runs) in results.items()}
-    stage_rows: list[tuple[Cell, ...]] = []
-    for name in stages[LAYERS[-1]]:
-        times = [stages[layers].get(name, 0.0) for layers in LAYERS]
-        growth = growth_exponent(list(nodes.values()), times) if min(times) > 0 else 0.0
-        stage_rows.append((name, *times, growth))
-    stage_columns = ("stage", *(f"{layers} layers, ms" for layers in LAYERS), "growth exponent")
-    stage_note = "Ours, median of the same rounds; 1 is linear in the number of joint nodes."
-    return latency, Table(f"Time by stage, {policy} partition", stage_columns, tuple(stage_rows), stage_note)
+
+def stage_table(policy: str, results: dict[int, Measured]) -> Table:
+    sizes = [found.joint_nodes for found in results.values()]
+    rows: list[tuple[Cell, ...]] = []
+    for name in results[LAYERS[-1]].stages_ms:
+        times = [found.stages_ms[name] for found in results.values()]
+        rows.append((name, *times, growth_exponent(sizes, times)))
+    columns = ("stage", *(f"{layers} layers, ms" for layers in LAYERS), "growth exponent")
+    note = "Ours; wall time, the lowest of the same rounds. An exponent of 1 is linear in the joint nodes."
+    return Table(f"Time by stage, {policy} partition", columns, tuple(rows), note)
 
 
 def main() -> None:
@@ -107,7 +118,11 @@ def main() -> None:
     torch.set_num_threads(1)  # other programs on the machine then disturb less
     for policy in PEER_PARTITIONS:  # both sides import and build what they need once
         measure(1, policy, rounds=1)
-    publish("latency", [table for policy in PEER_PARTITIONS for table in tables_for(policy, options.rounds)])
+    tables: list[Table] = []
+    for policy in PEER_PARTITIONS:
+        results = {layers: measure(layers, policy, options.rounds) for layers in LAYERS}
+        tables += [latency_table(policy, results, options.rounds), stage_table(policy, results)]
+    publish("latency", tables)
 
 
 if __name__ == "__main__":

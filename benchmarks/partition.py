@@ -1,8 +1,7 @@
 """Dividing a joint graph into forward and backward: our policies beside torch's partitioners.
 
 Both sides divide the joint graph of the same GPT, which each recorded itself.  The peer's function is
-timed on copies of one recorded graph (it changes what it is given); ours is the pipeline's own
-`partition` stage, which also writes the reasons down.
+timed on copies of one recorded graph, since it changes what it is given; ours also finds the reasons.
 """
 
 from collections.abc import Callable
@@ -14,12 +13,13 @@ from functorch.compile import aot_module, nop
 from torch import nn
 
 from aotlens.options import CompileOptions
+from aotlens.partition.stage import partition
 from aotlens.pipeline import compile_direct
 from benchmarks.harness import Cell, Table, arguments, growth_exponent, publish, take_turns, time_once
-from benchmarks.latency import PEER_PARTITIONS, node_count
+from benchmarks.latency import PEER_PARTITIONS
 from benchmarks.models import gpt, gpt_inputs
 
-LAYERS = (6, 30, 120)
+LAYERS = (8, 38, 150)
 """About one, five and twenty thousand joint nodes."""
 
 
@@ -31,9 +31,9 @@ class PeerCall:
     joint_inputs: object
     keywords: dict[str, object]
 
-    def time(self, partition: Callable[..., object]) -> float:
+    def time(self, divide: Callable[..., object]) -> float:
         fresh = copied(self.joint)
-        return time_once(lambda: partition(fresh, self.joint_inputs, **self.keywords))
+        return time_once(lambda: divide(fresh, self.joint_inputs, **self.keywords))
 
 
 def copied(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
@@ -47,32 +47,27 @@ def copied(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
 def record_peer(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> PeerCall:
     calls: list[PeerCall] = []
 
-    def partition(joint: torch.fx.GraphModule, joint_inputs: object, **keywords: object) -> object:
+    def recording(joint: torch.fx.GraphModule, joint_inputs: object, **keywords: object) -> object:
         calls.append(PeerCall(copied(joint), joint_inputs, keywords))
         return PEER_PARTITIONS["default"](joint, joint_inputs, **keywords)
 
-    aot_module(model, nop, nop, partition_fn=partition)(*inputs)
+    aot_module(model, nop, nop, partition_fn=recording)(*inputs)
     return calls[0]
-
-
-def time_ours(model: nn.Module, inputs: tuple[torch.Tensor, ...], policy: str) -> float:
-    compiled = compile_direct(model, inputs, {}, CompileOptions(backend="eager", policy=policy))
-    return compiled.timings_ms["partition"] / 1e3
 
 
 def measure(layers: int, rounds: int) -> dict[str, tuple[int, float, float]]:
     """By policy: our joint nodes, the peer's median seconds and ours."""
     model, inputs = gpt(layers), gpt_inputs()
     peer = record_peer(model, inputs)
-    nodes = node_count(compile_direct(model, inputs, {}, CompileOptions(backend="eager")), "joint")
+    joint = compile_direct(model, inputs, {}, CompileOptions(backend="eager")).joint
     found = {}
     for policy, peer_partition in PEER_PARTITIONS.items():
         contenders = {
             "peer": partial(peer.time, peer_partition),
-            "ours": partial(time_ours, model, inputs, policy),
+            "ours": partial(time_once, partial(partition, joint, policy)),
         }
         samples = take_turns(contenders, rounds)
-        found[policy] = nodes, samples["peer"].median_s, samples["ours"].median_s
+        found[policy] = len(joint.program.nodes), samples["peer"].median_s, samples["ours"].median_s
     return found
 
 
