@@ -47,6 +47,8 @@ def check(program: Program, compiler: Compiler, *, grow: bool = False) -> Outcom
         except AotlensError as error:
             return Outcome((), error)
         found = observe_alone(compiled, call=call)
+        if found.failure is not None and issubclass(found.failure.kind, AotlensError):
+            return Outcome((), found.failure.kind(found.failure.message))
         differences = list(compare(found, expected).differences)
         for repeat in repeats(expected, grow):
             expected, found = again(program, (eager, compiled), call, repeat)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._dynamo.exc import BackendCompilerFailed
 
 from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.observe import observing
@@ -27,7 +28,15 @@ def _fresh_dynamo() -> Iterator[None]:
 
 
 def through_dynamo(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
-    return torch.compile(fn, backend=dynamo_backend(EAGER))
+    compiled = torch.compile(fn, backend=dynamo_backend(EAGER))
+
+    def call(*args: Any) -> Any:
+        try:
+            return compiled(*args)
+        except BackendCompilerFailed as error:  # what the backend refused stands within
+            raise error.inner_exception from error
+
+    return call
 
 
 CHOSEN = sorted({*tagged("inductor"), *tagged("dynamic")}, key=lambda program: program.name)

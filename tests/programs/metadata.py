@@ -64,7 +64,8 @@ def data_and_metadata_of_non_leaf(x: Tensor) -> Tensor:
     return x.sin()
 
 
-@cases(lambda: (plain(3, 4),))
+# Eager moves the version counter twice; what the counter guards, saved values, is left as it was.
+@cases(lambda: (plain(3, 4),), tolerated=frozenset({"version"}))
 def metadata_cancels_out(x: Tensor) -> Tensor:
     x.t_()
     x.t_()
@@ -127,7 +128,7 @@ def requires_grad_switched_off(x: Tensor) -> Tensor:
     return x * x
 
 
-@cases(lambda: (tape(3, 4),))
+@cases(lambda: (tape(3, 4),), later="detach_ on an input")
 def detach_in_place(x: Tensor) -> Tensor:
     x.detach_()
     return x * 2

@@ -35,10 +35,8 @@ class Program:
     """A phrase of the error that refuses this program; None where it must work."""
     later: str | None
     """The case that may still be refused, by name; it is never wrong in silence.  None where it must work."""
-
-    @property
-    def __name__(self) -> str:
-        return self.name
+    tolerated: frozenset[str]
+    """Kinds of difference that no caller is hurt by; the reason stands beside the program."""
 
 
 class Cases:
@@ -55,13 +53,16 @@ class Cases:
         context: Context = nullcontext,
         refused: str | None = None,
         later: str | None = None,
+        tolerated: frozenset[str] = frozenset(),
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Registers a function, or what makes a module or closure; the decorator gives it back."""
 
         def register(fn: Callable[..., Any]) -> Callable[..., Any]:
             name = f"{self.file}/{fn.__name__}"
             made = fn if _is_factory(fn) else lambda: fn
-            self.programs.append(Program(name, made, make_args, frozenset(tags), context, refused, later))
+            self.programs.append(
+                Program(name, made, make_args, frozenset(tags), context, refused, later, tolerated)
+            )
             return fn
 
         return register
