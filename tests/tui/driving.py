@@ -83,7 +83,8 @@ def lit(app: AotlensApp) -> list[str]:
     """The source text that is lit as the row's own."""
     view = source(app)
     return [
-        view.text.lines[span.line - 1][slice(*view.text.columns(span, span.line))] for span in view.link.primary
+        view.text.lines[span.line - 1][slice(*view.text.columns(span, span.line))]
+        for span in view.link.primary
     ]
 
 
@@ -91,6 +92,12 @@ def linked(app: AotlensApp, name: str) -> list[str]:
     """The keys of the rows marked as standing for the source's line."""
     shown = table(app, name)
     return [shown.listing.rows.key(shown.shown[place]) for place in sorted(shown.linked)]
+
+
+async def select(app: AotlensApp, pilot: Pilot[int], name: str, key: str) -> None:
+    """Put a table's cursor on the row of a key, as moving there would."""
+    assert table(app, name).select(key, tell=True), f"no row {key} in {name}"
+    await settle(pilot)
 
 
 def screen_text(app: AotlensApp) -> str:

@@ -2,7 +2,7 @@
 
 from textual.pilot import Pilot
 
-from tests.tui.driving import drive, lines, linked, lit, rows, source, table
+from tests.tui.driving import drive, lines, linked, lit, rows, select, source, table
 from tui.app import AotlensApp
 
 OVERVIEW = """\
@@ -78,7 +78,8 @@ def test_inputs_and_outputs_say_how_each_is_handled() -> None:
 
 def test_a_node_shows_what_it_reads_and_who_reads_it() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("3", *["down"] * 11)
+        await pilot.press("3")
+        await select(app, pilot, "nodes", "gelu")
         assert table(app, "nodes").key == "gelu"
         assert lit(app) == ["functional.gelu(self.up(x))"]
         assert lines(app, "neighbours") == [
@@ -97,9 +98,15 @@ def test_a_node_shows_what_it_reads_and_who_reads_it() -> None:
 
 def test_enter_walks_the_graph_and_backspace_walks_back() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("3", *["down"] * 11)
+        await pilot.press("3")
+        await select(app, pilot, "nodes", "gelu")
         walked = [table(app, "nodes").key]
-        for keys in (("enter", "down", "down", "enter"), ("home", "down", "down", "enter"), ("backspace",), ("backspace",)):
+        for keys in (
+            ("enter", "down", "down", "enter"),
+            ("home", "down", "down", "enter"),
+            ("backspace",),
+            ("backspace",),
+        ):
             await pilot.press(*keys)
             walked.append(table(app, "nodes").key)
         assert walked == ["gelu", "sigmoid", "mul_1", "sigmoid", "gelu"]
@@ -109,7 +116,8 @@ def test_enter_walks_the_graph_and_backspace_walks_back() -> None:
 
 def test_stages_keep_the_node_that_is_followed() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("3", *["down"] * 12)
+        await pilot.press("3")
+        await select(app, pilot, "nodes", "sigmoid")
         followed = [(app.workbench.pane.stage_name, table(app, "nodes").key)]  # type: ignore[attr-defined]
         for key in ("[", "[", "[", "]", "]"):
             await pilot.press({"[": "left_square_bracket", "]": "right_square_bracket"}[key])
@@ -128,7 +136,9 @@ def test_stages_keep_the_node_that_is_followed() -> None:
 
 def test_the_program_text_stands_on_the_selected_node() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("3", *["down"] * 12, "p")
+        await pilot.press("3")
+        await select(app, pilot, "nodes", "sigmoid")
+        await pilot.press("p")
         program = app.workbench.query_one("#program")
         line = program.text.lines[program.cursor - 1]  # type: ignore[attr-defined]
         assert line == "    sigmoid = aten.sigmoid.default(gelu)  # f32[32, 64]"
@@ -250,7 +260,10 @@ def test_another_target_fills_every_tab_anew() -> None:
             "score | inference |  |  | 29",
         ]
         await pilot.press("4", "t", "down", "enter")
-        assert (lines(app, "saved-total"), rows(app, "saved-table")) == (["inference: nothing is saved for a backward"], [])
+        assert (lines(app, "saved-total"), rows(app, "saved-table")) == (
+            ["inference: nothing is saved for a backward"],
+            [],
+        )
         await pilot.press("3")
         assert table(app, "nodes").key == "x"
         await pilot.press("7")

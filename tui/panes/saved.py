@@ -49,7 +49,9 @@ class SavedPane(Pane):
         return self.query_one("#saved-table")
 
     def reveal(self, key: str) -> None:
-        table = self.query_one("#recomputed" if key.startswith("recomputed:") else "#saved-table", VirtualTable)
+        table = self.query_one(
+            "#recomputed" if key.startswith("recomputed:") else "#saved-table", VirtualTable
+        )
         table.select(key, tell=True)
         table.focus()
 

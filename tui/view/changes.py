@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from aotlens.report.records import SavedValue, Span, Target
+from aotlens.report.records import SavedValue, Target
 from tui.view.places import home_file, line_place
 from tui.view.quantities import signed_size
 from tui.view.rows import Line, Link, Part
+from tui.view.saved import value_name
 
 
 def changes(old: Target, new: Target) -> tuple[Line, ...]:
@@ -20,21 +21,27 @@ def saved_changes(old: Target, new: Target) -> Iterator[Line]:
     difference = sum(after.values()) - sum(before.values())
     if difference:
         yield Line((Part("  saved ", "dim"), Part(signed_size(difference), tone(difference))))
-    places = {
-        key: saved.span
-        for saved in saved_of(new)
-        for key in [(saved.name or saved.node, saved.tensor.short())]
-    }
+    kept = {value_key(saved): saved for saved in saved_of(new)}
     for key in [*after, *(key for key in before if key not in after)]:
         step = after.get(key, 0) - before.get(key, 0)
         if step:
-            yield value_change(key[0], step, places.get(key), new)
+            yield value_change(key[0], step, kept.get(key), new)
 
 
-def value_change(name: str, step: int, span: Span | None, target: Target) -> Line:
-    where = f"  at {line_place(span, home_file(target))}" if span else "  no longer saved"
-    parts = (Part(f"  {signed_size(step):>11} ", tone(step)), Part(name, "name"), Part(where, "place"))
-    return Line(parts, Link((span,) if span else ()))
+def value_key(saved: SavedValue) -> tuple[str, str]:
+    return (saved.name or saved.node, saved.tensor.short())
+
+
+def value_change(name: str, step: int, kept: SavedValue | None, target: Target) -> Line:
+    """`+3.1 MiB att  at line 41`; a value that is gone has no place any more."""
+    where = f"  at {line_place(kept.span, home_file(target))}" if kept else "  no longer saved"
+    shown = value_name(kept) if kept else name
+    parts = (
+        Part(f"  {signed_size(step):>11} ", tone(step)),
+        Part(shown, "name"),
+        Part(where, "place"),
+    )
+    return Line(parts, Link((kept.span,) if kept and kept.span else ()))
 
 
 def tone(difference: int) -> str:
@@ -48,7 +55,7 @@ def saved_of(target: Target) -> tuple[SavedValue, ...]:
 def saved_values(target: Target) -> Counter[tuple[str, str]]:
     found: Counter[tuple[str, str]] = Counter()
     for saved in saved_of(target):
-        found[(saved.name or saved.node, saved.tensor.short())] += saved.bytes
+        found[value_key(saved)] += saved.bytes
     return found
 
 

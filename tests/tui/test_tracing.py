@@ -1,0 +1,151 @@
+"""Traces in the background: progress, answers, failures, cancelling, watching."""
+
+from concurrent.futures import Future
+from dataclasses import replace
+
+from textual.pilot import Pilot
+
+from aotlens.report import SavedValue, encode
+from aotlens.worker.protocol import Answer, Failure
+from tests.report.sample import MODEL, sample_report, span, tensor
+from tests.tui.driving import FakeTracing, drive, lines, settle, source, table
+from tui.app import AotlensApp
+from tui.messages import SourceChanged
+from tui.tracing import ended
+
+RAISED = Failure(
+    "user",
+    "ValueError: heads must divide width (model.py:20)",
+    'Traceback (most recent call last):\n  File "model.py", line 20, in forward\nValueError: heads',
+    str(MODEL),
+    20,
+)
+
+
+def right_title(app: AotlensApp) -> str:
+    return "".join(part.text for part in app.workbench.query_one("#title").right)  # type: ignore[attr-defined]
+
+
+def shown_pane(app: AotlensApp) -> str:
+    return str(app.workbench.query_one("#panes").current)  # type: ignore[attr-defined]
+
+
+def test_progress_is_shown_until_the_report_is_there() -> None:
+    tracing = FakeTracing()
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        assert shown_pane(app) == "progress"
+        tracing.progress("import")
+        tracing.progress("joint")
+        await settle(pilot)
+        stages = [line.split()[:2] for line in lines(app, "progress-lines")[2:9]]
+        assert stages[:2] == [["+", "import"], ["›", "joint"]]
+        assert stages[2:] == [["partition"], ["forward"], ["backward"], ["report"], []]
+        tracing.answer(sample_report(), "step 0 loss 4.2\n")
+        await settle(pilot)
+        assert (shown_pane(app), right_title(app)) == ("overview", "traced in 1.2 s")
+        await pilot.press("7")
+        assert app.workbench.query_one("#log-text").text.lines == ("step 0 loss 4.2",)  # type: ignore[attr-defined]
+
+    drive(scenario, AotlensApp("model.py", tracing=tracing))
+
+
+def test_a_failure_shows_the_users_traceback_and_r_retries() -> None:
+    tracing = FakeTracing()
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        tracing.fail(RAISED, "before it failed\n")
+        await settle(pilot)
+        assert shown_pane(app) == "failure"
+        assert lines(app, "failure-lines") == [
+            "The script raised an exception",
+            "",
+            "ValueError: heads must divide width (model.py:20)",
+            "",
+            "r traces again · e opens sample_model.py:20 · 7 shows the output · q quits",
+        ]
+        traceback = app.workbench.query_one("#traceback")
+        assert traceback.text.raw == tuple(RAISED.traceback.splitlines())  # type: ignore[attr-defined]
+        assert (source(app).text.file, source(app).cursor) == (str(MODEL), 20)
+        await pilot.press("r")
+        tracing.answer(sample_report())
+        await settle(pilot)
+        assert (tracing.started, shown_pane(app)) == ([(1, False), (2, True)], "overview")
+
+    drive(scenario, AotlensApp("model.py", tracing=tracing))
+
+
+def test_escape_cancels_and_the_result_before_stays() -> None:
+    tracing = FakeTracing()
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        tracing.answer(sample_report())
+        await settle(pilot)
+        await pilot.press("r")
+        assert (app.workbench.has_class("-stale"), shown_pane(app)) == (True, "overview")
+        await pilot.press("escape")
+        await settle(pilot)
+        assert (app.workbench.has_class("-stale"), right_title(app)) == (False, "cancelled · r traces again")
+        await pilot.press("4")
+        assert table(app, "saved-table").key == "saved:addmm"
+
+    drive(scenario, AotlensApp("model.py", tracing=tracing))
+
+
+def test_stale_answers_are_dropped() -> None:
+    tracing = FakeTracing()
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        app.post_message(SourceChanged(("model.py",)))
+        await settle(pilot)
+        tracing.answer(sample_report(), trace=1)
+        await settle(pilot)
+        assert (app.report, shown_pane(app), len(tracing.started)) == (None, "progress", 2)
+
+    drive(scenario, AotlensApp("model.py", tracing=tracing))
+
+
+def test_a_new_trace_says_what_changed() -> None:
+    tracing = FakeTracing()
+    old = sample_report()
+    target = old.targets[0]
+    assert target.partition is not None
+    wide = SavedValue("relu", tensor("f32[512, 512]"), 1 << 20, "new", "cheap", span("x + self.down(gated)"))
+    partition = replace(target.partition, saved=(*target.partition.saved, wide), saved_bytes=(1 << 20) + 8192)
+    new = replace(old, targets=(replace(target, partition=partition, diagnostics=target.diagnostics[:1]),))
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        tracing.answer(old)
+        await settle(pilot)
+        app.post_message(SourceChanged((str(MODEL),)))
+        await settle(pilot)
+        tracing.answer(new)
+        await settle(pilot)
+        shown = lines(app, "overview-lines")
+        place = shown.index("Since the last trace")
+        assert shown[place + 1 : place + 4] == [
+            "  saved +1.0 MiB",
+            "     +1.0 MiB x + self.down(gated)  at line 24",
+            "  gone AL301 `self.up(x)` keeps 8.0 KiB for the backward, all of the 8.0 KiB saved here",
+        ]
+
+    drive(scenario, AotlensApp("model.py", tracing=tracing))
+
+
+def test_answers_of_the_worker_become_messages() -> None:
+    report = sample_report()
+    data = encode(report)
+    newer = {**data, "schema": "aotlens.report/2"}
+    futures: list[Future[Answer]] = [Future() for _ in range(4)]
+    futures[0].set_result(Answer(1, data, None, "said", 12.0))
+    futures[1].set_result(Answer(2, None, RAISED))
+    futures[2].set_result(Answer(3, newer, None))
+    futures[3].set_exception(OSError("pipe closed"))
+    got = [ended(number, future) for number, future in enumerate(futures, 1)]
+    assert [(event.trace, event.report, event.output) for event in got[:2]] == [
+        (1, report, "said"),
+        (2, None, ""),
+    ]
+    assert got[1].failure == RAISED
+    assert [event.failure and event.failure.kind for event in got[2:]] == ["internal", "internal"]
+    assert got[3].failure and got[3].failure.message == "the worker failed: pipe closed"
