@@ -135,8 +135,8 @@ CACHE = replace(COPIED, under_no_grad=True, tensor=replace(BIG, bytes=512 * MIB)
 def test_large_write_back(mode: Mode) -> None:
     assert [entry.message for entry in diagnose(replace(_target(CACHE), mode=mode))] == [
         (
-            "the wrapper writes `cache` back after the graph: 512.0 MiB are copied on every call; change only the"
-            " slice that is new, or return the new value"
+            "the wrapper writes `cache` back after the graph: 512.0 MiB are copied on every call; change"
+            " only the slice that is new, or return the new value"
         )
     ]
 
