@@ -20,9 +20,9 @@ from pygls.lsp.server import LanguageServer
 from lsp_server.document import Document
 from lsp_server.protocol import Protocol
 from lsp_server.settings import Settings
-from lsp_server.targets import Found, find
+from lsp_server.targets import Scan, scan
 from lsp_server.tracer import Tracer, WorkerFactory
-from lsp_server.translate.diagnostics import diagnostics, uri_of
+from lsp_server.translate.diagnostics import bad_example, diagnostics, uri_of
 from lsp_server.translate.pages import Page, text_of
 from lsp_server.views import Views, real_path
 
@@ -53,7 +53,7 @@ class Server(LanguageServer):
         self._said: set[str] = set()
         self._published: set[str] = set()
         self._settling: dict[str, asyncio.TimerHandle] = {}
-        self._found: dict[str, tuple[int | None, tuple[Found, ...]]] = {}
+        self._scans: dict[str, tuple[int | None, Scan]] = {}
         self._pages: dict[str, Page] = {}
         self._page_folder: str | None = None
 
@@ -77,18 +77,17 @@ class Server(LanguageServer):
         document = self.views.documents.get(path) if path else None
         return (path, document) if path and document else None
 
-    def targets(self, path: str, document: Document) -> tuple[Found, ...]:
-        """The targets of a text, found once per version; those of its last version that parsed otherwise."""
-        version, found = self._found.get(path, (None, ()))
-        if path not in self._found or version != document.version:
-            now = find(document.lines, path)
-            found = found if now is None else now
-            self._found[path] = (document.version, found)
-        return found
+    def scan(self, path: str, document: Document) -> Scan:
+        """What a text shows, read once per version; of its last version that parsed otherwise."""
+        version, seen = self._scans.get(path, (None, Scan()))
+        if path not in self._scans or version != document.version:
+            seen = scan(document.lines, path) or Scan(found=seen.found)
+            self._scans[path] = (document.version, seen)
+        return seen
 
     def close_document(self, path: str) -> None:
         self.views.closed(path)
-        self._found.pop(path, None)
+        self._scans.pop(path, None)
         settling = self._settling.pop(path, None)
         if settling is not None:
             settling.cancel()
@@ -102,10 +101,13 @@ class Server(LanguageServer):
     def publish(self, path: str) -> None:
         """Send a file's diagnostics, with the version of the text that they stand in."""
         found = diagnostics(self.views, path)
+        document = self.views.documents.get(path)
+        if document is not None:
+            bad = self.scan(path, document).bad_examples
+            found += [bad_example(one, document, self.views.encoding) for one in bad]
         if not found and path not in self._published:
             return
         self._published = self._published | {path} if found else self._published - {path}
-        document = self.views.documents.get(path)
         version = document.version if document else None
         params = types.PublishDiagnosticsParams(uri_of(self.views, path), found, version=version)
         self.text_document_publish_diagnostics(params)

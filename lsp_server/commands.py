@@ -114,7 +114,7 @@ def on_save(server: Server, params: types.DidSaveTextDocumentParams) -> None:
         return
     held = [name for script, name in (*server.views.traces, *server.views.failures) if script == path]
     document = server.views.documents.get(path)
-    if not held and not (document and server.targets(path, document)):
+    if not held and not (document and server.scan(path, document).found):
         return
     for qualname in dict.fromkeys(held or [None]):
         server.background(_trace(server, path, qualname, asked=False))

@@ -10,7 +10,7 @@ from lsp_server.document import Document, TextChange
 from lsp_server.positions import Encoding
 from lsp_server.settings import Settings, from_data
 from lsp_server.targets import bare_functions
-from lsp_server.translate.actions import code_actions, example_actions
+from lsp_server.translate.actions import code_actions, example_actions, is_wanted, trace_actions
 from lsp_server.translate.hints import inlay_hints
 from lsp_server.translate.hover import hover
 from lsp_server.translate.lenses import code_lenses
@@ -59,7 +59,7 @@ def on_code_lens(server: Server, params: types.CodeLensParams) -> list[types.Cod
     if found is None or not server.settings.code_lens:
         return None
     path, document = found
-    return code_lenses(server.views, path, document.uri, server.targets(path, document))
+    return code_lenses(server.views, path, document.uri, server.scan(path, document).found)
 
 
 def on_code_action(server: Server, params: types.CodeActionParams) -> list[types.CodeAction] | None:
@@ -68,9 +68,14 @@ def on_code_action(server: Server, params: types.CodeActionParams) -> list[types
         return None
     path, document = found
     versioned = _takes_document_changes(server)
-    fixes = code_actions(server.views, path, params.range, versioned)
-    bare = bare_functions(document.lines, path, params.range.start.line)
-    return [*fixes, *example_actions(document, bare, versioned)]
+    line = params.range.start.line
+    actions = [
+        *code_actions(server.views, path, params.range, versioned),
+        *example_actions(document, bare_functions(document.lines, path, line), versioned),
+        *trace_actions(document, server.scan(path, document).found, line),
+    ]
+    only = params.context.only
+    return [one for one in actions if only is None or is_wanted(one, only)]
 
 
 def on_initialize(server: Server, params: types.InitializeParams) -> None:

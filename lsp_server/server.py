@@ -17,6 +17,7 @@ from aotlens.worker.client import WorkerClient
 from lsp_server import commands, handlers, navigation
 from lsp_server.app import NAME, Server
 from lsp_server.tracer import WorkerFactory
+from lsp_server.translate.actions import TRACE_KIND
 from lsp_server.transport import LOOPBACK, serve_stdio, serve_tcp, tell
 
 NOTIFICATIONS: dict[str, Callable[..., Any]] = {
@@ -31,7 +32,11 @@ NOTIFICATIONS: dict[str, Callable[..., Any]] = {
 
 OPTIONS: dict[str, object] = {
     types.TEXT_DOCUMENT_CODE_ACTION: types.CodeActionOptions(
-        code_action_kinds=[types.CodeActionKind.QuickFix, types.CodeActionKind.RefactorRewrite]
+        code_action_kinds=[
+            types.CodeActionKind.QuickFix,
+            types.CodeActionKind.RefactorRewrite,
+            TRACE_KIND,
+        ]
     ),
     types.TEXT_DOCUMENT_DID_SAVE: types.SaveOptions(include_text=False),
 }

@@ -1,6 +1,6 @@
 """The targets of a text, found without running it.
 
-Invariant: reads the text only; a text that does not parse gives None, so that what was found last stays.
+Invariant: reads the text only; a text that does not parse gives None, so that what was seen last stays.
 """
 
 import ast
@@ -8,6 +8,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aotlens.errors import ExampleError
+from aotlens.report.records import Span
+from aotlens.worker.grammar import ExampleText, parse_example
 from aotlens.worker.targets import StaticTarget, find_targets
 
 MENTIONED = re.compile(r"aotlens|compile")
@@ -28,6 +31,22 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class BadExample:
+    """An example comment that does not follow the grammar."""
+
+    span: Span
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What one version of a text shows."""
+
+    found: tuple[Found, ...] = ()
+    bad_examples: tuple[BadExample, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Bare:
     """A function that has no example yet."""
 
@@ -38,17 +57,18 @@ class Bare:
     """An example argument for each parameter without a default."""
 
 
-def find(lines: Sequence[str], file: str) -> tuple[Found, ...] | None:
-    """The targets of a text in its order; None when it does not parse."""
+def scan(lines: Sequence[str], file: str) -> Scan | None:
+    """The targets of a text and what is wrong with their examples; None when it does not parse."""
     text = _text(lines)
     if not MENTIONED.search(text):
-        return ()
+        return Scan()
     every = _parsed(text, file)
     if every is None:
         return None
-    marked = (target for target in every if target.how != "definition")
-    found = (Found(target.span.line - 1, target.qualname or None) for target in marked)
-    return tuple({one.line: one for one in found}.values())
+    marked = [target for target in every if target.how != "definition"]
+    found = {one.span.line - 1: Found(one.span.line - 1, one.qualname or None) for one in marked}
+    examples = (example for target in marked for example in target.examples)
+    return Scan(tuple(found.values()), tuple(filter(None, map(_bad_example, examples))))
 
 
 def bare_functions(lines: Sequence[str], file: str, line: int) -> tuple[Bare, ...]:
@@ -60,6 +80,14 @@ def bare_functions(lines: Sequence[str], file: str, line: int) -> tuple[Bare, ..
         for target in functions
         if "." not in target.qualname and target.body.line - 1 <= line <= target.span.line - 1
     )
+
+
+def _bad_example(example: ExampleText) -> BadExample | None:
+    try:
+        parse_example(example)
+    except ExampleError as error:
+        return BadExample(error.span or example.span, error.message)
+    return None
 
 
 def _text(lines: Sequence[str]) -> str:

@@ -1,16 +1,18 @@
 """Code actions: the fixes of findings, "explain this rule", and an example for a function that has none."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lsprotocol import types
 
 from aotlens.report.records import Fix
 from lsp_server.document import Document
-from lsp_server.targets import Bare
+from lsp_server.targets import Bare, Found
 from lsp_server.translate.diagnostics import diagnostic, uri_of
-from lsp_server.translate.lenses import EXPLAIN
+from lsp_server.translate.lenses import EXPLAIN, TRACE
 from lsp_server.translate.ranges import overlaps, span_range
 from lsp_server.views import FileView, Views, real_path
+
+TRACE_KIND = "source.aotlens.trace"
 
 
 def code_actions(views: Views, path: str, wanted: types.Range, versioned: bool) -> list[types.CodeAction]:
@@ -58,6 +60,25 @@ def example_actions(
             kind=types.CodeActionKind.RefactorRewrite,
             edit=_edit_of(document.uri, document.version, edits, versioned),
         )
+
+
+def trace_actions(document: Document, found: tuple[Found, ...], line: int) -> Iterator[types.CodeAction]:
+    """The lens "Trace" once more, for editors that show no lenses."""
+    for target in found:
+        if target.line == line:
+            title = f"Trace {target.qualname or 'what this compiles'}"
+            command = types.Command(title=title, command=TRACE, arguments=[document.uri, target.qualname])
+            yield types.CodeAction(title=title, kind=TRACE_KIND, command=command)
+
+
+def is_wanted(action: types.CodeAction, only: Sequence[types.CodeActionKind | str]) -> bool:
+    """Whether the action is of a kind that was asked for, or of a kind below one."""
+    kind = _name(action.kind)
+    return any(kind == _name(wanted) or kind.startswith(f"{_name(wanted)}.") for wanted in only)
+
+
+def _name(kind: types.CodeActionKind | str | None) -> str:
+    return kind.value if isinstance(kind, types.CodeActionKind) else kind or ""
 
 
 def _workspace_edit(views: Views, view: FileView, fix: Fix, versioned: bool) -> types.WorkspaceEdit | None:

@@ -4,10 +4,11 @@ from pathlib import Path
 
 from lsprotocol import types
 
-from aotlens.report.diagnose import from_failure
+from aotlens.report.diagnose import FAILURE_CODES, from_failure
 from aotlens.report.records import Diagnostic, Span
 from lsp_server.document import Document
-from lsp_server.positions import Encoding, width
+from lsp_server.positions import Encoding, convert, width
+from lsp_server.targets import BadExample
 from lsp_server.translate.ranges import span_range
 from lsp_server.views import FailedTrace, FileView, Views, real_path
 
@@ -70,6 +71,23 @@ def failure_diagnostic(
         code_description=rule_page(rule),
         source=SOURCE,
         message=failed.failure.message,
+    )
+
+
+def bad_example(bad: BadExample, document: Document, encoding: Encoding) -> types.Diagnostic:
+    """An example comment that cannot be read, as the text is now."""
+    span, code = bad.span, FAILURE_CODES["bad-example"]
+
+    def place(line: int, col: int) -> types.Position:
+        return types.Position(line - 1, convert(document.line(line - 1), col, "utf-8", encoding))
+
+    return types.Diagnostic(
+        range=types.Range(place(span.line, span.col), place(span.end_line, span.end_col)),
+        severity=types.DiagnosticSeverity.Error,
+        code=code,
+        code_description=rule_page(code),
+        source=SOURCE,
+        message=bad.message,
     )
 
 

@@ -45,6 +45,7 @@ class StrictClient:
 
     def __init__(self, reader: BinaryIO, writer: BinaryIO) -> None:
         self.received: list[dict[str, Json]] = []
+        self.opened: list[str] = []
         self.settings: dict[str, Json] | None = None
         """What the server gets when it asks for the configuration."""
         self._reader = reader
@@ -139,6 +140,7 @@ class StrictClient:
         content = path.read_bytes().decode() if text is None else text
         item = {"uri": uri, "languageId": "python", "version": version, "text": content}
         self.notify("textDocument/didOpen", {"textDocument": item})
+        self.opened.append(uri)
         return uri
 
     def change(self, uri: str, version: int, *changes: Json) -> None:

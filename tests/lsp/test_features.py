@@ -1,6 +1,7 @@
 """Every feature's whole answer, from the sample report."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,25 @@ from tests.lsp.strict_client import FULL_CAPABILITIES, Json, Process, StrictClie
 from tests.report.sample import MODEL
 
 LINES = MODEL.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[StrictClient]:
+    with Process(*STAND_IN) as process:
+        process.client.initialize(ROOT)
+        yield process.client
+
+
+@pytest.fixture
+def client(session: StrictClient) -> Iterator[StrictClient]:
+    """One session for all tests of this file, as new for each: nothing open, nothing traced, no settings."""
+    session.received.clear()
+    yield session
+    session.notify("workspace/didChangeConfiguration", {"settings": {"aotlens": {}}})
+    for uri in session.opened:
+        session.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
+    session.opened.clear()
+    session.command("aotlens.clear")
 
 
 def line_of(text: str) -> int:
@@ -219,6 +239,33 @@ def test_an_example_is_offered_for_a_function_without_one(client: StrictClient, 
             },
         }
     ]
+
+
+def test_a_bad_example_is_named_while_it_is_typed(client: StrictClient, tmp_path: Path) -> None:
+    script = tmp_path / "typed.py"
+    script.write_text("# 漢🙂\n# aotlens: example f32[8], q[2]\ndef f(x, y):\n    return x\n")
+    uri = client.open(script)
+    found = client.diagnostics(uri)["diagnostics"]
+    assert [(one["code"], one["severity"], one["range"]["start"]) for one in found] == [
+        ("AL906", 1, {"line": 1, "character": 27})
+    ]
+    part = {"start": {"line": 1, "character": 27}, "end": {"line": 1, "character": 28}}
+    client.change(uri, 2, {"range": part, "text": "f32"})
+    assert client.notification("textDocument/publishDiagnostics", version=2)["diagnostics"] == []
+
+
+def test_a_trace_is_offered_as_an_action_too(client: StrictClient) -> None:
+    uri = client.open(MODEL)
+    at = {"line": line_of("def score"), "character": 5}
+
+    def actions(*only: str) -> list[Json]:
+        context = {"diagnostics": [], "only": list(only)}
+        params = {"textDocument": {"uri": uri}, "range": {"start": at, "end": at}, "context": context}
+        return [one["title"] for one in client.request("textDocument/codeAction", params)]
+
+    assert actions("source") == ["Trace score"]
+    assert actions("source.aotlens.trace") == ["Trace score"]
+    assert actions("quickfix", "source.fixAll") == []
 
 
 def test_places_move_with_the_text_and_changed_lines_show_nothing(client: StrictClient) -> None:
