@@ -39,7 +39,9 @@ def through_dynamo(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..
     return call
 
 
-CHOSEN = sorted({*tagged("inductor"), *tagged("dynamic")}, key=lambda program: program.name)
+CHOSEN = sorted(
+    {*tagged("dynamo"), *tagged("inductor"), *tagged("dynamic")}, key=lambda program: program.name
+)
 
 
 @pytest.mark.parametrize("program", CHOSEN, ids=lambda program: program.name)

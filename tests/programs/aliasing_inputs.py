@@ -30,7 +30,7 @@ def shared_batch() -> dict[str, Any]:
     return {"a": tensor, "b": [tensor, plain(3)]}
 
 
-@cases(lambda: twice(leaf, 3, 4), "inductor")
+@cases(lambda: twice(leaf, 3, 4), "dynamo")
 def duplicate(x: Tensor, y: Tensor) -> Tensor:
     return x * y
 
@@ -103,7 +103,7 @@ def base_mutated(x: Tensor, y: Tensor) -> Tensor:
     return y + 1
 
 
-@cases(lambda: base_and(plain(3, 4), lambda t: t.view(-1)), "inductor", later=SYNTHETIC)
+@cases(lambda: base_and(plain(3, 4), lambda t: t.view(-1)), "dynamo", later=SYNTHETIC)
 def view_mutated(x: Tensor, y: Tensor) -> Tensor:
     y.mul_(2)
     return x + 1

@@ -11,7 +11,7 @@ from tests.programs.program import Cases, Fixed, ints, leaf, plain, tape
 cases = Cases("autograd")
 
 
-@cases(lambda: (leaf(3, 4), leaf(3, 4)), "inductor", "dynamic")
+@cases(lambda: (leaf(3, 4), leaf(3, 4)), "dynamo", "dynamic")
 def product(x: Tensor, y: Tensor) -> Tensor:
     return x * y
 
@@ -21,7 +21,7 @@ def one_requires_grad(x: Tensor, y: Tensor) -> Tensor:
     return x * y
 
 
-@cases(lambda: (plain(3, 4), plain(3, 4)), "inductor", "dynamic")
+@cases(lambda: (plain(3, 4), plain(3, 4)), "dynamo", "dynamic")
 def none_requires_grad(x: Tensor, y: Tensor) -> Tensor:
     return x * y
 
@@ -121,7 +121,7 @@ def gather(x: Tensor, index: Tensor) -> Tensor:
     return x[torch.arange(3), index]
 
 
-@cases(lambda: (leaf(5, 4), ints(3, below=5)), "inductor")
+@cases(lambda: (leaf(5, 4), ints(3, below=5)), "dynamo")
 def index_select(x: Tensor, index: Tensor) -> Tensor:
     return x.index_select(0, index).softmax(-1)
 
@@ -136,7 +136,7 @@ def batched_matmul(x: Tensor, y: Tensor) -> Tensor:
     return torch.bmm(x, y).logsumexp(-1)
 
 
-@cases(lambda: (leaf(3, 4),), "inductor")
+@cases(lambda: (leaf(3, 4),), "dynamo")
 def cos_chain(x: Tensor) -> Tensor:
     return x.cos().cos().cos().cos()
 
@@ -151,7 +151,7 @@ def sum_saves_sizes(x: Tensor) -> Tensor:
     return x.sum()
 
 
-@cases(lambda: (leaf(2, 3, Fixed(4)), leaf(Fixed(4)), leaf(Fixed(4))), "inductor", "dynamic")
+@cases(lambda: (leaf(2, 3, Fixed(4)), leaf(Fixed(4)), leaf(Fixed(4))), "dynamo", "dynamic")
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return torch.nn.functional.layer_norm(x, (4,), weight, bias)
 
@@ -376,7 +376,8 @@ def function_returning_a_view(x: Tensor) -> Tensor:
     return ViewReturned.apply(x)
 
 
-@cases(lambda: (leaf(3, 4),), later="custom function view")
+# Eager refuses to change a custom function's view in place; ours is no view and allows it.
+@cases(lambda: (leaf(3, 4),), tolerated=frozenset({"write"}))
 def function_returning_a_view_of_intermediate(x: Tensor) -> Tensor:
     return ViewReturned.apply(x * 2)
 

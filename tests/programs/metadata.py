@@ -8,24 +8,24 @@ from tests.programs.program import Cases, leaf, plain, tape
 cases = Cases("metadata")
 
 
-@cases(lambda: (plain(3, 4),), "inductor", "dynamic")
+@cases(lambda: (plain(3, 4),), "dynamo", "dynamic")
 def transpose_in_place(x: Tensor) -> Tensor:
     x.transpose_(0, 1)
     return x * 2
 
 
-@cases(lambda: (plain(3, 4),))
+@cases(lambda: (plain(3, 4),), "dynamic")
 def t_in_place(x: Tensor) -> None:
     x.t_()
 
 
-@cases(lambda: (tape(3, 4),))
+@cases(lambda: (tape(3, 4),), "dynamic")
 def t_in_place_on_non_leaf(x: Tensor) -> Tensor:
     x.t_()
     return x * 2
 
 
-@cases(lambda: (plain(3, 4),))
+@cases(lambda: (plain(3, 4),), "dynamic")
 def unsqueeze_in_place(x: Tensor) -> Tensor:
     x.unsqueeze_(1)
     return x + 1
@@ -43,7 +43,7 @@ def as_strided_in_place(x: Tensor) -> Tensor:
     return x + 1
 
 
-@cases(lambda: (plain(3, 4),))
+@cases(lambda: (plain(3, 4),), "dynamic")
 def data_then_metadata(x: Tensor) -> Tensor:
     x.mul_(2)
     x.t_()
@@ -72,7 +72,7 @@ def metadata_cancels_out(x: Tensor) -> Tensor:
     return x + 1
 
 
-@cases(lambda: (plain(3, 4),))
+@cases(lambda: (plain(3, 4),), "dynamic")
 def metadata_then_returned(x: Tensor) -> Tensor:
     return x.t_()
 

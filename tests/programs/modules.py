@@ -10,12 +10,12 @@ from tests.programs.program import Cases, Fixed, ints, plain
 cases = Cases("modules")
 
 
-@cases(lambda: (plain(5, Fixed(3)),), "inductor", "dynamic")
+@cases(lambda: (plain(5, Fixed(3)),), "dynamo", "dynamic")
 def linear() -> nn.Module:
     return nn.Linear(3, 4)
 
 
-@cases(lambda: (plain(5, 3),), "inductor")
+@cases(lambda: (plain(5, 3),), "dynamo")
 def perceptron() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 2))
 
@@ -40,7 +40,7 @@ def batch_norm_under_inference_mode() -> nn.Module:
     return nn.BatchNorm1d(3).eval()
 
 
-@cases(lambda: (ints(2, 5, below=7),), "inductor")
+@cases(lambda: (ints(2, 5, below=7),), "dynamo")
 def embedding() -> nn.Module:
     return nn.Sequential(nn.Embedding(7, 4), nn.Linear(4, 3))
 
@@ -226,7 +226,7 @@ class Checkpointed(nn.Module):
 
 
 cases(lambda: (plain(4, Fixed(3)),), "inductor", "dynamic")(Counter)
-cases(lambda: (ints(2, 5, below=7),), "inductor")(Tied)
+cases(lambda: (ints(2, 5, below=7),), "dynamo")(Tied)
 cases(lambda: (plain(2, 3),))(BufferIsNone)
 cases(lambda: (plain(2, 3),))(Frozen)
 cases(lambda: (plain(3, 4),))(ReturnsParameter)

@@ -148,7 +148,7 @@ def through_view(x: Tensor) -> Tensor:
     return x.cos()
 
 
-@cases(lambda: (plain(3, 4),), "inductor")
+@cases(lambda: (plain(3, 4),), "dynamo")
 def through_slice(x: Tensor) -> Tensor:
     x[1:, :2].mul_(5)
     return x.cos()
@@ -269,7 +269,7 @@ def list_of_inputs(xs: list[Tensor]) -> list[Tensor]:
     return [x + 1 for x in xs]
 
 
-@cases(lambda: (plain(4, 3).t(),), "inductor", "dynamic")
+@cases(lambda: (plain(4, 3).t(),), "dynamo", "dynamic")
 def transposed_input(x: Tensor) -> Tensor:
     x.mul_(2)
     return x + 1
@@ -317,7 +317,7 @@ def expanded_input(x: Tensor) -> Tensor:
     return x
 
 
-@cases(lambda: (torch.arange(6).view(2, 3),), "inductor")
+@cases(lambda: (torch.arange(6).view(2, 3),), "dynamo")
 def integers(x: Tensor) -> Tensor:
     x.add_(3)
     return x * 2
@@ -342,7 +342,7 @@ def two_plain(x: Tensor, y: Tensor) -> Tensor:
     return x * y
 
 
-@cases(lambda: (tape(3, 4), leaf(3, 4)), "inductor")
+@cases(lambda: (tape(3, 4), leaf(3, 4)), "dynamo")
 def saved_before_mutation(x: Tensor, w: Tensor) -> Tensor:
     copy = x.clone()
     product = copy * w

@@ -27,8 +27,8 @@ class Program:
     """Makes the callable: the function itself, or a new module or closure."""
     make_args: Callable[[], Args]
     tags: frozenset[str]
-    """`inductor`: also run with that backend; `dynamic`: also with symbolic sizes, which then grow; `grid`:
-    one cell of a systematic combination, run under one policy only."""
+    """`dynamo`: also through Dynamo; `dynamic`: also with symbolic sizes, which then grow, and Dynamo;
+    `inductor`: also with that backend, and Dynamo; `grid`: one cell of a combination, one policy only."""
     context: Context
     """What the call stands in: grad mode, autocast."""
     refused: str | None

@@ -8,7 +8,7 @@ from tests.programs.program import Cases, leaf, plain
 cases = Cases("randomness")
 
 
-@cases(lambda: (leaf(50, 4),), "inductor")
+@cases(lambda: (leaf(50, 4),), "inductor", "dynamic")
 def dropout(x: Tensor) -> Tensor:
     return torch.nn.functional.dropout(x, 0.5)
 
@@ -23,7 +23,7 @@ def two_dropouts(x: Tensor) -> Tensor:
     return torch.nn.functional.dropout(torch.nn.functional.dropout(x, 0.5), 0.5)
 
 
-@cases(lambda: (leaf(50, 4),))
+@cases(lambda: (leaf(50, 4),), "dynamic")
 def dropout_switched_off(x: Tensor) -> Tensor:
     return torch.nn.functional.dropout(x, 0.5, training=False)
 

@@ -10,7 +10,7 @@ from tests.programs.program import Cases, leaf, plain, tape
 cases = Cases("views_of_inputs")
 
 
-@cases(lambda: (plain(3, 4),), "inductor", "dynamic")
+@cases(lambda: (plain(3, 4),), "dynamo", "dynamic")
 def input_itself(x: Tensor) -> Tensor:
     return x
 
@@ -35,7 +35,7 @@ def input_and_its_view(x: Tensor) -> tuple[Tensor, Tensor]:
     return x, x.view(-1)
 
 
-@cases(lambda: (leaf(3, 4),), "inductor", "dynamic")
+@cases(lambda: (leaf(3, 4),), "dynamo", "dynamic")
 def view(x: Tensor) -> Tensor:
     return x.view(-1)
 
@@ -50,7 +50,7 @@ def view_of_plain(x: Tensor) -> Tensor:
     return x.view(4, 3)
 
 
-@cases(lambda: (tape(3, 4), plain(3, 4)), "inductor")
+@cases(lambda: (tape(3, 4), plain(3, 4)), "inductor", "dynamic")
 def several_views(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return x.t(), y[0], x[1:, ::2], y.unsqueeze(0)
 
@@ -70,7 +70,7 @@ def diagonal(x: Tensor) -> Tensor:
     return x.diagonal()
 
 
-@cases(lambda: (tape(3, 4),))
+@cases(lambda: (tape(3, 4),), "dynamic")
 def expanded(x: Tensor) -> Tensor:
     return x.unsqueeze(0).expand(2, 3, 4)
 
@@ -163,7 +163,7 @@ def unbind_and_ordinary_view(x: Tensor) -> tuple[Tensor, ...]:
     return (*x.unbind(0), x.view(-1))
 
 
-@cases(lambda: (tape(4, 4),))
+@cases(lambda: (tape(4, 4),), "dynamic")
 def chunk(x: Tensor) -> tuple[Tensor, ...]:
     return x.chunk(2, 1)
 
@@ -174,7 +174,7 @@ def split_partly_returned(x: Tensor) -> tuple[Tensor, Tensor]:
     return first, last.sin()
 
 
-@cases(lambda: (tape(4, 4),))
+@cases(lambda: (tape(4, 4),), "dynamic")
 def view_of_chunk(x: Tensor) -> Tensor:
     return x.chunk(2, 1)[0].t()
 
@@ -282,6 +282,6 @@ def alias_op(x: Tensor) -> Tensor:
     return torch.ops.aten.alias(x)
 
 
-@cases(lambda: (leaf(3, 4),))
+@cases(lambda: (leaf(3, 4),), "dynamic")
 def view_as_other(x: Tensor) -> Tensor:
     return x.view_as(x)

@@ -8,7 +8,7 @@ from tests.programs.program import Cases, leaf, plain, tape
 cases = Cases("views_of_intermediates")
 
 
-@cases(lambda: (leaf(3, 4),), "inductor", "dynamic")
+@cases(lambda: (leaf(3, 4),), "dynamo", "dynamic")
 def one_view(x: Tensor) -> Tensor:
     return (x * 2).view(-1)
 
@@ -19,13 +19,13 @@ def two_views(x: Tensor) -> tuple[Tensor, Tensor]:
     return made.view(-1), made.t()
 
 
-@cases(lambda: (leaf(3, 4),))
+@cases(lambda: (leaf(3, 4),), "dynamic")
 def three_views_with_offset(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     made = x * 2
     return made[0], made[1:], made[:, 1]
 
 
-@cases(lambda: (leaf(3, 4),), "inductor")
+@cases(lambda: (leaf(3, 4),), "dynamo")
 def view_then_itself(x: Tensor) -> tuple[Tensor, Tensor]:
     made = x * 2
     return made.view(-1), made
@@ -67,7 +67,7 @@ def itself_and_view_none_requires_grad(x: Tensor) -> tuple[Tensor, Tensor]:
     return made, made.t()
 
 
-@cases(lambda: (leaf(3, 4),))
+@cases(lambda: (leaf(3, 4),), "dynamic")
 def with_its_detach(x: Tensor) -> tuple[Tensor, Tensor]:
     made = x * 2
     return made, made.detach()
@@ -139,7 +139,7 @@ def metadata_of_intermediate(x: Tensor) -> Tensor:
     return made
 
 
-@cases(lambda: (leaf(3, 4),))
+@cases(lambda: (leaf(3, 4),), "dynamic")
 def unbind(x: Tensor) -> tuple[Tensor, ...]:
     return (x * 2).unbind(0)
 
@@ -162,7 +162,7 @@ def unbind_and_several_views(x: Tensor) -> tuple[Tensor, ...]:
     return (*made.unbind(0), made.view(-1), made.t())
 
 
-@cases(lambda: (leaf(4, 6),), "inductor")
+@cases(lambda: (leaf(4, 6),), "inductor", "dynamic")
 def split_heads(x: Tensor) -> tuple[Tensor, ...]:
     q, k, v = (x * 2).split(2, dim=1)
     return q.view(2, 2, 2), k.t(), v
@@ -205,7 +205,7 @@ def unsafe_view_and_its_view(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     return out, out.view(-1)
 
 
-@cases(lambda: (tape(3, 4),))
+@cases(lambda: (tape(3, 4),), "dynamic")
 def all_kinds(x: Tensor) -> tuple[Tensor, ...]:
     made = x * 2
     return x.view(-1), made.view(-1), made.t(), x, x.detach(), made.sum()
