@@ -1,8 +1,18 @@
 """What one expression became: its operators, what it saves and why, its backward, its kernels."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from aotlens.report.records import Kernel, Output, SavedValue, StageNode
+from aotlens.report.records import (
+    Input,
+    Kernel,
+    Output,
+    RecomputedValue,
+    SavedValue,
+    Site,
+    StageNode,
+    WrapperStep,
+)
 from aotlens.report.summary import human_bytes
 from lsp_server.index import Spot
 from lsp_server.translate.wording import code, of_op, op_name, per_call, shapes
@@ -13,6 +23,8 @@ ROWS = (6, 3, 2)
 TALLEST = 29
 FEW_OPS = 3
 
+Fact = TypeVar("Fact")
+
 
 def expression_text(spot: Spot) -> str:
     """Everything that one target has at one expression, in fewer lines than a popup holds."""
@@ -21,20 +33,17 @@ def expression_text(spot: Spot) -> str:
 
 
 def _text(spot: Spot, most: int) -> str:
-    mutated = (f"{code(row.name)}: {row.reason}{of_op(site.op)}" for row, site in spot.inputs)
-    steps = (f"{step.name}: {step.reason}{per_call(step.bytes_per_call)}" for step in spot.steps)
-    sections: tuple[tuple[str, Iterable[str]], ...] = (
-        ("", _op_lines(spot.forward)),
-        ("Saves for the backward", _saved_lines(spot.saved)),
-        ("Computed again in the backward", _recomputed_lines(spot)),
-        ("Backward", _op_lines(spot.backward)),
-        ("Kernels", map(_kernel_line, spot.kernels)),
-        ("Mutates", mutated),
-        ("Returned", map(_output_line, spot.outputs)),
-        ("Wrapper", steps),
+    sections = (
+        _rows("", _calls(spot.forward), _call_line, most),
+        _rows("Saves for the backward", spot.saved, _saved_line, most),
+        _rows("Computed again in the backward", spot.recomputed, _recomputed_line, most),
+        _rows("Backward", _calls(spot.backward), _call_line, most),
+        _rows("Kernels", spot.kernels, _kernel_line, most),
+        _rows("Mutates", spot.inputs, _mutation_line, most),
+        _rows("Returned", spot.outputs, _output_line, most),
+        _rows("Wrapper", spot.steps, _step_line, most),
     )
-    shown = (_rows(title, lines, most) for title, lines in sections)
-    return "\n\n".join([_headline(spot), *filter(None, [_variables(spot), *shown])])
+    return "\n\n".join([_headline(spot), *filter(None, [_variables(spot), *sections])])
 
 
 def _headline(spot: Spot) -> str:
@@ -64,26 +73,35 @@ def _variables(spot: Spot) -> str:
     return f"stride {list(tensor.stride)}, {tensor.device}{memory}"
 
 
-def _op_lines(nodes: Iterable[StageNode]) -> Iterator[str]:
-    for node in nodes:
-        if node.target == "getitem":  # takes one result of the node above
-            continue
-        shape = f" `{node.tensor.short()}`" if node.tensor else ""
-        reason = f", {node.reason}" if node.reason else ""
-        yield f"{code(node.name)} = {code(node.target)}{shape}{reason}"
+def _calls(nodes: Sequence[StageNode]) -> list[StageNode]:
+    """Without those that only take one result of the call before."""
+    return [node for node in nodes if node.target != "getitem"]
 
 
-def _saved_lines(values: Iterable[SavedValue]) -> Iterator[str]:
-    for value in values:
-        cost = human_bytes(value.bytes) if value.bytes else "free"
-        readers = sorted({use.span.line for use in value.used_by if use.span})
-        used = f"; read by the backward of line {', '.join(map(str, readers[:4]))}" if readers else ""
-        yield f"{code(value.name or value.node)} `{value.tensor.short()}`, {cost}: {value.reason}{used}"
+def _call_line(node: StageNode) -> str:
+    shape = f" `{node.tensor.short()}`" if node.tensor else ""
+    reason = f", {node.reason}" if node.reason else ""
+    return f"{code(node.name)} = {code(node.target)}{shape}{reason}"
 
 
-def _recomputed_lines(spot: Spot) -> Iterator[str]:
-    for value in spot.recomputed:
-        yield f"{code(value.node)}, not kept: {human_bytes(value.bytes)}; {value.reason}"
+def _saved_line(value: SavedValue) -> str:
+    cost = human_bytes(value.bytes) if value.bytes else "free"
+    readers = sorted({use.span.line for use in value.used_by if use.span})
+    used = f"; read by the backward of line {', '.join(map(str, readers[:4]))}" if readers else ""
+    return f"{code(value.name or value.node)} `{value.tensor.short()}`, {cost}: {value.reason}{used}"
+
+
+def _recomputed_line(value: RecomputedValue) -> str:
+    return f"{code(value.node)}, not kept: {human_bytes(value.bytes)}; {value.reason}"
+
+
+def _mutation_line(fact: tuple[Input, Site]) -> str:
+    row, site = fact
+    return f"{code(row.name)}: {row.reason}{of_op(site.op)}"
+
+
+def _step_line(step: WrapperStep) -> str:
+    return f"{step.name}: {step.reason}{per_call(step.bytes_per_call)}"
 
 
 def _output_line(row: Output) -> str:
@@ -102,10 +120,17 @@ def _kernel_line(kernel: Kernel) -> str:
     return ", ".join([f"{code(kernel.name)} ({kernel.phase}, {kernel.target})", *filter(None, figures)])
 
 
-def _rows(title: str, lines: Iterable[str], most: int) -> str:
-    rows = list(dict.fromkeys(lines))
+def _rows(title: str, facts: Sequence[Fact], line: Callable[[Fact], str], most: int) -> str:
+    """The first rows that differ; the rest is only counted, as a loop may make thousands of one line."""
+    rows: dict[str, None] = {}
+    seen = 0
+    for fact in facts:
+        if len(rows) == most:
+            break
+        rows[line(fact)] = None
+        seen += 1
     if not rows:
         return ""
-    more = [f"- … {len(rows) - most} more"] if len(rows) > most else []
+    more = [f"- … {len(facts) - seen} more"] if len(facts) > seen else []
     head = [f"{title}:"] if title else []
-    return "\n".join([*head, *(f"- {row}" for row in rows[:most]), *more])
+    return "\n".join([*head, *(f"- {row}" for row in rows), *more])
