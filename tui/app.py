@@ -83,6 +83,7 @@ class AotlensApp(App[int]):
         if self.report is not None:
             self._take(self.report, "")
         elif self.tracing is not None:
+            self.workbench.source.open(self.subject_name.partition("::")[0])
             self.start_trace()
         self._draw_title()
 

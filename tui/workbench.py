@@ -52,7 +52,7 @@ class Workbench(Screen[object]):
     #filter { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
     #filter.-open { display: block; }
     #panes { height: 1fr; }
-    .-stale #panes { opacity: 55%; }
+    Workbench.-stale #panes { opacity: 55%; }
     Workbench.-narrow #body { layout: vertical; }
     Workbench.-narrow #left { width: 100%; height: 36%; }
     Workbench.-narrow #right { width: 100%; height: 1fr; }
@@ -187,8 +187,6 @@ class Workbench(Screen[object]):
             self.pane.main().focus()
         if key:
             self.pane.reveal(key)
-        elif focus:
-            self.source.light(self.pane.link())
         self.refresh_bindings()
 
     def jump(self, jump: Jump) -> None:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from textual.pilot import Pilot
+from textual.screen import ModalScreen
 
 from aotlens.report import Report
 from tests.report.sample import MODEL, sample_report
@@ -104,7 +105,7 @@ def test_e_opens_the_editor_at_the_lit_line(monkeypatch: pytest.MonkeyPatch) -> 
     )
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        monkeypatch.setattr(app, "suspend", lambda: pytest.MonkeyPatch.context())
+        monkeypatch.setattr(app, "suspend", pytest.MonkeyPatch.context)
         await pilot.press("2", "end", "e")
 
     drive(scenario)
@@ -118,7 +119,7 @@ def test_question_mark_lists_the_keys_of_the_pane() -> None:
         shown = [line.text for line in app.screen.lines]
         assert "p          program text             d          dark or light" in shown
         await pilot.press("escape")
-        assert app.screen is app.workbench
+        assert not isinstance(app.screen, ModalScreen)
 
     drive(scenario)
 

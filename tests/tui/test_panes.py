@@ -29,6 +29,8 @@ Diagnostics
   W AL101  line 21  `cache` is changed in place and carries a gradient: 2.0 KiB are copied on every call
   i AL301  line 22  `self.up(x)` keeps 8.0 KiB for the backward, all of the 8.0 KiB saved here"""
 
+COPIED = "`cache` is changed in place and carries a gradient: 2.0 KiB are copied on every call"
+
 
 def test_the_overview_answers_the_first_questions() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
@@ -209,12 +211,12 @@ def test_diagnostics_show_their_fixes_as_differences() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("6")
         assert rows(app, "diagnostic-table") == [
-            "W | AL101 | 21 | `cache` is changed in place and carries a gradient: 2.0 KiB are copied on every call | 2",
+            f"W | AL101 | 21 | {COPIED} | 2",
             "i | AL301 | 22 | `self.up(x)` keeps 8.0 KiB for the backward, all of the 8.0 KiB saved here | ",
         ]
         assert lines(app, "diagnostic-detail") == [
             "AL101  warning",
-            "`cache` is changed in place and carries a gradient: 2.0 KiB are copied on every call",
+            COPIED,
             "line 25  this output is a view of it",
             "",
             "fix  Return the new value instead  a applies it",

@@ -148,4 +148,4 @@ def test_answers_of_the_worker_become_messages() -> None:
     ]
     assert got[1].failure == RAISED
     assert [event.failure and event.failure.kind for event in got[2:]] == ["internal", "internal"]
-    assert got[3].failure and got[3].failure.message == "the worker failed: pipe closed"
+    assert got[3].failure == Failure("internal", "the worker failed: pipe closed", exit_code=3)

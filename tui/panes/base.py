@@ -10,7 +10,6 @@ from textual.widget import Widget
 from aotlens.report.records import Report, Target
 from tui.view.rows import Line, Link
 from tui.view.source import SourceStore
-from tui.widgets.row_list import RowList
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +59,6 @@ class Pane(Vertical):
     def main(self) -> Widget:
         """What gets the focus when the tab is opened."""
         raise NotImplementedError
-
-    def link(self) -> Link:
-        """What the row under the cursor stands for."""
-        main = self.main()
-        return main.row_link(main.cursor) if isinstance(main, RowList) and main.row_count else Link()
 
     def reveal(self, key: str) -> None:
         """Put the cursor on the row of that key."""

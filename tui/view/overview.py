@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from aotlens.report.fold import Fold, fold
 from aotlens.report.ledger import KINDS
-from aotlens.report.records import Memory, Report, Target
+from aotlens.report.records import Memory, Report, SavedValue, Target
 from aotlens.report.summary import call_count, counted, human_bytes, human_ms
 from tui.view.diagnostics import diagnostic_key, severity_part
 from tui.view.ledger import sites_link
@@ -117,26 +118,46 @@ def memory_facts(memory: Memory, target: Target) -> Iterator[Line]:
 
 
 def saved_lines(target: Target) -> Iterator[Line]:
+    """The largest, identical layers folded as `aotlens inspect` folds them."""
     partition = target.partition
     if partition is None:
         return
-    home = home_file(target)
     dear = [saved for saved in by_bytes(partition) if saved.bytes]
-    width = max((len(value_name(saved)) for saved in dear[:MOST_SAVED]), default=0)
-    for saved in dear[:MOST_SAVED]:
-        parts = (
-            Part(f"{human_bytes(saved.bytes):>9}  ", "saved"),
-            Part(f"{value_name(saved):<{min(width, 24)}}  ", "name"),
-            Part(f"{line_place(saved.span, home):<8}  ", "place"),
-            Part(saved.reason, "dim"),
-        )
-        yield Line(parts, saved_link(saved), Jump("saved", f"saved:{saved.node}"))
+    folds = sorted(fold(dear, value_name, same_layer), key=lambda group: -total_bytes(group))
+    shown = folds[:MOST_SAVED]
+    width = min(24, max((len(fold_label(group)) for group in shown), default=0))
+    for group in shown:
+        yield fold_line(group, width, home_file(target))
     if not dear:
         yield Line((Part("nothing that is not alive anyway", "dim"),))
-    if len(dear) > MOST_SAVED:
-        rest = sum(saved.bytes for saved in dear[MOST_SAVED:])
-        text = f"{human_bytes(rest):>9}  in {counted(len(dear) - MOST_SAVED, 'more value')}"
+    if rest := folds[MOST_SAVED:]:
+        number, size = sum(len(group.items) for group in rest), sum(total_bytes(group) for group in rest)
+        text = f"{human_bytes(size):>9}  in {counted(number, 'more value')}"
         yield Line((Part(text, "dim"),), jump=Jump("saved"))
+
+
+def same_layer(saved: SavedValue) -> tuple[object, ...]:
+    return (saved.span, saved.tensor.short(), saved.bytes, saved.owner, saved.reason)
+
+
+def total_bytes(group: Fold[SavedValue]) -> int:
+    return sum(saved.bytes for saved in group.items)
+
+
+def fold_label(group: Fold[SavedValue]) -> str:
+    """`weights ×4` for the same value of four layers."""
+    return f"{group.label} {group.times}".strip()
+
+
+def fold_line(group: Fold[SavedValue], width: int, home: str | None) -> Line:
+    first = group.first
+    parts = (
+        Part(f"{human_bytes(total_bytes(group)):>9}  ", "saved"),
+        Part(f"{fold_label(group):<{width}}  ", "name"),
+        Part(f"{line_place(first.span, home):<8}  ", "place"),
+        Part(first.reason, "dim"),
+    )
+    return Line(parts, saved_link(first), Jump("saved", f"saved:{first.node}"))
 
 
 def step_lines(target: Target) -> Iterator[Line]:

@@ -13,16 +13,16 @@ BAR_WIDTH = 8
 
 SAVED_COLUMNS = (
     Column("saved", widest=9, narrowest=8, align="right"),
-    Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=4),
-    Column("value", widest=30, narrowest=12),
-    Column("tensor", widest=24, narrowest=10, drop=2),
+    Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=3),
+    Column("value", widest=36, narrowest=16),
+    Column("tensor", widest=24, narrowest=12, drop=2),
     Column("line", widest=16, narrowest=4, align="right"),
-    Column("uses", widest=4, narrowest=4, align="right", drop=3),
-    Column("reason", widest=30, narrowest=12, grows=True),
+    Column("uses", widest=4, narrowest=4, align="right", drop=4),
+    Column("reason", widest=30, narrowest=8, grows=True),
 )
 RECOMPUTED_COLUMNS = (
     Column("not saved", widest=9, narrowest=9, align="right"),
-    Column("value", widest=30, narrowest=12),
+    Column("value", widest=36, narrowest=20),
     Column("work", widest=11, narrowest=8, align="right", drop=1),
     Column("line", widest=16, narrowest=4, align="right"),
     Column("reason", widest=30, narrowest=12, grows=True),

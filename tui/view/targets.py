@@ -10,11 +10,12 @@ from tui.view.rows import Cells, Column, LazyRows, Link, Listing, Part
 
 TARGET_COLUMNS = (
     Column("target", widest=40, narrowest=12, grows=True),
-    Column("mode", widest=9, narrowest=5, drop=3),
+    Column("mode", widest=5, narrowest=5, drop=3),
     Column("saved", widest=9, narrowest=8, align="right", drop=1),
     Column("found", widest=9, narrowest=5, drop=2),
     Column("line", widest=16, narrowest=4, align="right"),
 )
+MODES = {"training": "train", "inference": "infer"}
 
 
 def target_listing(report: Report) -> Listing:
@@ -26,7 +27,7 @@ def target_listing(report: Report) -> Listing:
         index, target = record
         return (
             Part(target_title(report, index), "name"),
-            Part(target.mode, "dim"),
+            Part(MODES[target.mode], "dim"),
             Part(human_bytes(target.partition.saved_bytes) if target.partition else "", "saved"),
             Part(diagnostic_tally(report, target), "warning"),
             Part(place(target.span, home), "place"),

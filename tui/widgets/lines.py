@@ -37,6 +37,7 @@ class LineList(RowList):
     def on_resize(self) -> None:
         if self._width != self.scrollable_content_region.width:
             self._lay_out()
+            self.refresh(layout=self.styles.is_auto_height)
         super().on_resize()
 
     def notify_style_update(self) -> None:

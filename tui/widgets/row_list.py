@@ -250,6 +250,11 @@ class RowList(ScrollView, can_focus=True):
         if top != self.scroll_offset.y:
             self.scroll_to(y=top, animate=False, force=True)
 
+    def on_focus(self) -> None:
+        """The list that has the focus is the one whose row the other panes speak of."""
+        if self.row_count and self.can_rest(self.cursor):
+            self.post_message(self.Moved(self, self.cursor))
+
     # Mouse.
 
     def on_click(self, event: events.Click) -> None:

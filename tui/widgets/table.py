@@ -139,13 +139,14 @@ def sized(text: str, width: int, align: str) -> str:
 
 
 def natural_widths(listing: Listing) -> tuple[int, ...]:
-    """The widest cell of each column in a sample, at most what the column allows."""
+    """The widest cell of each column in a sample, at most what the column allows; 0 for nothing to show."""
     total = len(listing.rows)
     sample = [*range(min(SAMPLE, total)), *range(max(SAMPLE, total - SAMPLE), total)]
-    widths = [cell_len(column.title) for column in listing.columns]
+    widths = [0 if column.drop else cell_len(column.title) for column in listing.columns]
     for index in sample:
         for place, cell in enumerate(listing.rows.cells(index)):
-            widths[place] = max(widths[place], cell_len(part(cell).text))
+            if length := cell_len(part(cell).text):
+                widths[place] = max(widths[place], length, cell_len(listing.columns[place].title))
     return tuple(
         width if column.grows else min(width, column.widest)
         for width, column in zip(widths, listing.columns, strict=True)
@@ -154,11 +155,8 @@ def natural_widths(listing: Listing) -> tuple[int, ...]:
 
 def fitted_widths(columns: tuple[Column, ...], natural: tuple[int, ...], width: int) -> tuple[int, ...]:
     """Widths that fit: shrink what may shrink, then drop what may be dropped; 0 hides a column."""
-    least = [
-        min(wide, column.narrowest) if wide or column.title else 0
-        for column, wide in zip(columns, natural, strict=True)
-    ]
-    kept = list(range(len(columns)))
+    least = [min(wide, column.narrowest) for column, wide in zip(columns, natural, strict=True)]
+    kept = [place for place, wide in enumerate(natural) if wide]
     while total(least, kept) > width and any(columns[place].drop for place in kept):
         kept.remove(max(kept, key=lambda place: columns[place].drop))
     widths = [least[place] if place in kept else 0 for place in range(len(columns))]

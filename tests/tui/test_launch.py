@@ -1,0 +1,53 @@
+"""How the app starts, and how it refuses to."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from aotlens.errors import AotlensError
+from tui import app as tui_app
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stdout that says it is a terminal."""
+    stdout = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(tui_app, "sys", SimpleNamespace(stdout=stdout))
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+def refusal(path: str | None, report: str | None = None) -> tuple[str, int]:
+    with pytest.raises(AotlensError) as caught:
+        tui_app.run(path, None, report)
+    return str(caught.value), caught.value.exit_code
+
+
+def test_without_a_terminal_it_names_the_other_command() -> None:
+    assert refusal("train.py") == (
+        "the terminal app needs a terminal that can move its cursor; use `aotlens inspect train.py` here",
+        2,
+    )
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_dumb_terminal_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    assert refusal(None)[0].endswith("use `aotlens inspect` here")
+
+
+@pytest.mark.usefixtures("terminal")
+def test_reports_that_cannot_be_read_are_one_error(tmp_path: Path) -> None:
+    newer, missing = tmp_path / "newer.json", tmp_path / "none.json"
+    newer.write_text('{"schema": "aotlens.report/9"}', encoding="utf-8")
+    assert refusal(None, str(missing)) == (f"{missing}: cannot be read: No such file or directory", 2)
+    message, code = refusal(None, str(newer))
+    assert ("aotlens.report/9" in message, code) == (True, 2)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_nothing_to_show_is_one_error() -> None:
+    assert refusal(None) == (
+        "nothing to show: give a script, as `aotlens tui train.py`, or a report with --report FILE",
+        2,
+    )

@@ -1,0 +1,102 @@
+"""The app in a real terminal: it starts, shows, walks the tabs, quits, and leaves the terminal as it was."""
+
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from aotlens.report import dumps
+from tests.report.sample import sample_report
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+
+
+class Terminal:
+    """A tmux session of its own server, so that no other session is touched."""
+
+    def __init__(self, socket: Path) -> None:
+        self.socket = str(socket)
+
+    def tmux(self, *arguments: str) -> str:
+        command = ["tmux", "-S", self.socket, "-f", "/dev/null", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+    def run(self, *command: str) -> None:
+        """Run a command, then say its exit code and wait."""
+        shell = f"cd {shlex.quote(str(ROOT))}; {shlex.join(command)}; echo ended $?; exec sleep 600"
+        self.tmux("new-session", "-d", "-x", "120", "-y", "40", shell)
+
+    def keys(self, *keys: str) -> None:
+        self.tmux("send-keys", *keys)
+
+    def screen(self) -> str:
+        return self.tmux("capture-pane", "-p")
+
+    def wait(self, shown: Callable[[str], bool], seconds: float = 60) -> str:
+        """The screen once it shows what is waited for."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            screen = self.screen()
+            if shown(screen):
+                return screen
+            time.sleep(0.2)
+        pytest.fail(f"the terminal did not show what was waited for:\n{self.screen()}")
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    running = Terminal(tmp_path / "tmux")
+    yield running
+    running.tmux("kill-server")
+
+
+def walk_the_tabs(terminal: Terminal) -> None:
+    marks = {"2": "handled", "3": "operation", "4": "not saved", "5": "per call", "6": "diagnostic", "7": "│"}
+    for key, mark in marks.items():
+        terminal.keys(key)
+        terminal.wait(lambda screen, mark=mark: mark in screen)  # type: ignore[misc]
+
+
+def quit_leaves_it_clean(terminal: Terminal) -> None:
+    terminal.keys("q")
+    screen = terminal.wait(lambda screen: "ended 0" in screen)
+    assert screen.strip() == "ended 0"
+    assert (
+        terminal.tmux("display-message", "-p", "#{alternate_on} #{cursor_flag} #{mouse_any_flag}")
+        == "0 1 0\n"
+    )
+
+
+def test_a_saved_report_in_a_terminal(terminal: Terminal, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    report.write_text(dumps(sample_report()), encoding="utf-8")
+    terminal.run(sys.executable, "-m", "aotlens", "tui", "--report", str(report))
+    terminal.wait(lambda screen: "Largest saved values" in screen)
+    walk_the_tabs(terminal)
+    quit_leaves_it_clean(terminal)
+
+
+def test_the_gpt_is_traced_in_a_terminal(terminal: Terminal) -> None:
+    terminal.run(sys.executable, "-m", "aotlens", "tui", "examples/train_gpt.py")
+    terminal.wait(lambda screen: "Tracing examples/train_gpt.py" in screen)
+    screen = terminal.wait(lambda screen: "Largest saved values" in screen, seconds=120)
+    assert "GPT.forward" in screen
+    walk_the_tabs(terminal)
+    quit_leaves_it_clean(terminal)
+
+
+def test_ctrl_c_and_q_while_tracing_leave_nothing_behind(terminal: Terminal) -> None:
+    terminal.run(sys.executable, "-m", "aotlens", "tui", "examples/train_gpt.py")
+    terminal.wait(lambda screen: "Tracing examples/train_gpt.py" in screen)
+    pane = terminal.tmux("display-message", "-p", "#{pane_pid}").strip()
+    terminal.keys("C-c")
+    terminal.keys("q")
+    terminal.wait(lambda screen: "ended 0" in screen)
+    children = subprocess.run(["pgrep", "-P", pane, "-a"], capture_output=True, text=True, check=False).stdout
+    assert [line for line in children.splitlines() if "aotlens" in line] == []

@@ -1,0 +1,183 @@
+"""What needs no screen: rows, places, columns, edits, figures."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aotlens.report import Edit, Span
+from tests.report.sample import MODEL, sample_report, span
+from tui.editor import editor_command
+from tui.view.diagnostics import edited
+from tui.view.graph import StageIndex, counterpart
+from tui.view.marks import Mark, line_marks
+from tui.view.places import LineIndex, file_key
+from tui.view.quantities import bar, gutter_size, signed_size, sparkline
+from tui.view.rows import Column, LazyRows, Link, Listing, in_order, matching
+from tui.view.source import SourceStore, from_text
+from tui.view.syntax import python
+from tui.view.targets import target_listing
+from tui.widgets.table import fitted_widths, natural_widths, sized
+
+
+def words(*texts: str) -> LazyRows[str]:
+    return LazyRows(texts, str, lambda text: (text,), str, lambda text: Link())
+
+
+def test_a_filter_wants_every_word_and_else_the_letters_in_order() -> None:
+    rows = words("aten.mm mm_1", "aten.mul mul_1", "aten.addmm addmm")
+    assert [matching(rows, query) for query in ("mm", "MM aten 1", "amul", "zz", "  ")] == [
+        (0, 2),
+        (0,),
+        (1,),
+        (),
+        (0, 1, 2),
+    ]
+
+
+@given(st.text(), st.text(), st.text())
+def test_letters_with_anything_between_are_in_order(before: str, letters: str, between: str) -> None:
+    assert in_order(letters, before + between.join(letters))
+
+
+COLUMNS = (
+    Column("name", narrowest=6, grows=True),
+    Column("tensor", narrowest=4, drop=1),
+    Column("line", align="right"),
+)
+
+
+def test_columns_shrink_then_drop_then_grow() -> None:
+    natural = (12, 10, 4)
+    assert [fitted_widths(COLUMNS, natural, width) for width in (60, 30, 24, 18, 14)] == [
+        (42, 10, 4),
+        (12, 10, 4),
+        (6, 10, 4),
+        (6, 4, 4),
+        (8, 0, 4),
+    ]
+
+
+def test_a_column_without_content_is_not_shown() -> None:
+    rows = LazyRows(("a", "b"), str, lambda text: (text, "", "1"), str, lambda text: Link())
+    assert natural_widths(Listing(COLUMNS, rows, "")) == (4, 0, 4)
+
+
+@given(st.text(), st.integers(1, 40), st.sampled_from(["left", "right"]))
+def test_a_cell_has_its_width_whatever_it_says(text: str, width: int, align: str) -> None:
+    from rich.cells import cell_len
+
+    assert cell_len(sized(text, width, align)) == width
+
+
+def test_rows_are_found_by_line_the_innermost_first() -> None:
+    first, second = Span("a.py", 3, 0, 4, 9), Span("a.py", 9, 0, 9, 5)
+    links = (Link((first,), (second,)), Link((second,)), Link())
+    rows = LazyRows(links, lambda link: "", lambda link: (), lambda link: "", lambda link: link)
+    index = LineIndex(rows)
+    assert [index.rows_on("./a.py", line) for line in (3, 4, 9, 5)] == [(0,), (0,), (1,), ()]
+
+
+def test_byte_columns_become_display_columns() -> None:
+    text = from_text("\tparts = {'größe 🙂': x}\n\x1b[31m")
+    where = text.raw[0].encode().index(b"x}")
+    assert text.lines == ("    parts = {'größe 🙂': x}", "·[31m")
+    start, end = text.columns(Span("", 1, where, 1, where + 1), 1)
+    assert text.lines[0][start:end] == "x"
+
+
+def test_spans_over_several_lines_start_at_the_indent() -> None:
+    text = from_text("y = f(\n    a,\n    b)\n")
+    over = Span("", 1, 4, 3, 6)
+    assert [text.columns(over, line) for line in (1, 2, 3)] == [(4, 6), (4, 6), (4, 6)]
+
+
+def test_a_file_that_is_elsewhere_says_so() -> None:
+    text = SourceStore().get("/nowhere/model.py")
+    assert (text.lines, text.problem) == ((), "model.py is not on this machine\n/nowhere/model.py")
+
+
+def test_a_relative_file_is_found_beside_the_report() -> None:
+    store = SourceStore((str(MODEL.parent),))
+    assert store.get("sample_model.py").raw == tuple(MODEL.read_text(encoding="utf-8").splitlines())
+
+
+def test_the_gutter_adds_up_what_each_line_does() -> None:
+    report = sample_report()
+    marks = line_marks(report, report.targets[0])
+    assert {line: mark for (file, line), mark in marks.items() if file == file_key(str(MODEL))} == {
+        20: Mark(mutates=True),
+        21: Mark(mutates=True, severity="warning"),
+        22: Mark(saved_bytes=8192, severity="information"),
+        24: Mark(aliases=True),
+        25: Mark(aliases=True),
+    }
+
+
+def test_edits_are_made_from_the_last_to_the_first() -> None:
+    text = "é = a + b\nc = 1\n"
+    edits = (
+        Edit(Span("", 1, 5, 1, 6), "aa"),
+        Edit(Span("", 1, 9, 1, 10), "bb"),
+        Edit(Span("", 2, 5, 2, 5), "0"),
+    )
+    assert edited(text, edits) == "é = aa + bb\nc = 10\n"
+
+
+def test_figures_fit_their_places() -> None:
+    assert [gutter_size(size) for size in (0, 512, 1023, 8192, 3_300_000, 1 << 30)] == [
+        "0B", "512B", "1.0K", "8.0K", "3.1M", "1.0G",
+    ]  # fmt: skip
+    assert [signed_size(size) for size in (1 << 20, -512)] == ["+1.0 MiB", "-512 B"]
+    assert [bar(value, 8, 4) for value in (8, 4, 1, 0)] == ["████", "██", "▌", ""]
+    assert sparkline([0, 1, 9, 1, 0, 0, 0, 0], 4) == "▂█▁▁"
+
+
+def test_the_same_node_is_found_in_the_neighbouring_stage() -> None:
+    stages = {stage.name: StageIndex(stage) for stage in sample_report().targets[0].stages}
+    joint, forward = stages["joint"], stages["forward"]
+    assert counterpart("gelu", forward, joint) == "gelu"
+    assert counterpart("add_1", joint, forward) == "add_1"
+    assert counterpart("mm_2", joint, forward) is None
+
+
+def test_strings_over_several_lines_keep_their_colour() -> None:
+    lines = ('"""Doc', "goes on", '"""', "x = 1  # one")
+    colouring = python(lines)
+    assert [list(colouring(number, line)) for number, line in enumerate(lines, 1)] == [
+        [(0, 6, "string")],
+        [(0, 7, "string")],
+        [(0, 3, "string")],
+        [(4, 5, "number"), (7, 12, "comment")],
+    ]
+
+
+def test_signatures_of_one_function_are_told_apart() -> None:
+    report = sample_report()
+    twice = replace(report, targets=(report.targets[1], report.targets[1]))
+    rows = target_listing(twice).rows
+    assert [rows.text(0), [getattr(rows.cells(index)[0], "text", "") for index in range(2)]] == [
+        "score inference",
+        ["score #1 (f32[32, 16], f32[16, 10])", "score #2 (f32[32, 16], f32[16, 10])"],
+    ]
+
+
+def test_editors_are_called_in_their_own_way() -> None:
+    choices: tuple[dict[str, str], ...] = (
+        {"EDITOR": "nano"},
+        {"VISUAL": "code --wait", "EDITOR": "nano"},
+        {"EDITOR": "/usr/bin/hx"},
+        {},
+    )
+    assert [editor_command("a b.py", 7, environment) for environment in choices] == [
+        ["nano", "+7", "a b.py"],
+        ["code", "--wait", "--goto", "a b.py:7"],
+        ["/usr/bin/hx", "a b.py:7"],
+        ["vi", "+7", "a b.py"],
+    ]
+
+
+def test_the_sample_spans_are_where_they_say() -> None:
+    text = SourceStore().get(str(MODEL))
+    where = span("x + self.down(gated)")
+    assert text.lines[where.line - 1][slice(*text.columns(where, where.line))] == "x + self.down(gated)"
