@@ -40,6 +40,7 @@ __all__ = [
     "pytree",
     "record_dynamo_spans",
     "tracing",
+    "without_onednn",
 ]
 
 DATA_DEPENDENT_ERRORS: tuple[type[Exception], ...] = (
@@ -79,16 +80,36 @@ def inductor_config_patch(config: dict[str, Any]) -> Any:
     """A context in which Inductor is configured as the user asked; a wrong name raises AttributeError."""
     from torch._inductor import config as inductor_config
 
-    return inductor_config.patch({key.replace("-", "_"): value for key, value in config.items()})
+    asked = {key.replace("-", "_"): value for key, value in config.items()}
+    return inductor_config.patch({"trace.provenance_tracking_level": 2, **asked})
 
 
-def compile_with_inductor(module: Any, inputs: list[Any], fake_mode: FakeTensorMode, **flags: Any) -> Any:
-    """Inductor's code for one graph after the AOT stage: a boxed callable with `source_code`."""
+def compile_with_inductor(
+    module: Any, inputs: list[Any], fake_mode: FakeTensorMode, **flags: Any
+) -> tuple[Any, dict[str, Any]]:
+    """Inductor's code for one graph after the AOT stage, and which nodes went into which kernel.
+
+    The code is a boxed callable with `source_code`; the second result is by `kernel:call number`.
+    """
     from torch._inductor.compile_fx import compile_fx_inner
+    from torch._inductor.debug import create_kernel_information_json, reset_provenance_globals
     from torch._inductor.virtualized import V
 
+    reset_provenance_globals()
     with V.set_fake_mode(fake_mode):
-        return compile_fx_inner(module, inputs, **flags)
+        code = compile_fx_inner(module, inputs, **flags)
+    return code, create_kernel_information_json()
+
+
+@contextmanager
+def without_onednn() -> Iterator[None]:
+    """Let composite operators choose torch's own CPU kernels; `torch.backends.mkldnn.flags` warns of TF32."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from aotlens.torch_api import (
     UnsupportedOperatorException,
     python_dispatcher,
     pytree,
+    without_onednn,
 )
 
 FlatRun = Callable[[Recorder, tuple[CapturedInput, ...]], Any]
@@ -71,8 +72,13 @@ def capture_run(
 
 @contextmanager
 def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
-    """Within the block, operators go through the recorder to fake tensors."""
+    """Within the block, operators go through the recorder to fake tensors.
+
+    oneDNN's recurrent layers ask for the grad mode when they run, which a graph cannot answer; without them
+    torch takes its own kernels apart.
+    """
     with ExitStack() as stack:
+        stack.enter_context(without_onednn())
         if dynamic:
             stack.enter_context(python_dispatcher())
         stack.enter_context(recorder.fake_mode)

@@ -23,6 +23,8 @@ class Command:
     name: str
     module: str
     help: str
+    script_arguments: bool = False
+    """Whether what follows `--` goes to the script."""
 
     def load(self) -> ModuleType:
         return importlib.import_module(f"aotlens.cli.{self.module}")

@@ -3,7 +3,7 @@
 import argparse
 
 from aotlens.cli.inspect import TIME_LIMIT_S
-from aotlens.cli.target import TargetName, add_script_arguments, add_target
+from aotlens.cli.target import TargetName, add_target
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.cli.tracing import trace_target
 from aotlens.errors import InternalError, TargetError
@@ -20,7 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dynamic", action="store_true", help="trace with symbolic sizes")
     parser.add_argument("--policy", choices=POLICIES, default="min-cut", help="default: %(default)s")
-    add_script_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from aotlens.cli.target import add_compile_options, add_script_arguments, add_target
+from aotlens.cli.target import add_compile_options, add_target
 from aotlens.cli.terminal import show_failure, write_data
 from aotlens.cli.tracing import trace_target
 from aotlens.report.records import Report
@@ -26,7 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--time-limit", metavar="SECONDS", type=float, default=TIME_LIMIT_S, help="default: %(default)g"
     )
     add_compile_options(parser, backend="eager")
-    add_script_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from aotlens.cli.target import TargetName, add_script_arguments
+from aotlens.cli.target import TargetName
 from aotlens.errors import UserError
 
 
@@ -12,7 +12,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--report", metavar="FILE", help="open a saved JSON report instead of tracing")
     parser.add_argument("--watch", action="store_true", help="trace again when the script changes")
-    add_script_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

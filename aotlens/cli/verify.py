@@ -2,14 +2,13 @@
 
 import argparse
 
-from aotlens.cli.target import add_compile_options, add_script_arguments, add_target, check_script
+from aotlens.cli.target import add_compile_options, add_target, check_script
 from aotlens.cli.terminal import show_failure, write_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     add_compile_options(parser, backend="inductor")
-    add_script_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

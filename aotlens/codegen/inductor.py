@@ -108,7 +108,7 @@ class _Unit:
         inputs = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         try:
             with inductor_config_patch(self._config):
-                result = compile_with_inductor(
+                result, provenance = compile_with_inductor(
                     module, inputs, self._fake_mode, static_input_idxs=_static(program), **flags
                 )
         except AotlensError:
@@ -120,7 +120,7 @@ class _Unit:
                 "choose backend 'eager' to go on without it",
                 span=place.span,
             ) from error
-        self._kernels[phase] = kernels_of(result, program, phase)
+        self._kernels[phase] = kernels_of(result, provenance, program, phase)
         return boxed(result)
 
 

@@ -1,4 +1,4 @@
-"""What Inductor generated, as rows of the report."""
+"""What Inductor generated, as rows of the report: one row per kernel or library call, in call order."""
 
 import re
 from typing import Any
@@ -6,29 +6,42 @@ from typing import Any
 from aotlens.ir.program import Program
 from aotlens.report.records import Kernel, Phase
 
-_CPP_KERNEL = re.compile(r"^(\w+)\s*=\s*async_compile\.(\w+)\(.*?'''\n(.*?)'''", re.MULTILINE | re.DOTALL)
-_CALL = re.compile(r"# Topologically Sorted Source Nodes: \[(.*?)\].*?\n(?:\s*#.*\n)*\s*([\w.]+)\(", re.MULTILINE)
+_DEFINITION = re.compile(r"^(\w+) = async_compile\.(\w+)\(.*?r?'''\n(.*?)'''", re.MULTILINE | re.DOTALL)
 
 
-def kernels_of(output_code: Any, program: Program, phase: Phase) -> tuple[Kernel, ...]:
-    """One row per kernel in the generated source; library calls by their name."""
+def kernels_of(
+    output_code: Any, provenance: dict[str, Any], program: Program, phase: Phase
+) -> tuple[Kernel, ...]:
+    """Rows from Inductor's own record of which graph nodes each kernel computes."""
     source = getattr(output_code, "source_code", "") or ""
+    definitions = {name: text for name, _, text in _DEFINITION.findall(source)}
     nodes = {node.name: node for node in program.nodes}
-    sources = {name: text for name, _, text in _CPP_KERNEL.findall(source)}
     found: list[Kernel] = []
-    for names, called in _CALL.findall(source):
-        members = tuple(name for name in (part.strip() for part in names.split(",")) if name in nodes)
+    for key in sorted(provenance, key=_call_order):
+        name = key.rsplit(":", 1)[0]
+        members = tuple(dict.fromkeys(node for node in provenance[key]["post_grad_nodes"] if node in nodes))
         spans = dict.fromkeys(
-            span for name in members if (span := nodes[name].origin.place.innermost) is not None
+            span for node in members if (span := nodes[node].origin.place.innermost) is not None
         )
         found.append(
             Kernel(
-                name=called,
+                name=name,
                 phase=phase,
-                target="cpu" if called.startswith("cpp") or "extern" in called else "device",
-                source=sources.get(called, ""),
+                target=_device(program),
+                source=definitions.get(name, ""),
                 nodes=members,
                 spans=tuple(spans),
             )
         )
     return tuple(found)
+
+
+def _call_order(key: str) -> int:
+    """Inductor numbers its calls: `name:7`."""
+    return int(key.rsplit(":", 1)[1])
+
+
+def _device(program: Program) -> str:
+    """Where the graph runs: the first tensor's device."""
+    values = (node.val for node in (*(given.node for given in program.inputs), *program.nodes))
+    return next((str(val.device) for val in values if hasattr(val, "device")), "cpu")

@@ -79,6 +79,7 @@ def _describe(result: fx.Node, node: Node) -> None:
         meta["stack_trace"] = "".join(_frame_text(span) for span in reversed(spans))
     if node.op is not getitem:
         meta["original_aten"] = node.op
+    meta["source_fn_stack"] = [(node.name, node.op)]
 
 
 def _frame_text(span: Span) -> str:

@@ -44,6 +44,13 @@ class Collector:
         self.compiled.append(compiled)
         self._calls.clear()
 
+    @contextmanager
+    def not_listening(self) -> Iterator[None]:
+        """What the engine compiles within the block is forgotten."""
+        kept = len(self.compiled)
+        yield
+        del self.compiled[kept:]
+
     def refuse(self, failure: Failure) -> None:
         """Keep what the engine said of a target that it could not compile; the script goes on in eager."""
         self.refused.append(failure)

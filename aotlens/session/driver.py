@@ -14,7 +14,7 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.session.collect import Collector, StopScript
 from aotlens.session.failures import exit_status, failure_of
-from aotlens.session.intercept import AroundBackend, Router, intercepted
+from aotlens.session.intercept import AroundBackend, BeforeDirect, Router, intercepted, is_routed
 from aotlens.session.script import Script, load_script, new_module, run_script
 from aotlens.session.targets import Call, Watch, example_calls, find_target, marking
 from aotlens.worker.protocol import Failure
@@ -41,12 +41,14 @@ def _compile(call: Call, options: CompileOptions) -> None:
 class Hooks:
     """What a command does at the points where it differs from others."""
 
-    on_stage: Callable[[str, str], None] = lambda stage, detail: None
-    """Hears of `import`, `run` and the pipeline's stages."""
     compile: Callable[[Call, CompileOptions], Any] = _compile
     """Takes a call for the direct frontend."""
     around: AroundBackend = lambda compiled, graph: compiled
     """Wraps what the Dynamo frontend compiled."""
+    before_direct: BeforeDirect = lambda function, args, kwargs, options: None
+    """Hears of each call that the script's own `aotlens.compile` is about to compile."""
+    on_stage: Callable[[str, str], None] = lambda stage, detail: None
+    """Hears of `import`, `run` and the pipeline's stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +116,15 @@ class Driver:
         return Failure("no-target", message, file=path)
 
     def _router(self, plan: Plan) -> Router:
-        order = self._order
-        router = Router(order.options, self._collector, order.path, around=self._hooks.around, refuse=True)
+        order, hooks = self._order, self._hooks
+        router = Router(
+            options=order.options,
+            collector=self._collector,
+            script=order.path,
+            around=hooks.around,
+            before_direct=hooks.before_direct,
+            refuse=True,
+        )
         if plan.watched is None:
             return router
         self._watch = Watch(plan.watched, self._compile, self._collector.called)
@@ -140,8 +149,8 @@ class Driver:
     def _compile(self, call: Call) -> None:
         options = replace(self._order.options, dynamic=call.dynamic or self._order.options.dynamic)
         try:
-            if hasattr(call.function, "_torchdynamo_orig_callable") or hasattr(call.function, "_orig_mod"):
-                call.function(*call.args, **call.kwargs)  # given to torch.compile: Dynamo captures it
+            if is_routed(call.function):
+                call.function(*call.args, **call.kwargs)
             else:
                 self._hooks.compile(call, options)
         except Exception as error:  # noqa: BLE001 (the user's function runs here)

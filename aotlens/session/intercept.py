@@ -1,25 +1,32 @@
-"""Routes what a script gives to `torch.compile` to our engine, for as long as the context is open.
+"""Routes what a script gives to `torch.compile` and `aotlens.compile` to this session's engine.
 
-Invariant: afterwards `torch.compile` is what it was; the user's own arguments (`fullgraph`, `dynamic`,
-`options`) keep their meaning, only the backend is ours.
+Invariant: after the context both names are what they were; the user's own arguments (`fullgraph`,
+`dynamic`, `options`) keep their meaning, only backend, policy and observation are the session's.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+import aotlens
+from aotlens.frontends.compile import signature
 from aotlens.frontends.dynamo import dynamo_backend, with_user_options
 from aotlens.options import CompileOptions
 from aotlens.session.collect import Collector
 from aotlens.session.failures import failure_of
 
-__all__ = ["Router", "intercepted"]
+__all__ = ["AroundBackend", "BeforeDirect", "Router", "intercepted", "is_routed"]
 
 AroundBackend = Callable[[Callable[..., Any], Any], Callable[..., Any]]
-"""Takes the compiled callable and the graph that it was made from; gives what Dynamo shall call."""
+"""Takes what Dynamo had compiled and the graph that it was made from; gives what Dynamo shall call."""
+
+BeforeDirect = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], CompileOptions], None]
+"""Hears of a call that `aotlens.compile` is about to compile."""
+
+_ROUTED = "__aotlens_routed__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,42 +37,83 @@ class Router:
     collector: Collector
     script: str
     """The path of the script, to tell the user's lines from ours."""
-    choose: Callable[[object], object | None] = lambda given: given
+    choose: Callable[[object], Any] = lambda given: given
     """What to compile for what the script gave; None leaves that as it is."""
     around: AroundBackend = lambda compiled, graph: compiled
+    before_direct: BeforeDirect = lambda function, args, kwargs, options: None
     refuse: bool = False
-    """Let the script go on in eager where the engine refuses a graph, and note it in the collector."""
+    """Let the script go on in eager where the engine refuses, and note it in the collector."""
 
     def backend(self, asked: dict[str, object]) -> Callable[..., Any]:
         """A Dynamo backend; `asked` is what the user gave as `options=`."""
-        kept = {key: value for key, value in asked.items() if key != "backend"}  # the command's own is meant
+        kept = {key: value for key, value in asked.items() if key != "backend"}  # the session's is meant
         compile_graph = dynamo_backend(with_user_options(self.options, kept))
 
         def aotlens_session(graph: Any, example_inputs: list[Any]) -> Callable[..., Any]:
             try:
-                compiled = compile_graph(graph, example_inputs)
-            except Exception as error:
-                if not self.refuse:
-                    raise
-                self.collector.refuse(failure_of(error, self.script))
+                compiled = self.around(compile_graph(graph, example_inputs), graph)
+            except Exception as error:  # noqa: BLE001 (noted, or raised again)
+                self._refuse(error)
                 compiled = graph.forward
-            return self.collector.counting(self.around(compiled, graph))
+            return self.collector.counting(compiled)
 
         return aotlens_session
+
+    def direct(self, function: Any, asked: CompileOptions | None) -> Callable[..., Any]:
+        """What stands for `aotlens.compile(function, options=asked)`."""
+        options = self._merged(asked)
+        compiled: Any = aotlens.frontends.compile.compile(function, options=options)
+
+        def routed(*args: Any, **kwargs: Any) -> Any:
+            key = signature(function, args, kwargs)
+            if key not in compiled.compiled:
+                self.before_direct(function, args, kwargs, options)
+            try:
+                result = compiled(*args, **kwargs)
+            except Exception as error:
+                if key in compiled.compiled:  # it compiled, so the call itself failed
+                    raise
+                self._refuse(error)
+                result = function(*args, **kwargs)
+            self.collector.called(id(compiled))
+            return result
+
+        setattr(routed, _ROUTED, True)
+        return routed
+
+    def _merged(self, asked: CompileOptions | None) -> CompileOptions:
+        ours = self.options
+        return replace(
+            asked or ours,
+            backend=ours.backend,
+            policy=ours.policy,
+            dynamic=ours.dynamic or (asked is not None and asked.dynamic),
+            observe_variables=ours.observe_variables,
+        )
+
+    def _refuse(self, error: Exception) -> None:
+        if not self.refuse:
+            raise error
+        self.collector.refuse(failure_of(error, self.script))
+
+
+def is_routed(function: object) -> bool:
+    """Whether calling it compiles it: it was given to `torch.compile` or `aotlens.compile`."""
+    return any(hasattr(function, name) for name in (_ROUTED, "_torchdynamo_orig_callable", "_orig_mod"))
 
 
 @contextmanager
 def intercepted(router: Router) -> Iterator[None]:
-    """Within the block, `torch.compile`, as function, decorator or `module.compile()`, is routed."""
-    original = torch.compile
-    torch.compile = _routed(original, router)
+    """Within the block, both ways to compile, as functions, decorators or methods, are routed."""
+    saved = torch.compile, aotlens.compile
+    torch.compile, aotlens.compile = _torch_compile(torch.compile, router), _aotlens_compile(router)
     try:
         yield
     finally:
-        torch.compile = original
+        torch.compile, aotlens.compile = saved
 
 
-def _routed(original: Callable[..., Any], router: Router) -> Callable[..., Any]:
+def _torch_compile(original: Callable[..., Any], router: Router) -> Any:
     def compile(model: Any = None, /, **asked: Any) -> Any:
         """Stands for `torch.compile`, with the backend of this session."""
         if "model" in asked:
@@ -79,5 +127,16 @@ def _routed(original: Callable[..., Any], router: Router) -> Callable[..., Any]:
             return model
         kept = {name: value for name, value in asked.items() if name not in ("backend", "mode", "options")}
         return original(chosen, backend=router.backend(asked.get("options") or {}), **kept)
+
+    return compile
+
+
+def _aotlens_compile(router: Router) -> Any:
+    def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
+        """Stands for `aotlens.compile`, with the options of this session."""
+        if fn is None:
+            return lambda decorated: compile(decorated, options=options)
+        chosen = router.choose(fn)
+        return fn if chosen is None else router.direct(chosen, options)
 
     return compile

@@ -6,7 +6,7 @@ Invariant: nothing is printed here, and the script's stdout and exit code are it
 import platform
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -63,7 +63,9 @@ def run_compiled(path: str, argv: Sequence[str], options: CompileOptions, verify
     """Run the script to its end, whatever that is; raises only KeyboardInterrupt."""
     collector = Collector()
     verifier = Verifier(collector)
-    router = Router(options, collector, path, around=verifier.around if verify else _as_it_is)
+    router = Router(options, collector, path)
+    if verify:
+        router = replace(router, around=verifier.around, before_direct=verifier.before_direct)
 
     def work() -> None:
         script = load_script(path)
@@ -74,10 +76,6 @@ def run_compiled(path: str, argv: Sequence[str], options: CompileOptions, verify
     sys.stdout.flush()
     targets = tuple(compiled.target() for compiled in collector.compiled)
     return Ran(path, end, targets, tuple(verifier.verdicts()))
-
-
-def _as_it_is(compiled: Callable[..., object], graph: object) -> Callable[..., object]:
-    return compiled
 
 
 def _end(work: Callable[[], None], path: str) -> End:

@@ -7,7 +7,9 @@ reported beside it.
 import os
 import platform
 import sys
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
@@ -52,9 +54,24 @@ def _order(request: TraceRequest) -> Order:
 
 
 def _build(collector: Collector, targets: list[Target]) -> None:
-    """Fills `targets` one by one, so that a failure leaves those before it."""
+    """Fills `targets` one by one, so that a failure leaves those before it.
+
+    An example may ask for what the script's run has shown already; the run's capture is the one kept.
+    """
+    shown: set[object] = set()
     for compiled in collector.compiled:
-        targets.append(compiled.target())  # noqa: PERF401 (a comprehension would lose them all)
+        target = compiled.target()
+        if target.frontend == "dynamo":
+            shown.add(_signature(target))
+        elif _signature(target) in shown:
+            continue
+        targets.append(target)
+
+
+def _signature(target: Target) -> object:
+    """Equal for captures of one function with like arguments, whichever frontend made them."""
+    tensors = (replace(row.tensor, requires_grad=row.requires_grad) for row in target.inputs if row.tensor)
+    return target.qualname, target.mode, target.span, frozenset(Counter(tensors).items())
 
 
 def _report(request: TraceRequest, targets: list[Target], refused: list[Failure]) -> Report:

@@ -39,6 +39,18 @@ class Verifier:
         verification = verify_with(options, call.function, call.args, call.kwargs)
         self._verdicts[len(self._collector.compiled) - 1] = _verdict(verification)
 
+    def before_direct(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: CompileOptions,
+    ) -> None:
+        """Verify a call that the script's own `aotlens.compile` compiles next."""
+        with self._collector.not_listening():
+            verification = verify_with(options, function, args, kwargs)
+        self._verdicts[len(self._collector.compiled)] = _verdict(verification)
+
     def around(self, function: Callable[..., Any], graph: Any) -> Callable[..., Any]:
         """What Dynamo calls instead: verifies once, then passes calls on."""
         index = len(self._collector.compiled) - 1

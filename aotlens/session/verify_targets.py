@@ -33,7 +33,7 @@ def verify_targets(path: str, qualname: str | None, argv: Sequence[str], options
     """Compile each target and compare one call; raises only KeyboardInterrupt."""
     collector = Collector(REPEATS)
     verifier = Verifier(collector)
-    hooks = Hooks(compile=verifier.compare, around=verifier.around)
+    hooks = Hooks(verifier.compare, verifier.around, verifier.before_direct)
     driver = Driver(Order(path, qualname, tuple(argv), options), collector, hooks)
     failures: list[Failure] = []
     try:
