@@ -31,16 +31,14 @@ class Command:
 
 
 COMMANDS = (
-    Command("run", "run", "run a script with its targets compiled by aotlens"),
-    Command(
-        "inspect", "inspect", "show what compiling a target does: mutations, aliases, saved values, wrapper"
-    ),
-    Command("tui", "tui", "the same in a terminal app, beside the source"),
-    Command("lsp", "lsp", "the language server, for editors"),
-    Command("verify", "verify", "compare compiled with eager: values, gradients, mutations, aliasing"),
-    Command("export", "export", "write a target as a standalone Python module"),
-    Command("rule", "rule", "explain a diagnostic"),
-    Command("doctor", "doctor", "what is installed, and what can be generated and run here"),
+    Command("run", "run a script with its targets compiled by aotlens"),
+    Command("inspect", "show what compiling a target does: mutations, aliases, saved values, wrapper", True),
+    Command("tui", "the same in a terminal app, beside the source", True),
+    Command("lsp", "the language server, for editors"),
+    Command("verify", "compare compiled with eager: values, gradients, mutations, aliasing", True),
+    Command("export", "write a target as a standalone Python module", True),
+    Command("rule", "explain a diagnostic"),
+    Command("doctor", "what is installed, and what can be generated and run here"),
 )
 
 INTERRUPTED = 130
@@ -74,11 +72,22 @@ def _dispatch(words: list[str]) -> int:
     if chosen is not None and chosen.name == "lsp":  # its options are its own, also when it runs by itself
         return int(chosen.load().main(words[1:]))
     parser = _parser(chosen)
-    arguments = parser.parse_args(words)
+    ours, scripts = _split(words) if chosen is not None and chosen.passes_arguments else (words, None)
+    arguments = parser.parse_args(ours)
     if chosen is None:
         parser.print_help()
         return 2
+    if scripts is not None:
+        arguments.argv = scripts
     return int(arguments.run(arguments))
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Our words, and those after the first `--`, which go to the script untouched."""
+    if "--" not in words:
+        return words, []
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
 
 
 def _parser(chosen: Command | None) -> argparse.ArgumentParser:
@@ -93,6 +102,9 @@ def _parser(chosen: Command | None) -> argparse.ArgumentParser:
             command.name,
             help=command.help,
             description=f"{command.help[0].upper()}{command.help[1:]}.",
+            epilog="What follows `--` goes to the script as its arguments."
+            if command.passes_arguments
+            else None,
             formatter_class=_Formatter,
             allow_abbrev=False,
         )

@@ -8,7 +8,7 @@ from aotlens.options import BACKENDS, POLICIES
 from aotlens.session.failures import failure_of
 from aotlens.session.script import load_script
 
-__all__ = ["TargetName", "add_compile_options", "add_target", "check_script", "split_script_arguments"]
+__all__ = ["TargetName", "add_compile_options", "add_target", "check_script"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,6 @@ def check_script(path: str) -> None:
 
 def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TARGET", type=TargetName.parse, help="SCRIPT or SCRIPT::name")
-
-
-def split_script_arguments(words: list[str]) -> tuple[list[str], list[str]]:
-    """Our words, and those after the first `--`, which go to the script untouched."""
-    if "--" not in words:
-        return words, []
-    at = words.index("--")
-    return words[:at], words[at + 1 :]
 
 
 def add_compile_options(parser: argparse.ArgumentParser, backend: str) -> None:
