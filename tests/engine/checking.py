@@ -10,7 +10,7 @@ import torch
 from aotlens.errors import AotlensError
 from aotlens.verify.compare import Difference, compare
 from aotlens.verify.first_call import observe_alone
-from aotlens.verify.observe import EVERYTHING, Facts, Observation, Probe
+from aotlens.verify.observe import EVERYTHING, Facts, Failure, Observation, Probe
 from aotlens.verify.world import World, copies, world
 from tests.programs import Program
 from tests.programs.program import grown
@@ -46,6 +46,9 @@ def check(program: Program, compiler: Compiler, *, grow: bool = False) -> Outcom
             call = quietly_compiled(compiler, compiled)
         except AotlensError as error:
             return Outcome((), error)
+        except Exception as error:  # noqa: BLE001 - the user's own error, which eager must raise too
+            raised = Observation(Failure(type(error), str(error)))
+            return Outcome(compare(raised, expected).differences)
         found = observe_alone(compiled, call=call)
         if found.failure is not None and issubclass(found.failure.kind, AotlensError):
             return Outcome((), found.failure.kind(found.failure.message))
