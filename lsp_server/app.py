@@ -105,12 +105,21 @@ class Server(LanguageServer):
         if document is not None:
             bad = self.scan(path, document).bad_examples
             found += [bad_example(one, document, self.views.encoding) for one in bad]
+        elif not self._is_ours(path):
+            found = []
         if not found and path not in self._published:
             return
         self._published = self._published | {path} if found else self._published - {path}
         version = document.version if document else None
         params = types.PublishDiagnosticsParams(uri_of(self.views, path), found, version=version)
         self.text_document_publish_diagnostics(params)
+
+    def _is_ours(self, path: str) -> bool:
+        """Whether findings in a closed file are the user's business: not those in installed packages."""
+        root = self.tracer.cwd
+        return (
+            root is not None and Path(path).is_relative_to(root) and "site-packages" not in Path(path).parts
+        )
 
     def publish_soon(self, path: str) -> None:
         """As `publish`, once the edits pause."""

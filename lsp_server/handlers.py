@@ -39,6 +39,7 @@ def on_close(server: Server, params: types.DidCloseTextDocumentParams) -> None:
     path = path_of(params.text_document.uri)
     if path is not None:
         server.close_document(path)
+        server.publish(path)
 
 
 def on_hover(server: Server, params: types.HoverParams) -> types.Hover | None:

@@ -1,9 +1,11 @@
 """The programs of a target as read-only documents, and the way between them and the user's expressions."""
 
+import base64
+import json
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from aotlens.report.records import Span, StageNode, Target
 from lsp_server.index import Spot
@@ -25,9 +27,10 @@ class Page:
 
     @property
     def uri(self) -> str:
-        fields = {"script": self.script, "target": self.qualname, "part": self.part}
-        query = "&".join(f"{name}={quote(value, safe='')}" for name, value in fields.items())
-        return f"{SCHEME}:/{quote(self.qualname)}/{quote(self.file_name)}?{query}"
+        """The path is for people; the query holds all, in letters that no client escapes anew."""
+        fields = json.dumps([self.script, self.qualname, self.part]).encode()
+        token = base64.urlsafe_b64encode(fields).decode().rstrip("=")
+        return f"{SCHEME}:/{quote(self.qualname)}/{quote(self.file_name)}?{token}"
 
     @property
     def file_name(self) -> str:
@@ -36,14 +39,14 @@ class Page:
 
 def parse(uri: str) -> Page | None:
     """The page that an address names; None when it is none of ours."""
-    head, _, query = uri.partition("?")
-    fields = dict(pair.split("=", 1) for pair in query.split("&") if "=" in pair)
-    # A client may escape the address as a whole once more, so the separators may come as %3D and %26.
-    if not fields and "%3D" in query:
-        fields = dict(pair.split("=", 1) for pair in unquote(query).split("&") if "=" in pair)
-    if not head.startswith(f"{SCHEME}:") or not {"script", "target", "part"} <= fields.keys():
+    head, _, token = uri.partition("?")
+    if not head.startswith(f"{SCHEME}:"):
         return None
-    return Page(unquote(fields["script"]), unquote(fields["target"]), unquote(fields["part"]))
+    try:
+        fields = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    except ValueError:  # a made-up address: neither base64 nor JSON
+        return None
+    return Page(*fields) if isinstance(fields, list) and len(fields) == len(Page.__slots__) else None
 
 
 def text_of(views: Views, page: Page) -> str | None:

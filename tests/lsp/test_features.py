@@ -315,11 +315,19 @@ def test_graph_documents_lead_to_the_expression_and_back() -> None:
         assert found == [{"uri": uri, "range": expression}]
         nodes = client.at("implementation", uri, gelu, 18)
         assert {"line": line, "character": 0} in [one["range"]["start"] for one in nodes]
-        assert [one["uri"].split("&part=")[1] for one in nodes] == ["forward", "backward"]
+        assert [one["uri"].partition("?")[0] for one in nodes] == [
+            "aotlens:/Block/forward.py",
+            "aotlens:/Block/backward.py",
+        ]
         symbols = client.request(
             "textDocument/documentSymbol", {"textDocument": {"uri": shown_answer["uri"]}}
         )
         assert ("gelu_backward", "f32[32, 64]") in [(one["name"], one["detail"]) for one in symbols]
+
+
+@pytest.mark.parametrize("uri", ["aotlens:/x?%%", "aotlens:/x", "aotlens:/x?W10", "file:///x?W10"])
+def test_a_made_up_document_has_no_text(client: StrictClient, uri: str) -> None:
+    assert client.request("aotlens/document", {"uri": uri}) is None
 
 
 def test_without_virtual_documents_the_pages_are_read_only_files(client: StrictClient) -> None:

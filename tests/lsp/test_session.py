@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -232,6 +233,54 @@ def test_a_long_file_and_a_big_report(client: StrictClient, tmp_path: Path) -> N
     client.command("aotlens.trace", model, "big")
     assert client.at("hover", model, 21, 35)["contents"]["value"].count("\n") < 30
     assert client.at("hover", uri, 19_000, 1) is None
+
+
+def test_a_thousand_random_edits(client: StrictClient) -> None:
+    """What is shown stands on a line that is as it was traced, at the columns that it had there."""
+    random, text = Random(0), MODEL.read_text(encoding="utf-8")
+    uri = client.open(MODEL)
+    client.command("aotlens.trace", uri)
+    traced = {
+        (one["position"]["character"], one["label"], line): number
+        for one in client.in_all("inlayHint", uri)
+        for number, line in [(one["position"]["line"], text.split("\n")[one["position"]["line"]])]
+    }
+    history, shown_last = [text], 0
+    for version in range(2, 1_002):
+        if random.random() < 0.1:
+            text = history[-1]
+            change: Json = {"text": text}
+        else:
+            start = random.randrange(len(text))
+            end = min(len(text), start + random.choice((0, 0, 0, 1, 3, 90)))
+            new = random.choice(("", "x", "漢", "🙂", "\n", "a\nb\n", "  "))
+            places = [
+                (before.count("\n"), before.rpartition("\n")[2]) for before in (text[:start], text[:end])
+            ]
+            ends = [{"line": line, "character": len(last.encode("utf-16-le")) // 2} for line, last in places]
+            change = {"range": {"start": ends[0], "end": ends[1]}, "text": new}
+            text = text[:start] + new + text[end:]
+        client.change(uri, version, change)
+        if version % 25 == 0:
+            lines = text.split("\n")
+            hints = client.in_all("inlayHint", uri)
+            for one in hints:
+                place = one["position"]
+                assert (place["character"], one["label"], lines[place["line"]]) in traced
+            shown_last = len(hints)
+    client.change(uri, 2_000, {"text": history[0]})
+    assert len(client.in_all("inlayHint", uri)) == len(traced) >= shown_last
+
+
+def test_findings_in_closed_files_are_shown_inside_the_workspace_only(tmp_path: Path) -> None:
+    for root, count in ((ROOT, 1), (tmp_path, 0)):
+        with Process(*STAND_IN) as process:
+            process.client.initialize(root)
+            other = tmp_path / "other.py"
+            other.write_text("import torch\n")
+            process.client.command("aotlens.trace", process.client.open(other))
+            found = [one["uri"] for one in process.client.all("textDocument/publishDiagnostics")]
+            assert found == [MODEL.as_uri()] * count
 
 
 def test_tcp_serves_loopback_and_says_so() -> None:
