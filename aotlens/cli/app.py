@@ -18,16 +18,15 @@ __all__ = ["COMMANDS", "run_command"]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A subcommand; its module has `add_arguments(parser)` and `run(arguments) -> int`."""
+    """A subcommand; the module of its name has `add_arguments(parser)` and `run(arguments) -> int`."""
 
     name: str
-    module: str
     help: str
-    script_arguments: bool = False
+    passes_arguments: bool = False
     """Whether what follows `--` goes to the script."""
 
     def load(self) -> ModuleType:
-        return importlib.import_module(f"aotlens.cli.{self.module}")
+        return importlib.import_module(f"aotlens.cli.{self.name}")
 
 
 COMMANDS = (
