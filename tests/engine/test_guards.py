@@ -12,6 +12,7 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.verify.compare import compare
 from aotlens.verify.first_call import observe_alone
+from aotlens.verify.observe import Failure
 from aotlens.verify.world import copies, world
 from tests.programs.program import leaf, plain
 
@@ -70,6 +71,11 @@ CALLS: dict[str, tuple[Callable[..., Any], Make, Make]] = {
 }
 
 
+def says_what_does_not_fit(failure: Failure) -> bool:
+    """Module texts need torch alone, so their errors are Python's own; the message tells them apart."""
+    return issubclass(failure.kind, AssertionError | ValueError | TypeError) and "compiled" in failure.message
+
+
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("case", CALLS)
 def test_call_that_does_not_fit(case: str, dynamic: bool) -> None:
@@ -81,8 +87,7 @@ def test_call_that_does_not_fit(case: str, dynamic: bool) -> None:
     eager_world, compiled_world = copies(world(fn, second()))
     expected = observe_alone(eager_world)
     found = observe_alone(compiled_world, call=call)
-    if found.failure is not None and issubclass(found.failure.kind, AotlensError):
-        assert found.failure.message.strip()
+    if found.failure is not None and says_what_does_not_fit(found.failure):
         return
     differences = compare(found, expected).differences
     assert not differences, "\n".join(map(str, differences))
@@ -94,7 +99,8 @@ def test_other_grad_mode() -> None:
     with torch.no_grad():
         try:
             out = call(x, 2.0)
-        except AotlensError:
+        except AssertionError as error:
+            assert "compiled" in str(error)  # noqa: PT017 - either outcome is right
             return
     assert not out.requires_grad
 
@@ -105,6 +111,7 @@ def test_compiled_under_no_grad_then_called_with_gradients() -> None:
         call = compile_direct(scaled, (x, 2.0), {}, EAGER).call
     try:
         out = call(x, 2.0)
-    except AotlensError:
+    except AssertionError as error:
+        assert "compiled" in str(error)  # noqa: PT017 - either outcome is right
         return
     assert out.requires_grad
