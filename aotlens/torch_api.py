@@ -91,14 +91,19 @@ def compile_with_inductor(
 
     The code is a boxed callable with `source_code`; the second result is by `kernel:call number`.
     """
+    from torch._inductor import config as inductor_config
     from torch._inductor.compile_fx import compile_fx_inner
-    from torch._inductor.debug import create_kernel_information_json, reset_provenance_globals
+    from torch._inductor.debug import create_kernel_information_json
+    from torch._inductor.fx_passes.replace_random import replace_random_passes
     from torch._inductor.virtualized import V
 
-    reset_provenance_globals()
+    if not inductor_config.fallback_random:
+        replace_random_passes(module)
+    before = create_kernel_information_json()
     with V.set_fake_mode(fake_mode):
         code = compile_fx_inner(module, inputs, **flags)
-    return code, create_kernel_information_json()
+    after = create_kernel_information_json()
+    return code, {key: nodes for key, nodes in after.items() if key not in before}
 
 
 @contextmanager

@@ -145,12 +145,7 @@ def _relative_chain(recorder: Recorder, base: Any, value: Any) -> tuple[ViewStep
     if end[: len(start)] != start:
         return None
     steps = end[len(start) :]
-    return None if any(_symbolic(step) for step in steps) else steps
-
-
-def _symbolic(step: ViewStep) -> bool:
-    flat = [item for arg in step.args for item in (arg if isinstance(arg, (list, tuple)) else (arg,))]
-    return any(isinstance(item, (torch.SymInt, torch.Tensor)) for item in flat)
+    return steps
 
 
 def _intermediate(

@@ -70,6 +70,9 @@ def capture_run(
     )
 
 
+KEEP_TENSORS = "keep the value a tensor (`torch.where`), or move this line out of the compiled function"
+
+
 @contextmanager
 def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
     """Within the block, operators go through the recorder to fake tensors.
@@ -107,7 +110,7 @@ def refusing(recorder: Recorder) -> Iterator[None]:
         raise UnsupportedError(
             f"control flow or a shape that depends on data (`{op}`)",
             recorder.span,
-            "keep the value a tensor (`torch.where`), or move this line out of the compiled function",
+            KEEP_TENSORS,
         ) from error
     except UnsupportedOperatorException as error:
         raise UnsupportedError(f"the operator `{error.args[0]}`, which has no fake kernel", recorder.span) from error
@@ -116,6 +119,8 @@ def refusing(recorder: Recorder) -> Iterator[None]:
             raise UnsupportedError(f"a higher-order operator ({_first_line(error)})", recorder.span) from error
         raise
     except RuntimeError as error:
+        if type(error).__name__ == "GuardOnDataDependentSymNode":
+            raise UnsupportedError("control flow that depends on data", recorder.span, KEEP_TENSORS) from error
         if ".numpy() is not supported" in str(error):
             raise UnsupportedError(
                 "a tensor's values in numpy", recorder.span, "keep to torch, or leave this line uncompiled"

@@ -5,6 +5,7 @@ that recording a place costs a walk over the stack and no text work.
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import CodeType
 
 from aotlens.report.records import Span
@@ -21,11 +22,16 @@ class Place:
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        return self.known_spans or tuple(span for frame in self.frames if (span := span_of(*frame)))
+        return self.known_spans or _spans(self.frames)
 
     @property
     def innermost(self) -> Span | None:
         return next(iter(self.spans), None)
+
+
+@lru_cache(maxsize=None)
+def _spans(frames: tuple[tuple[CodeType, int], ...]) -> tuple[Span, ...]:
+    return tuple(span for frame in frames if (span := span_of(*frame)))
 
 
 NOWHERE = Place()
@@ -52,15 +58,15 @@ class Origin:
         return replace(self, stage=stage, reason=reason)
 
 
-_POSITIONS: dict[CodeType, list[tuple[int | None, int | None, int | None, int | None]]] = {}
+@lru_cache(maxsize=None)
+def _positions(code: CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
+    return list(code.co_positions())
 
 
+@lru_cache(maxsize=None)
 def span_of(code: CodeType, instruction: int) -> Span | None:
     """The source range of one instruction; None when the compiler left no position."""
-    positions = _POSITIONS.get(code)
-    if positions is None:
-        positions = _POSITIONS[code] = list(code.co_positions())
-    line, end_line, col, end_col = positions[instruction // 2] if instruction >= 0 else (None,) * 4
+    line, end_line, col, end_col = _positions(code)[instruction // 2] if instruction >= 0 else (None,) * 4
     if line is None:
         return None
     return Span(code.co_filename, line, col or 0, end_line or line, end_col or col or 0)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.recorder import getitem
-from aotlens.capture.symbols import SymbolicExpression
+from aotlens.capture.symbols import SymbolicExpression, python_text
 from aotlens.ir.program import Node, Program
 from aotlens.report.describe import dimension, short_dtype
 from aotlens.report.records import Span
@@ -59,6 +59,9 @@ def literal(value: Any, names: Names) -> str:
         return f"[{items}]"
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return f"float('{value}')"
+    if isinstance(value, torch.SymInt):
+        expression = value.node.expr
+        return python_text(expression, {str(symbol): str(symbol) for symbol in expression.free_symbols})
     if isinstance(value, torch.device):
         return f"torch.device('{value}')"
     return repr(value)

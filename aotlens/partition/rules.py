@@ -117,6 +117,14 @@ def is_view(node: Node) -> bool:
     return is_view_operator(node.op)
 
 
+def storage_root(node: Node) -> Node:
+    """The node on whose storage a value lies: the value itself unless it is a view."""
+    source: Any = node
+    while source.op is not None and is_view(source):
+        source = source.args[0]
+    return source  # type: ignore[no-any-return]
+
+
 def is_random(node: Node) -> bool:
     source = node.args[0] if node.op is getitem else node
     return is_random_operator(source.op)

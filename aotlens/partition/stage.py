@@ -18,6 +18,7 @@ from aotlens.partition.rules import (
     choose,
     is_view,
     node_bytes,
+    storage_root,
 )
 from aotlens.partition.sides import Sides, ancestors, split_sides
 
@@ -48,7 +49,7 @@ def partition(joint: JointProgram, policy: str) -> Partitioned:
         policy=policy,
         forward=forward,
         backward=_backward_program(joint, saved, backward_nodes),
-        saved=tuple(_describe(joint, node, choice) for node in saved),
+        saved=_describe(joint, saved, choice),
         recomputed=_recomputed(backward_nodes, sides),
     )
 
@@ -148,24 +149,23 @@ def _backward_program(joint: JointProgram, saved: tuple[Node, ...], nodes: tuple
     return Program("backward", inputs, kept, joint.gradients)
 
 
-def _describe(joint: JointProgram, node: Node, choice: Choice) -> Saved:
-    owner = _owner(joint, node)
-    outputs = {id(out.value) for out in joint.forward_outputs}
-    is_output = id(node) in outputs
-    free = owner is not None or is_output
-    reason = "kept by its owner anyway" if owner is not None else choice.reason(node)
-    return Saved(node, reason, owner, is_output, 0 if free else node_bytes(node))
-
-
-def _owner(joint: JointProgram, node: Node) -> FlatInput | None:
-    """The input on whose storage the value lies."""
-    source: Any = node
-    while source.op is not None and is_view(source):
-        source = source.args[0]
-    return next(
-        (given.slot for given in joint.program.inputs if given.node is source and not isinstance(given.slot, Tangent)),  # type: ignore[misc]
-        None,
-    )
+def _describe(joint: JointProgram, saved: tuple[Node, ...], choice: Choice) -> tuple[Saved, ...]:
+    """What each saved value adds to memory: nothing where an input, a result or an earlier one keeps it."""
+    outputs = {id(storage_root(out.value)) for out in joint.forward_outputs if isinstance(out.value, Node)}
+    owners: dict[int, Any] = {
+        id(given.node): given.slot for given in joint.program.inputs if not isinstance(given.slot, Tangent)
+    }
+    counted: set[int] = set()
+    found = []
+    for node in saved:
+        root = storage_root(node)
+        owner: FlatInput | None = owners.get(id(root))
+        is_output = id(root) in outputs
+        free = owner is not None or is_output or id(root) in counted
+        counted.add(id(root))
+        reason = "kept by its owner anyway" if owner is not None else choice.reason(node)
+        found.append(Saved(node, reason, owner, is_output, 0 if free else node_bytes(root)))
+    return tuple(found)
 
 
 def _recomputed(nodes: tuple[Node, ...], sides: Sides) -> tuple[Recomputed, ...]:

@@ -3,11 +3,9 @@
 Invariant: bytes are counted by storage; a view adds nothing, and what the caller owns is not counted.
 """
 
-from typing import Any
-
 from aotlens.ir.program import Node, Program
 from aotlens.partition.records import Partitioned
-from aotlens.partition.rules import is_view, node_bytes
+from aotlens.partition.rules import node_bytes, storage_root
 from aotlens.report.records import LiveValue, Memory
 
 
@@ -38,29 +36,21 @@ def memory_of(parts: Partitioned) -> Memory:
 
 def _allocates(node: Node) -> bool:
     """Whether the node's value has memory of its own."""
-    return node.op is not None and _root(node) is node and not node.origin.effect and not _is_bundle(node)
+    return node.op is not None and storage_root(node) is node and not node.origin.effect and not _is_bundle(node)
 
 
 def _is_bundle(node: Node) -> bool:
     return isinstance(node.val, (list, tuple))
 
 
-def _root(node: Node) -> Node:
-    """The node on whose storage a value lies."""
-    source: Any = node
-    while source.op is not None and is_view(source):
-        source = source.args[0]
-    return source  # type: ignore[no-any-return]
-
-
 def _last_reads(program: Program) -> dict[int, list[int]]:
     """By position: the storages that nobody reads afterwards."""
-    kept = {id(_root(out.value)) for out in program.outputs if isinstance(out.value, Node)}
+    kept = {id(storage_root(out.value)) for out in program.outputs if isinstance(out.value, Node)}
     last: dict[int, int] = {}
     for at, node in enumerate(program.nodes):
         last.setdefault(id(node), at)
         for source in node.inputs():
-            last[id(_root(source))] = at
+            last[id(storage_root(source))] = at
     dead: dict[int, list[int]] = {}
     for identity, at in last.items():
         if identity not in kept:

@@ -12,6 +12,7 @@ from aotlens.codegen.records import Generated
 from aotlens.ir.render import Names
 from aotlens.partition.records import Partitioned
 from aotlens.report.records import WrapperStep
+from aotlens.runtime.arguments import is_plain
 from aotlens.runtime.autograd import write_function
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import write_graph, write_header
@@ -67,7 +68,7 @@ def _header(parts: Partitioned, code: Generated, names: Names, bound: dict[str, 
 def _specs(head: TextBuilder, parts: Partitioned, bound: dict[str, Any]) -> None:
     structure = parts.joint.captured.structure
     wanted: dict[str, Any] = {}
-    if structure.arguments is not None and not structure.parameters:
+    if structure.arguments is not None and not structure.parameters and not is_plain(structure.arguments):
         wanted[ARGUMENT_SPEC] = structure.arguments
     if structure.result is not None and needs_spec(structure.result):
         wanted[RESULT_SPEC] = structure.result

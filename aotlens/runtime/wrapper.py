@@ -2,29 +2,29 @@
 
 from typing import Any
 
-import torch
-
 from aotlens.analysis.records import (
     ConstantBase,
+    Geometry,
     InputAliasInfo,
     InputBase,
     IntermediateBaseOf,
     OutputAliasInfo,
     OutputBase,
 )
-from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.records import Captured
 from aotlens.capture.views import ViewStep
 from aotlens.codegen.records import Generated
 from aotlens.ir.program import Node
 from aotlens.ir.render import Names, literal
-from aotlens.ir.slots import UserInput
 from aotlens.partition.records import Partitioned
 from aotlens.report.describe import size_bytes
 from aotlens.report.records import Site
 from aotlens.report.sites import site_of
+from aotlens.runtime.arguments import Unpacking
 from aotlens.runtime.autograd import function_outputs, output_name
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import call_graph
+from aotlens.runtime.guards import Guards
 from aotlens.runtime.structure import result_text
 
 
@@ -51,9 +51,8 @@ class WrapperText:
         with builder.block(f"def call({', '.join(parameters)}):"):
             with builder.step("take the arguments apart", "the arguments are nested containers"):
                 if not flat:
-                    self._flatten(self.arguments[owned:])
-            self._check_plain_values()
-            self._check_duplicates()
+                    Unpacking(builder, self._captured.subject.name, self.arguments[owned:]).write(structure.arguments)
+            Guards(builder, self._captured, self._meta, self.arguments).write()
             self._run()
             self._write_back()
             self._move()
@@ -61,69 +60,6 @@ class WrapperText:
             self._aliases()
             self._grad_mode()
             self._return()
-
-    def _flatten(self, leaves: list[str]) -> None:
-        builder = self._builder
-        builder.add("leaves, spec = torch.utils._pytree.tree_flatten((args, kwargs))")
-        with builder.block("if spec != ARGUMENT_SPEC:"):
-            name = self._captured.subject.name
-            message = f"`{name}` was compiled for arguments of another structure: "
-            builder.add(f"raise TypeError({message!r} + f'{{ARGUMENT_SPEC}}, got {{spec}}')")
-        if leaves:
-            comma = "," if len(leaves) == 1 else ""
-            builder.add(f"{', '.join(leaves)}{comma} = leaves")
-
-    def _check_plain_values(self) -> None:
-        with self._builder.step("check plain values", "numbers and flags are built into the graph"):
-            for name, given in zip(self.arguments, self._captured.inputs, strict=True):
-                if given.is_tensor or given.node is not None or not _comparable(given.argument):
-                    continue
-                value = repr(given.argument)
-                same = f"{name} is not {value}" if given.argument is None or isinstance(given.argument, bool) else f"{name} != {value}"
-                with self._builder.block(f"if {same}:"):
-                    message = f"`{given.slot.name}` is built into the compiled `{self._captured.subject.name}` as {value}, got "
-                    self._builder.add(f"raise ValueError({message!r} + repr({name}))")
-
-    def _check_duplicates(self) -> None:
-        with self._builder.step("check duplicate arguments", "arguments that were one tensor when compiled, or were not"):
-            inputs = self._captured.inputs
-            for at, given in enumerate(inputs):
-                if given.duplicate_of is not None:
-                    self._expect(at, given.duplicate_of, "is not", "was the same tensor as")
-            for at, other in self._pairs_to_keep_apart():
-                self._expect(at, other, "is", "was another tensor than")
-
-    def _pairs_to_keep_apart(self) -> list[tuple[int, int]]:
-        """Arguments that a caller could pass as one tensor although one of them is written to.
-
-        Behind Dynamo its guards see to that.
-        """
-        captured, found = self._captured, set()
-        if captured.subject.frontend == "dynamo":
-            return []
-        arguments = [
-            (at, given)
-            for at, given in enumerate(captured.inputs)
-            if isinstance(given.slot, UserInput) and given.is_tensor and given.duplicate_of is None
-        ]
-        for info in self._meta.inputs:
-            if info.mutates_data or info.mutates_metadata:
-                changed = captured.inputs[info.index]
-                found |= {
-                    (max(at, info.index), min(at, info.index))
-                    for at, given in arguments
-                    if at != info.index and _alike(given, changed)
-                }
-        return sorted(found)
-
-    def _expect(self, at: int, other: int, comparison: str, words: str) -> None:
-        inputs, names = self._captured.inputs, self.arguments
-        with self._builder.block(f"if {names[at]} {comparison} {names[other]}:"):
-            message = (
-                f"when `{self._captured.subject.name}` was compiled, `{inputs[at].slot.name}` {words} "
-                f"`{inputs[other].slot.name}`; in this call it is the other way round"
-            )
-            self._builder.add(f"raise AssertionError({message!r})")
 
     def _run(self) -> None:
         graph_inputs = [
@@ -169,7 +105,7 @@ class WrapperText:
             for info in moved:
                 geometry: Any = info.new_geometry
                 name = self.arguments[info.index]
-                self._builder.add(f"{name}.as_strided_({geometry.size}, {geometry.stride}, {geometry.offset})")
+                self._builder.add(f"{name}.as_strided_({self._geometry(geometry)})")
 
     def _raise_versions(self) -> None:
         raised = [info for info in self._meta.in_graph if info.version_bumps]
@@ -202,12 +138,16 @@ class WrapperText:
         base = self._base_name(info)
         if info.geometry is not None:
             geometry = info.geometry
-            text = f"{base}.as_strided({geometry.size}, {geometry.stride}, {geometry.offset})"
+            text = f"{base}.as_strided({self._geometry(geometry)})"
         else:
             text = base
             for step in info.chain:
                 text = self._view(step, text)
         return f"{text}.detach()" if info.detached else text
+
+    def _geometry(self, geometry: Geometry) -> str:
+        parts = (geometry.size, geometry.stride, geometry.offset)
+        return ", ".join(literal(part, self._names) for part in parts)
 
     def _base_name(self, info: OutputAliasInfo) -> str:
         match info.base:
@@ -253,11 +193,6 @@ class WrapperText:
         return tuple(dict.fromkeys(site for site in found if site is not None))
 
 
-def _alike(given: CapturedInput, other: CapturedInput) -> bool:
-    """Whether one tensor could be passed as both."""
-    return bool(given.fake.shape == other.fake.shape and given.fake.dtype == other.fake.dtype)
-
-
 def argument_names(captured: Captured, names: Names) -> list[str]:
     """The text's name of every flat input: the graph's for what the graph takes."""
     found: list[str] = []
@@ -268,6 +203,3 @@ def argument_names(captured: Captured, names: Names) -> list[str]:
             found.append(f"plain_{index}" if not given.is_tensor else f"same_{index}")
     return found
 
-
-def _comparable(value: Any) -> bool:
-    return value is None or isinstance(value, (bool, int, float, str)) and not isinstance(value, torch.Tensor)

@@ -1,0 +1,81 @@
+"""The text that takes a caller's containers apart, one line each.
+
+Invariant: lists, tuples and dicts are taken apart in place, with their sizes checked; any other container
+goes through pytree and its spec.
+"""
+
+from typing import Any
+
+from aotlens.runtime.builder import TextBuilder
+from aotlens.runtime.structure import ARGUMENT_SPEC
+
+
+def is_plain(spec: Any) -> bool:
+    """Whether the structure is made of lists, tuples and dicts with string keys alone."""
+    if spec.is_leaf():
+        return True
+    if spec.type is dict and not all(isinstance(key, str) for key in spec.context):
+        return False
+    if spec.type not in (list, tuple, dict):
+        return False
+    return all(is_plain(child) for child in spec.children())
+
+
+class Unpacking:
+    """Writes the lines that bind every leaf of `(args, kwargs)` to its name."""
+
+    def __init__(self, builder: TextBuilder, target: str, leaves: list[str]) -> None:
+        self._builder = builder
+        self._target = target
+        self._leaves = leaves
+        self._parts = 0
+
+    def write(self, spec: Any) -> None:
+        if not is_plain(spec):
+            self._through_pytree()
+            return
+        args, kwargs = spec.children()
+        self._children(args, "args", self._leaves[: args.num_leaves], f"len(args) != {args.num_children}")
+        if kwargs.context:
+            keys = f"kwargs.keys() != {set(kwargs.context)!r}"
+            self._children(kwargs, "kwargs", self._leaves[args.num_leaves :], keys)
+        else:
+            self._check("kwargs", "kwargs", "no keyword arguments")
+
+    def _through_pytree(self) -> None:
+        builder = self._builder
+        builder.add("leaves, spec = torch.utils._pytree.tree_flatten((args, kwargs))")
+        self._check(f"spec != {ARGUMENT_SPEC}", "spec", "arguments of the structure that it was compiled for")
+        if self._leaves:
+            builder.add(f"{', '.join(self._leaves)}{',' if len(self._leaves) == 1 else ''} = leaves")
+
+    def _check(self, condition: str, found: str, wanted: str) -> None:
+        with self._builder.block(f"if {condition}:"):
+            self._builder.add(f"raise TypeError({f'compiled `{self._target}` takes {wanted}, got '!r} + repr({found}))")
+
+    def _children(self, spec: Any, source: str, leaves: list[str], checked: str | None = None) -> None:
+        """Check one container and bind its items; `leaves` names the leaves below it, in flat order."""
+        children, kind = spec.children(), spec.type.__name__
+        keyed = spec.type is dict
+        if checked is None:
+            size = f"{source}.keys() != {set(spec.context)!r}" if keyed else f"len({source}) != {len(children)}"
+            checked = f"type({source}) is not {kind} or {size}"
+        words = f"a dict with the keys {list(spec.context)}" if keyed else f"a {kind} of {len(children)}"
+        self._check(checked, source, words)
+        names, below, at = [], [], 0
+        for child in children:
+            inner = leaves[at : at + child.num_leaves]
+            at += child.num_leaves
+            names.append(inner[0] if child.is_leaf() else self._part())
+            if not child.is_leaf():
+                below.append((child, names[-1], inner))
+        if keyed:
+            self._builder.add(*(f"{name} = {source}[{key!r}]" for key, name in zip(spec.context, names, strict=True)))
+        elif names:
+            self._builder.add(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {source}")
+        for child, name, inner in below:
+            self._children(child, name, inner)
+
+    def _part(self) -> str:
+        self._parts += 1
+        return f"part_{self._parts}"

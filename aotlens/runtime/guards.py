@@ -1,0 +1,157 @@
+"""The text that checks what the compilation assumed of the arguments.
+
+Invariant: a call that does not fit raises and names the argument; it never computes with the wrong code.
+Behind Dynamo its own guards see to that, so nothing is written there but the sizes that the text reads.
+"""
+
+from typing import Any
+
+import torch
+
+from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.symbols import python_text
+from aotlens.analysis.records import ViewAndMutationMeta
+from aotlens.ir.slots import UserInput
+from aotlens.runtime.builder import TextBuilder
+
+
+class Guards:
+    """Writes the checks of one target."""
+
+    def __init__(
+        self, builder: TextBuilder, captured: Captured, meta: ViewAndMutationMeta, names: list[str]
+    ) -> None:
+        self._builder = builder
+        self._captured = captured
+        self._meta = meta
+        self._names = names
+        self._target = captured.subject.name
+        self._sizes: set[str] = set()
+
+    def write(self) -> None:
+        if self._captured.subject.frontend == "dynamo":
+            self._bind_sizes(checked=False)
+            return
+        with self._builder.step("check plain values", "numbers and flags are built into the graph"):
+            self._plain_values()
+        with self._builder.step("check tensors", "sizes and types are built into the graph"):
+            self._tensors()
+            self._bind_sizes(checked=True)
+            self._size_relations()
+        with self._builder.step("check gradients", "whether a gradient is needed is built into the graph"):
+            self._gradients()
+        with self._builder.step("check shared memory", "which arguments are one tensor is built into the graph"):
+            self._duplicates()
+            self._aliases()
+
+    def _refuse(self, condition: str, error: str, message: str, found: str | None = None) -> None:
+        with self._builder.block(f"if {condition}:"):
+            text = repr(f"compiled `{self._target}`: {message}")
+            self._builder.add(f"raise {error}({text}{f' + repr({found})' if found else ''})")
+
+    def _inputs(self) -> list[tuple[str, CapturedInput]]:
+        return list(zip(self._names, self._captured.inputs, strict=True))
+
+    def _plain_values(self) -> None:
+        for name, given in self._inputs():
+            if given.is_tensor or given.node is not None:
+                continue
+            value, wanted = given.argument, f"`{given.slot.name}` is built in as {given.argument!r}, got "
+            if value is None or isinstance(value, bool):
+                self._refuse(f"{name} is not {value!r}", "ValueError", wanted, name)
+            elif isinstance(value, (int, float, str)):
+                different = f"type({name}) is not {type(value).__name__} or {name} != {value!r}"
+                self._refuse(different, "ValueError", wanted, name)
+
+    def _tensors(self) -> None:
+        for name, given in self._inputs():
+            if not given.is_tensor or not isinstance(given.slot, UserInput):
+                continue
+            fake = given.fake
+            symbolic = any(isinstance(size, torch.SymInt) for size in fake.shape)
+            shape = f"{name}.dim() != {fake.dim()}" if symbolic else f"{name}.shape != {tuple(fake.shape)}"
+            message = f"`{given.slot.name}` must be a tensor like {fake.dtype} {list(fake.shape)}, got another"
+            different = f"not isinstance({name}, torch.Tensor) or {shape} or {name}.dtype is not {fake.dtype}"
+            self._refuse(different, "TypeError", message)
+
+    def _bind_sizes(self, checked: bool) -> None:
+        """Names for the symbols that the text reads; a size that must equal another is checked."""
+        for name, given in self._inputs():
+            if isinstance(given.argument, torch.SymInt):
+                self._bind(given.argument, name, given, checked)
+            if not given.is_tensor or given.duplicate_of is not None:
+                continue
+            for dim, size in enumerate(given.fake.shape):
+                if isinstance(size, torch.SymInt):
+                    self._bind(size, f"{name}.size({dim})", given, checked)
+
+    def _bind(self, size: Any, source: str, given: CapturedInput, checked: bool) -> None:
+        expression = size.node.expr
+        if expression.is_symbol and str(expression) not in self._sizes:
+            self._sizes.add(str(expression))
+            self._builder.add(f"{expression} = {source}")
+        elif checked and {str(symbol) for symbol in expression.free_symbols} <= self._sizes:
+            message = f"a size of `{given.slot.name}` must be {expression}, got "
+            self._refuse(f"{source} != {_text(expression)}", "ValueError", message, source)
+
+    def _size_relations(self) -> None:
+        """What tracing assumed of the symbols: their ranges, and the comparisons that it decided."""
+        environment = self._captured.recorder.fake_mode.shape_env
+        if environment is None:
+            return
+        for name in sorted(self._sizes):
+            symbol = next(known for known in environment.var_to_range if str(known) == name)
+            lower = environment.var_to_range[symbol].lower
+            if lower.is_number and int(lower) > 0:
+                self._refuse(f"{name} < {int(lower)}", "ValueError", f"a size must be at least {int(lower)}, got ", name)
+        for guard in environment.guards:
+            if {str(symbol) for symbol in guard.expr.free_symbols} <= self._sizes and not guard.expr.is_number:
+                self._refuse(f"not ({_text(guard.expr)})", "ValueError", f"sizes must satisfy {guard.expr}")
+
+    def _gradients(self) -> None:
+        grad_enabled = self._captured.grad_enabled
+        fresh = [
+            (name, given)
+            for name, given in self._inputs()
+            if given.is_tensor and given.fake.dtype.is_floating_point | given.fake.dtype.is_complex
+            and given.duplicate_of is None
+            and not (given.requires_grad and grad_enabled)
+        ]
+        if fresh:
+            condition = " or ".join(f"{name}.requires_grad" for name, _ in fresh)
+            which = ", ".join(f"`{given.slot.name}`" for _, given in fresh[:4])
+            message = f"no gradient was needed for {which}{' …' if len(fresh) > 4 else ''} when it was compiled, now it is"
+            self._refuse(f"torch.is_grad_enabled() and ({condition})", "RuntimeError", message)
+
+    def _duplicates(self) -> None:
+        for name, given in self._inputs():
+            if given.duplicate_of is not None:
+                other = self._captured.inputs[given.duplicate_of]
+                message = f"`{given.slot.name}` was the same tensor as `{other.slot.name}` when it was compiled"
+                self._refuse(f"{name} is not {self._names[given.duplicate_of]}", "AssertionError", message)
+
+    def _aliases(self) -> None:
+        """An argument that is written to must not share memory with one that it did not share with before."""
+        arguments = [
+            (at, given)
+            for at, given in enumerate(self._captured.inputs)
+            if isinstance(given.slot, UserInput) and given.is_tensor and given.duplicate_of is None
+        ]
+        pairs = set()
+        for info in self._meta.inputs:
+            if info.mutates_data or info.mutates_metadata:
+                pairs |= {
+                    (min(at, info.index), max(at, info.index))
+                    for at, given in arguments
+                    if at != info.index and info.index not in given.shares_storage_with
+                }
+        for first, second in sorted(pairs):
+            left, right = self._names[first], self._names[second]
+            slots = [self._captured.inputs[at].slot.name for at in (first, second)]
+            message = f"`{slots[0]}` and `{slots[1]}` did not share memory when it was compiled, now they do"
+            same = f"{left}.untyped_storage()._cdata == {right}.untyped_storage()._cdata"
+            self._refuse(same, "AssertionError", message)
+
+
+def _text(expression: Any) -> str:
+    return python_text(expression, {str(symbol): str(symbol) for symbol in expression.free_symbols})
