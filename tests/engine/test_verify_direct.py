@@ -1,0 +1,57 @@
+"""`aotlens.verify` and what the session calls, on compiled functions."""
+
+import torch
+from torch import Tensor, nn
+
+import aotlens
+from aotlens.options import CompileOptions
+from aotlens.pipeline import compile_direct
+from aotlens.verify import verify_first_call, verify_with
+from tests.programs.program import leaf, plain
+
+EAGER = CompileOptions(backend="eager")
+
+
+def scaled_sum(x: Tensor, w: Tensor, *, bias: float = 0.5) -> dict[str, Tensor]:
+    x.add_(1)
+    return {"out": (x * w).sum() + bias, "row": x[0]}
+
+
+def test_package_is_the_function_too() -> None:
+    verdict = aotlens.verify(scaled_sum, plain(2, 3), leaf(2, 3))
+    assert verdict.ok, verdict.differences
+    assert verdict.summary().startswith("verified: 2 values, 1 gradient, 1 mutated input equal eager")
+
+
+def test_arguments_and_module_are_left_alone() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5))
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    random_state = torch.get_rng_state()
+    x = plain(5, 3)
+    torch.set_rng_state(random_state)
+
+    verdict = verify_with(EAGER, model, (x,), {})
+
+    assert verdict.ok, verdict.differences
+    assert verdict.mutated == 3
+    assert torch.equal(torch.get_rng_state(), random_state)
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_keyword_arguments() -> None:
+    verdict = verify_with(EAGER, scaled_sum, (plain(2, 3), leaf(2, 3)), {"bias": 2.0})
+    assert verdict.ok, verdict.differences
+
+
+def test_broken_graph_is_found_with_the_users_names() -> None:
+    x, w = plain(3), leaf(3)
+    right = compile_direct(lambda x, w: x * w, (x, w), {}, EAGER).call
+    wrong = compile_direct(lambda x, w: x * w * 1.01, (x, w), {}, EAGER).call
+    assert verify_first_call(right, lambda x, w: x * w, [x, w], ["x", "model.w"]).ok
+    verdict = verify_first_call(wrong, lambda x, w: x * w, [x, w], ["x", "model.w"])
+    assert [(found.kind, found.name) for found in verdict.differences] == [
+        ("value", "out"),
+        ("gradient", "model.w"),
+    ]
