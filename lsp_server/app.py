@@ -77,12 +77,19 @@ class Server(LanguageServer):
         document = self.views.documents.get(path) if path else None
         return (path, document) if path and document else None
 
-    def scan(self, path: str, document: Document) -> Scan:
-        """What a text shows, read once per version; of its last version that parsed otherwise."""
+    async def scan(self, path: str, document: Document) -> Scan:
+        """What a text shows, read once per version and away from the loop, as a long one takes a second.
+
+        A text that does not parse has the targets of its last version that did.
+        """
         version, seen = self._scans.get(path, (None, Scan()))
-        if path not in self._scans or version != document.version:
-            seen = scan(document.lines, path) or Scan(found=seen.found)
-            self._scans[path] = (document.version, seen)
+        if path in self._scans and version == document.version:
+            return seen
+        version, lines = document.version, tuple(document.lines)
+        now = await asyncio.get_running_loop().run_in_executor(None, scan, lines, path)
+        seen = now or Scan(found=seen.found)
+        if self.views.documents.get(path) is document:
+            self._scans[path] = (version, seen)
         return seen
 
     def close_document(self, path: str) -> None:
@@ -103,8 +110,9 @@ class Server(LanguageServer):
         found = diagnostics(self.views, path)
         document = self.views.documents.get(path)
         if document is not None:
-            bad = self.scan(path, document).bad_examples
-            found += [bad_example(one, document, self.views.encoding) for one in bad]
+            version, seen = self._scans.get(path, (None, Scan()))
+            if version == document.version:
+                found += [bad_example(one, document, self.views.encoding) for one in seen.bad_examples]
         elif not self._is_ours(path):
             found = []
         if not found and path not in self._published:
@@ -121,12 +129,20 @@ class Server(LanguageServer):
             root is not None and Path(path).is_relative_to(root) and "site-packages" not in Path(path).parts
         )
 
+    async def scan_and_publish(self, path: str) -> None:
+        document = self.views.documents.get(path)
+        if document is not None:
+            await self.scan(path, document)
+            self.publish(path)
+
     def publish_soon(self, path: str) -> None:
-        """As `publish`, once the edits pause."""
+        """As `scan_and_publish`, once the edits pause."""
         waiting = self._settling.pop(path, None)
         if waiting is not None:
             waiting.cancel()
-        self._settling[path] = asyncio.get_running_loop().call_later(SETTLE_S, self.publish, path)
+        self._settling[path] = asyncio.get_running_loop().call_later(
+            SETTLE_S, lambda: self.background(self.scan_and_publish(path))
+        )
 
     def refresh(self) -> None:
         """Have hints and lenses asked for again, where the client can."""

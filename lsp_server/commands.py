@@ -112,9 +112,14 @@ def on_save(server: Server, params: types.DidSaveTextDocumentParams) -> None:
     path = path_of(params.text_document.uri)
     if path is None or not server.settings.traces_on_save:
         return
+    server.background(_trace_saved(server, path))
+
+
+async def _trace_saved(server: Server, path: str) -> None:
+    """What was traced before, or else every target, where there is one."""
     held = [name for script, name in (*server.views.traces, *server.views.failures) if script == path]
     document = server.views.documents.get(path)
-    if not held and not (document and server.scan(path, document).found):
+    if not held and not (document and (await server.scan(path, document)).found):
         return
     for qualname in dict.fromkeys(held or [None]):
         server.background(_trace(server, path, qualname, asked=False))

@@ -21,7 +21,7 @@ def on_open(server: Server, params: types.DidOpenTextDocumentParams) -> None:
     path = path_of(item.uri)
     if path is not None:
         server.views.opened(path, Document(item.uri, item.text, item.version))
-        server.publish(path)
+        server.background(server.scan_and_publish(path))
 
 
 def on_change(server: Server, params: types.DidChangeTextDocumentParams) -> None:
@@ -55,25 +55,27 @@ def on_inlay_hint(server: Server, params: types.InlayHintParams) -> list[types.I
     return [hint for one in shown for hint in inlay_hints(one, server.settings, params.range)]
 
 
-def on_code_lens(server: Server, params: types.CodeLensParams) -> list[types.CodeLens] | None:
+async def on_code_lens(server: Server, params: types.CodeLensParams) -> list[types.CodeLens] | None:
     found = server.document(params.text_document.uri)
     if found is None or not server.settings.code_lens:
         return None
     path, document = found
-    return code_lenses(server.views, path, document.uri, server.scan(path, document).found)
+    seen = await server.scan(path, document)
+    return code_lenses(server.views, path, document.uri, seen.found)
 
 
-def on_code_action(server: Server, params: types.CodeActionParams) -> list[types.CodeAction] | None:
+async def on_code_action(server: Server, params: types.CodeActionParams) -> list[types.CodeAction] | None:
     found = server.document(params.text_document.uri)
     if found is None:
         return None
     path, document = found
     versioned = _takes_document_changes(server)
     line = params.range.start.line
+    seen = await server.scan(path, document)
     actions = [
         *code_actions(server.views, path, params.range, versioned),
-        *example_actions(document, bare_functions(document.lines, path, line), versioned),
-        *trace_actions(document, server.scan(path, document).found, line),
+        *example_actions(document, bare_functions(seen, line), versioned),
+        *trace_actions(document, seen.found, line),
     ]
     only = params.context.only
     return [one for one in actions if only is None or is_wanted(one, only)]
@@ -83,7 +85,9 @@ def on_initialize(server: Server, params: types.InitializeParams) -> None:
     server.views.encoding = _encoding(server.workspace.position_encoding)
     server.settings, problems = from_data(params.initialization_options, Settings(), at_start=True)
     server.problems += problems
-    server.tracer.cwd = path_of(server.workspace.root_uri) if server.workspace.root_uri else None
+    folders = [folder.uri for folder in params.workspace_folders or ()]
+    root = server.workspace.root_uri or next(iter(folders), None)
+    server.tracer.cwd = path_of(root) if root else None
 
 
 def _encoding(chosen: str | None) -> Encoding:

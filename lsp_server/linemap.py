@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 
 from lsp_server.document import LineEdit
 
-LONGEST_DIFF = 2_000
+LONGEST_DIFF = 600
 """Lines on either side beyond which two texts are compared at their ends only: difflib is quadratic."""
 
 

@@ -13,8 +13,8 @@ from aotlens.report.records import Span
 from aotlens.worker.grammar import ExampleText, parse_example
 from aotlens.worker.targets import StaticTarget, find_targets
 
-MENTIONED = re.compile(r"aotlens|compile")
-"""A text without either word has no target, so a long file is not parsed in vain."""
+MENTIONED = re.compile(r"aotlens|torch|compile")
+"""A text without any of these words has no target, so it is not parsed in vain."""
 
 SEPARATORS = {ord(char): " " * len(char.encode()) for char in "\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
 """`str.splitlines` ends a line at these and Python's tokenizer does not; blanks as wide keep the columns."""
@@ -44,6 +44,10 @@ class Scan:
 
     found: tuple[Found, ...] = ()
     bad_examples: tuple[BadExample, ...] = ()
+    functions: tuple[StaticTarget, ...] = ()
+    """The module's functions without an example."""
+    lines: tuple[str, ...] = ()
+    """The text that was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +72,22 @@ def scan(lines: Sequence[str], file: str) -> Scan | None:
     marked = [target for target in every if target.how != "definition"]
     found = {one.span.line - 1: Found(one.span.line - 1, one.qualname or None) for one in marked}
     examples = (example for target in marked for example in target.examples)
-    return Scan(tuple(found.values()), tuple(filter(None, map(_bad_example, examples))))
-
-
-def bare_functions(lines: Sequence[str], file: str, line: int) -> tuple[Bare, ...]:
-    """The module's functions without an example whose head is at `line` (0-based)."""
-    every = _parsed(_text(lines), file) or ()
-    functions = [one for one in every if one.kind == "function" and one.how != "example"]
-    return tuple(
-        _bare(target, lines)
-        for target in functions
-        if "." not in target.qualname and target.body.line - 1 <= line <= target.span.line - 1
+    return Scan(
+        tuple(found.values()),
+        tuple(filter(None, map(_bad_example, examples))),
+        tuple(
+            one
+            for one in every
+            if one.kind == "function" and one.how != "example" and "." not in one.qualname
+        ),
+        tuple(lines),
     )
+
+
+def bare_functions(seen: Scan, line: int) -> tuple[Bare, ...]:
+    """The module's functions without an example whose head is at `line` (0-based)."""
+    heads = (one for one in seen.functions if one.body.line - 1 <= line <= one.span.line - 1)
+    return tuple(_bare(target, seen.lines) for target in heads)
 
 
 def _bad_example(example: ExampleText) -> BadExample | None:
