@@ -53,7 +53,7 @@ def test_without_colour_the_link_and_the_cursor_still_show(monkeypatch: pytest.M
         text = screen_text(app).splitlines()
         assert [line.split("│")[-2][:7] for line in text if "copied back" in line][:1] == ["› cache"]
         assert [line for line in text if "▌" in line and " 21 " in line] != []
-        assert styles_at(app, lambda piece: piece == "mul_") == {(True, True)}
+        assert styles_at(app, lambda piece: piece == "0.9") == {(True, True)}
 
     drive(scenario, AotlensApp("model.py", report=sample_report()))
 

@@ -67,10 +67,8 @@ def quit_leaves_it_clean(terminal: Terminal) -> None:
     terminal.keys("q")
     screen = terminal.wait(lambda screen: "ended 0" in screen)
     assert screen.strip() == "ended 0"
-    assert (
-        terminal.tmux("display-message", "-p", "#{alternate_on} #{cursor_flag} #{mouse_any_flag}")
-        == "0 1 0\n"
-    )
+    modes = "#{alternate_on} #{cursor_flag} #{mouse_any_flag}"
+    assert terminal.tmux("display-message", "-p", modes) == "0 1 0\n"
 
 
 def test_a_saved_report_in_a_terminal(terminal: Terminal, tmp_path: Path) -> None:

@@ -5,14 +5,16 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotlens.report import Edit, Span
+from aotlens.report import Edit, Memory, Span
+from aotlens.report.summary import call_count
 from tests.report.sample import MODEL, sample_report, span
 from tui.editor import editor_command
 from tui.view.diagnostics import edited
 from tui.view.graph import StageIndex, counterpart
 from tui.view.marks import Mark, line_marks
+from tui.view.overview import memory_plot
 from tui.view.places import LineIndex, file_key
-from tui.view.quantities import bar, gutter_size, signed_size, sparkline
+from tui.view.quantities import bar, gutter_size, plot, signed_size
 from tui.view.rows import Column, LazyRows, Link, Listing, in_order, matching
 from tui.view.source import SourceStore, from_text
 from tui.view.syntax import python
@@ -130,7 +132,7 @@ def test_figures_fit_their_places() -> None:
     ]  # fmt: skip
     assert [signed_size(size) for size in (1 << 20, -512)] == ["+1.0 MiB", "-512 B"]
     assert [bar(value, 8, 4) for value in (8, 4, 1, 0)] == ["████", "██", "▌", ""]
-    assert sparkline([0, 1, 9, 1, 0, 0, 0, 0], 4) == "▂█▁▁"
+    assert plot([0, 4, 16, 4, 0, 0, 2, 0], 4, 2) == (" █  ", "▄█ ▂")
 
 
 def test_the_same_node_is_found_in_the_neighbouring_stage() -> None:
@@ -181,3 +183,16 @@ def test_the_sample_spans_are_where_they_say() -> None:
     text = SourceStore().get(str(MODEL))
     where = span("x + self.down(gated)")
     assert text.lines[where.line - 1][slice(*text.columns(where, where.line))] == "x + self.down(gated)"
+
+
+def test_the_memory_plot_says_where_the_backward_begins() -> None:
+    target = sample_report().targets[0]
+    forward, backward = (call_count(target.stage(name)) for name in ("forward", "backward"))
+    heights = [*range(1, forward + 1), *range(backward, 0, -1)]
+    curve = tuple((f"node_{place}", height << 10) for place, height in enumerate(heights))
+    memory = Memory(max(heights) << 10, curve, ())
+    assert [line.text.rstrip() for line in memory_plot(replace(target, memory=memory))][-3:] == [
+        "           │ ▄██████████████████▄",
+        "       0 B ┼─────────────────────",
+        "            forward  backward",
+    ]

@@ -11,7 +11,7 @@ from tui.view.diagnostics import diagnostic_key, severity_part
 from tui.view.ledger import sites_link
 from tui.view.marks import all_diagnostics
 from tui.view.places import home_file, line_place
-from tui.view.quantities import sparkline
+from tui.view.quantities import plot
 from tui.view.rows import Jump, Line, Link, Part
 from tui.view.saved import by_bytes, saved_link, value_name
 from tui.view.wrapper import ordered_steps
@@ -19,7 +19,9 @@ from tui.view.wrapper import ordered_steps
 MOST_SAVED = 5
 MOST_STEPS = 5
 MOST_DIAGNOSTICS = 6
-CURVE_WIDTH = 32
+PLOT_WIDTH, PLOT_HEIGHT = 48, 6
+FEWEST_POINTS = 8
+"""A curve of fewer nodes is told by its peak alone."""
 LABEL_WIDTH = 10
 
 PHASES = {"forward": "forward", "backward": "backward", "inference": "graph"}
@@ -33,6 +35,7 @@ def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> 
         titled("Largest saved values", tuple(saved_lines(target))),
         titled("On each call the wrapper", tuple(step_lines(target))),
         titled("Diagnostics", tuple(diagnostic_lines(report, target))),
+        titled("Live memory", tuple(memory_plot(target))),
     )
     lines: list[Line] = []
     for section in sections:
@@ -100,7 +103,7 @@ def short_list(names: list[str]) -> str:
 
 
 def memory_facts(memory: Memory, target: Target) -> Iterator[Line]:
-    """The peak with its place, and the curve of live bytes."""
+    """The peak with its place."""
     peak = max(memory.curve, key=lambda point: point[1], default=None)
     span = memory.live_at_peak[-1].span if memory.live_at_peak else None
     where = f"  {line_place(span, home_file(target))}" if span else ""
@@ -113,8 +116,27 @@ def memory_facts(memory: Memory, target: Target) -> Iterator[Line]:
         Part(where, "place"),
         link=link,
     )
-    if len(memory.curve) > 1:
-        yield fact("", Part(sparkline([value for _, value in memory.curve], CURVE_WIDTH), "saved"))
+
+
+def memory_plot(target: Target) -> Iterator[Line]:
+    """Live bytes after each node, forward then backward."""
+    memory = target.memory
+    if memory is None or len(memory.curve) < FEWEST_POINTS:
+        return
+    link = Link(tuple(live.span for live in memory.live_at_peak if live.span is not None))
+    rows = plot([value for _, value in memory.curve], PLOT_WIDTH, PLOT_HEIGHT)
+    for number, row in enumerate(rows):
+        label = human_bytes(memory.peak_bytes) if number == 0 else ""
+        yield Line(
+            (Part(f"{label:>10} {'┤' if label else '│'}", "dim"), Part(row, "saved")),
+            link if label else Link(),
+        )
+    forward = call_count(target.stage("forward"))
+    both = forward + call_count(target.stage("backward")) == len(memory.curve)
+    edge = round(len(rows[0]) * forward / len(memory.curve)) if both else 0
+    names = f"{'forward':<{edge}}backward" if edge else f"{len(memory.curve)} nodes"
+    yield Line((Part(f"{'0 B':>10} ┼{'─' * len(rows[0])}", "dim"),))
+    yield Line((Part(f"{'':>12}{names}", "dim"),))
 
 
 def saved_lines(target: Target) -> Iterator[Line]:
@@ -125,7 +147,7 @@ def saved_lines(target: Target) -> Iterator[Line]:
     dear = [saved for saved in by_bytes(partition) if saved.bytes]
     folds = sorted(fold(dear, value_name, same_layer), key=lambda group: -total_bytes(group))
     shown = folds[:MOST_SAVED]
-    width = min(24, max((len(fold_label(group)) for group in shown), default=0))
+    width = min(28, max((len(fold_label(group)) for group in shown), default=0))
     for group in shown:
         yield fold_line(group, width, home_file(target))
     if not dear:

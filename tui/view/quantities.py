@@ -41,12 +41,26 @@ def bar(value: int, largest: int, width: int) -> str:
     return EIGHTHS[8] * full + (EIGHTHS[rest] if rest else "")
 
 
-def sparkline(values: Sequence[int], width: int) -> str:
-    """The curve in `width` cells; each cell shows the largest value of its part, so no peak is lost."""
+def buckets(values: Sequence[int], width: int) -> list[int]:
+    """The largest value of each of `width` equal parts, so that no peak is lost."""
     if not values or width <= 0:
-        return ""
+        return []
     cells = min(width, len(values))
     edges = [index * len(values) // cells for index in range(cells + 1)]
-    parts = [max(values[start:end]) for start, end in pairwise(edges)]
-    top = max(parts) or 1
-    return "".join(LEVELS[round(part * (len(LEVELS) - 1) / top)] for part in parts)
+    return [max(values[start:end]) for start, end in pairwise(edges)]
+
+
+def plot(values: Sequence[int], width: int, height: int) -> tuple[str, ...]:
+    """The curve as filled columns, the top line first, exact to an eighth of a line."""
+    parts = buckets(values, width)
+    top = max(parts, default=0) or 1
+    eighths = [round(part * height * len(LEVELS) / top) for part in parts]
+    return tuple(
+        "".join(column_cell(filled - line * len(LEVELS)) for filled in eighths)
+        for line in range(height - 1, -1, -1)
+    )
+
+
+def column_cell(eighths: int) -> str:
+    """One cell of a column that reaches so many eighths above the cell's foot."""
+    return " " if eighths <= 0 else LEVELS[min(eighths, len(LEVELS)) - 1]

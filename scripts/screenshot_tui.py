@@ -1,0 +1,96 @@
+"""Makes the pictures of the terminal app in docs/images/ from a real report of examples/train_gpt.py.
+
+    python scripts/screenshot_tui.py [--report FILE] [--png]
+
+Without --report the example is traced first.  --png also writes PNGs (with rsvg-convert and Fira Code),
+to look at; the documents show the SVGs.
+"""
+
+import argparse
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+IMAGES = ROOT / "docs" / "images"
+EXAMPLE = "examples/train_gpt.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One picture: the keys that lead to it."""
+
+    name: str
+    keys: tuple[str, ...]
+    size: tuple[int, int] = (146, 42)
+    row: tuple[str, str] | None = None
+    """Table and key of the row to select; None leaves the first."""
+
+
+PICTURES = (
+    Picture("overview", ()),
+    Picture("graphs", ("3",), row=("nodes", "bmm")),
+    Picture("saved", ("4",)),
+    Picture("wrapper", ("5",)),
+    Picture("light", ("d", "3"), row=("nodes", "bmm")),
+    Picture("narrow", ("4",), size=(80, 24)),
+)
+
+
+async def take(picture: Picture, report_file: Path) -> str:
+    """The picture as SVG."""
+    from aotlens.report import loads
+    from tui.app import AotlensApp
+    from tui.widgets.table import VirtualTable
+
+    report = loads(report_file.read_text(encoding="utf-8"))
+    app = AotlensApp(EXAMPLE, report=report)
+    async with app.run_test(size=picture.size) as pilot:
+        await pilot.press(*picture.keys)
+        if picture.row is not None:
+            name, key = picture.row
+            app.workbench.query_one(f"#{name}", VirtualTable).select(key, tell=True)
+        await pilot.pause(1.0)  # the footer is drawn last
+        return portable(app.export_screenshot(title=f"aotlens tui {EXAMPLE}"))
+
+
+def portable(svg: str) -> str:
+    """The same text for the same screen: the picture's random id goes, blanks are kept by every viewer."""
+    steady = re.sub(r"terminal-\d+", "terminal", svg)
+    return steady.replace("<text ", '<text xml:space="preserve" ')
+
+
+def trace() -> Path:
+    """A report of the example, through the command that users have."""
+    file = Path(tempfile.mkdtemp()) / "report.json"
+    command = [sys.executable, "-m", "aotlens", "inspect", EXAMPLE, "--format", "json", "-o", str(file)]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return file
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--report", type=Path, help="a saved report of the example")
+    parser.add_argument("--png", action="store_true", help="also write PNGs")
+    arguments = parser.parse_args()
+    report = arguments.report.resolve() if arguments.report else trace()
+    os.chdir(ROOT)
+    sys.path.insert(0, str(ROOT))
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    for picture in PICTURES:
+        file = IMAGES / f"tui-{picture.name}.svg"
+        file.write_text(asyncio.run(take(picture, report)), encoding="utf-8")
+        print(file.relative_to(ROOT))
+        if arguments.png:
+            subprocess.run(["rsvg-convert", "-o", str(file.with_suffix(".png")), str(file)], check=True)
+
+
+if __name__ == "__main__":
+    main()
