@@ -3,6 +3,7 @@
 Invariant: only frames of the user's own files are named; torch, the standard library and aotlens are not.
 """
 
+import linecache
 import re
 import sysconfig
 from dataclasses import dataclass
@@ -25,8 +26,10 @@ class Frame:
         return f"{self.file}:{self.line} in `{self.function}`"
 
     def quoted(self) -> str:
-        """As it stands in a traceback."""
-        return f'  File "{self.file}", line {self.line}, in {self.function}\n'
+        """As it stands in a traceback, with its source line where the file can be read."""
+        text = linecache.getline(self.file, self.line).strip()
+        source = f"    {text}\n" if text else ""
+        return f'  File "{self.file}", line {self.line}, in {self.function}\n{source}'
 
 
 def is_users(file: str) -> bool:
@@ -38,6 +41,7 @@ def is_users(file: str) -> bool:
 
 def user_frames(dump: str, script: str) -> tuple[Frame, ...]:
     """The user's frames of a dump from the script's entry on, innermost first as faulthandler writes them."""
+    linecache.checkcache()  # the user edits their files while this process lives
     frames = [Frame(m["file"], int(m["line"]), m["function"]) for m in _FRAME.finditer(dump)]
     entry = max((at for at, frame in enumerate(frames) if frame.file == script), default=len(frames))
     return tuple(frame for frame in frames[: entry + 1] if frame.file == script or is_users(frame.file))

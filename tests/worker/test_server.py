@@ -129,7 +129,9 @@ def test_endless_loop_says_where_it_was(client: WorkerClient, script: Path) -> N
     assert (kind, line in (2, 3)) == ("timeout", True)
     assert f"ran longer than 0.5 s and was stopped; it was at {script}:{line} in `spin`" in message
     assert got.failure is not None
-    assert got.failure.traceback.startswith(f'Traceback (most recent call last):\n  File "{script}", line 5')
+    assert got.failure.traceback.startswith(
+        f'Traceback (most recent call last):\n  File "{script}", line 5, in <module>\n    spin()\n'
+    )
 
 
 def test_a_script_that_ignores_every_signal_is_stopped(client: WorkerClient, script: Path) -> None:
