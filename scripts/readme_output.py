@@ -8,6 +8,7 @@ a block is not current; times are not compared.
 
 import argparse
 import difflib
+import os
 import re
 import shlex
 import subprocess
@@ -22,6 +23,11 @@ BLOCK = re.compile(
     re.DOTALL,
 )
 TIME = re.compile(r"\d[\d,]*(\.\d+)? ?(ms|s|µs)\b")
+SETTINGS = {
+    "COLUMNS": "100",  # the width that the documents show well
+    "NO_COLOR": "1",
+    "OMP_NUM_THREADS": "1",  # the examples are small, and threads that wait for a busy core cost minutes
+}
 FINE_EXIT_CODES = (0, 1)
 """1 means findings, which a document may well show."""
 
@@ -41,7 +47,9 @@ def run(command: str, stderr: bool) -> str:
         start = [sys.executable]
     else:
         sys.exit(f"{command!r}: blocks run `aotlens …` or `python …` only")
-    done = subprocess.run([*start, *rest], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*start, *rest], cwd=ROOT, env=os.environ | SETTINGS, capture_output=True, text=True, check=False
+    )
     if done.returncode not in FINE_EXIT_CODES:
         sys.exit(f"{command!r} failed with exit code {done.returncode}:\n{done.stderr}")
     printed = done.stderr if stderr else done.stdout
