@@ -21,7 +21,6 @@ from aotlens.worker.protocol import (
     Answer,
     Cancel,
     Failure,
-    FailureKind,
     Hello,
     Progress,
     TraceOptions,
@@ -53,12 +52,13 @@ class Job:
     id: int
     path: str
     future: "Future[Answer]"
-    _client: "WorkerClient" = field(repr=False)
     _on_progress: OnProgress | None = field(default=None, repr=False)
+    _server: "_Server | None" = field(default=None, repr=False)
 
     def cancel(self) -> None:
         """Stop the trace; the answer's failure is then of kind `cancelled`. No effect after the answer."""
-        self._client._cancel(self)
+        if self._server is not None:
+            self._server.cancel(self)
 
 
 class WorkerClient:
@@ -75,14 +75,13 @@ class WorkerClient:
         self._command = list(command or _server_command(python or sys.executable))
         self._cwd = cwd
         self._on_log = on_log or (lambda line: None)
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._ids = count(1)
-        self._jobs: dict[int, Job] = {}
         self._server: _Server | None = None
 
     def warm(self) -> None:
         """Start the server in the background, so that a later submit finds torch loaded."""
-        with self._lock:
+        with suppress(OSError):  # a submit meets it again, and its job says so
             self._running_server()
 
     @property
@@ -117,14 +116,16 @@ class WorkerClient:
             memory_limit_bytes,
             fresh,
         )
-        job = Job(request.id, request.path, Future(), self, on_progress)
+        job = Job(request.id, request.path, Future(), on_progress)
         job.future.set_running_or_notify_cancel()  # cancelling goes through the server
-        with self._lock:
-            older = [other for other in self._jobs.values() if supersede and other.path == job.path]
-            self._jobs[job.id] = job
-            self._send(request)
-        for other in older:
-            other.cancel()
+        if supersede and self._server is not None:
+            self._server.cancel_path(job.path)
+        try:
+            while not self._running_server().submit(job, request):
+                continue  # that server ended just now, so the next is a new one
+        except OSError as error:
+            what = f"could not start {self._command[0]}: {error.strerror}"
+            job.future.set_result(Answer(job.id, None, Failure("internal", what, exit_code=3)))
         return job
 
     def close(self) -> None:
@@ -133,7 +134,6 @@ class WorkerClient:
             server, self._server = self._server, None
         if server is not None:
             server.close()
-        self._answer_all("cancelled", "the client was closed before the trace ended")
 
     def __enter__(self) -> "WorkerClient":
         return self
@@ -141,73 +141,25 @@ class WorkerClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _cancel(self, job: Job) -> None:
+    def _running_server(self) -> "_Server":
         with self._lock:
-            if job.id not in self._jobs:
-                return
-            if self.hello is not None:
-                self._send(Cancel(job.id))
-                return
-        # The server is still loading torch and would read the message only then.
-        failure = Failure("cancelled", f"the trace of {job.path} was cancelled", file=job.path)
-        self._answer(Answer(job.id, None, failure))
-        self._send(Cancel(job.id))
-
-    def _send(self, message: Message) -> None:
-        with self._lock:
-            server = self._running_server()
-        if server is not None:
-            server.send(message)
-
-    def _running_server(self) -> "_Server | None":
-        if self._server is None or self._server.ended:
-            try:
-                self._server = _Server(self._command, self._cwd, self)
-            except OSError as error:
-                self._server = None
-                self._answer_all("internal", f"could not start {self._command[0]}: {error.strerror}")
-        return self._server
-
-    # Called on the server's reader thread
-
-    def _received(self, message: Message) -> None:
-        match message:
-            case Answer():
-                self._answer(message)
-            case Progress():
-                job = self._jobs.get(message.id)
-                if job is not None and job._on_progress is not None:
-                    job._on_progress(message)
-
-    def _answer(self, answer: Answer) -> None:
-        with self._lock:
-            job = self._jobs.pop(answer.id, None)
-        if job is not None:
-            job.future.set_result(answer)
-
-    def _server_ended(self, server: "_Server", why: str) -> None:
-        with self._lock:
-            if self._server is not server:
-                return
-            self._server = None
-        self._answer_all("internal", why)
-
-    def _answer_all(self, kind: FailureKind, why: str) -> None:
-        with self._lock:
-            jobs, self._jobs = list(self._jobs.values()), {}
-        for job in jobs:
-            exit_code = 2 if kind == "cancelled" else 3
-            failure = Failure(kind, f"{why} ({job.path})", file=job.path, exit_code=exit_code)
-            job.future.set_result(Answer(job.id, None, failure))
+            if self._server is None or self._server.ended:
+                self._server = _Server(self._command, self._cwd, self._on_log)
+            return self._server
 
 
 class _Server:
-    """A server process with the two threads that read its pipes."""
+    """A server process, the jobs that it owes an answer, and the two threads that read its pipes."""
 
-    def __init__(self, command: list[str], cwd: str | None, client: WorkerClient) -> None:
+    def __init__(self, command: list[str], cwd: str | None, on_log: Callable[[str], None]) -> None:
+        """Raises OSError when there is no such program."""
         self.hello: Hello | None = None
         self.ended = False
-        self._client = client
+        self._closing = False
+        self._on_log = on_log
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._jobs: dict[int, Job] = {}
         self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
         self._process = subprocess.Popen(
             command,
@@ -217,7 +169,6 @@ class _Server:
             stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for us; the server ends when we close its pipe
         )
-        self._writing = threading.Lock()
         self._log_thread = threading.Thread(target=self._read_log, name="aotlens-worker-log", daemon=True)
         self._log_thread.start()
         self._message_thread = threading.Thread(
@@ -225,17 +176,32 @@ class _Server:
         )
         self._message_thread.start()
 
-    def send(self, message: Message) -> None:
-        assert self._process.stdin is not None
-        with self._writing:
-            try:
-                self._process.stdin.write(encode(message))
-                self._process.stdin.flush()
-            except (OSError, ValueError):  # it died: the reader thread sees that too and answers every job
+    def submit(self, job: Job, request: TraceRequest) -> bool:
+        """Whether the server took the job; one that has ended does not."""
+        with self._lock:
+            if self.ended:
+                return False
+            self._jobs[job.id] = job
+            job._server = self
+        self._send(request)
+        return True
+
+    def cancel(self, job: Job) -> None:
+        with self._lock:
+            if job.id not in self._jobs:
                 return
+        if self.hello is None:  # it is still loading torch and would read the message only then
+            self._answer(Answer(job.id, None, _cancelled(job, f"the trace of {job.path} was cancelled")))
+        self._send(Cancel(job.id))
+
+    def cancel_path(self, path: str) -> None:
+        with self._lock:
+            older = [job for job in self._jobs.values() if job.path == path]
+        for job in older:
+            self.cancel(job)
 
     def close(self) -> None:
-        self.ended = True
+        self._closing = True
         self._close_stdin()
         try:
             self._process.wait(_CLOSE_GRACE_S if self.hello is not None else 0.0)
@@ -245,34 +211,14 @@ class _Server:
         if threading.current_thread() is not self._message_thread:  # a future's callback may close the client
             self._message_thread.join(timeout=_CLOSE_GRACE_S)
 
-    def _read_messages(self) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as lines:
-            for line in lines:
-                self._receive(line)
-        self.ended = True
-        code = self._process.wait()
-        self._close_stdin()
-        self._log_thread.join(timeout=1.0)
-        self._client._server_ended(self, self._obituary(code))
-
-    def _receive(self, line: bytes) -> None:
-        try:
-            message = decode(line)
-        except ProtocolError as error:
-            self._client._on_log(f"ignored a line of the worker: {error}")
-            return
-        if isinstance(message, Hello):
-            self.hello = message
-        self._client._received(message)
-
-    def _read_log(self) -> None:
-        assert self._process.stderr is not None
-        with self._process.stderr as lines:
-            for line in lines:
-                text = line.decode("utf-8", "replace").rstrip("\n")
-                self._stderr.append(text)
-                self._client._on_log(text)
+    def _send(self, message: Message) -> None:
+        assert self._process.stdin is not None
+        with self._writing:
+            try:
+                self._process.stdin.write(encode(message))
+                self._process.stdin.flush()
+            except (OSError, ValueError):  # it died: the reader thread sees that too and answers every job
+                return
 
     def _close_stdin(self) -> None:
         """Tells the server to end: it kills its children and leaves."""
@@ -280,10 +226,70 @@ class _Server:
         with self._writing, suppress(OSError):  # an OSError says that it is dead already
             self._process.stdin.close()
 
-    def _obituary(self, code: int) -> str:
+    # On the reader threads
+
+    def _read_messages(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                self._receive(line)
+        code = self._process.wait()
+        self._close_stdin()
+        self._log_thread.join(timeout=1.0)
+        with self._lock:
+            self.ended = True
+            jobs, self._jobs = list(self._jobs.values()), {}
+        for job in jobs:
+            job.future.set_result(Answer(job.id, None, self._last_words(job, code)))
+
+    def _receive(self, line: bytes) -> None:
+        try:
+            message = decode(line)
+        except ProtocolError as error:
+            self._on_log(f"ignored a line of the worker: {error}")
+            return
+        match message:
+            case Hello():
+                self.hello = message
+            case Answer():
+                self._answer(message)
+            case Progress():
+                self._report_progress(message)
+
+    def _report_progress(self, progress: Progress) -> None:
+        job = self._jobs.get(progress.id)
+        if job is None or job._on_progress is None:
+            return
+        try:
+            job._on_progress(progress)
+        except Exception as error:  # noqa: BLE001 (theirs; this thread must live on to bring the answers)
+            self._on_log(f"a progress callback raised {type(error).__name__}: {error}")
+
+    def _answer(self, answer: Answer) -> None:
+        with self._lock:
+            job = self._jobs.pop(answer.id, None)
+        if job is not None:
+            job.future.set_result(answer)
+
+    def _read_log(self) -> None:
+        assert self._process.stderr is not None
+        with self._process.stderr as lines:
+            for line in lines:
+                text = line.decode("utf-8", "replace").rstrip("\n")
+                self._stderr.append(text)
+                self._on_log(text)
+
+    def _last_words(self, job: Job, code: int) -> Failure:
+        if self._closing:
+            return _cancelled(job, f"the client was closed before the trace of {job.path} ended")
         what = "ended" if self.hello is not None else "could not start"
         last = next((line for line in reversed(self._stderr) if line.strip()), "no message")
-        return f"the tracing process {what} (exit code {code}): {last}"
+        message = f"the tracing process {what} (exit code {code}): {last}"
+        return Failure("internal", message, file=job.path, exit_code=3)
+
+
+def _cancelled(job: Job, message: str) -> Failure:
+    return Failure("cancelled", message, file=job.path)
 
 
 def _server_command(python: str) -> tuple[str, ...]:

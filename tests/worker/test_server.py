@@ -56,6 +56,17 @@ def test_progress_comes_before_the_answer(client: WorkerClient, script: Path) ->
     assert [event.stage for event in seen] == ["import", "run"]
 
 
+def test_a_progress_callback_that_raises_harms_nobody(script: Path) -> None:
+    def broken(progress: Progress) -> None:
+        raise ValueError(progress.stage)
+
+    script.write_text("print('ok')\n")
+    log: list[str] = []
+    with WorkerClient(command=[sys.executable, str(STAND_IN)], on_log=log.append) as client:
+        got = client.submit(script, on_progress=broken).future.result(ANSWER_S)
+    assert (got.output, log[:1]) == ("ok\n", ["a progress callback raised ValueError: import"])
+
+
 def test_missing_file(client: WorkerClient, tmp_path: Path) -> None:
     got = client.submit(tmp_path / "nothing.py").future.result(ANSWER_S)
     assert failure_of(got) == ("no-file", f"no such file: {tmp_path / 'nothing.py'}", None)
