@@ -120,6 +120,15 @@ class StrictClient:
     def diagnostics(self, uri: str, after: int = 0) -> Json:
         return self.notification("textDocument/publishDiagnostics", after, uri=uri)
 
+    def findings(self, uri: str, after: int = 0) -> Json:
+        """The first diagnostics of a file that are not empty: an edit may have emptied those before."""
+
+        def fits(message: dict[str, Json]) -> bool:
+            params = message.get("params") or {}
+            return params.get("uri") == uri and bool(params.get("diagnostics"))
+
+        return self.wait(fits, f"findings in {uri}", after=after)["params"]["diagnostics"]
+
     # Sessions
 
     def initialize(self, root: Path, options: Json = None, capabilities: Json = None) -> dict[str, Json]:

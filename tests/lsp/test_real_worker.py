@@ -30,6 +30,13 @@ def trace(client: StrictClient, uri: str, qualname: str | None = None) -> Json:
     return client.request("workspace/executeCommand", params, TRACE_S)
 
 
+def targets(client: StrictClient, uri: str, qualname: str | None = None) -> list[str]:
+    """The targets of a trace that has to work; its failure says why it did not."""
+    answer = trace(client, uri, qualname)
+    assert "targets" in answer, answer
+    return list(answer["targets"])
+
+
 def script(folder: Path, text: str) -> Path:
     path = folder / "script.py"
     path.write_text(text, encoding="utf-8")
@@ -42,7 +49,7 @@ def line_of(text: str, after: int = 0) -> int:
 
 def test_an_example_with_a_mutation_that_autograd_must_see(client: StrictClient) -> None:
     uri = client.open(ALIASING)
-    assert trace(client, uri, "mutation_with_gradient")["targets"] == ["mutation_with_gradient"]
+    assert targets(client, uri, "mutation_with_gradient") == ["mutation_with_gradient"]
     head, line = line_of("def mutation_with_gradient"), line_of("state.add_(x)")
     found = client.diagnostics(uri)
     assert (found["version"], len(found["diagnostics"])) == (1, 1)
@@ -68,7 +75,7 @@ def test_an_example_with_a_mutation_that_autograd_must_see(client: StrictClient)
 
 def test_graph_documents_of_an_example(client: StrictClient) -> None:
     uri = client.open(ALIASING)
-    trace(client, uri, "intermediate_and_its_view")
+    targets(client, uri, "intermediate_and_its_view")
     wrapper = client.command("aotlens.show", uri, "intermediate_and_its_view", "wrapper")
     text = Path(wrapper["uri"].removeprefix("file://")).read_text()
     assert "import torch" in text
@@ -81,7 +88,7 @@ def test_graph_documents_of_an_example(client: StrictClient) -> None:
 
 def test_the_shapes_of_variables(client: StrictClient) -> None:
     uri = client.open(ALIASING)
-    trace(client, uri, "detached_output")
+    targets(client, uri, "detached_output")
     line = line_of("y = x * 3", line_of("def detached_output"))
     hints = [one for one in client.in_all("inlayHint", uri) if one["position"]["line"] == line]
     assert [one["label"] for one in hints] == [": f32[4]"]
@@ -91,7 +98,7 @@ def test_user_code_that_prints_fails_and_exits(client: StrictClient, tmp_path: P
     head = "# aotlens: example f32[2]\ndef f(x):\n    return x * 2\n\n"
     noisy = script(tmp_path, head + "import os\nprint('hello')\nos.write(1, b'raw')\n")
     uri = client.open(noisy)
-    assert trace(client, uri, "f")["targets"] == ["f"]
+    assert targets(client, uri, "f") == ["f"]
     for text, kind in (
         ("raise ValueError(3)", "user"),
         ("import sys; sys.exit(3)", "exit"),
@@ -101,11 +108,11 @@ def test_user_code_that_prints_fails_and_exits(client: StrictClient, tmp_path: P
         client.change(uri, 2, {"text": path.read_text()})
         mark = len(client.received)
         assert trace(client, uri, "f")["failure"] == kind
-        found = client.diagnostics(uri, mark)["diagnostics"]
+        found = client.findings(uri, mark)
         assert [one["range"]["start"]["line"] for one in found] == [4]
     script(tmp_path, head)
     client.change(uri, 3, {"text": head})
-    assert trace(client, uri, "f")["targets"] == ["f"]
+    assert targets(client, uri, "f") == ["f"]
 
 
 def test_opening_editing_and_hovering_run_nothing(client: StrictClient, tmp_path: Path) -> None:
@@ -118,7 +125,7 @@ def test_opening_editing_and_hovering_run_nothing(client: StrictClient, tmp_path
     client.notify("textDocument/didSave", {"textDocument": {"uri": uri}})
     client.command("aotlens.printDebugInformation")
     assert not mark.exists()
-    trace(client, uri, "f")
+    targets(client, uri, "f")
     assert mark.exists()
 
 
@@ -147,7 +154,7 @@ def test_an_endless_script_is_cancelled_and_the_next_trace_works(
     assert client.command("aotlens.cancel", uri) == 1
     assert client.answer(number)["failure"] == "cancelled"
     aliasing = client.open(ALIASING)
-    assert "targets" in trace(client, aliasing, "view_of_input")
+    assert targets(client, aliasing, "view_of_input") == ["view_of_input"]
 
 
 def descendants(pid: int) -> set[int]:
