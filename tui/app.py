@@ -112,6 +112,8 @@ class AotlensApp(App[int]):
         self.state = replace(self.state, phase=phase, failure=event.failure, elapsed_ms=event.elapsed_ms)
         if event.report is not None:
             self._take(event.report, event.output)
+        elif self.report is not None and event.failure is not None and event.failure.kind == "cancelled":
+            self.workbench.end_tracing()
         elif event.failure is not None:
             self.workbench.show_failure(event.failure, event.output)
         self._draw_title()

@@ -1,5 +1,6 @@
 """The one screen: source, tabs, and how they are linked."""
 
+from dataclasses import replace
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -143,6 +144,10 @@ class Workbench(Screen[object]):
         if not has_result:
             self.query_one("#panes", ContentSwitcher).current = "progress"
 
+    def end_tracing(self) -> None:
+        """The trace was cancelled: the result before is all there is."""
+        self.remove_class("-stale")
+
     def show_progress(self, lines: tuple[Line, ...]) -> None:
         if self.query_one("#panes", ContentSwitcher).current == "progress":
             self.query_one(ProgressPane).show(lines)
@@ -157,7 +162,10 @@ class Workbench(Screen[object]):
         self.remove_class("-stale")
         self.subject = subject
         self.source.show_target(subject.report, subject.target)
-        self.open_tab(self.tab_place, focus=self.focused is None or not self.focused.is_on_screen)
+        focused = self.focused
+        self.open_tab(self.tab_place, focus=focused is None or not focused.is_on_screen)
+        if isinstance(focused, RowList) and focused.row_count:
+            self.source.light(focused.row_link(focused.cursor))
 
     def show_failure(self, failure: Failure, output: str) -> None:
         """The reason, beside the line that is to blame; the result before stays one key away."""
@@ -165,9 +173,8 @@ class Workbench(Screen[object]):
         self.query_one(FailurePane).show(failure)
         self.query_one("#panes", ContentSwitcher).current = "failure"
         self.query_one("#tabs", ChoiceBar).current = -1
-        if self.subject is None:
-            empty = Target("", "", "direct", "inference", None)
-            self.subject = Subject(Report("", "", ""), empty, self.sources, (), output)
+        empty = Subject(Report("", "", ""), Target("", "", "direct", "inference", None), self.sources)
+        self.subject = replace(self.subject or empty, output=output)
         if failure.file:
             self.sources.forget()
             self.source.open(failure.file, failure.line or 1)

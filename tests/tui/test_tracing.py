@@ -86,6 +86,7 @@ def test_escape_cancels_and_the_result_before_stays() -> None:
         await pilot.press("escape")
         await settle(pilot)
         assert (app.workbench.has_class("-stale"), right_title(app)) == (False, "cancelled · r traces again")
+        assert shown_pane(app) == "overview"
         await pilot.press("4")
         assert table(app, "saved-table").key == "saved:addmm"
 

@@ -192,7 +192,7 @@ def test_the_memory_plot_says_where_the_backward_begins() -> None:
     curve = tuple((f"node_{place}", height << 10) for place, height in enumerate(heights))
     memory = Memory(max(heights) << 10, curve, ())
     assert [line.text.rstrip() for line in memory_plot(replace(target, memory=memory))][-3:] == [
-        "           │ ▄██████████████████▄",
+        "           │▄███████████████████▄",
         "       0 B ┼─────────────────────",
         "            forward  backward",
     ]

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from aotlens.report.records import SavedValue, Target
+from aotlens.report.summary import call_count
 from tui.view.places import home_file, line_place
 from tui.view.quantities import signed_size
 from tui.view.rows import Line, Link, Part
@@ -62,9 +63,10 @@ def saved_values(target: Target) -> Counter[tuple[str, str]]:
 def node_changes(old: Target, new: Target) -> Iterator[Line]:
     for stage in new.stages:
         earlier = old.stage(stage.name)
-        difference = len(stage.nodes) - len(earlier.nodes) if earlier else 0
+        difference = call_count(stage) - call_count(earlier) if earlier else 0
         if difference and stage.name in ("forward", "backward", "inference"):
-            yield Line((Part(f"  {stage.name} ", "dim"), Part(f"{difference:+,} nodes", tone(difference))))
+            grown = f"{difference:+,} {'node' if abs(difference) == 1 else 'nodes'}"
+            yield Line((Part(f"  {stage.name} ", "dim"), Part(grown, tone(difference))))
 
 
 def diagnostic_changes(old: Target, new: Target) -> Iterator[Line]:
