@@ -1,10 +1,10 @@
-"""How long a command or a program waits for our imports, each in a fresh process."""
+"""What our imports cost a command or a program, each in a fresh process."""
 
 import subprocess
 import sys
 from functools import partial
 
-from benchmarks.harness import Table, arguments, publish, take_turns, wait_once
+from benchmarks.harness import Table, arguments, publish, take_turns, time_children
 
 CASES = {
     "python, nothing else": ("-c", "pass"),
@@ -31,7 +31,7 @@ def loads_torch(command: tuple[str, ...]) -> bool:
 def main() -> None:
     options = arguments("import times", rounds=7)
     samples = take_turns(
-        {name: partial(wait_once, partial(run_python, command)) for name, command in CASES.items()},
+        {name: partial(time_children, partial(run_python, command)) for name, command in CASES.items()},
         options.rounds,
     )
     floor = samples["python, nothing else"].median_s
@@ -46,7 +46,7 @@ def main() -> None:
         for name, found in samples.items()
     )
     columns = ("process", "ms", "over python ms", "spread", "loads torch")
-    note = f"A fresh process each, files in the page cache; median of {options.rounds} rounds in turns."
+    note = f"A fresh process each, files in the page cache; its CPU time, median of {options.rounds} rounds in turns."
     publish("imports", [Table("Imports", columns, rows, note)])
 
 

@@ -1,6 +1,8 @@
 """The script that fills the documents' marked blocks."""
 
-from scripts.readme_output import BLOCK, cut, filled, without_times
+import pytest
+
+from scripts.readme_output import BLOCK, ROOT, cut, filled, without_times
 
 DOCUMENT = """before
 <!-- output 1-2: aotlens rule -->
@@ -38,3 +40,14 @@ def test_cut_without_a_range_keeps_everything() -> None:
 def test_times_and_column_widths_do_not_count() -> None:
     assert without_times("capture   12.3 ms │ x") == without_times("capture 9 ms │ x")
     assert without_times("saved 12 KiB") != without_times("saved 13 KiB")
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/cli.md"])
+def test_the_blocks_that_need_no_torch_are_current(document: str) -> None:
+    """`python scripts/readme_output.py --check` compares all of them; it takes minutes."""
+    blocks = [block for block in BLOCK.finditer((ROOT / document).read_text()) if is_quick(block["command"])]
+    assert [block.group() for block in blocks] == [filled(block, {}) for block in blocks]
+
+
+def is_quick(command: str) -> bool:
+    return command.endswith("--help") or command.startswith("aotlens rule")
