@@ -1,4 +1,4 @@
-"""aotlens: what ahead-of-time compilation does to a PyTorch function, at the source line, and the engine that does it.
+"""aotlens: what ahead-of-time compilation does to a PyTorch function, shown at the source line.
 
 Importing this package imports nothing heavy; torch is imported by the first name that needs it.
 """

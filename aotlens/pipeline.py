@@ -94,9 +94,7 @@ def compile_direct(
         BackendError: code generation failed.
     """
     clock = _Clock()
-    mode = FakeTensorMode(
-        allow_non_fake_inputs=True, shape_env=make_shape_env() if options.dynamic else None
-    )
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=make_shape_env() if options.dynamic else None)
     settings = Settings(mode, _decompositions(options), options.dynamic, options.observe_variables)
     with clock.stage("capture"):
         captured = capture_direct(fn, args, kwargs, settings, name)
@@ -129,8 +127,9 @@ def _finish(captured: Captured, options: CompileOptions, clock: "_Clock") -> Com
     with clock.stage("runtime"):
         module = load_module(text, captured.subject.name)
         call = module.call
-        if captured.subject.frontend == "direct" and module_tensors(captured.subject.function):
-            call = bind_module(captured.subject.function, module.call)
+        function: Any = captured.subject.function
+        if captured.subject.frontend == "direct" and module_tensors(function):
+            call = bind_module(function, module.call)
     return Compiled(captured, meta, joint, parts, code, module, call, clock.timings_ms)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch._guards import TracingContext, detect_fake_mode, tracing
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -23,6 +24,7 @@ __all__ = [
     "DATA_DEPENDENT_ERRORS",
     "FakeTensor",
     "FakeTensorMode",
+    "OpOverload",
     "TorchDispatchMode",
     "TracingContext",
     "UnsupportedOperatorException",
@@ -31,11 +33,13 @@ __all__ = [
     "compile_with_inductor",
     "current_autograd_node",
     "detect_fake_mode",
+    "has_composite_kernel",
     "inductor_config_patch",
     "inductor_decompositions",
     "is_traceable_wrapper_subclass",
     "make_shape_env",
     "next_sequence_number",
+    "print_expression",
     "python_dispatcher",
     "pytree",
     "record_dynamo_spans",
@@ -60,6 +64,12 @@ current_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
 
 next_sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 """The number that the next autograd node of this thread will get."""
+
+
+def has_composite_kernel(func: Any) -> bool:
+    """Whether an operator is only ever a composition of others."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key))
 
 
 def make_shape_env() -> Any:
@@ -106,6 +116,17 @@ def compile_with_inductor(
     return code, {key: nodes for key, nodes in after.items() if key not in before}
 
 
+def print_expression(expression: Any, names: dict[str, str]) -> str:
+    """A size expression as Python text over these names of its symbols."""
+    from torch.utils._sympy.printers import PythonPrinter  # sympy: only under dynamic shapes
+
+    class Printer(PythonPrinter):
+        def _print_Symbol(self, symbol: Any) -> str:  # noqa: N802 (sympy's naming)
+            return names[str(symbol)]
+
+    return str(Printer().doprint(expression))
+
+
 @contextmanager
 def without_onednn() -> Iterator[None]:
     """Let composite operators choose torch's own CPU kernels; `torch.backends.mkldnn.flags` warns of TF32."""
@@ -148,7 +169,7 @@ def record_dynamo_spans() -> None:
         return proxy
 
     create_proxy.records_spans = True  # type: ignore[attr-defined]
-    SubgraphTracer.create_proxy = create_proxy  # type: ignore[method-assign,assignment]
+    SubgraphTracer.create_proxy = create_proxy
 
 
 def _translator_positions(translator: Any) -> tuple[tuple[str, int, int, int, int], ...]:

@@ -11,7 +11,6 @@ from aotlens.capture.records import Captured, CapturedInput
 from aotlens.errors import UnsupportedError
 from aotlens.report.records import Span
 
-
 FOREACH = "aten._foreach_"
 """In eager such an operator raises the version counters by single writes; as one operator it raises none."""
 
@@ -58,7 +57,7 @@ def _analyse(captured: Captured, index: int, given: CapturedInput, keep_mutation
         new_geometry=moved,
         seen_by_autograd=seen and mutates_data,
         value=storage.base if mutates_data else None,
-        writes=tuple(storage.writes),
+        writes=(*storage.writes, *(storage.moves if moved is not None else ())),
     )
 
 
@@ -70,7 +69,10 @@ def _placement(
         what = "data and sizes or strides" if mutates_data else "sizes or strides"
         return MutationType.MUTATED_OUT_GRAPH, f"{what} change, which only the wrapper can do"
     if seen:
-        return MutationType.MUTATED_OUT_GRAPH, "autograd must see the new value, so the wrapper writes it back"
+        return (
+            MutationType.MUTATED_OUT_GRAPH,
+            "autograd must see the new value, so the wrapper writes it back",
+        )
     if not keep_mutations:
         return MutationType.MUTATED_OUT_GRAPH, "in-graph mutations are switched off"
     return MutationType.MUTATED_IN_GRAPH, "autograd need not see the change, so the graph writes it"

@@ -19,8 +19,8 @@ from aotlens.analysis.records import (
     OutputType,
 )
 from aotlens.capture.operators import UNSAFE_VIEWS
-from aotlens.capture.records import Captured
 from aotlens.capture.recorder import Recorder
+from aotlens.capture.records import Captured
 from aotlens.capture.storage import Storage
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
@@ -132,7 +132,7 @@ def _refuse_custom_views(captured: Captured, base: Any, value: Any, whose: str) 
     while step is not None and step is not base.grad_fn:
         if isinstance(step, torch.autograd.function.BackwardCFunction):
             raise UnsupportedError(
-                f"a result that is a view of {whose} made in a custom `autograd.Function` (custom function view)",
+                f"a view of {whose} made in a custom `autograd.Function` (custom function view)",
                 captured.subject.span,
                 "return a clone from the function",
             )
@@ -144,8 +144,7 @@ def _relative_chain(recorder: Recorder, base: Any, value: Any) -> tuple[ViewStep
     start, end = recorder.tracked(base).chain, recorder.tracked(value).chain
     if end[: len(start)] != start:
         return None
-    steps = end[len(start) :]
-    return steps
+    return end[len(start) :]
 
 
 def _intermediate(
@@ -233,7 +232,6 @@ def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: 
 def _own(recorder: Recorder, index: int, value: Any) -> OutputAliasInfo:
     """A result that is handed out as the graph computed it."""
     node = recorder.node_of(value)
-    chain = recorder.tracked(value).chain
     if node.val.stride() != value.stride() and value.numel() > 1:
         node = _restrided(recorder, node, value)
     unsafe = node.op in UNSAFE_VIEWS

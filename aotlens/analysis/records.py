@@ -164,9 +164,7 @@ class ViewAndMutationMeta:
     @property
     def in_graph(self) -> tuple[InputAliasInfo, ...]:
         """Inputs that the graph writes to itself."""
-        return tuple(
-            info for info in self.inputs if info.mutation_type is MutationType.MUTATED_IN_GRAPH
-        )
+        return tuple(info for info in self.inputs if info.mutation_type is MutationType.MUTATED_IN_GRAPH)
 
     @property
     def graph_outputs(self) -> tuple[OutputAliasInfo, ...]:

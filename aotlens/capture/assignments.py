@@ -16,7 +16,9 @@ from aotlens.report.describe import describe_tensor
 from aotlens.report.records import Span, Variable
 
 
-def variables_of_nodes(gm: fx.GraphModule, spans: Callable[[fx.Node], tuple[Span, ...]]) -> tuple[Variable, ...]:
+def variables_of_nodes(
+    gm: fx.GraphModule, spans: Callable[[fx.Node], tuple[Span, ...]]
+) -> tuple[Variable, ...]:
     """The variables that the graph's nodes are assigned to, in source order."""
     by_file: dict[str, dict[Span, tuple[str, Span]]] = {}
     found: dict[Span, Variable] = {}

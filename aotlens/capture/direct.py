@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured, CapturedInput, Subject
+from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
 from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings
 from aotlens.errors import UnsupportedError
@@ -46,7 +46,7 @@ def capture_direct(
         _refuse_changed_containers(subject, (call_args, call_kwargs), flat[len(owned) :], spec)
         return result
 
-    captured = capture_run(subject, values, tuple(slots), spec, run, settings)
+    captured = capture_run(subject, FlatCall(values, tuple(slots), spec, run), settings)
     names = _parameters(signature, spec)
     return replace(captured, structure=replace(captured.structure, parameters=names))
 
@@ -104,7 +104,9 @@ def _refuse_rebound(subject: Subject, tensors: dict[str, Any], given: list[Any])
     for (fqn, now), before in zip(tensors.items(), given, strict=False):
         if now is not before:
             raise UnsupportedError(
-                f"the module binds `{fqn}` to another tensor", subject.span, f"write in place: `self.{fqn}.copy_(…)`"
+                f"the module binds `{fqn}` to another tensor",
+                subject.span,
+                f"write in place: `self.{fqn}.copy_(…)`",
             )
 
 
@@ -113,14 +115,21 @@ def _refuse_changed_containers(subject: Subject, arguments: Any, before: list[An
     leaves, now = pytree.tree_flatten(arguments)
     if now != spec or any(new is not old for new, old in zip(leaves, before, strict=True)):
         raise UnsupportedError(
-            "a list or dict argument that the function changes", subject.span, "return a new container instead"
+            "a list or dict argument that the function changes",
+            subject.span,
+            "return a new container instead",
         )
 
 
 def _parameters(signature: inspect.Signature | None, spec: Any) -> tuple[str, ...]:
-    """Names of the positional parameters when each argument is one leaf, so that no tree need be taken apart."""
+    """Names of the positional parameters when each argument is one leaf; empty otherwise."""
     args, kwargs = spec.children()
-    if signature is None or kwargs.num_leaves or kwargs.num_children or not all(arg.is_leaf() for arg in args.children()):
+    if (
+        signature is None
+        or kwargs.num_leaves
+        or kwargs.num_children
+        or not all(arg.is_leaf() for arg in args.children())
+    ):
         return ()
     parameters = list(signature.parameters.values())
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)

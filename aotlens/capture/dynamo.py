@@ -11,7 +11,7 @@ from aotlens.capture.assignments import variables_of_nodes
 from aotlens.capture.frames import is_user_file
 from aotlens.capture.operators import Decompositions
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured, CapturedInput, Subject
+from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
 from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings
 from aotlens.ir.origin import Place
@@ -20,7 +20,9 @@ from aotlens.report.records import Span, Variable
 from aotlens.torch_api import FakeTensorMode, TracingContext, detect_fake_mode
 
 
-def capture_graph_module(gm: fx.GraphModule, example_inputs: list[Any], decompositions: Decompositions) -> Captured:
+def capture_graph_module(
+    gm: fx.GraphModule, example_inputs: list[Any], decompositions: Decompositions
+) -> Captured:
     """Run Dynamo's graph once on fake tensors; the inputs are flat and so is the result."""
     settings = Settings(_fake_mode(example_inputs), decompositions, _is_dynamic(example_inputs))
     slots = [_slot(node, index) for index, node in enumerate(gm.graph.find_nodes(op="placeholder"))]
@@ -29,7 +31,7 @@ def capture_graph_module(gm: fx.GraphModule, example_inputs: list[Any], decompos
     def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
         return _Runner(gm, recorder).run(*(given.argument for given in inputs))
 
-    captured = capture_run(_subject(gm), values, tuple(slots), None, run, settings)
+    captured = capture_run(_subject(gm), FlatCall(values, tuple(slots), None, run), settings)
     variables = variables_of_nodes(gm, _spans)
     return _flat(captured, variables)
 

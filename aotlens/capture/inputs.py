@@ -23,12 +23,12 @@ class _NonLeaf(torch.autograd.Function):
     """Gives a tensor a place in the tape, so that the user's function may write to it in place."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: Any) -> Any:  # noqa: ARG004 (the signature is torch's)
+    def forward(ctx: Any, tensor: Any) -> Any:
         with below_views():
             return tensor.detach()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:  # noqa: ARG004 (the signature is torch's)
+    def backward(ctx: Any, gradient: Any) -> Any:
         return gradient
 
 
@@ -55,17 +55,28 @@ def make_inputs(
 
 def _duplicate(first: CapturedInput, slot: FlatInput, index: int) -> CapturedInput:
     return CapturedInput(
-        slot, first.argument, None, first.fake, first.leaf, first.storage, is_leaf=first.is_leaf, duplicate_of=index
+        slot,
+        first.argument,
+        None,
+        first.fake,
+        first.leaf,
+        first.storage,
+        is_leaf=first.is_leaf,
+        duplicate_of=index,
     )
 
 
 def _tensor(recorder: Recorder, value: Any, slot: FlatInput, dynamic: bool) -> CapturedInput:
     if is_traceable_wrapper_subclass(value):
         raise UnsupportedError(
-            f"tensor subclass `{type(value).__name__}` as the input `{slot.name}`", None, "pass a plain tensor"
+            f"tensor subclass `{type(value).__name__}` as the input `{slot.name}`",
+            None,
+            "pass a plain tensor",
         )
     if value.layout is not torch.strided:
-        raise UnsupportedError(f"a {value.layout} tensor as the input `{slot.name}`", None, "pass a dense tensor")
+        raise UnsupportedError(
+            f"a {value.layout} tensor as the input `{slot.name}`", None, "pass a dense tensor"
+        )
     mode = recorder.fake_mode
     fake = value if type(value) is FakeTensor else mode.from_tensor(value, static_shapes=not dynamic)
     node = Node(recorder.name(node_name(slot.name)), None, (), {}, fake, Origin(NOWHERE, ""))
@@ -101,7 +112,9 @@ def _number(recorder: Recorder, value: Any, slot: FlatInput) -> CapturedInput:
     return CapturedInput(slot, value, None)
 
 
-def _with_sharing(inputs: tuple[CapturedInput, ...], storages: dict[int, list[int]]) -> tuple[CapturedInput, ...]:
+def _with_sharing(
+    inputs: tuple[CapturedInput, ...], storages: dict[int, list[int]]
+) -> tuple[CapturedInput, ...]:
     """Tell each storage which inputs stand on it."""
     sharing: dict[int, tuple[int, ...]] = {}
     for indices in storages.values():
@@ -113,8 +126,9 @@ def _with_sharing(inputs: tuple[CapturedInput, ...], storages: dict[int, list[in
             others = sharing.get(index, ())
             overlapping = tuple(other for other in others if overlap(given.fake, inputs[other].fake))
             given.storage.inputs = (index, *overlapping)
-            given = _sharing(given, others)
-        result.append(given)
+            result.append(replace(given, shares_storage_with=others))
+        else:
+            result.append(given)
     return tuple(result)
 
 
@@ -147,10 +161,6 @@ def _elements(tensor: Any) -> set[int]:
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         found = {start + at * stride for start in found for at in range(size)}
     return found
-
-
-def _sharing(given: CapturedInput, others: tuple[int, ...]) -> CapturedInput:
-    return replace(given, shares_storage_with=others) if others else given
 
 
 def node_name(name: str) -> str:

@@ -7,11 +7,13 @@ tell the truth stand in the tables below, each with the truth.
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tag
+
+from aotlens.torch_api import has_composite_kernel
 
 aten = torch.ops.aten
 
@@ -60,7 +62,7 @@ class Operator:
     random: bool = False
 
 
-@lru_cache(maxsize=None)
+@cache
 def describe(func: Any) -> Operator:
     """Classify one overload."""
     random = Tag.nondeterministic_seeded in func.tags
@@ -77,7 +79,7 @@ def describe(func: Any) -> Operator:
         returns = func._schema.returns
         same = bool(returns) and all(r.alias_info is not None and r.alias_info.is_write for r in returns)
         return Operator(Kind.MUTATION, written, same, functional_variant(func), random)
-    if composite(func):
+    if has_composite_kernel(func):
         return Operator(Kind.COMPOSITE)
     if any(r.alias_info is not None for r in func._schema.returns):
         return Operator(Kind.VIEW)
@@ -91,12 +93,6 @@ def written_arguments(func: Any) -> tuple[int | str, ...]:
         if argument.alias_info is not None and argument.alias_info.is_write:
             found.append(argument.name if argument.kwarg_only else position)
     return tuple(found)
-
-
-def composite(func: Any) -> bool:
-    """Whether the operator is only ever a composition of others."""
-    key = torch._C.DispatchKey.CompositeImplicitAutograd
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key))
 
 
 def functional_variant(func: Any) -> Any:

@@ -69,6 +69,20 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
+class FlatCall:
+    """One call, flat: what capture runs."""
+
+    values: list[Any]
+    """Tensors, numbers and other leaves."""
+    slots: tuple[FlatInput, ...]
+    """What each value is."""
+    arguments: Any
+    """The pytree structure that the values came out of; None when the call is flat already."""
+    run: Callable[[Recorder, tuple[CapturedInput, ...]], Any]
+    """Runs the user's function on the captured inputs and gives its result."""
+
+
+@dataclass(frozen=True, slots=True)
 class Captured:
     """A function that has run once on fake tensors, with the recording still open for its backward."""
 

@@ -11,11 +11,10 @@ import torch
 
 from aotlens.capture.inputs import make_inputs
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured, CapturedInput, Structure, Subject
+from aotlens.capture.records import Captured, FlatCall, Structure, Subject
 from aotlens.capture.settings import Settings
 from aotlens.capture.variables import VariableObserver
 from aotlens.errors import AotlensError, UnsupportedError, UserError
-from aotlens.ir.slots import FlatInput
 from aotlens.torch_api import (
     DATA_DEPENDENT_ERRORS,
     UnsupportedOperatorException,
@@ -24,23 +23,13 @@ from aotlens.torch_api import (
     without_onednn,
 )
 
-FlatRun = Callable[[Recorder, tuple[CapturedInput, ...]], Any]
-"""Runs the user's function on the captured inputs and gives its result."""
-
 
 def call_boundary(run: Callable[[], Any]) -> Any:
     """The frame at which the walk for the user's frames ends."""
     return run()
 
 
-def capture_run(
-    subject: Subject,
-    values: list[Any],
-    slots: tuple[FlatInput, ...],
-    arguments: Any,
-    run: FlatRun,
-    settings: Settings,
-) -> Captured:
+def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Captured:
     """Run the function once and keep the recording open.
 
     Raises:
@@ -50,10 +39,10 @@ def capture_run(
     grad_enabled = torch.is_grad_enabled()
     observer = VariableObserver() if settings.observe_variables else None
     with settings.fake_mode:
-        inputs = make_inputs(recorder, values, slots, settings.dynamic)
+        inputs = make_inputs(recorder, call.values, call.slots, settings.dynamic)
     with recording(recorder, settings.dynamic), restored_grad_mode(), refusing(recorder):
         with observer or nullcontext():
-            result = call_boundary(lambda: run(recorder, inputs))
+            result = call_boundary(lambda: call.run(recorder, inputs))
         after = torch.is_grad_enabled()
     paths, spec = pytree.tree_flatten_with_path(result)
     return Captured(
@@ -61,7 +50,7 @@ def capture_run(
         inputs=inputs,
         outputs=tuple(value for _, value in paths),
         output_names=tuple("out" + pytree.keystr(path) for path, _ in paths),
-        structure=Structure(arguments, spec),
+        structure=Structure(call.arguments, spec),
         recorder=recorder,
         grad_enabled=grad_enabled,
         grad_mode_after=after,
@@ -113,14 +102,20 @@ def refusing(recorder: Recorder) -> Iterator[None]:
             KEEP_TENSORS,
         ) from error
     except UnsupportedOperatorException as error:
-        raise UnsupportedError(f"the operator `{error.args[0]}`, which has no fake kernel", recorder.span) from error
+        raise UnsupportedError(
+            f"the operator `{error.args[0]}`, which has no fake kernel", recorder.span
+        ) from error
     except NotImplementedError as error:
         if "HigherOrderOperator" in str(error) or "registered" in str(error):
-            raise UnsupportedError(f"a higher-order operator ({_first_line(error)})", recorder.span) from error
+            raise UnsupportedError(
+                f"a higher-order operator ({_first_line(error)})", recorder.span
+            ) from error
         raise
     except RuntimeError as error:
         if type(error).__name__ == "GuardOnDataDependentSymNode":
-            raise UnsupportedError("control flow that depends on data", recorder.span, KEEP_TENSORS) from error
+            raise UnsupportedError(
+                "control flow that depends on data", recorder.span, KEEP_TENSORS
+            ) from error
         if ".numpy() is not supported" in str(error):
             raise UnsupportedError(
                 "a tensor's values in numpy", recorder.span, "keep to torch, or leave this line uncompiled"

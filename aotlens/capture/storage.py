@@ -34,6 +34,8 @@ class Storage:
     """Flat inputs on this storage; empty for an intermediate."""
     version: int = 0
     writes: list[Write] = field(default_factory=list)
+    moves: list[Write] = field(default_factory=list)
+    """Changes of a tensor's sizes or strides."""
     views: dict[tuple[ViewStep, ...], Node] = field(default_factory=dict)
     """Nodes of views at the current version, by chain."""
 

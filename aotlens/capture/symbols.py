@@ -5,37 +5,15 @@ expression over symbols is computed once.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
+from aotlens.ir.sizes import SymbolicExpression
 
 AddNode = Callable[..., Node]
-
-
-@dataclass(frozen=True, slots=True)
-class SymbolicExpression:
-    """An operator that computes a number from other numbers: `2*s0 + 1`."""
-
-    expression: Any
-    """A sympy expression."""
-    symbols: tuple[Any, ...]
-    """Its free symbols, in argument order."""
-
-    @property
-    def __name__(self) -> str:
-        return "size"
-
-    def text(self, arguments: tuple[str, ...]) -> str:
-        """The expression as Python text over the arguments' names."""
-        names = dict(zip((str(symbol) for symbol in self.symbols), arguments, strict=True))
-        return python_text(self.expression, names)
-
-    def __str__(self) -> str:
-        return str(self.expression)
 
 
 class Symbols:
@@ -59,7 +37,7 @@ class Symbols:
 
     def _source(self, value: Any, op: Any, node: Node, dim: int) -> None:
         if isinstance(value, torch.SymInt) and value.node.expr.is_symbol:
-            make = lambda: self._add_node(op, (node, dim), {}, value)  # noqa: E731 (bound below, once)
+            make = lambda: self._add_node(op, (node, dim), {}, value)
             self._sources.setdefault(value.node.expr, make)
 
     def value(self, number: Any) -> Any:
@@ -86,14 +64,3 @@ class Symbols:
                 raise UnsupportedError(f"the size `{symbol}`, which no input carries")
             known = self._by_expression[symbol] = self._sources[symbol]()
         return known
-
-
-def python_text(expression: Any, names: dict[str, str]) -> str:
-    """A size expression as Python text that runs on plain integers."""
-    from torch.utils._sympy.printers import PythonPrinter  # sympy: only under dynamic shapes
-
-    class Printer(PythonPrinter):
-        def _print_Symbol(self, symbol: Any) -> str:
-            return names[str(symbol)]
-
-    return str(Printer().doprint(expression))

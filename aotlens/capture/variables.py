@@ -40,7 +40,9 @@ class VariableObserver:
 
     def variables(self) -> tuple[Variable, ...]:
         """What was found, in source order."""
-        return tuple(sorted(self._found.values(), key=lambda found: (found.span.file, found.span.line, found.span.col)))
+        return tuple(
+            sorted(self._found.values(), key=lambda found: (found.span.file, found.span.line, found.span.col))
+        )
 
     def _on_call(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event != "call" or not is_user_code(frame.f_code):
@@ -84,6 +86,12 @@ def assigned_names(filename: str) -> Names:
         for target in targets:
             for name in ast.walk(target) if target is not None else ():
                 if isinstance(name, ast.Name):
-                    span = Span(filename, name.lineno, name.col_offset, name.end_lineno or name.lineno, name.end_col_offset or 0)
+                    span = Span(
+                        filename,
+                        name.lineno,
+                        name.col_offset,
+                        name.end_lineno or name.lineno,
+                        name.end_col_offset or 0,
+                    )
                     found.setdefault(node.lineno, []).append((name.id, span))
     return {line: tuple(names) for line, names in found.items()}

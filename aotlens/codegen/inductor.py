@@ -44,7 +44,9 @@ def inductor_code(parts: Partitioned, config: Config) -> Generated:
     if parts.backward is None:
         inference = GraphCode(parts.forward, unit.compile_forward, kernels=unit.kernels_of("inference"))
         return Generated(inference, None)
-    backward = GraphCode(parts.backward, unit.compile_backward, lazy=True, kernels=unit.kernels_of("backward"))
+    backward = GraphCode(
+        parts.backward, unit.compile_backward, lazy=True, kernels=unit.kernels_of("backward")
+    )
     return Generated(forward, backward)
 
 
@@ -103,7 +105,7 @@ class _Unit:
         output.meta["user_visible_output_idxs"] = [
             at
             for at, out in enumerate(program.outputs)
-            if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS) and isinstance(output.args[0][at], fx.Node)  # type: ignore[index,arg-type]
+            if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS) and isinstance(output.args[0][at], fx.Node)
         ]
         inputs = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         try:

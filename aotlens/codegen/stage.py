@@ -21,7 +21,8 @@ def generate(parts: Partitioned, options: CompileOptions) -> Generated:
     """
     backend = options.backend
     if backend == "eager":
-        return Generated(GraphCode(parts.forward, None), parts.backward and GraphCode(parts.backward, None))
+        backward = GraphCode(parts.backward, None) if parts.backward is not None else None
+        return Generated(GraphCode(parts.forward, None), backward)
     if backend == "inductor":
         return inductor_code(parts, dict(options.inductor_config))
     if callable(backend):

@@ -54,7 +54,7 @@ def signature(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     leaves = [*module_tensors(fn).values(), *leaves]
     objects: dict[int, int] = {}
     storages: dict[int, int] = {}
-    described = []
+    described: list[tuple[Any, ...]] = []
     for leaf in leaves:
         if not isinstance(leaf, torch.Tensor):
             described.append((type(leaf), leaf))

@@ -24,7 +24,7 @@ def dynamo_backend(options: CompileOptions) -> Callable[..., Any]:
 
 
 def aotlens_backend(gm: Any, example_inputs: Any, **given: Any) -> Callable[..., Any]:
-    """The registered entry point: Inductor generates the code unless `options={"backend": …}` says otherwise."""
+    """The registered entry point; `options={"backend": …}` chooses another code generator than Inductor."""
     options = with_user_options(CompileOptions(), given.get("options"))
     return compile_graph_module(gm, example_inputs, options).call
 

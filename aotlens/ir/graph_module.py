@@ -6,13 +6,13 @@ such programs look up (`primals_1`, `tangents_1`, `arg0_1`).
 
 import linecache
 import operator
+from typing import Any
 
 import torch
 from torch import fx
 
-from aotlens.capture.recorder import getitem
-from aotlens.capture.symbols import SymbolicExpression
-from aotlens.ir.program import Node, Program, map_nodes
+from aotlens.ir.program import Node, Program, getitem, map_nodes
+from aotlens.ir.sizes import SymbolicExpression
 from aotlens.ir.slots import Tangent
 from aotlens.ir.symbolic import expression_nodes
 from aotlens.report.records import Span
@@ -53,7 +53,9 @@ def _input_names(program: Program, training: bool) -> list[str]:
     return names
 
 
-def _add(graph: fx.Graph, node: Node, made: dict[int, fx.Node], constants: dict[str, torch.Tensor]) -> fx.Node:
+def _add(
+    graph: fx.Graph, node: Node, made: dict[int, fx.Node], constants: dict[str, torch.Tensor]
+) -> fx.Node:
     if node.constant is not None:
         constants[node.name] = node.constant
         result = graph.get_attr(node.name)
@@ -61,8 +63,8 @@ def _add(graph: fx.Graph, node: Node, made: dict[int, fx.Node], constants: dict[
         return result
     if isinstance(node.op, SymbolicExpression):
         return expression_nodes(graph, node.op, [made[id(arg)] for arg in node.args], node.val)
-    op = operator.getitem if node.op is getitem else node.op
-    change = lambda source: made[id(source)]  # noqa: E731 (used twice, on the next line)
+    op: Any = operator.getitem if node.op is getitem else node.op
+    change = lambda source: made[id(source)]
     result = graph.create_node(
         "call_function", op, map_nodes(node.args, change), map_nodes(node.kwargs, change), name=node.name
     )

@@ -5,7 +5,7 @@ that recording a place costs a walk over the stack and no text work.
 """
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 from types import CodeType
 
 from aotlens.report.records import Span
@@ -29,7 +29,7 @@ class Place:
         return next(iter(self.spans), None)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _spans(frames: tuple[tuple[CodeType, int], ...]) -> tuple[Span, ...]:
     return tuple(span for frame in frames if (span := span_of(*frame)))
 
@@ -58,12 +58,12 @@ class Origin:
         return replace(self, stage=stage, reason=reason)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _positions(code: CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
     return list(code.co_positions())
 
 
-@lru_cache(maxsize=None)
+@cache
 def span_of(code: CodeType, instruction: int) -> Span | None:
     """The source range of one instruction; None when the compiler left no position."""
     line, end_line, col, end_col = _positions(code)[instruction // 2] if instruction >= 0 else (None,) * 4

@@ -69,6 +69,11 @@ class Program:
         return tuple(node for node in self.nodes if node.constant is not None)
 
 
+def getitem(values: Any, index: int) -> Any:
+    """One result of an operator that gives several."""
+    return values[index]
+
+
 def op_name(op: Callable[..., Any] | None) -> str:
     if op is None:
         return ""

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.recorder import getitem
-from aotlens.capture.symbols import SymbolicExpression, python_text
-from aotlens.ir.program import Node, Program
+from aotlens.ir.program import Node, Program, getitem
+from aotlens.ir.sizes import SymbolicExpression
 from aotlens.report.describe import dimension, short_dtype
 from aotlens.report.records import Span
+from aotlens.torch_api import OpOverload, print_expression
 
 RESERVED = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | {"torch", "ctx", "call"}
 
@@ -42,7 +42,7 @@ class Names:
 
 def operator_path(op: Any) -> str:
     """Where the operator is found, from `torch` on."""
-    if isinstance(op, torch._ops.OpOverload):
+    if isinstance(op, OpOverload):
         return f"torch.ops.{op}"
     module = getattr(op, "__module__", "torch")
     return f"{module}.{op.__name__}"
@@ -61,7 +61,7 @@ def literal(value: Any, names: Names) -> str:
         return f"float('{value}')"
     if isinstance(value, torch.SymInt):
         expression = value.node.expr
-        return python_text(expression, {str(symbol): str(symbol) for symbol in expression.free_symbols})
+        return print_expression(expression, {str(symbol): str(symbol) for symbol in expression.free_symbols})
     if isinstance(value, torch.device):
         return f"torch.device('{value}')"
     return repr(value)
@@ -133,16 +133,18 @@ def _last_uses(program: Program) -> dict[int, tuple[str, ...]]:
     """By node position: the names that nobody reads after it, so that their memory is given back."""
     kept = {id(output.value) for output in program.outputs}
     kept |= {id(given.node) for given in program.inputs}
-    names, last, by_id = Names(), {}, {}
+    names = Names()
+    last: dict[int, int] = {}
+    by_id: dict[int, Node] = {}
     for at, node in enumerate(program.nodes):
         by_id[id(node)] = node
         for source in node.inputs():
             last[id(source)] = at
     dead: dict[int, list[str]] = {}
     for identity, at in last.items():
-        node = by_id.get(identity)
-        if node is not None and identity not in kept and node.constant is None:
-            dead.setdefault(at, []).append(names.node(node))
+        gone = by_id.get(identity)
+        if gone is not None and identity not in kept and gone.constant is None:
+            dead.setdefault(at, []).append(names.node(gone))
     return {at: tuple(found) for at, found in dead.items()}
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import fx
 
-from aotlens.capture.symbols import SymbolicExpression
 from aotlens.errors import UnsupportedError
+from aotlens.ir.sizes import SymbolicExpression
 
 
 def expression_nodes(graph: fx.Graph, op: SymbolicExpression, arguments: list[fx.Node], val: Any) -> fx.Node:

@@ -97,7 +97,7 @@ def _in_first_geometry(captured: Captured, given: CapturedInput, info: InputAlia
 def record_backward(
     captured: Captured, outputs: tuple[ForwardOutput, ...], wanted: list[CapturedInput], dynamic: bool
 ) -> tuple[tuple[ProgramInput, ...], tuple[ProgramOutput, ...]]:
-    """Run autograd's backward on the recording: the tangents that it takes and the gradients that it gives."""
+    """Run autograd's backward on the recording; the tangents it takes and the gradients it gives."""
     recorder = captured.recorder
     differentiable = [output for output in outputs if output.differentiable]
     recorder.in_backward = True
@@ -129,7 +129,9 @@ def _refuse_writes(captured: Captured, before: list[int]) -> None:
     for given, version in zip(captured.inputs, before, strict=True):
         if given.storage is not None and given.storage.version != version:
             raise UnsupportedError(
-                f"the backward writes to the input `{given.slot.name}`", captured.recorder.span, "write to a clone"
+                f"the backward writes to the input `{given.slot.name}`",
+                captured.recorder.span,
+                "write to a clone",
             )
 
 

@@ -14,7 +14,7 @@ class Saved:
     node: Node
     reason: str
     owner: FlatInput | None
-    """The input that it is (or is a view of) and that the caller keeps alive; None for a value of the graph."""
+    """The input that it is, or is a view of; None for a value of the graph."""
     is_output: bool
     """Whether the caller receives it as a result too."""
     size_bytes: int

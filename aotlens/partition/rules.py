@@ -7,16 +7,15 @@ no row names is left to the min cut.
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tag
 
 from aotlens.capture.operators import UNSAFE_VIEWS, Kind, describe
-from aotlens.capture.recorder import getitem
-from aotlens.capture.symbols import SymbolicExpression
-from aotlens.ir.program import Node
+from aotlens.ir.program import Node, getitem
+from aotlens.ir.sizes import SymbolicExpression
 from aotlens.report.describe import size_bytes
 
 aten = torch.ops.aten
@@ -88,7 +87,7 @@ CHEAP_PACKETS = frozenset(
 """Operators that cost about one pass over memory, beside the pointwise ones."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def _cheap_operator(op: Any) -> bool:
     if op is getitem or isinstance(op, SymbolicExpression):
         return True
@@ -100,12 +99,12 @@ def _cheap_operator(op: Any) -> bool:
     return Tag.pointwise in op.tags or is_view_operator(op)
 
 
-@lru_cache(maxsize=None)
+@cache
 def is_random_operator(op: Any) -> bool:
     return hasattr(op, "tags") and Tag.nondeterministic_seeded in op.tags
 
 
-@lru_cache(maxsize=None)
+@cache
 def is_view_operator(op: Any) -> bool:
     return hasattr(op, "_schema") and (describe(op).kind is Kind.VIEW or op in UNSAFE_VIEWS)
 
@@ -122,7 +121,7 @@ def storage_root(node: Node) -> Node:
     source: Any = node
     while source.op is not None and is_view(source):
         source = source.args[0]
-    return source  # type: ignore[no-any-return]
+    return source
 
 
 def is_random(node: Node) -> bool:

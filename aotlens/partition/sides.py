@@ -33,9 +33,7 @@ def split_sides(joint: JointProgram) -> Sides:
         if any(id(source) in backward for source in node.inputs()):
             backward.add(id(node))
     forward = ancestors([out.value for out in joint.forward_outputs], program.nodes, effects=True)
-    mutated = {
-        id(joint.captured.inputs[info.index].node) for info in joint.meta.inputs if info.mutates_data
-    }
+    mutated = {id(joint.captured.inputs[info.index].node) for info in joint.meta.inputs if info.mutates_data}
     return Sides(frozenset(forward), frozenset(backward), frozenset(inputs), frozenset(mutated))
 
 

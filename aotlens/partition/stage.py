@@ -97,7 +97,9 @@ def _backward_nodes(joint: JointProgram, sides: Sides, saved: set[int]) -> tuple
             if id(top) in done or id(top) in given:
                 stack.pop()
                 continue
-            waiting = [source for source in top.inputs() if id(source) not in done and id(source) not in given]
+            waiting = [
+                source for source in top.inputs() if id(source) not in done and id(source) not in given
+            ]
             if waiting:
                 stack.extend(reversed(waiting))
                 continue
@@ -125,7 +127,11 @@ def _forward_program(joint: JointProgram, saved: tuple[Node, ...]) -> Program:
     """The forward hands out what it computes; saved inputs are at hand where it is called."""
     outputs = (
         *joint.forward_outputs,
-        *(ProgramOutput(node, SavedForBackward(node.name)) for node in _numbers_last(saved) if node.op is not None),
+        *(
+            ProgramOutput(node, SavedForBackward(node.name))
+            for node in _numbers_last(saved)
+            if node.op is not None
+        ),
     )
     needed = ancestors([out.value for out in outputs], joint.program.nodes, effects=True)
     nodes = tuple(node for node in joint.program.nodes if id(node) in needed)

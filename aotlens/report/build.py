@@ -58,9 +58,7 @@ def _with_diagnostics(target: rows.Target) -> rows.Target:
 
 def build_inputs(parts: Partitioned) -> tuple[rows.Input, ...]:
     captured, meta = parts.joint.captured, parts.joint.meta
-    return tuple(
-        _input(index, given, meta.inputs[index]) for index, given in enumerate(captured.inputs)
-    )
+    return tuple(_input(index, given, meta.inputs[index]) for index, given in enumerate(captured.inputs))
 
 
 def _input(index: int, given: CapturedInput, info: InputAliasInfo) -> rows.Input:
@@ -73,10 +71,14 @@ def _input(index: int, given: CapturedInput, info: InputAliasInfo) -> rows.Input
     return rows.Input(
         index=index,
         name=slot.name,
-        kind="Constant" if constant else "SymInt" if type(slot).__name__ == "SymIntInput" else type(slot).__name__,
+        kind="Constant"
+        if constant
+        else "SymInt"
+        if type(slot).__name__ == "SymIntInput"
+        else type(slot).__name__,
         fqn=getattr(slot, "fqn", None),
         tensor=tensor,
-        mutation_type=info.mutation_type.value,  # type: ignore[arg-type]
+        mutation_type=info.mutation_type.value,
         mutates_data=info.mutates_data,
         mutates_metadata=info.mutates_metadata,
         hidden_from_autograd=info.hidden_from_autograd,
@@ -113,7 +115,7 @@ def _output(name: str, info: OutputAliasInfo, parts: Partitioned) -> rows.Output
         index=info.index,
         name=name,
         tensor=tensor,
-        output_type=info.output_type.value,  # type: ignore[arg-type]
+        output_type=info.output_type.value,
         base=_base(info),
         reason=info.reason,
         sites=_output_sites(info, parts),
@@ -151,7 +153,9 @@ def build_partition(parts: Partitioned) -> rows.Partition | None:
         for source in dict.fromkeys(id(item) for item in node.inputs()):
             readers.setdefault(source, []).append(rows.Use(node.name, node.origin.place.innermost))
     names = _variable_names(parts)
-    saved = [_saved(value, readers, names) for value in parts.saved if isinstance(value.node.val, torch.Tensor)]
+    saved = [
+        _saved(value, readers, names) for value in parts.saved if isinstance(value.node.val, torch.Tensor)
+    ]
     saved.sort(key=lambda value: -value.bytes)
     return rows.Partition(
         policy=parts.policy,

@@ -4,13 +4,14 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.recorder import TRACK, Call
+from aotlens.capture.recorder import Call
+from aotlens.capture.tape import TRACK
 from aotlens.ir.program import Node, Program, nodes_in, op_name
 from aotlens.ir.render import Names, function_lines, type_text
 from aotlens.partition.records import Partitioned
 from aotlens.report.describe import describe_tensor
+from aotlens.report.places import text_of
 from aotlens.report.records import Stage, StageNode, Tensor
-from aotlens.report.sites import source_of
 
 
 def build_stages(parts: Partitioned) -> tuple[Stage, ...]:
@@ -36,7 +37,16 @@ def _functional(parts: Partitioned) -> Program:
 def _stage(program: Program, name: str, parent: str) -> Stage:
     names = Names()
     rows = [
-        StageNode(given.node.name, "placeholder", given.slot.name, (), _tensor(given.node.val), (), (), _role(given.slot))
+        StageNode(
+            given.node.name,
+            "placeholder",
+            given.slot.name,
+            (),
+            _tensor(given.node.val),
+            (),
+            (),
+            _role(given.slot),
+        )
         for given in program.inputs
     ]
     rows += [_row(node) for node in program.nodes]
@@ -78,14 +88,16 @@ def _captured(parts: Partitioned) -> Stage:
         if given.is_tensor and given.duplicate_of is None:
             name = names.give(given.argument, given.node.name if given.node else given.slot.name)
             rows.append(
-                StageNode(name, "placeholder", given.slot.name, (), _tensor(given.fake), (), (), _role(given.slot))
+                StageNode(
+                    name, "placeholder", given.slot.name, (), _tensor(given.fake), (), (), _role(given.slot)
+                )
             )
     lines = [f"def captured({', '.join(row.name for row in rows)}):"]
     group = None
     for call in captured.recorder.calls:
         row, line = _call_row(call, names)
         span = next(iter(row.spans), None)
-        heading = f"    # {span.file.rsplit('/', 1)[-1]}:{span.line}: {source_of(span)}" if span else None
+        heading = f"    # {span.file.rsplit('/', 1)[-1]}:{span.line}: {text_of(span)}" if span else None
         if heading and heading != group:
             lines.append(heading)
             group = heading
@@ -137,7 +149,9 @@ def _call_row(call: Call, names: _TensorNames) -> tuple[StageNode, str]:
     line = f"{', '.join(given)} = {called}  # {shape}" if given else called
     tensor = _tensor(results[0]) if results else None
     reason = "" if origin.place.spans else f"runs while `{op_name(func)}` is captured"
-    return StageNode(name, "call_function", op_name(func), reads, tensor, origin.place.spans, (), reason), line
+    return StageNode(
+        name, "call_function", op_name(func), reads, tensor, origin.place.spans, (), reason
+    ), line
 
 
 def _argument(value: Any, names: _TensorNames, text: Names) -> str:

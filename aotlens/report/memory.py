@@ -36,7 +36,9 @@ def memory_of(parts: Partitioned) -> Memory:
 
 def _allocates(node: Node) -> bool:
     """Whether the node's value has memory of its own."""
-    return node.op is not None and storage_root(node) is node and not node.origin.effect and not _is_bundle(node)
+    return (
+        node.op is not None and storage_root(node) is node and not node.origin.effect and not _is_bundle(node)
+    )
 
 
 def _is_bundle(node: Node) -> bool:

@@ -1,19 +1,11 @@
-"""A place in the user's source, with its text."""
+"""A node's origin as a site of the report."""
 
-import linecache
-from typing import Any
-
-from aotlens.report.records import Site, Span
-
-
-def source_of(span: Span) -> str:
-    """The text of a span; the first line of one that runs over several."""
-    line = linecache.getline(span.file, span.line).rstrip("\n").encode()
-    end = span.end_col if span.end_line == span.line and span.end_col > span.col else len(line)
-    return line[span.col : end].decode(errors="replace").strip()
+from aotlens.ir.origin import Origin
+from aotlens.report.places import text_of
+from aotlens.report.records import Site
 
 
-def site_of(origin: Any) -> Site | None:
-    """Where an `aotlens.ir.origin.Origin` happened; None when the user has no line for it."""
+def site_of(origin: Origin) -> Site | None:
+    """Where an operator ran; None when the user has no line for it."""
     span = origin.place.innermost
-    return None if span is None else Site(span, source_of(span), origin.op or None)
+    return None if span is None else Site(span, text_of(span), origin.op or None)

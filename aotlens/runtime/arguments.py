@@ -51,14 +51,18 @@ class Unpacking:
 
     def _check(self, condition: str, found: str, wanted: str) -> None:
         with self._builder.block(f"if {condition}:"):
-            self._builder.add(f"raise TypeError({f'compiled `{self._target}` takes {wanted}, got '!r} + repr({found}))")
+            self._builder.add(
+                f"raise TypeError({f'compiled `{self._target}` takes {wanted}, got '!r} + repr({found}))"
+            )
 
     def _children(self, spec: Any, source: str, leaves: list[str], checked: str | None = None) -> None:
         """Check one container and bind its items; `leaves` names the leaves below it, in flat order."""
         children, kind = spec.children(), spec.type.__name__
         keyed = spec.type is dict
         if checked is None:
-            size = f"{source}.keys() != {set(spec.context)!r}" if keyed else f"len({source}) != {len(children)}"
+            size = (
+                f"{source}.keys() != {set(spec.context)!r}" if keyed else f"len({source}) != {len(children)}"
+            )
             checked = f"type({source}) is not {kind} or {size}"
         words = f"a dict with the keys {list(spec.context)}" if keyed else f"a {kind} of {len(children)}"
         self._check(checked, source, words)
@@ -70,7 +74,9 @@ class Unpacking:
             if not child.is_leaf():
                 below.append((child, names[-1], inner))
         if keyed:
-            self._builder.add(*(f"{name} = {source}[{key!r}]" for key, name in zip(spec.context, names, strict=True)))
+            self._builder.add(
+                *(f"{name} = {source}[{key!r}]" for key, name in zip(spec.context, names, strict=True))
+            )
         elif names:
             self._builder.add(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {source}")
         for child, name, inner in below:

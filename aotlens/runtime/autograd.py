@@ -64,12 +64,15 @@ def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: N
     with builder.block(f"def forward(ctx, {', '.join(inputs)}):"):
         with builder.block("with below_views():"):
             builder.add(f"{_targets(results)} = {call_graph(code, inputs)}")
-        with builder.step("save for backward", _save_reason(parts), parts.saved_bytes):
+        with builder.step("save for backward", _save_reason(parts)):
             _save(builder, parts, names)
         with builder.step("mark non-differentiable results", "results that carry no gradient"):
-            plain = [name for name, out in zip(results, returned, strict=False) if not _differentiable(parts, out)]
+            plain = [
+                name for name, out in zip(results, returned, strict=False) if not _differentiable(parts, out)
+            ]
             tensors = [
-                name for name, out in zip(results, returned, strict=False)
+                name
+                for name, out in zip(results, returned, strict=False)
                 if name in plain and isinstance(out.value, Node) and isinstance(out.value.val, torch.Tensor)
             ]
             if tensors:
@@ -84,7 +87,8 @@ def _targets(names: list[str]) -> str:
 
 
 def _save_reason(parts: Partitioned) -> str:
-    return f"{len(parts.saved)} values pass to the backward by the policy `{parts.policy}`"
+    count = f"{len(parts.saved)} value{'s pass' if len(parts.saved) != 1 else ' passes'}"
+    return f"{count} to the backward by the policy `{parts.policy}`"
 
 
 def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
@@ -133,7 +137,8 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
     saved = [given for given in program.inputs if not isinstance(given.slot, Tangent)]
     received = iter(names.node(given.node) for given in tangents)
     parameters = [
-        next(received) if _differentiable(parts, out) else f"_{output_name(out)}" for out in function_outputs(parts)
+        next(received) if _differentiable(parts, out) else f"_{output_name(out)}"
+        for out in function_outputs(parts)
     ]
     with builder.block(f"def backward(ctx, {', '.join(parameters)}):"):
         _unpack(builder, [given.node for given in saved], names)
@@ -148,9 +153,8 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
         gradients = _gradients(parts)
         with builder.block("if torch.is_grad_enabled():"):
             builder.add(f"gradients = DoubleBackward.apply({', '.join(arguments)})")
-        with builder.block("else:"):
-            with builder.block("with below_views():"):
-                builder.add(f"gradients = {call_graph(code, arguments)}")
+        with builder.block("else:"), builder.block("with below_views():"):
+            builder.add(f"gradients = {call_graph(code, arguments)}")
         _return_gradients(builder, gradients)
 
 
@@ -214,13 +218,12 @@ def _double_backward(builder: TextBuilder, parts: Partitioned, code: GraphCode) 
     builder.add("", "")
     with builder.block("class DoubleBackward(torch.autograd.Function):"):
         builder.add("@staticmethod")
-        with builder.block("def forward(ctx, *inputs):"):
-            with builder.block("with below_views():"):
-                builder.add(f"return tuple({call_graph(code, arguments)})")
+        with builder.block("def forward(ctx, *inputs):"), builder.block("with below_views():"):
+            builder.add(f"return tuple({call_graph(code, arguments)})")
         builder.add("", "@staticmethod")
         with builder.block("def backward(ctx, *gradients):"):
             message = (
-                f"the compiled backward of `{name}` was itself differentiated (double backward), which is not "
-                "supported: call the function uncompiled where second derivatives are needed"
+                f"the compiled backward of `{name}` was itself differentiated (double backward), which is "
+                "not supported: call the function uncompiled where second derivatives are needed"
             )
             builder.add(f"raise RuntimeError({message!r})")

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.symbols import python_text
 from aotlens.analysis.records import ViewAndMutationMeta
+from aotlens.capture.records import Captured, CapturedInput
 from aotlens.ir.slots import UserInput
 from aotlens.runtime.builder import TextBuilder
+from aotlens.torch_api import print_expression
 
 
 class Guards:
@@ -40,7 +40,9 @@ class Guards:
             self._size_relations()
         with self._builder.step("check gradients", "whether a gradient is needed is built into the graph"):
             self._gradients()
-        with self._builder.step("check shared memory", "which arguments are one tensor is built into the graph"):
+        with self._builder.step(
+            "check shared memory", "which arguments are one tensor is built into the graph"
+        ):
             self._duplicates()
             self._aliases()
 
@@ -70,7 +72,9 @@ class Guards:
             fake = given.fake
             symbolic = any(isinstance(size, torch.SymInt) for size in fake.shape)
             shape = f"{name}.dim() != {fake.dim()}" if symbolic else f"{name}.shape != {tuple(fake.shape)}"
-            message = f"`{given.slot.name}` must be a tensor like {fake.dtype} {list(fake.shape)}, got another"
+            message = (
+                f"`{given.slot.name}` must be a tensor like {fake.dtype} {list(fake.shape)}, got another"
+            )
             different = f"not isinstance({name}, torch.Tensor) or {shape} or {name}.dtype is not {fake.dtype}"
             self._refuse(different, "TypeError", message)
 
@@ -103,9 +107,16 @@ class Guards:
             symbol = next(known for known in environment.var_to_range if str(known) == name)
             lower = environment.var_to_range[symbol].lower
             if lower.is_number and int(lower) > 0:
-                self._refuse(f"{name} < {int(lower)}", "ValueError", f"a size must be at least {int(lower)}, got ", name)
+                self._refuse(
+                    f"{name} < {int(lower)}",
+                    "ValueError",
+                    f"a size must be at least {int(lower)}, got ",
+                    name,
+                )
         for guard in environment.guards:
-            if {str(symbol) for symbol in guard.expr.free_symbols} <= self._sizes and not guard.expr.is_number:
+            if {
+                str(symbol) for symbol in guard.expr.free_symbols
+            } <= self._sizes and not guard.expr.is_number:
                 self._refuse(f"not ({_text(guard.expr)})", "ValueError", f"sizes must satisfy {guard.expr}")
 
     def _gradients(self) -> None:
@@ -113,21 +124,25 @@ class Guards:
         fresh = [
             (name, given)
             for name, given in self._inputs()
-            if given.is_tensor and given.fake.dtype.is_floating_point | given.fake.dtype.is_complex
+            if given.is_tensor
+            and given.fake.dtype.is_floating_point | given.fake.dtype.is_complex
             and given.duplicate_of is None
             and not (given.requires_grad and grad_enabled)
         ]
         if fresh:
             condition = " or ".join(f"{name}.requires_grad" for name, _ in fresh)
             which = ", ".join(f"`{given.slot.name}`" for _, given in fresh[:4])
-            message = f"no gradient was needed for {which}{' …' if len(fresh) > 4 else ''} when it was compiled, now it is"
+            more = " …" if len(fresh) > 4 else ""
+            message = f"no gradient was needed for {which}{more} when it was compiled, now it is"
             self._refuse(f"torch.is_grad_enabled() and ({condition})", "RuntimeError", message)
 
     def _duplicates(self) -> None:
         for name, given in self._inputs():
             if given.duplicate_of is not None:
                 other = self._captured.inputs[given.duplicate_of]
-                message = f"`{given.slot.name}` was the same tensor as `{other.slot.name}` when it was compiled"
+                message = (
+                    f"`{given.slot.name}` was the same tensor as `{other.slot.name}` when it was compiled"
+                )
                 self._refuse(f"{name} is not {self._names[given.duplicate_of]}", "AssertionError", message)
 
     def _aliases(self) -> None:
@@ -154,4 +169,4 @@ class Guards:
 
 
 def _text(expression: Any) -> str:
-    return python_text(expression, {str(symbol): str(symbol) for symbol in expression.free_symbols})
+    return print_expression(expression, {str(symbol): str(symbol) for symbol in expression.free_symbols})

@@ -17,7 +17,7 @@ def bind_module(module: torch.nn.Module, call: Callable[..., Any]) -> Callable[.
 
 
 def _places(module: torch.nn.Module, kind: str) -> list[tuple[dict[str, Any], str]]:
-    """Where each distinct tensor of one kind hangs, in the order of `named_parameters` and `named_buffers`."""
+    """Where each distinct tensor of one kind hangs, in the order of `named_parameters`."""
     seen: set[int] = set()
     found = []
     for owner in module.modules():

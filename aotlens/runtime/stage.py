@@ -28,7 +28,8 @@ def write_module(parts: Partitioned, code: Generated) -> ModuleText:
 
     Eagerly compiled graphs are compiled here, so that their code is there when the text is loaded.
     """
-    names, bound = Names(), {}
+    names = Names()
+    bound: dict[str, Any] = {}
     body = TextBuilder()
     write_graph(body, code.forward, names, bound)
     if code.backward is not None:
@@ -58,8 +59,10 @@ def _header(parts: Partitioned, code: Generated, names: Names, bound: dict[str, 
     head.add("below_views = torch._C._AutoDispatchBelowADInplaceOrView")
     owned = [given.slot for given in captured.inputs if hasattr(given.slot, "fqn")]
     if owned:
-        listed = ", ".join(repr(slot.fqn) for slot in owned)  # type: ignore[union-attr]
-        head.add("", "# `call` takes these first, in this order, and then the arguments", f"OWNED = ({listed},)")
+        listed = ", ".join(repr(slot.fqn) for slot in owned)
+        head.add(
+            "", "# `call` takes these first, in this order, and then the arguments", f"OWNED = ({listed},)"
+        )
     write_header(head, names, parts, bound)
     _specs(head, parts, bound)
     return head

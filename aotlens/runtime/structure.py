@@ -29,7 +29,7 @@ def needs_spec(spec: Any) -> bool:
 
 def _written(spec: Any, leaves: Any) -> str | None:
     if spec.is_leaf():
-        return next(leaves)  # type: ignore[no-any-return]
+        return next(leaves)
     parts = [_written(child, leaves) for child in spec.children()]
     if any(part is None for part in parts):
         return None
@@ -40,7 +40,9 @@ def _written(spec: Any, leaves: Any) -> str | None:
     if spec.type is list:
         return f"[{', '.join(parts)}]"  # type: ignore[arg-type]
     if spec.type is dict:
-        return "{" + ", ".join(f"{key!r}: {part}" for key, part in zip(spec.context, parts, strict=True)) + "}"
+        return (
+            "{" + ", ".join(f"{key!r}: {part}" for key, part in zip(spec.context, parts, strict=True)) + "}"
+        )
     return None
 
 

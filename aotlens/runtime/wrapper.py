@@ -51,7 +51,9 @@ class WrapperText:
         with builder.block(f"def call({', '.join(parameters)}):"):
             with builder.step("take the arguments apart", "the arguments are nested containers"):
                 if not flat:
-                    Unpacking(builder, self._captured.subject.name, self.arguments[owned:]).write(structure.arguments)
+                    Unpacking(builder, self._captured.subject.name, self.arguments[owned:]).write(
+                        structure.arguments
+                    )
             Guards(builder, self._captured, self._meta, self.arguments).write()
             self._run()
             self._write_back()
@@ -63,7 +65,9 @@ class WrapperText:
 
     def _run(self) -> None:
         graph_inputs = [
-            name for name, given in zip(self.arguments, self._captured.inputs, strict=True) if given.node is not None
+            name
+            for name, given in zip(self.arguments, self._captured.inputs, strict=True)
+            if given.node is not None
         ]
         results = [output_name(out) for out in function_outputs(self._parts)]
         if self._code.backward is not None:
@@ -81,7 +85,10 @@ class WrapperText:
     def _write_back(self) -> None:
         changed = self._meta.out_of_graph
         size = sum(size_bytes(self._captured.inputs[info.index].fake) or 0 for info in changed)
-        reason = "; ".join(dict.fromkeys(info.reason for info in changed)) or "no input is written to outside the graph"
+        reason = (
+            "; ".join(dict.fromkeys(info.reason for info in changed))
+            or "no input is written to outside the graph"
+        )
         with self._builder.step("write back mutated inputs", reason, size, self._sites(changed)):
             for info in changed:
                 self._copy(info)
@@ -92,7 +99,9 @@ class WrapperText:
         if info.seen_by_autograd:
             self._builder.add(line)
         elif info.hidden_from_autograd:
-            with self._builder.block(f"with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter({name}):"):
+            with self._builder.block(
+                f"with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter({name}):"
+            ):
                 self._builder.add(line)
         else:
             with self._builder.block("with torch.no_grad():"):
@@ -118,7 +127,9 @@ class WrapperText:
 
     def _aliases(self) -> None:
         aliases = [info for info in self._meta.outputs if info.base is not None]
-        reason = "; ".join(dict.fromkeys(info.reason for info in aliases)) or "every result has memory of its own"
+        reason = (
+            "; ".join(dict.fromkeys(info.reason for info in aliases)) or "every result has memory of its own"
+        )
         with self._builder.step("make aliased results again", reason):
             for info in sorted(aliases, key=lambda info: isinstance(info.base, OutputBase)):
                 line = f"out_{info.index} = {self._alias(info)}"
@@ -202,4 +213,3 @@ def argument_names(captured: Captured, names: Names) -> list[str]:
         else:
             found.append(f"plain_{index}" if not given.is_tensor else f"same_{index}")
     return found
-

@@ -70,7 +70,7 @@ class Cloner:
     def _on_own_storage(self, original: Tensor) -> Tensor:
         storage = original.untyped_storage()
         if storage._cdata not in self._storages:
-            self._storages[storage._cdata] = storage.clone()  # type: ignore[no-untyped-call]
+            self._storages[storage._cdata] = storage.clone()
             self._originals.append(storage)
         place = (original.storage_offset(), original.size(), original.stride())
         plain = torch.empty(0, dtype=original.dtype, device=original.device)

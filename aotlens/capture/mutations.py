@@ -1,0 +1,129 @@
+"""Writes to tensors, recorded as new values.
+
+Invariant: after a write the tape gives the new value for the written tensor and for everything that shares
+its storage, and no node changes anything in place.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotlens.capture.operators import Operator, aten, missing_defaults
+from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.tape import TRACK, Tape
+from aotlens.capture.views import ViewStep
+from aotlens.errors import UnsupportedError
+from aotlens.ir.program import Node, op_name
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One call of an operator that writes to its arguments."""
+
+    func: Any
+    operator: Operator
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return op_name(self.func)
+
+    @property
+    def targets(self) -> list[Any]:
+        """The written tensors, lists flattened, in the schema's order."""
+        written = [self.args[at] if isinstance(at, int) else self.kwargs[at] for at in self.operator.written]
+        return [t for item in written for t in (item if isinstance(item, (list, tuple)) else (item,))]
+
+
+def record_metadata_mutation(tape: Tape, call: Write) -> Any:
+    """`t_` and its like: the tensor becomes another view of its storage."""
+    tensor = call.args[0]
+    tracked = tape.tracked(tensor)
+    if call.func is aten.detach_.default:
+        return call.func(*call.args, **call.kwargs)
+    functional = call.operator.functional
+    if functional is None:
+        raise UnsupportedError(f"metadata mutation by `{call.name}`", tape.span)
+    node = tape.emit(functional, tape.node_of(tensor), *call.args[1:], **call.kwargs)
+    step = ViewStep(functional, call.args[1:], tuple(call.kwargs.items()))
+    call.func(*call.args, **call.kwargs)
+    tracked.storage.moves.append(tape.write_here())
+    setattr(tensor, TRACK, Tracked(tracked.storage, (*tracked.chain, step), node, tracked.version))
+    return tensor
+
+
+def record_mutation(tape: Tape, call: Write) -> Any:
+    """Give every written tensor its new value; the result is what the operator returns."""
+    if call.operator.functional is None:
+        raise UnsupportedError(f"mutation by `{call.name}`, which has no functional variant", tape.span)
+    targets = call.targets
+    for target in targets:
+        tape.check_writable(target, call.func)
+    values, results = _new_values(tape, call, len(targets))
+    for target, value in zip(targets, values, strict=True):
+        tape.write(target, _fitted(tape, call, target, value))
+    if not call.func._schema.returns:
+        return None
+    if not call.operator.returns_written:
+        return results
+    return targets[0] if len(targets) == 1 else tuple(targets)
+
+
+def _new_values(tape: Tape, call: Write, count: int) -> tuple[list[Node], Any]:
+    """The written tensors' new values, and what else the operator returns."""
+    if call.func is aten.copy_.default:
+        return [_copied(tape, *call.args[:2])], None
+    functional = call.operator.functional
+    inputs = {key: value for key, value in call.kwargs.items() if key not in call.operator.written}
+    args = (*call.args, *missing_defaults(call.func, functional, len(call.args)))
+    node = tape.emit(functional, *[tape.argument(arg) for arg in args], **tape.keywords(inputs))
+    nodes = _flat_results(tape, node)
+    others = nodes[: len(nodes) - count]
+    for other in others:
+        tape.track(other.val, Storage(other, other.val))
+    results = tuple(other.val for other in others)
+    return nodes[len(nodes) - count :], results[0] if len(results) == 1 else results
+
+
+def _flat_results(tape: Tape, node: Any) -> list[Node]:
+    """One node per tensor that the functional variant gives, lists of tensors taken apart."""
+    if type(node) is Node:
+        if not isinstance(node.val, (list, tuple)):
+            return [node]
+        node = [tape.item(node, index) for index in range(len(node.val))]
+    return [single for item in node for single in _flat_results(tape, item)]
+
+
+def _copied(tape: Tape, target: Any, source: Any) -> Node:
+    """The value of `target` after `copy_`: a copy of the source in the target's layout."""
+    if not isinstance(source, torch.Tensor):
+        return tape.emit(aten.fill.Scalar, tape.node_of(target), source)
+    node = tape.node_of(source)
+    same = (
+        node.val.dtype == target.dtype
+        and node.val.shape == target.shape
+        and node.val.stride() == target.stride()
+        and node.val.device == target.device
+    )
+    if same:
+        return tape.emit(aten.clone.default, node)
+    return tape.emit(aten.copy.default, tape.node_of(target), node)
+
+
+def _fitted(tape: Tape, call: Write, target: Any, value: Node) -> Node:
+    """The new value in the written tensor's dtype; a misfit raises the operator's own error."""
+    if value.val.shape == target.shape and value.val.dtype == target.dtype:
+        return value
+    call.func(*call.args, **call.kwargs)
+    if value.val.shape != target.shape:
+        raise UnsupportedError(f"`{call.name}` to a tensor of another size", tape.span)
+    return tape.emit(aten._to_copy.default, value, dtype=target.dtype)
+
+
+def only_reads(call: Write) -> bool:
+    """Whether an operator marked as writing does not write here: batch norm in eval mode."""
+    if any(target is None for target in call.targets):
+        return True
+    return bool(call.func._schema.name.endswith("native_batch_norm") and not call.args[5])

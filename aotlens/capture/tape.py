@@ -1,0 +1,212 @@
+"""The tape of a recording: its nodes, and which node each of the user's tensors stands for.
+
+Invariant: every tensor that the user's function can hold has a node for its current value; after a write to
+its storage that node is looked up again through the tensor's chain of views.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from aotlens.capture.storage import Storage, Tracked, Write
+from aotlens.capture.symbols import Symbols
+from aotlens.capture.views import ViewStep, put_back
+from aotlens.errors import UnsupportedError
+from aotlens.ir.origin import NOWHERE, Origin, Place
+from aotlens.ir.program import Node, getitem, op_name
+from aotlens.torch_api import FakeTensor, FakeTensorMode
+
+PLAIN = frozenset(
+    {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
+)
+TRACK = "_aotlens_tracked"
+"""The attribute under which a fake tensor carries its `Tracked`."""
+
+
+class Tape:
+    """Nodes in the order in which they were recorded, and what is known of each tensor."""
+
+    def __init__(self, fake_mode: FakeTensorMode) -> None:
+        self.fake_mode = fake_mode
+        self.nodes: list[Node] = []
+        self.symbols = Symbols(self.add_node)
+        self.in_backward = False
+        self.origin = Origin(NOWHERE, "")
+        """Of the nodes that are recorded now."""
+        self._names: dict[str, int] = {}
+        self._constants: dict[int, Any] = {}
+
+    @contextmanager
+    def adding(self, stage: str, reason: str, place: Place = NOWHERE) -> Iterator[None]:
+        """Within the block, nodes are added by a stage of ours and not by the user's code."""
+        before, self.origin = self.origin, Origin(place, "", self.in_backward, stage, reason)
+        try:
+            yield
+        finally:
+            self.origin = before
+
+    @property
+    def span(self) -> Any:
+        """The user's expression that runs now, or ran last."""
+        return self.origin.place.innermost
+
+    def name(self, base: str) -> str:
+        """A name that no other node has."""
+        count = self._names.get(base)
+        self._names[base] = 0 if count is None else count + 1
+        return base if count is None else self.name(f"{base}_{count + 1}")
+
+    def add_node(
+        self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any, origin: Origin | None = None
+    ) -> Node:
+        base = getattr(op, "__name__", str(op)).split(".")[0].strip("_") or "node"
+        node = Node(self.name(base), op, args, kwargs, val, origin or self.origin)
+        self.nodes.append(node)
+        return node
+
+    def emit(self, op: Any, *args: Any, **kwargs: Any) -> Node:
+        """Record one operator on nodes, decomposed where the table says so."""
+        values = [self._value(arg) for arg in args]
+        decomposed = self.decomposed_node(op, values, args, kwargs)
+        if decomposed is not None:
+            return decomposed
+        return self.add_node(op, tuple(self._symbolic(arg) for arg in args), kwargs, op(*values, **kwargs))
+
+    def decomposed_node(
+        self, op: Any, values: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """The node (or list of nodes) of an operator that is to be taken apart; None for all others."""
+        return None
+
+    def item(self, node: Any, index: int) -> Node:
+        """One result of a node that gives several."""
+        if isinstance(node, (list, tuple)):
+            return node[index]
+        return self.add_node(getitem, (node, index), {}, node.val[index])
+
+    def _symbolic(self, arg: Any) -> Any:
+        return arg if type(arg) is Node or type(arg) in PLAIN else self.argument(arg)
+
+    def _value(self, arg: Any) -> Any:
+        if type(arg) is Node:
+            return arg.val
+        if type(arg) in (list, tuple):
+            return [self._value(item) for item in arg]
+        return arg
+
+    def _nodes(self, result: Any) -> Any:
+        if isinstance(result, torch.Tensor):
+            return self.node_of(result)
+        return [self._nodes(item) for item in result]
+
+    def track(self, tensor: Any, storage: Storage) -> None:
+        """Make the tensor the whole of a storage's current value."""
+        setattr(tensor, TRACK, Tracked(storage, (), storage.base, storage.version))
+
+    def tracked(self, tensor: Any) -> Tracked:
+        """What is known of a tensor; a real tensor becomes a constant."""
+        found = getattr(tensor, TRACK, None)
+        if found is not None and getattr(found.storage, "base", None) is not None:
+            return found
+        if type(tensor) is FakeTensor:
+            raise UnsupportedError("a tensor that was made outside the traced function", self.span)
+        return self.tracked(self.constant(tensor))
+
+    def node_of(self, tensor: Any) -> Node:
+        """The node of a tensor's current value, looked up again after a write to its storage."""
+        tracked = self.tracked(tensor)
+        storage = tracked.storage
+        if tracked.version != storage.version:
+            tracked.node = self.replay(storage, tracked.chain)
+            tracked.version = storage.version
+        return tracked.node
+
+    def replay(self, storage: Storage, chain: tuple[ViewStep, ...]) -> Node:
+        if not chain:
+            return storage.base
+        known = storage.views.get(chain)
+        if known is None:
+            source = self.replay(storage, chain[:-1])
+            known = storage.views[chain] = chain[-1].apply(self, source)
+        return known
+
+    def __call__(self, op: Any, *args: Any, **kwargs: Any) -> Node:
+        """The recorder is the `Emit` of the view rules."""
+        return self.emit(op, *args, **kwargs)
+
+    def constant(self, tensor: Any) -> Any:
+        known = self._constants.get(id(tensor))
+        if known is None:
+            if not isinstance(tensor, (torch.Tensor, torch.Generator)):
+                raise UnsupportedError(f"an argument of type `{type(tensor).__name__}`", self.span)
+            if isinstance(tensor, torch.Generator):
+                raise UnsupportedError("a random operator with a generator of its own", self.span)
+            if tensor.requires_grad:
+                raise UnsupportedError(
+                    "a tensor that requires grad and is neither argument nor parameter",
+                    self.span,
+                    "pass it as an argument, or compile the module that owns it",
+                )
+            fake = self.fake_mode.from_tensor(tensor)
+            name = self.name("constant")
+            node = Node(name, None, (), {}, fake, self.origin, constant=tensor)
+            self.nodes.insert(0, node)
+            alias = fake.detach()
+            self.track(alias, Storage(node, alias))
+            known = self._constants[id(tensor)] = (alias, tensor)
+        return known[0]
+
+    def argument(self, arg: Any) -> Any:
+        kind = type(arg)
+        if kind is FakeTensor:
+            return self.node_of(arg)
+        if kind in PLAIN:
+            return arg
+        if kind is list or kind is tuple:
+            return [self.argument(item) for item in arg]
+        if isinstance(arg, (torch.Tensor, torch.Generator)):
+            return self.node_of(arg)
+        if isinstance(arg, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return self.symbols.value(arg)
+        return arg
+
+    def keywords(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {key: self.argument(value) for key, value in kwargs.items()} if kwargs else {}
+
+    def write_here(self) -> Write:
+        """A write that happens now."""
+        return Write(self.origin, torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+
+    def check_writable(self, target: Any, func: Any) -> None:
+        tracked = self.tracked(target)
+        if tracked.storage.base.constant is not None:
+            raise UnsupportedError(
+                f"mutation by `{op_name(func)}` of a tensor that is neither argument, parameter nor buffer",
+                self.span,
+                "pass it as an argument or register it as a buffer",
+            )
+        if len(tracked.storage.inputs) > 1:
+            raise UnsupportedError(
+                f"mutation by `{op_name(func)}` of one of several inputs that share a storage "
+                "(synthetic base)",
+                self.span,
+                "clone one of them before the call",
+            )
+
+    def write(self, target: Any, value: Node) -> None:
+        """Give a tensor's storage the value that a write through this tensor leaves."""
+        tracked = self.tracked(target)
+        storage = tracked.storage
+        new = value
+        for at in range(len(tracked.chain) - 1, -1, -1):
+            source = self.replay(storage, tracked.chain[:at])
+            new = put_back(self, source, tracked.chain[at], new)
+        storage.base = new
+        storage.version += 1
+        storage.views = {tracked.chain: value} if tracked.chain else {}
+        storage.writes.append(self.write_here())
+        tracked.node, tracked.version = value, storage.version
+        if getattr(target, "constant", None) is not None:
+            self.fake_mode.fake_tensor_converter.invalidate_constant_aliases(target.constant)

@@ -1,0 +1,28 @@
+"""Expressions over symbolic sizes, as operators of a program and as Python text."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from aotlens.torch_api import print_expression
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolicExpression:
+    """An operator that computes a number from other numbers: `2*s0 + 1`."""
+
+    expression: Any
+    """A sympy expression."""
+    symbols: tuple[Any, ...]
+    """Its free symbols, in argument order."""
+
+    @property
+    def __name__(self) -> str:
+        return "size"
+
+    def text(self, arguments: tuple[str, ...]) -> str:
+        """The expression as Python text over the arguments' names."""
+        names = dict(zip((str(symbol) for symbol in self.symbols), arguments, strict=True))
+        return print_expression(self.expression, names)
+
+    def __str__(self) -> str:
+        return str(self.expression)
