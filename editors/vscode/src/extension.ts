@@ -8,6 +8,7 @@ import { LanguageClient, RevealOutputChannelOn } from "vscode-languageclient/nod
 
 const SECTION = "aotlens";
 const SCHEME = "aotlens";
+const TRACE = "aotlens.trace";
 
 let client: LanguageClient | undefined;
 
@@ -53,6 +54,12 @@ async function start(log: vscode.LogOutputChannel): Promise<void> {
       outputChannel: log,
       revealOutputChannelOn: RevealOutputChannelOn.Never,
       middleware: {
+        executeCommand: async (name, args, next): Promise<unknown> => {
+          if (name === TRACE) {
+            await save(args[0]); // the trace reads the file on disk
+          }
+          return next(name, args);
+        },
         workspace: {
           didChangeConfiguration: async () => {
             await client?.sendNotification("workspace/didChangeConfiguration", {
@@ -116,14 +123,18 @@ async function provideTextDocumentContent(uri: vscode.Uri): Promise<string> {
   return page?.text ?? "# No trace has this document any more: trace the file again.\n";
 }
 
+async function save(uri: unknown): Promise<void> {
+  const document = vscode.workspace.textDocuments.find((one) => client?.code2ProtocolConverter.asUri(one.uri) === uri);
+  if (document?.isDirty) {
+    await document.save();
+  }
+}
+
 async function traceFile(): Promise<void> {
   const document = vscode.window.activeTextEditor?.document;
   if (client === undefined || document === undefined) {
     return;
   }
-  if (document.isDirty) {
-    await document.save();
-  }
-  // The client library registers the server's own commands, `aotlens.trace` among them.
-  await vscode.commands.executeCommand("aotlens.trace", client.code2ProtocolConverter.asUri(document.uri));
+  // The client library registers the server's own commands, this one among them.
+  await vscode.commands.executeCommand(TRACE, client.code2ProtocolConverter.asUri(document.uri));
 }
