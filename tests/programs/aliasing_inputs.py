@@ -40,7 +40,7 @@ def duplicate_plain(x: Tensor, y: Tensor) -> Tensor:
     return x * y + 1
 
 
-@cases(lambda: twice(plain, 3, 4), "inductor")
+@cases(lambda: twice(plain, 3, 4), "dynamo")
 def duplicate_mutated(x: Tensor, y: Tensor) -> Tensor:
     x.mul_(2)
     return x * y

@@ -156,7 +156,7 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return torch.nn.functional.layer_norm(x, (4,), weight, bias)
 
 
-@cases(lambda: (leaf(2, 4, 8), leaf(2, 4, 8), leaf(2, 4, 8)), "inductor")
+@cases(lambda: (leaf(2, 4, 8), leaf(2, 4, 8), leaf(2, 4, 8)), "dynamo")
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
@@ -166,7 +166,7 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return torch.nn.functional.cross_entropy(logits, labels)
 
 
-@cases(lambda: (leaf(2, 3, 8, 8), leaf(4, 3, 3, 3)), "inductor")
+@cases(lambda: (leaf(2, 3, 8, 8), leaf(4, 3, 3, 3)), "dynamo")
 def convolution(x: Tensor, w: Tensor) -> Tensor:
     return torch.nn.functional.conv2d(x, w, padding=1).relu()
 

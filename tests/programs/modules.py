@@ -225,7 +225,7 @@ class Checkpointed(nn.Module):
         return torch.utils.checkpoint.checkpoint(self.inner, x, use_reentrant=False)
 
 
-cases(lambda: (plain(4, Fixed(3)),), "inductor", "dynamic")(Counter)
+cases(lambda: (plain(4, Fixed(3)),), "dynamo", "dynamic")(Counter)
 cases(lambda: (ints(2, 5, below=7),), "dynamo")(Tied)
 cases(lambda: (plain(2, 3),))(BufferIsNone)
 cases(lambda: (plain(2, 3),))(Frozen)

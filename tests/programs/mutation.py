@@ -10,7 +10,7 @@ from tests.programs.program import Cases, leaf, plain, tape
 cases = Cases("mutation")
 
 
-@cases(lambda: (plain(3, 4),), "inductor", "dynamic")
+@cases(lambda: (plain(3, 4),), "dynamo", "dynamic")
 def add_in_place(x: Tensor) -> Tensor:
     x.add_(1)
     return x * 2
@@ -32,7 +32,7 @@ def alias_of_mutated_returned(x: Tensor) -> tuple[Tensor, Tensor]:
     return x, x.view(-1)
 
 
-@cases(lambda: (tape(3, 4),), "inductor", "dynamic")
+@cases(lambda: (tape(3, 4),), "dynamo", "dynamic")
 def non_leaf(x: Tensor) -> Tensor:
     x.mul_(2)
     return x.sin()
@@ -87,7 +87,7 @@ def hidden_on_non_leaf(x: Tensor) -> Tensor:
     return x.cos()
 
 
-@cases(lambda: (leaf(3, 4),), "inductor", "dynamic")
+@cases(lambda: (leaf(3, 4),), "dynamo", "dynamic")
 def under_no_grad(x: Tensor) -> Tensor:
     with torch.no_grad():
         x.mul_(2)
@@ -423,7 +423,7 @@ def beside_other_arguments(x: Tensor, factor: float, flag: bool, nothing: None, 
     return getattr(x, how)()
 
 
-@cases(lambda: (plain(3, 4).to(torch.bfloat16),), "inductor")
+@cases(lambda: (plain(3, 4).to(torch.bfloat16),), "dynamo")
 def half_precision(x: Tensor) -> Tensor:
     x.mul_(2)
     return x.float() + 1

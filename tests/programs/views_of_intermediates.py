@@ -13,7 +13,7 @@ def one_view(x: Tensor) -> Tensor:
     return (x * 2).view(-1)
 
 
-@cases(lambda: (leaf(3, 4),), "inductor", "dynamic")
+@cases(lambda: (leaf(3, 4),), "dynamo", "dynamic")
 def two_views(x: Tensor) -> tuple[Tensor, Tensor]:
     made = x * 2
     return made.view(-1), made.t()
@@ -139,7 +139,7 @@ def metadata_of_intermediate(x: Tensor) -> Tensor:
     return made
 
 
-@cases(lambda: (leaf(3, 4),), "dynamic")
+@cases(lambda: (leaf(3, 4),))
 def unbind(x: Tensor) -> tuple[Tensor, ...]:
     return (x * 2).unbind(0)
 
@@ -162,7 +162,7 @@ def unbind_and_several_views(x: Tensor) -> tuple[Tensor, ...]:
     return (*made.unbind(0), made.view(-1), made.t())
 
 
-@cases(lambda: (leaf(4, 6),), "inductor", "dynamic")
+@cases(lambda: (leaf(4, 6),), "dynamo", "dynamic")
 def split_heads(x: Tensor) -> tuple[Tensor, ...]:
     q, k, v = (x * 2).split(2, dim=1)
     return q.view(2, 2, 2), k.t(), v
