@@ -46,7 +46,7 @@ def main() -> None:
         for name, found in samples.items()
     )
     columns = ("process", "ms", "over python ms", "spread", "loads torch")
-    note = f"A fresh process each, files in the page cache; its CPU time, median of {options.rounds} rounds in turns."
+    note = f"A fresh process each, warm page cache; CPU time, median of {options.rounds} rounds in turns."
     publish("imports", [Table("Imports", columns, rows, note)])
 
 
