@@ -102,10 +102,11 @@ class _Unit:
         self, module: fx.GraphModule, program: Program, phase: Any, **flags: bool
     ) -> Callable[[list[Any]], Any]:
         output = module.graph.output_node()
+        results: Any = output.args[0]
         output.meta["user_visible_output_idxs"] = [
             at
             for at, out in enumerate(program.outputs)
-            if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS) and isinstance(output.args[0][at], fx.Node)
+            if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS) and isinstance(results[at], fx.Node)
         ]
         inputs = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         try:
