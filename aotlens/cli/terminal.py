@@ -4,6 +4,7 @@ Invariant: `say`, `user_error` and the rest write to stderr; only `write_data` w
 file that the user named.
 """
 
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -16,7 +17,16 @@ from aotlens.errors import UserError
 if TYPE_CHECKING:  # rich.console takes 0.1 s to import
     from rich.console import Console
 
-__all__ = ["internal_error", "say", "show_failure", "stderr_console", "user_error", "waiting", "write_data"]
+__all__ = [
+    "internal_error",
+    "say",
+    "show_failure",
+    "stderr_console",
+    "stdout_on_stderr",
+    "user_error",
+    "waiting",
+    "write_data",
+]
 
 
 def say(text: str) -> None:
@@ -59,6 +69,20 @@ def write_data(text: str, file: str | None) -> None:
         Path(file).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write {file}: {error.strerror}") from error
+
+
+@contextmanager
+def stdout_on_stderr() -> Iterator[None]:
+    """Within the block, what the user's code prints does not mix with our data; native code's neither."""
+    sys.stdout.flush()
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(saved, 1)
+        os.close(saved)
 
 
 def stderr_console() -> "Console":

@@ -3,7 +3,7 @@
 import argparse
 
 from aotlens.cli.target import add_compile_options, add_target, check_script
-from aotlens.cli.terminal import show_failure, write_data
+from aotlens.cli.terminal import show_failure, stdout_on_stderr, write_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +18,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     options = CompileOptions(arguments.backend, arguments.dynamic, arguments.policy)
     target = arguments.target
-    verified = verify_targets(target.path, target.qualname, arguments.argv, options)
+    with stdout_on_stderr():
+        verified = verify_targets(target.path, target.qualname, arguments.argv, options)
     for name, verdict in verified.verdicts:
         if verdict is None:
             write_data(f"{'not called':<10}  {name}\n", None)

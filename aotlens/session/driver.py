@@ -143,7 +143,7 @@ class Driver:
         try:
             for call in example_calls(module, target):
                 self._compile(call)
-        except Exception as error:  # noqa: BLE001 (the user's constructors run here)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (the user's constructors run here)
             self._collector.refuse(failure_of(error, self._order.path))
 
     def _compile(self, call: Call) -> None:
@@ -153,7 +153,7 @@ class Driver:
                 call.function(*call.args, **call.kwargs)
             else:
                 self._hooks.compile(call, options)
-        except Exception as error:  # noqa: BLE001 (the user's function runs here)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (the user's function runs here)
             self._collector.refuse(failure_of(error, self._order.path))
 
 

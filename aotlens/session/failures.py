@@ -77,11 +77,29 @@ def _exit(error: SystemExit, script: str) -> Failure:
 
 def _known(ours: AotlensError, error: BaseException, script: str) -> Failure:
     """An error that already speaks the user's language."""
-    file, line = (ours.span.file, ours.span.line) if ours.span is not None else (script, _line(error, script))
-    trace = "".join(traceback.format_exception(error)) if ours.exit_code == 3 else ""
-    if ours.kind in ("user", "unsupported") and ours.__cause__ is not None:
-        trace = user_traceback(ours.__cause__, script)
-    return Failure(ours.kind, str(ours), trace, file, line, ours.exit_code)
+    cause = ours.__cause__ or error
+    if ours.exit_code == 3:
+        trace = "".join(traceback.format_exception(error))
+    elif ours.kind == "user" and ours.__cause__ is not None:
+        trace = user_traceback(cause, script)
+    else:  # what torch raised below says nothing that the message does not say better
+        trace = _user_frames(cause, script)
+    if ours.span is not None:
+        return Failure(ours.kind, str(ours), trace, ours.span.file, ours.span.line, ours.exit_code)
+    ran = _line(cause, script) is not None
+    file, line = _last_user_place(cause, script) if ran else (script, None)
+    message = str(ours) if line is None else f"{_place(file, line)}: {ours}"
+    return Failure(ours.kind, message, trace, file, line, ours.exit_code)
+
+
+def _user_frames(error: BaseException, script: str) -> str:
+    """How the user's code came to the line, without the exception itself; empty where none of it ran."""
+    shown = traceback.TracebackException.from_exception(error)
+    shown.__cause__ = shown.__context__ = None
+    _strip(shown, script, set())
+    ran = any(_is_script(frame.filename, script) for frame in shown.stack)
+    frames = "".join(shown.stack.format()) if ran else ""
+    return f"Traceback (most recent call last):\n{frames}" if frames else ""
 
 
 def _raised(error: BaseException, script: str) -> Failure:
@@ -120,10 +138,10 @@ def _is_our_fault(error: BaseException, script: str) -> bool:
     torch below them (sizes that do not match) is the user's.
     """
     files = [file for file, _ in _frames(error.__traceback__)]
-    last_user = max(
-        (at for at, file in enumerate(files) if _is_script(file, script) or is_users(file)), default=-1
-    )
-    below = files[last_user + 1 :]
+    users = [at for at, file in enumerate(files) if _is_script(file, script) or is_users(file)]
+    if isinstance(error, RecursionError) and len(users) > len(files) // 2:
+        return False
+    below = files[users[-1] + 1 :] if users else files
     engine = [file for file in below if file.startswith(_PACKAGE) and not file.startswith(_session_folder())]
     if not engine:
         return False

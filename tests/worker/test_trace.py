@@ -226,10 +226,16 @@ def test_an_example_that_does_not_fit(client: WorkerClient, script: Path) -> Non
 
 def test_data_dependent_control_flow_names_the_line(client: WorkerClient, script: Path) -> None:
     source = "# aotlens: example f32[2]\ndef f(x):\n    if x.sum() > 0:\n        return x\n    return -x\n"
-    kind, message, line = failed(trace(client, script, source))
+    answer = trace(client, script, source)
+    kind, message, line = failed(answer)
     assert (kind, line) == ("unsupported", 3)
     assert "depends on data" in message
     assert f"{script}:3" in message
+    assert answer.failure is not None
+    assert answer.failure.traceback == (
+        f'Traceback (most recent call last):\n  File "{script}", line 3, in f\n    if x.sum() > 0:\n'
+        "       ^^^^^^^^^^^\n"
+    )
 
 
 def test_the_users_mistake_in_a_traced_function(client: WorkerClient, script: Path) -> None:
