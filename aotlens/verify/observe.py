@@ -49,7 +49,7 @@ class Facts:
     bumped: bool = False
     """Whether the call moved the version counter (inputs only)."""
     changed: bool = False
-    """Whether the call changed values or the version counter (inputs only)."""
+    """Whether the call changed values, sizes or strides (inputs only)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,11 +171,17 @@ def _facts(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> tu
 
 
 def _changed(given: World, bumped: Sequence[bool]) -> tuple[bool, ...]:
-    """Some operators, as batch norm, change values without moving the version counter."""
+    """By looking: batch norm moves no version counter, and views that are left alone share their base's."""
     if given.before is None:
         return tuple(bumped)
-    pairs = zip(bumped, given.inputs, given.before, strict=True)
-    return tuple(moved or not same_values(item.tensor, old) for moved, item, old in pairs)
+    pairs = zip(given.inputs, given.before, strict=True)
+    return tuple(
+        not (_same_layout(item.tensor, old) and same_values(item.tensor, old)) for item, old in pairs
+    )
+
+
+def _same_layout(one: Tensor, other: Tensor) -> bool:
+    return one.layout != torch.strided or one.layout != other.layout or one.stride() == other.stride()
 
 
 def _known_base(tensor: Tensor, inputs: Sequence[Named]) -> str | None:

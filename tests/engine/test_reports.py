@@ -1,0 +1,93 @@
+"""The report of each program says what eager does: who is mutated, what aliases what, and where it stands."""
+
+import platform
+
+import pytest
+import torch
+
+from aotlens.errors import AotlensError
+from aotlens.options import CompileOptions
+from aotlens.pipeline import compile_direct
+from aotlens.report.codec import decode, encode
+from aotlens.report.records import Input, Output, Report, Target
+from aotlens.verify.first_call import observe_alone
+from aotlens.verify.observe import Facts, Observation, Probe
+from tests.engine.checking import prepared
+from tests.programs import PROGRAMS, Program
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # programs warn as eager warns
+
+ALIASES = ("alias_of_input", "is_input")
+
+
+def reported(program: Program) -> tuple[Observation, Target]:
+    """What eager does, and the report's row; skips what does not compile."""
+    with program.context():
+        eager, given = prepared(program)
+        seen = observe_alone(eager, Probe(backward=False, writes=False))
+        if seen.failure is not None:
+            pytest.skip("fails in eager")
+        try:
+            compiled = compile_direct(given.fn, given.args, {}, CompileOptions(backend="eager"))
+        except AotlensError:
+            pytest.skip("refused")
+        return seen, compiled.target()
+
+
+@pytest.mark.parametrize("program", PROGRAMS[::2], ids=lambda program: program.name)
+def test_report_says_what_eager_does(program: Program) -> None:
+    seen, target = reported(program)
+    wrong = [
+        *(text for row, facts in paired_inputs(target, seen) for text in wrong_input(row, facts)),
+        *(text for row in target.outputs for text in wrong_output(row, seen)),
+        *missing_places(target),
+    ]
+    assert not wrong, "\n".join([program.name, *wrong])
+    report = Report(torch.__version__, platform.python_version(), "test", (target,))
+    assert decode(encode(report)) == report
+
+
+def paired_inputs(target: Target, seen: Observation) -> list[tuple[Input, Facts]]:
+    rows = [row for row in target.inputs if row.tensor is not None]
+    if len(rows) != len(seen.inputs):  # tensors that a closure holds are no inputs of the report
+        return []
+    return list(zip(rows, seen.inputs, strict=True))
+
+
+def wrong_input(row: Input, facts: Facts) -> list[str]:
+    found = []
+    mutated = row.mutates_data or row.mutates_metadata or row.duplicate_of is not None
+    if facts.changed and not mutated:
+        found.append(f"`{row.name}` changes in eager; the report says that it does not")
+    if mutated and row.duplicate_of is None and not row.sites:
+        found.append(f"`{row.name}` is mutated, but no site says where")
+    if mutated and not row.reason:
+        found.append(f"`{row.name}` is mutated without a reason")
+    if row.requires_grad and not facts.requires_grad:
+        found.append(f"`{row.name}` requires no grad in eager")
+    return found
+
+
+def wrong_output(row: Output, seen: Observation) -> list[str]:
+    facts = seen.outputs[row.index]
+    if not isinstance(facts, Facts):
+        return []
+    found = []
+    inputs = {item.name for item in seen.inputs}
+    if bool(facts.shares & inputs or facts.same_as in inputs) != (row.output_type in ALIASES):
+        found.append(f"`{row.name}` is {row.output_type}; in eager it shares memory with {set(facts.shares)}")
+    if row.output_type != "non_alias" and row.output_type != "unsafe_view_alias" and row.base is None:
+        found.append(f"`{row.name}` is {row.output_type} of nothing")
+    if row.requires_grad != facts.requires_grad:
+        found.append(f"`{row.name}` requires_grad={row.requires_grad}, in eager {facts.requires_grad}")
+    return found
+
+
+def missing_places(target: Target) -> list[str]:
+    """Nodes that point nowhere without saying which stage added them."""
+    return [
+        f"{stage.name}: `{node.name}` ({node.target}) has neither a span nor a reason"
+        for stage in target.stages
+        for node in stage.nodes
+        if node.op == "call_function" and not node.spans and not node.reason
+    ]
