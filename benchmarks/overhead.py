@@ -4,6 +4,7 @@
 The functions are so small that the wrapper around the graph is what is measured.
 """
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -104,6 +105,7 @@ def measure(case: Case, mode: str, rounds: int) -> tuple[Cell, ...]:
 def main() -> None:
     options = arguments("per-call overhead beside functorch.compile", rounds=15)
     torch.set_num_threads(1)
+    gc.freeze()  # collections between the loops then look at what is new only
     rows = tuple(measure(case, mode, options.rounds) for case in CASES for mode in MODES)
     columns = ("case", "mode", "eager µs", "peer µs", "ours µs", "spread", "overhead, ours / peer")
     note = (
