@@ -3,8 +3,8 @@
 import pytest
 
 from aotlens.errors import AotlensError, UnsupportedError
+from aotlens.verify.first_call import observe_alone
 from tests.engine.checking import Compiler, check, prepared, told
-from tests.engine.checking import observe_alone as observed
 from tests.programs import Program
 
 
@@ -20,7 +20,7 @@ def judge(program: Program, compiler: Compiler, *, grow: bool = False) -> None:
 
 def _judge_refusal(program: Program, refusal: AotlensError) -> None:
     with program.context():
-        eager = observed(prepared(program)[0])
+        eager = observe_alone(prepared(program)[0])
         fails_in_eager = eager.failure is not None or eager.backward_failure is not None
     if fails_in_eager or program.refused is not None:
         return

@@ -32,7 +32,7 @@ def source_of(program: Program) -> str | None:
 
 
 def test_exported_modules_run_with_torch_alone(tmp_path: Path) -> None:
-    names = []
+    names: list[str] = []
     for program in untagged("grid"):
         source = source_of(program)
         if source is not None:

@@ -143,14 +143,14 @@ def resize_in_place(x: Tensor) -> Tensor:
 @cases(lambda: (plain(3, 4), plain(2, 2)), later="set_")
 def set_to_other_input(x: Tensor, y: Tensor) -> Tensor:
     with torch.no_grad():
-        x.set_(y)
+        x.set_(y)  # type: ignore[call-overload]
     return x * 2
 
 
 @cases(lambda: (leaf(3, 4), plain(2, 2)), later="set_")
 def set_parameter_to_other(x: Tensor, y: Tensor) -> Tensor:
     with torch.no_grad():
-        x.set_(y)
+        x.set_(y)  # type: ignore[call-overload]
     return x * 2
 
 
@@ -158,7 +158,7 @@ def set_parameter_to_other(x: Tensor, y: Tensor) -> Tensor:
 def set_to_slice_of_intermediate(x: Tensor) -> Tensor:
     made = torch.ones(5, 4)
     with torch.no_grad():
-        x.set_(made[1:4])
+        x.set_(made[1:4])  # type: ignore[call-overload]
     x.mul_(2)
     return made + 1
 
@@ -166,7 +166,7 @@ def set_to_slice_of_intermediate(x: Tensor) -> Tensor:
 @cases(lambda: (plain(3, 4), plain(2, 2)), later="set_")
 def set_then_source_is_mutated(x: Tensor, y: Tensor) -> Tensor:
     with torch.no_grad():
-        x.set_(y)
+        x.set_(y)  # type: ignore[call-overload]
         y.mul_(2)
     return x * 2
 
@@ -174,7 +174,7 @@ def set_then_source_is_mutated(x: Tensor, y: Tensor) -> Tensor:
 @cases(lambda: (plain(3, 4),), later="set_")
 def set_to_itself(x: Tensor) -> Tensor:
     with torch.no_grad():
-        x.set_(x.detach())
+        x.set_(x.detach())  # type: ignore[call-overload]
     return x * 2
 
 
@@ -188,6 +188,6 @@ def data_assigned(x: Tensor, y: Tensor) -> Tensor:
 def two_sets_that_cancel_out(x: Tensor, y: Tensor) -> Tensor:
     keep = x.detach()
     with torch.no_grad():
-        x.set_(y)
-        x.set_(keep)
+        x.set_(y)  # type: ignore[call-overload]
+        x.set_(keep)  # type: ignore[call-overload]
     return x * 2

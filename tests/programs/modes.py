@@ -78,7 +78,7 @@ def vmap_inside(x: Tensor, y: Tensor) -> Tensor:
 
 
 @cases(lambda: (plain(3), plain(3)), later="torch.func inside")
-def jvp_inside(x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+def jvp_inside(x: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     return torch.func.jvp(torch.sin, (x,), (v,))
 
 
