@@ -84,8 +84,9 @@ def resolve(module: ModuleType, target: StaticTarget) -> Any:
 
 def _call(module: ModuleType, target: StaticTarget, arguments: Arguments) -> Call:
     function = _callable(module, target, arguments)
+    called = function.forward if isinstance(function, torch.nn.Module) else function
     try:
-        inspect.signature(function).bind(*arguments.args, **arguments.kwargs)
+        inspect.signature(called).bind(*arguments.args, **arguments.kwargs)
     except TypeError as error:
         span = arguments.span
         message = f"{span.file}:{span.line}: the example does not fit `{target.qualname}`: {error}"
@@ -106,8 +107,7 @@ def _callable(module: ModuleType, target: StaticTarget, arguments: Arguments) ->
     owner = functools.reduce(getattr, owner_name.split("."), module)
     if isinstance(inspect.getattr_static(owner, name), staticmethod | classmethod):
         return found
-    instance = _instance(module, owner, arguments)
-    return _whole_module(instance, name)
+    return _with_parameters(getattr(_instance(module, owner, arguments), name))
 
 
 def _instance(module: ModuleType, owner: Any, arguments: Arguments) -> Any:
@@ -125,11 +125,27 @@ def _instance(module: ModuleType, owner: Any, arguments: Arguments) -> Any:
     return owner()
 
 
-def _whole_module(instance: Any, method: str) -> Callable[..., Any]:
-    """A module's `forward` stands for the module, whose parameters are then inputs with names."""
-    if isinstance(instance, torch.nn.Module) and method == "forward":
-        return instance
-    return getattr(instance, method)
+def _with_parameters(method: Any) -> Any:
+    """A module's method as a module, so that the parameters it uses are inputs with names of their own.
+
+    `forward` stands for the module itself; another method's module holds the user's under the name `self`.
+    """
+    owner = getattr(method, "__self__", None)
+    if not isinstance(method, MethodType) or not isinstance(owner, torch.nn.Module):
+        return method
+    function = method.__func__
+    if function.__name__ == "forward":
+        return owner
+
+    @functools.wraps(function)
+    def forward(module: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(module.self, *args, **kwargs)
+
+    names = {"forward": forward, "__qualname__": function.__qualname__, "__module__": function.__module__}
+    made: torch.nn.Module = type(function.__name__, (torch.nn.Module,), names)()
+    made.add_module("self", owner)
+    made.training = owner.training  # not `train()`, which would change every submodule of the user's
+    return made
 
 
 # Real calls
@@ -244,11 +260,8 @@ class Watch:
     def _bound(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """The call with a method bound to its object, as the script wrote it."""
         if self._target.kind == "method" and args and _defines(args[0], self._target):
-            name = self._target.qualname.rpartition(".")[2]
-            whole = isinstance(args[0], torch.nn.Module) and name == "forward"
-            return Call(
-                self._target.qualname, args[0] if whole else MethodType(function, args[0]), args[1:], kwargs
-            )
+            method = _with_parameters(MethodType(function, args[0]))
+            return Call(self._target.qualname, method, args[1:], kwargs)
         return Call(self._target.qualname, function, args, kwargs)
 
 

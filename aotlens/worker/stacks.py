@@ -34,7 +34,7 @@ class Frame:
 
 def is_users(file: str) -> bool:
     """Whether a file is the user's own code: not a library's, not ours, not generated."""
-    if file.startswith("<") or "site-packages" in file or "dist-packages" in file:
+    if file.startswith("<") or "/site-packages/" in file or "/dist-packages/" in file:
         return False
     return not file.startswith((_PACKAGE, *_LIBRARIES))
 

@@ -159,6 +159,56 @@ def test_a_name_without_example_is_captured_while_the_script_runs(
     assert (row[1], row[3]) == (frontend, ["f32[2, 4]"])
 
 
+METHODS = """\
+    import torch
+    import aotlens
+
+    class Block(torch.nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.linear = torch.nn.Linear(width, width)
+
+        # aotlens: example Block(6): f32[3, 6]
+        def forward(self, x):
+            return self.linear(x)
+
+        def twice(self, x):
+            return self.halve(self(self(x)))
+
+        @staticmethod
+        def halve(x):
+            return x / 2
+
+    @aotlens.example("f32[5, 8]", construct="Wide(8)")
+    class Wide(Block):
+        pass
+
+    if __name__ == "__main__":
+        print(Block(4).twice(torch.ones(2, 4)).shape)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("Block", "f32[2, 4]"),
+        ("Block.forward", "f32[3, 6]"),
+        ("Block.twice", "f32[2, 4]"),
+        ("Block.halve", "f32[2, 4]"),
+        ("Wide", "f32[5, 8]"),
+    ],
+)
+def test_methods_and_classes_by_name(client: WorkerClient, script: Path, name: str, sizes: str) -> None:
+    found = targets(trace(client, script, METHODS, name))
+    parameters = [row.fqn for row in found[0].inputs if row.kind == "Parameter"]
+    prefix = "self." if name == "Block.twice" else ""
+    expected = [] if name == "Block.halve" else [f"{prefix}linear.weight", f"{prefix}linear.bias"]
+    assert (found[0].qualname, parameters) == (name.removesuffix(".forward"), expected)
+    assert [row.tensor.short() for row in found[0].inputs if row.tensor and row.kind == "UserInput"] == [
+        sizes
+    ]
+
+
 @pytest.mark.parametrize(
     "given",
     [
