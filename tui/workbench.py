@@ -216,7 +216,7 @@ class Workbench(Screen[object]):
         """A row was selected: light the source that it stands for."""
         if event.sender is self.targets and self.targets.record_index is not None:
             self.post_message(TargetChosen(self.targets.record_index))
-        self.source.light(event.sender.row_link(event.index))
+        self.source.light(event.link)
 
     def on_pane_lit(self, event: Pane.Lit) -> None:
         self.source.light(event.link)
@@ -232,10 +232,9 @@ class Workbench(Screen[object]):
             self.targets.remove_class("-wanted")
             self.pane.main().focus()
             return
-        jump = event.sender.row_jump(event.index)
-        if jump is not None:
-            self.jump(jump)
-        elif event.sender.row_link(event.index) != Link():
+        if event.jump is not None:
+            self.jump(event.jump)
+        elif event.link != Link():
             self.source.code.focus()
 
     # Filter.

@@ -179,7 +179,7 @@ def test_saved_values_stand_by_size_with_their_reasons_and_uses() -> None:
 
 def test_a_use_of_a_saved_value_leads_into_the_backward_graph() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("4", "tab", "tab", "end", "enter")
+        await pilot.press("4", "enter", "end", "enter")
         assert (app.workbench.pane.TAB, table(app, "nodes").key) == ("graphs", "gelu_backward")
 
     drive(scenario)
@@ -257,8 +257,8 @@ def test_columns_are_exact_behind_characters_of_several_bytes() -> None:
 def test_another_target_fills_every_tab_anew() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         assert rows(app, "targets") == [
-            "Block | training | 8.0 KiB | 1W | 8",
-            "score | inference |  |  | 29",
+            "Block | train | 8.0 KiB | 1W | 8",
+            "score | infer |  |  | 29",
         ]
         await pilot.press("4", "t", "down", "enter")
         assert (lines(app, "saved-total"), rows(app, "saved-table")) == (

@@ -29,7 +29,8 @@ class Terminal:
 
     def run(self, *command: str) -> None:
         """Run a command, then say its exit code and wait."""
-        shell = f"cd {shlex.quote(str(ROOT))}; {shlex.join(command)}; echo ended $?; exec sleep 600"
+        here = f"unset COLUMNS LINES; cd {shlex.quote(str(ROOT))}"
+        shell = f"{here}; {shlex.join(command)}; echo ended $?; exec sleep 600"
         self.tmux("new-session", "-d", "-x", "120", "-y", "40", shell)
 
     def keys(self, *keys: str) -> None:
@@ -57,7 +58,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 
 def walk_the_tabs(terminal: Terminal) -> None:
-    marks = {"2": "handled", "3": "operation", "4": "not saved", "5": "per call", "6": "diagnostic", "7": "│"}
+    marks = {"2": "handled", "3": "operation", "4": "not saved", "5": "why", "6": "diagnostic", "7": "│"}
     for key, mark in marks.items():
         terminal.keys(key)
         terminal.wait(lambda screen, mark=mark: mark in screen)  # type: ignore[misc]

@@ -10,6 +10,8 @@ from textual.widget import Widget
 from aotlens.report.records import Report, Target
 from tui.view.rows import Line, Link
 from tui.view.source import SourceStore
+from tui.widgets.row_list import RowList
+from tui.widgets.table import VirtualTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,13 @@ class Pane(Vertical):
     def main(self) -> Widget:
         """What gets the focus when the tab is opened."""
         raise NotImplementedError
+
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
+        """Enter in a table goes to the details of its row, where Enter leads on."""
+        detail = self.query(".detail")
+        if isinstance(event.sender, VirtualTable) and detail:
+            event.stop()
+            detail.first().focus()
 
     def reveal(self, key: str) -> None:
         """Put the cursor on the row of that key."""

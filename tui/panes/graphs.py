@@ -146,15 +146,10 @@ class GraphsPane(Pane):
             self._describe()
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
-        """Enter in the table goes to the neighbours, Enter on a neighbour goes to it."""
-        if event.sender.id == "nodes":
+        """Enter on a neighbour goes to it."""
+        if event.jump is not None and event.jump.tab == self.TAB:
             event.stop()
-            self.query_one("#neighbours").focus()
-            return
-        jump = event.sender.row_jump(event.index)
-        if jump is not None and jump.tab == self.TAB:
-            event.stop()
-            self._walk(jump.key, remember=True)
+            self._walk(event.jump.key, remember=True)
 
     def action_back(self) -> None:
         """To the node that was left last."""

@@ -22,11 +22,11 @@ class LineList(RowList):
 
     def show(self, lines: tuple[Line, ...]) -> None:
         """Replace the lines; the cursor stays where it was when they are as many."""
-        same = len(lines) == len(self.lines)
+        place = self.cursor if len(lines) == len(self.lines) else 0
         self.lines = lines
         self.query_text = ""
         self._lay_out()
-        self.rows_changed(self.cursor if same else 0)
+        self.rows_changed(place)
 
     def filter(self, query: str) -> None:
         """Keep the lines that hold every word of the query."""
@@ -38,7 +38,6 @@ class LineList(RowList):
         if self._width != self.scrollable_content_region.width:
             self._lay_out()
             self.refresh(layout=self.styles.is_auto_height)
-        super().on_resize()
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
@@ -59,7 +58,10 @@ class LineList(RowList):
         for line in (line for line in self.lines if all(word in line.text.casefold() for word in words)):
             text = self.part_text(*line.parts)
             drawn += [(line, piece) for piece in (self._wrapped(text, width) if line.wrap else [text])]
+        here = self._physical[self.cursor][0] if self.cursor < len(self._physical) else None
         self._physical = tuple(drawn)
+        same = next((place for place, (line, _) in enumerate(drawn) if line is here), 0)
+        self.set_reactive(LineList.cursor, same)
 
     def _wrapped(self, text: Text, width: int) -> list[Text]:
         if text.cell_len <= width:

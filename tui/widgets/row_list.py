@@ -121,7 +121,9 @@ class RowList(ScrollView, can_focus=True):
         def __init__(self, sender: "RowList", index: int) -> None:
             super().__init__()
             self.sender = sender
-            self.index = index
+            self.link = sender.row_link(index)
+            self.jump = sender.row_jump(index)
+            # Taken now: the rows may have been replaced when the message is read.
 
         @property
         def control(self) -> "RowList":
