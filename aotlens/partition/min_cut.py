@@ -68,6 +68,8 @@ def _must_save(node: Node, sides: Sides) -> bool:
     """Whether the backward may not compute the value again."""
     if any(id(source) in sides.changed_inputs for source in node.inputs()):
         return True
+    if not sides.made_by_forward(node):
+        return False
     rule = choose(node)
     return rule is not None and rule.keep is Keep.SAVE
 

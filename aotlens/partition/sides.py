@@ -24,6 +24,10 @@ class Sides:
     changed_inputs: frozenset[int]
     """Flat inputs whose caller's tensor has another value by the time the backward runs."""
 
+    def made_by_forward(self, node: Node) -> bool:
+        """Whether the user's forward computed the value, used there or not."""
+        return id(node) in self.forward or not (node.origin.backward or id(node) in self.backward)
+
 
 def split_sides(joint: JointProgram) -> Sides:
     program = joint.program

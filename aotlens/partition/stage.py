@@ -62,12 +62,12 @@ def _default(joint: JointProgram, sides: Sides) -> Choice:
     """Save whatever the forward computes and the backward reads."""
     read: set[int] = {id(out.value) for out in joint.gradients}
     for node in joint.program.nodes:
-        if id(node) not in sides.forward:
+        if not sides.made_by_forward(node):
             read.update(id(source) for source in node.inputs())
     saved = tuple(
         node
         for node in joint.program.nodes
-        if id(node) in sides.forward and id(node) in read and not isinstance(node.val, (list, tuple))
+        if sides.made_by_forward(node) and id(node) in read and not isinstance(node.val, (list, tuple))
     )
     return Choice(saved, lambda _: DEFAULT_SAVES)
 
@@ -188,7 +188,8 @@ def _recomputed(nodes: tuple[Node, ...], sides: Sides) -> tuple[Recomputed, ...]
 
 def _flops(node: Node) -> int:
     """One operation per element of the value: what the cheap operators cost."""
-    if is_view(node) or not hasattr(node.val, "numel"):
+    if is_view(node):
         return 0
-    count = node.val.numel()
-    return count if isinstance(count, int) else int(count.node.hint or 0)
+    values = node.val if isinstance(node.val, (list, tuple)) else (node.val,)
+    counts = [value.numel() for value in values if hasattr(value, "numel")]
+    return sum(count if isinstance(count, int) else int(count.node.hint or 0) for count in counts)

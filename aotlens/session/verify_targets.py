@@ -45,5 +45,8 @@ def verify_targets(path: str, qualname: str | None, argv: Sequence[str], options
     failures += collector.refused
     if not collector.compiled and not failures:
         failures.append(driver.nothing_found())
-    names = [compiled.name for compiled in collector.compiled]
+    names = [
+        compiled.name if compiled.frontend == "dynamo" else compiled.qualname
+        for compiled in collector.compiled
+    ]
     return Verified(tuple(zip(names, verifier.verdicts(), strict=True)), tuple(failures))
