@@ -4,15 +4,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from aotlens.pipeline import Compiled
+
+class Compiled(Protocol):
+    """What an observer may ask of a compiled target (`aotlens.pipeline.Compiled`)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def qualname(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    def target(self) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    on_compiled: Callable[["Compiled"], None]
+    on_compiled: Callable[[Any], None]
     """Called once per compiled target, after its forward is ready."""
     on_stage: Callable[[str], None]
     """Called as each stage of the pipeline starts, with its name."""
@@ -27,7 +36,7 @@ def _ignore(_: object) -> None:
 
 @contextmanager
 def observing(
-    on_compiled: "Callable[[Compiled], None]" = _ignore, on_stage: Callable[[str], None] = _ignore
+    on_compiled: Callable[[Any], None] = _ignore, on_stage: Callable[[str], None] = _ignore
 ) -> Iterator[None]:
     """Within the block, report every compiled target and every stage that starts."""
     token = _OBSERVERS.set((*_OBSERVERS.get(), Observer(on_compiled, on_stage)))
@@ -42,6 +51,6 @@ def announce_stage(name: str) -> None:
         observer.on_stage(name)
 
 
-def announce_compiled(compiled: "Compiled") -> None:
+def announce_compiled(compiled: Compiled) -> None:
     for observer in _OBSERVERS.get():
         observer.on_compiled(compiled)
