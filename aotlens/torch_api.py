@@ -81,7 +81,7 @@ def make_shape_env() -> Any:
 
 def inductor_decompositions() -> dict[Any, Callable[..., Any]]:
     """The decompositions that Inductor's lowerings expect."""
-    import torch._inductor.lowering  # some decompositions look for it, and do not import it themselves
+    import torch._inductor.lowering  # noqa: F401 (some decompositions look for it without importing it)
     from torch._inductor.decomposition import select_decomp_table  # 3 s to import: only for this backend
 
     return dict(select_decomp_table())
