@@ -7,7 +7,7 @@ from textual.pilot import Pilot
 
 from aotlens.report import Report
 from tests.report.sample import sample_report
-from tests.tui.driving import drive, rows, table
+from tests.tui.driving import drive, rows, settle, table
 from tui.app import AotlensApp
 from tui.view import graph
 
@@ -47,6 +47,7 @@ def test_the_filter_and_the_source_find_rows_among_all(large: Report) -> None:
         table(app, "nodes").filter("fw_49999")
         assert [row.split(" | ")[0] for row in rows(app, "nodes")] == ["fw_49999"]
         table(app, "nodes").filter("")
+        await settle(pilot)
         app.workbench.source.code.focus()
         app.workbench.source.code.place_cursor(22)
         await pilot.press("down")
