@@ -18,12 +18,15 @@ __all__ = ["COMMANDS", "run_command"]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A subcommand; the module of its name has `add_arguments(parser)` and `run(arguments) -> int`."""
+    """A subcommand; the module of its name has `add_arguments(parser)` and `run(arguments) -> int`.
+
+    A module with `split(words)` tells our words from the script's itself.
+    """
 
     name: str
     help: str
     passes_arguments: bool = False
-    """Whether what follows `--` goes to the script."""
+    """Whether what follows `--` goes to the script, as the help says."""
 
     def load(self) -> ModuleType:
         return importlib.import_module(f"aotlens.cli.{self.name}")
@@ -71,17 +74,18 @@ def _dispatch(words: list[str]) -> int:
     if chosen is not None and chosen.name == "lsp":  # its options are its own, also when it runs by itself
         return int(chosen.load().main(words[1:]))
     parser = _parser(chosen)
-    ours, scripts = _split(words) if chosen is not None and chosen.passes_arguments else (words, None)
-    arguments = parser.parse_args(ours)
     if chosen is None:
+        parser.parse_args(words)
         parser.print_help()
         return 2
-    if scripts is not None:
-        arguments.argv = scripts
+    split = getattr(chosen.load(), "split", _split_at_dashes)
+    ours, scripts = split(words[1:])
+    arguments = parser.parse_args([chosen.name, *ours])
+    arguments.argv = scripts
     return int(arguments.run(arguments))
 
 
-def _split(words: list[str]) -> tuple[list[str], list[str]]:
+def _split_at_dashes(words: list[str]) -> tuple[list[str], list[str]]:
     """Our words, and those after the first `--`, which go to the script untouched."""
     if "--" not in words:
         return words, []

@@ -19,31 +19,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-_OWN_OPTIONS = {"--verify": 0, "--dynamic": 0, "--report": 1, "--backend": 1, "--policy": 1}
-"""Options that are ours also right after SCRIPT, and how many values each takes."""
+_OPTIONS = {"--verify": 0, "--dynamic": 0, "--report": 1, "--backend": 1, "--policy": 1}
+"""Our options, and how many values each takes."""
 
 
-def _read_own_options(arguments: argparse.Namespace) -> list[str]:
-    """Takes our options right after SCRIPT; the script's arguments are all from the first other word on."""
-    argv: list[str] = arguments.argv
-    at = 0
-    while at < len(argv) and argv[at].partition("=")[0] in _OWN_OPTIONS:
-        at += 1 if "=" in argv[at] else 1 + _OWN_OPTIONS[argv[at]]
-    parser = argparse.ArgumentParser("aotlens run", allow_abbrev=False)
-    add_arguments(parser)
-    parser.parse_args([*argv[:at], arguments.script], namespace=arguments)
-    return argv[at + 1 :] if argv[at : at + 1] == ["--"] else argv[at:]
+def split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Our words, and the script's arguments: from the first word after SCRIPT on that is no option of ours.
+
+    A first `--` there ends our options and is not passed on.
+    """
+    script = _after_options(words, 0)
+    if script >= len(words) or words[script].startswith("-"):  # the parser says what is wrong
+        return words, []
+    end = _after_options(words, script + 1)
+    ours = [*words[:script], *words[script + 1 : end], words[script]]
+    return ours, words[end + 1 :] if words[end : end + 1] == ["--"] else words[end:]
+
+
+def _after_options(words: list[str], at: int) -> int:
+    while at < len(words) and words[at].partition("=")[0] in _OPTIONS:
+        at += 1 if "=" in words[at] else 1 + _OPTIONS[words[at]]
+    return at
 
 
 def run(arguments: argparse.Namespace) -> int:
     check_script(arguments.script)
-    argv = _read_own_options(arguments)
     from aotlens.options import CompileOptions
     from aotlens.report.closing import print_closing
     from aotlens.session.run import run_compiled  # imports torch
 
     options = CompileOptions(arguments.backend, arguments.dynamic, arguments.policy)
-    ran = run_compiled(arguments.script, argv, options, arguments.verify)
+    ran = run_compiled(arguments.script, arguments.argv, options, arguments.verify)
     if ran.end.said:
         say(ran.end.said)
     if ran.end.failure is not None:
