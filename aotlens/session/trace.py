@@ -14,6 +14,7 @@ from dataclasses import replace
 import torch
 
 from aotlens.options import CompileOptions
+from aotlens.pipeline import Compiled
 from aotlens.report.codec import encode
 from aotlens.report.diagnose import from_failure
 from aotlens.report.records import Report, Target
@@ -60,12 +61,20 @@ def _build(collector: Collector, targets: list[Target]) -> None:
     """
     shown: set[object] = set()
     for compiled in collector.compiled:
+        _compile_backward(compiled)
         target = compiled.target()
         if target.frontend == "dynamo":
             shown.add(_signature(target))
         elif _signature(target) in shown:
             continue
         targets.append(target)
+
+
+def _compile_backward(compiled: Compiled) -> None:
+    """Generate the backward's kernels, where no call has done so: a report shows them all."""
+    backward = compiled.code.backward
+    if backward is not None and backward.compile is not None and not backward.kernels():
+        backward.compile()
 
 
 def _signature(target: Target) -> object:
