@@ -187,6 +187,11 @@ class CodeView(ScrollView, can_focus=True):
         if not top + 1 <= line - 1 < top + height - 2:
             self.scroll_to(y=max(0, line - 1 - height // 2), animate=False, force=True)
 
+    def on_resize(self) -> None:
+        """A text may be shown before its size is known, so the cursor's line goes to the middle now."""
+        top = max(0, self.cursor - 1 - self.scrollable_content_region.height // 2)
+        self.scroll_to(y=top, animate=False, force=True)
+
     def search(self, words: str) -> None:
         """Light what is searched and go to its next place."""
         self.searched = words.casefold()
