@@ -40,10 +40,12 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     observer = VariableObserver() if settings.observe_variables else None
     with settings.fake_mode:
         inputs = make_inputs(recorder, call.values, call.slots, settings.dynamic)
+    random_state = torch.get_rng_state()
     with recording(recorder, settings.dynamic), restored_grad_mode(), refusing(recorder):
         with observer or nullcontext():
             result = call_boundary(lambda: call.run(recorder, inputs))
         after = torch.is_grad_enabled()
+    _refuse_seeding(recorder, random_state)
     paths, spec = pytree.tree_flatten_with_path(result)
     return Captured(
         subject=subject,
@@ -57,6 +59,15 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         forward_nodes=len(recorder.nodes),
         variables=observer.variables() if observer is not None else (),
     )
+
+
+def _refuse_seeding(recorder: Recorder, before: torch.Tensor) -> None:
+    """Fake tensors draw nothing, so a state that has moved was set by the function itself."""
+    if not torch.equal(before, torch.get_rng_state()):
+        torch.set_rng_state(before)
+        raise UnsupportedError(
+            "a function that sets the random state (`torch.manual_seed`)", recorder.span, "seed outside of it"
+        )
 
 
 KEEP_TENSORS = "keep the value a tensor (`torch.where`), or move this line out of the compiled function"
@@ -115,6 +126,10 @@ def refusing(recorder: Recorder) -> Iterator[None]:
         if type(error).__name__ == "GuardOnDataDependentSymNode":
             raise UnsupportedError(
                 "control flow that depends on data", recorder.span, KEEP_TENSORS
+            ) from error
+        if "data is not allocated yet" in str(error):
+            raise UnsupportedError(
+                "an operator that reads a tensor's values", recorder.span, KEEP_TENSORS
             ) from error
         if ".numpy() is not supported" in str(error):
             raise UnsupportedError(

@@ -10,6 +10,7 @@ import torch
 
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.capture.records import Captured, CapturedInput
+from aotlens.ir.render import Names, literal
 from aotlens.ir.slots import UserInput
 from aotlens.runtime.builder import TextBuilder
 from aotlens.torch_api import print_expression
@@ -61,8 +62,11 @@ class Guards:
             value, wanted = given.argument, f"`{given.slot.name}` is built in as {given.argument!r}, got "
             if value is None or isinstance(value, bool):
                 self._refuse(f"{name} is not {value!r}", "ValueError", wanted, name)
+            elif value != value:
+                self._refuse(f"{name} == {name}", "ValueError", wanted, name)
             elif isinstance(value, (int, float, str)):
-                different = f"type({name}) is not {type(value).__name__} or {name} != {value!r}"
+                text = literal(value, Names())
+                different = f"type({name}) is not {type(value).__name__} or {name} != {text}"
                 self._refuse(different, "ValueError", wanted, name)
 
     def _tensors(self) -> None:
