@@ -3,6 +3,7 @@
 Invariant: a new torch release is this one file's work.  Checked with torch 2.13; each name says what for.
 """
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -42,8 +43,10 @@ __all__ = [
     "print_expression",
     "python_dispatcher",
     "pytree",
+    "quiet_fake_tensors",
     "record_dynamo_spans",
     "tracing",
+    "without_autocast",
     "without_onednn",
 ]
 
@@ -55,6 +58,9 @@ DATA_DEPENDENT_ERRORS: tuple[type[Exception], ...] = (
 
 below_views = torch._C._AutoDispatchBelowADInplaceOrView
 """Within it, operators neither record autograd nor mark results as views."""
+
+without_autocast = torch._C._DisableAutocast
+"""Within it, operators keep the dtypes that they are given."""
 
 below_autograd = torch._C._AutoDispatchBelowAutograd
 """Within it, operators record no autograd."""
@@ -126,6 +132,17 @@ def print_expression(expression: Any, names: dict[str, str]) -> str:
             return names[str(symbol)]
 
     return str(Printer().doprint(expression))
+
+
+@contextmanager
+def quiet_fake_tensors() -> Iterator[None]:
+    """Keep fake tensors from logging a traceback of theirs for each error that the user's code makes."""
+    logger = logging.getLogger(FakeTensorMode.__module__)
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 @contextmanager

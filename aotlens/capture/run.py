@@ -3,23 +3,28 @@
 Invariant: whatever happens in the user's function, grad mode and the mode stack are afterwards as before.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
 
+from aotlens.capture.frames import is_user_code
 from aotlens.capture.inputs import make_inputs
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, FlatCall, Structure, Subject
 from aotlens.capture.settings import Settings
 from aotlens.capture.variables import VariableObserver
 from aotlens.errors import AotlensError, UnsupportedError, UserError
+from aotlens.ir.origin import span_of
+from aotlens.report.records import Span
 from aotlens.torch_api import (
     DATA_DEPENDENT_ERRORS,
     UnsupportedOperatorException,
     python_dispatcher,
     pytree,
+    quiet_fake_tensors,
     without_onednn,
 )
 
@@ -82,6 +87,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
     """
     with ExitStack() as stack:
         stack.enter_context(without_onednn())
+        stack.enter_context(quiet_fake_tensors())
         if dynamic:
             stack.enter_context(python_dispatcher())
         stack.enter_context(recorder.fake_mode)
@@ -105,42 +111,45 @@ def refusing(recorder: Recorder) -> Iterator[None]:
         yield
     except AotlensError:
         raise
-    except DATA_DEPENDENT_ERRORS as error:
+    except Exception as error:
+        refusal = _refusal(error, _raising_span(error) or recorder.span)
+        if refusal is None:
+            raise
+        raise refusal from error
+
+
+def _refusal(error: Exception, span: Span | None) -> AotlensError | None:
+    """What to tell the user about an error of torch's; None for the user's own errors."""
+    text = str(error)
+    if isinstance(error, DATA_DEPENDENT_ERRORS):
         op = error.args[0] if error.args else "an operator"
-        raise UnsupportedError(
-            f"control flow or a shape that depends on data (`{op}`)",
-            recorder.span,
-            KEEP_TENSORS,
-        ) from error
-    except UnsupportedOperatorException as error:
-        raise UnsupportedError(
-            f"the operator `{error.args[0]}`, which has no fake kernel", recorder.span
-        ) from error
-    except NotImplementedError as error:
-        if "HigherOrderOperator" in str(error) or "registered" in str(error):
-            raise UnsupportedError(
-                f"a higher-order operator ({_first_line(error)})", recorder.span
-            ) from error
-        raise
-    except RuntimeError as error:
-        if type(error).__name__ == "GuardOnDataDependentSymNode":
-            raise UnsupportedError(
-                "control flow that depends on data", recorder.span, KEEP_TENSORS
-            ) from error
-        if "data is not allocated yet" in str(error):
-            raise UnsupportedError(
-                "an operator that reads a tensor's values", recorder.span, KEEP_TENSORS
-            ) from error
-        if ".numpy() is not supported" in str(error):
-            raise UnsupportedError(
-                "a tensor's values in numpy", recorder.span, "keep to torch, or leave this line uncompiled"
-            ) from error
-        if "modified by an inplace operation" in str(error):
-            raise UserError(
-                f"the backward of this function fails in eager too: {_first_line(error)}", span=recorder.span
-            ) from error
-        raise
+        return UnsupportedError(f"control flow or a shape that depends on data (`{op}`)", span, KEEP_TENSORS)
+    if type(error).__name__ == "GuardOnDataDependentSymNode":
+        return UnsupportedError("control flow that depends on data", span, KEEP_TENSORS)
+    if isinstance(error, UnsupportedOperatorException):
+        return UnsupportedError(f"the operator `{error.args[0]}`, which has no fake kernel", span)
+    higher_order = re.search(r"HigherOrderOperator[^\w]*(\w+)|HOP[^\w]*(\w+)", text)
+    if isinstance(error, NotImplementedError) and higher_order is not None:
+        return UnsupportedError(f"the higher-order operator `{higher_order[1] or higher_order[2]}`", span)
+    if not isinstance(error, RuntimeError):
+        return None
+    if "data is not allocated yet" in text:
+        return UnsupportedError("an operator that reads a tensor's values", span, KEEP_TENSORS)
+    if ".numpy() is not supported" in text:
+        hint = "keep to torch, or leave this line uncompiled"
+        return UnsupportedError("a tensor's values in numpy", span, hint)
+    if "modified by an inplace operation" in text:
+        first = text.strip().splitlines()[0]
+        return UserError(f"the backward of this function fails in eager too: {first}", span=span)
+    return None
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
+def _raising_span(error: Exception) -> Span | None:
+    """The user's expression that was running when the error was raised."""
+    found = None
+    step = error.__traceback__
+    while step is not None:
+        if is_user_code(step.tb_frame.f_code):
+            found = span_of(step.tb_frame.f_code, step.tb_lasti) or found
+        step = step.tb_next
+    return found

@@ -72,7 +72,11 @@ def signature(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             )
         )
     training = fn.training if isinstance(fn, torch.nn.Module) else None
-    mode = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), training)
+    autocast = tuple(
+        torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        for kind in ("cpu", "cuda")
+    )
+    mode = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), training, autocast)
     return (str(spec), tuple(described), mode)
 
 

@@ -20,6 +20,7 @@ from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable
 from aotlens.ir.slots import Gradient, GraphOutput, IntermediateBase, MutatedInput, Tangent, UserOutput
 from aotlens.joint.records import JointProgram
+from aotlens.torch_api import without_autocast
 
 aten = torch.ops.aten
 
@@ -104,7 +105,7 @@ def record_backward(
     before = [given.storage.version if given.storage is not None else 0 for given in captured.inputs]
     with recorder.fake_mode:
         tangents = [_tangent(recorder, output) for output in differentiable]
-    with recording(recorder, dynamic), refusing(recorder), torch.enable_grad():
+    with recording(recorder, dynamic), refusing(recorder), torch.enable_grad(), without_autocast():
         gradients = call_boundary(
             lambda: torch.autograd.grad(
                 [output.tensor for output in differentiable],

@@ -124,13 +124,14 @@ def _kept_inputs(joint: JointProgram, available: frozenset[int], read: set[int])
 
 
 def _forward_program(joint: JointProgram, saved: tuple[Node, ...]) -> Program:
-    """The forward hands out what it computes; saved inputs are at hand where it is called."""
+    """The forward hands out what it computes; saved inputs and results are at hand where it is called."""
+    at_hand = {id(out.value) for out in joint.forward_outputs}
     outputs = (
         *joint.forward_outputs,
         *(
             ProgramOutput(node, SavedForBackward(node.name))
             for node in _numbers_last(saved)
-            if node.op is not None
+            if node.op is not None and id(node) not in at_hand
         ),
     )
     needed = ancestors([out.value for out in outputs], joint.program.nodes, effects=True)

@@ -95,7 +95,8 @@ def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
     """Keep the backward's saved values, inputs by their own names, in the backward's order."""
     assert parts.backward is not None  # written for training only
     outputs = [out for out in parts.forward.outputs if isinstance(out.slot, SavedForBackward)]
-    computed = {id(out.value): f"saved_{at}" for at, out in enumerate(outputs)}
+    computed = {id(out.value): output_name(out) for out in reversed(function_outputs(parts))}
+    computed |= {id(out.value): f"saved_{at}" for at, out in enumerate(outputs)}
     saved = [given.node for given in parts.backward.inputs if not isinstance(given.slot, Tangent)]
     moved = {id(given.node) for given in _moved_inputs(parts)}
     tensors = [
