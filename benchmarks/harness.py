@@ -9,6 +9,7 @@ import gc
 import json
 import os
 import platform
+import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -80,10 +81,10 @@ def time_once(action: Callable[[], object]) -> float:
 
 def time_children(action: Callable[[], object]) -> float:
     """CPU seconds of the processes that an action starts and waits for."""
-    before = os.times()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     action()
-    after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def time_loop(action: Callable[[], object], calls: int) -> float:
