@@ -21,6 +21,11 @@ def is_plain(spec: Any) -> bool:
     return all(is_plain(child) for child in spec.children())
 
 
+def _key_set(spec: Any) -> str:
+    """A dict's keys as the text of a set, in the same order every time."""
+    return f"{{{', '.join(repr(key) for key in spec.context)}}}" if spec.context else "set()"
+
+
 class Unpacking:
     """Writes the lines that bind every leaf of `(args, kwargs)` to its name."""
 
@@ -37,7 +42,7 @@ class Unpacking:
         args, kwargs = spec.children()
         self._children(args, "args", self._leaves[: args.num_leaves], f"len(args) != {args.num_children}")
         if kwargs.context:
-            keys = f"kwargs.keys() != {set(kwargs.context)!r}"
+            keys = f"kwargs.keys() != {_key_set(kwargs)}"
             self._children(kwargs, "kwargs", self._leaves[args.num_leaves :], keys)
         else:
             self._check("kwargs", "kwargs", "no keyword arguments")
@@ -60,9 +65,7 @@ class Unpacking:
         children, kind = spec.children(), spec.type.__name__
         keyed = spec.type is dict
         if checked is None:
-            size = (
-                f"{source}.keys() != {set(spec.context)!r}" if keyed else f"len({source}) != {len(children)}"
-            )
+            size = f"{source}.keys() != {_key_set(spec)}" if keyed else f"len({source}) != {len(children)}"
             checked = f"type({source}) is not {kind} or {size}"
         words = f"a dict with the keys {list(spec.context)}" if keyed else f"a {kind} of {len(children)}"
         self._check(checked, source, words)

@@ -1,0 +1,94 @@
+"""Backends: any `(GraphModule, example_inputs) -> callable`, its inputs, and when it is called."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, fx
+
+from aotlens.errors import BackendError
+from aotlens.options import CompileOptions
+from aotlens.pipeline import compile_direct
+
+
+class Recording:
+    """Runs each graph as it is and remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.graphs: list[fx.GraphModule] = []
+
+    def __call__(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        names = [node.name for node in graph.graph.find_nodes(op="placeholder")]
+        assert len(names) == len(inputs)
+        self.graphs.append(graph)
+        return graph
+
+
+def mixed(x: Tensor, w: Tensor) -> Tensor:
+    return (x @ w).tanh().sum()
+
+
+def inputs() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    make = lambda *shape: torch.randn(shape, generator=generator).requires_grad_()
+    return make(3, 4), make(4, 5)
+
+
+def test_custom_backend_gets_both_graphs_and_the_backward_only_when_it_runs() -> None:
+    backend = Recording()
+    x, w = inputs()
+    compiled = compile_direct(mixed, (x, w), {}, CompileOptions(backend=backend))
+    result = compiled.call(x, w)
+    assert len(backend.graphs) == 1
+    result.backward()
+    assert len(backend.graphs) == 2
+    grads = torch.autograd.grad(mixed(x, w), (x, w))
+    torch.testing.assert_close((x.grad, w.grad), grads)
+
+
+def test_graph_modules_carry_what_backends_rely_on() -> None:
+    backend = Recording()
+    x, w = inputs()
+    compile_direct(mixed, (x, w), {}, CompileOptions(backend=backend)).call(x, w).backward()
+    forward, backward = backend.graphs
+    assert [node.name for node in forward.graph.find_nodes(op="placeholder")] == ["primals_1", "primals_2"]
+    assert [node.name for node in backward.graph.find_nodes(op="placeholder")][-1] == "tangents_1"
+    for graph in backend.graphs:
+        for node in graph.graph.nodes:
+            if node.op == "call_function":
+                assert isinstance(node.meta["val"], Tensor)
+                assert "test_backends.py" in node.meta["stack_trace"]
+
+
+def test_boxed_callables_get_one_list() -> None:
+    def backend(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        def call(args: list[Any]) -> Any:
+            taken = list(args)
+            args.clear()
+            return graph(*taken)
+
+        call._boxed_call = True  # type: ignore[attr-defined]
+        return call
+
+    x, w = inputs()
+    compiled = compile_direct(mixed, (x, w), {}, CompileOptions(backend=backend))
+    torch.testing.assert_close(compiled.call(x, w), mixed(x, w))
+
+
+def test_inference_inputs_have_the_conventional_names() -> None:
+    backend = Recording()
+    with torch.no_grad():
+        compile_direct(mixed, inputs(), {}, CompileOptions(backend=backend))
+    (graph,) = backend.graphs
+    assert [node.name for node in graph.graph.find_nodes(op="placeholder")] == ["arg0_1", "arg1_1"]
+
+
+def test_unknown_backend_is_refused_with_the_list_of_known_ones() -> None:
+    with pytest.raises(BackendError, match="no backend `nvfuser`; choose one of inductor, eager"):
+        compile_direct(mixed, inputs(), {}, CompileOptions(backend="nvfuser"))
+
+
+def test_unknown_policy_is_refused_with_the_list_of_known_ones() -> None:
+    with pytest.raises(Exception, match="no partition policy `all`; choose one of min-cut, default"):
+        compile_direct(mixed, inputs(), {}, CompileOptions(backend="eager", policy="all"))
