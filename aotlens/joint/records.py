@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.capture.records import Captured
 from aotlens.ir.program import Program, ProgramOutput
-from aotlens.ir.slots import Gradient
+from aotlens.ir.slots import Gradient, IntermediateBase, UserOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,13 @@ class JointProgram:
     @property
     def forward_outputs(self) -> tuple[ProgramOutput, ...]:
         return tuple(out for out in self.program.outputs if not isinstance(out.slot, Gradient))
+
+    @property
+    def handed_out(self) -> tuple[ProgramOutput, ...]:
+        """The outputs that live on with the caller: results and the bases that results are views of."""
+        return tuple(
+            out for out in self.program.outputs if isinstance(out.slot, (UserOutput, IntermediateBase))
+        )
 
     @property
     def gradients(self) -> tuple[ProgramOutput, ...]:

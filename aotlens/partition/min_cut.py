@@ -11,10 +11,12 @@ import numpy as np
 
 from aotlens.ir.program import Node, has_effect
 from aotlens.joint.records import JointProgram
-from aotlens.partition.rules import Keep, choose, is_view, node_bytes
+from aotlens.partition.rules import Keep, choose, is_view, node_bytes, storage_root
 from aotlens.partition.sides import Sides
 
 INFINITE = 1 << 60
+FREE = 1
+"""A capacity of 0 would not be an arc at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +46,16 @@ def cheapest_cut(joint: JointProgram, sides: Sides) -> Cut:
     index = {id(node): at for at, node in enumerate(nodes)}
     source, sink = 2 * len(nodes), 2 * len(nodes) + 1
     network = _Network()
+    read_by_backward = _read_by_backward(joint, sides)
+    results = _results(joint, read_by_backward)
     for at, node in enumerate(nodes):
-        network.arc(2 * at, 2 * at + 1, _capacity(node))
-        if _must_save(node, sides):
+        network.arc(2 * at, 2 * at + 1, results.get(id(node)) or _capacity(node))
+        if results.get(id(node)) == FREE or _must_save(node, sides):
             network.arc(source, 2 * at, INFINITE)
         for read in _distinct(node):
             if read in index:
                 network.arc(2 * index[read] + 1, 2 * at, INFINITE)
-    for read in _read_by_backward(joint, sides):
+    for read in read_by_backward:
         if read in index:
             network.arc(2 * index[read] + 1, sink, INFINITE)
     return _solve(network, nodes, source, sink)
@@ -61,7 +65,19 @@ def _capacity(node: Node) -> int:
     """What saving the value costs; a view or a bundle of results is never saved itself."""
     if is_view(node) or isinstance(node.val, (list, tuple)):
         return INFINITE
-    return max(node_bytes(node), 1)
+    return max(node_bytes(node), FREE)
+
+
+def _results(joint: JointProgram, read_by_backward: set[int]) -> dict[int, int]:
+    """What it costs to save a value that the caller receives.
+
+    Nothing where eager's backward reads it too; elsewhere it may not be saved, since the caller may write
+    to it before the backward runs, which eager allows.
+    """
+    nodes = {id(node): node for node in joint.program.nodes}
+    read = {id(storage_root(nodes[identity])) for identity in read_by_backward if identity in nodes}
+    roots = {id(storage_root(out.value)) for out in joint.handed_out if isinstance(out.value, Node)}
+    return {identity: FREE if identity in read else INFINITE for identity in roots}
 
 
 def _must_save(node: Node, sides: Sides) -> bool:

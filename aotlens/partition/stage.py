@@ -158,7 +158,7 @@ def _backward_program(joint: JointProgram, saved: tuple[Node, ...], nodes: tuple
 
 def _describe(joint: JointProgram, saved: tuple[Node, ...], choice: Choice) -> tuple[Saved, ...]:
     """What each saved value adds to memory: nothing where an input, a result or an earlier one keeps it."""
-    outputs = {id(storage_root(out.value)) for out in joint.forward_outputs if isinstance(out.value, Node)}
+    outputs = {id(storage_root(out.value)) for out in joint.handed_out if isinstance(out.value, Node)}
     owners: dict[int, Any] = {
         id(given.node): given.slot for given in joint.program.inputs if not isinstance(given.slot, Tangent)
     }
@@ -170,7 +170,11 @@ def _describe(joint: JointProgram, saved: tuple[Node, ...], choice: Choice) -> t
         is_output = id(root) in outputs
         free = owner is not None or is_output or id(root) in counted
         counted.add(id(root))
-        reason = "kept by its owner anyway" if owner is not None else choice.reason(node)
+        reason = choice.reason(node)
+        if owner is not None:
+            reason = "kept by its owner anyway"
+        elif is_output:
+            reason = "a result, which the caller keeps"
         found.append(Saved(node, reason, owner, is_output, 0 if free else node_bytes(root)))
     return tuple(found)
 

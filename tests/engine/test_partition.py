@@ -1,0 +1,83 @@
+"""What the partition saves: nothing that the caller may still change, nothing drawn twice."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from aotlens.options import POLICIES, CompileOptions
+from aotlens.pipeline import compile_direct
+
+POLICY = pytest.mark.parametrize("policy", POLICIES)
+
+
+def leaf(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
+
+
+def compiled(function: Callable[..., Any], *args: Tensor, policy: str = "min-cut") -> Any:
+    return compile_direct(function, args, {}, CompileOptions(backend="eager", policy=policy))
+
+
+@POLICY
+def test_a_result_may_be_changed_before_the_backward_where_eager_allows_it(policy: str) -> None:
+    def shifted(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x + 1
+        return y, y.exp().sum()
+
+    def use(function: Callable[..., Any]) -> Tensor:
+        x = leaf(3)
+        y, total = function(x)
+        y.mul_(5)
+        total.backward()
+        assert x.grad is not None
+        return x.grad
+
+    assert torch.equal(use(compiled(shifted, leaf(3), policy=policy).call), use(shifted))
+
+
+@POLICY
+def test_a_result_that_eager_saves_costs_nothing(policy: str) -> None:
+    found = compiled(lambda x: x.exp(), leaf(3), policy=policy)
+    assert [(value.is_output, value.size_bytes) for value in found.parts.saved] == [(True, 0)]
+
+
+@POLICY
+def test_dropout_has_one_mask(policy: str) -> None:
+    x = leaf(1000)
+    call = compiled(lambda x: F.dropout(x.sin(), 0.5).cos(), x, policy=policy).call
+    torch.manual_seed(0)
+    (found,) = torch.autograd.grad(call(x).sum(), x)
+    torch.manual_seed(0)
+    (expected,) = torch.autograd.grad(F.dropout(x.sin(), 0.5).cos().sum(), x)
+    torch.testing.assert_close(found, expected)
+
+
+def test_linear_gelu_linear_saves_what_the_shapes_say() -> None:
+    """Kept beyond the arguments: the first product, f32[8, 32], from which gelu and its gradient follow."""
+
+    def mlp(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        return F.linear(F.gelu(F.linear(x, a)), b)
+
+    x, a, b = leaf(8, 16), leaf(32, 16), leaf(16, 32)
+    assert compiled(mlp, x, a, b).parts.saved_bytes == 8 * 32 * 4
+    assert compiled(mlp, x, a, b, policy="default").parts.saved_bytes == 2 * 8 * 32 * 4
+
+
+def test_views_of_one_storage_are_one_cost() -> None:
+    def halves(x: Tensor) -> Tensor:
+        left, right = (x @ x).chunk(2, 1)
+        return (left.sin() * right.sin()).sum()
+
+    assert compiled(halves, leaf(4, 4)).parts.saved_bytes == 4 * 4 * 4
+    assert compiled(halves, leaf(4, 4), policy="default").parts.saved_bytes >= 4 * 4 * 4
+
+
+def test_a_recomputed_value_names_its_twin_and_reason() -> None:
+    recomputed = compiled(lambda x: (x @ x).sin().cos().sum(), leaf(4, 4)).parts.recomputed
+    assert [(value.node.target, value.reason) for value in recomputed] == [
+        ("aten.sin.default", "cheaper to compute again than to keep")
+    ]
