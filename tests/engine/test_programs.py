@@ -32,7 +32,7 @@ def test_min_cut_partition(program: Program) -> None:
     judge(program, direct(CompileOptions(backend="eager", policy="min-cut")))
 
 
-TRAINING_FILES = ("autograd", "modules", "randomness")
+TRAINING_FILES = ("autograd", "functions", "modules", "randomness")
 
 
 def chosen_for_default_partition() -> list[Program]:

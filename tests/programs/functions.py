@@ -1,0 +1,201 @@
+"""Custom autograd functions: traced through, forward and backward."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from tests.programs.program import Cases, leaf, plain, tape
+
+cases = Cases("functions")
+
+
+class Doubled(Function):
+    """A gradient that is not the derivative shows that the custom backward ran."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] * 5
+
+
+class SavesAll(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, power: int) -> Tensor:
+        out = (x * y).exp()
+        ctx.save_for_backward(x, y, out)
+        ctx.power = power
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        x, y, out = ctx.saved_tensors
+        return grads[0] * out * y * ctx.power, grads[0] * out * x, None
+
+
+class InputAsItIs(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] * 3
+
+
+class ViewReturned(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.sizes = x.shape
+        return x.view(-1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0].view(ctx.sizes) * 3
+
+
+class NonDifferentiable(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        mask = x > 0
+        ctx.mark_non_differentiable(mask)
+        ctx.save_for_backward(mask)
+        return x * 2, mask
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        (mask,) = ctx.saved_tensors
+        return grads[0] * mask
+
+
+class MarksDirty(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] * 7
+
+
+class OnceDifferentiable(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] * ctx.saved_tensors[0].cos() * 2
+
+
+class NoneGradient(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        return x + y
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0], None
+
+
+class MutatesSavedInput(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, state: Tensor) -> Tensor:
+        ctx.save_for_backward(state)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        (state,) = ctx.saved_tensors
+        state.add_(1)
+        return grads[0] * state, None
+
+
+class MutatesInput(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, state: Tensor) -> Tensor:
+        state.mul_(2)
+        return x * state.sum()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] * 3, None
+
+
+@cases(lambda: (leaf(3, 4),), "inductor", "dynamic")
+def function_with_changed_gradient(x: Tensor) -> Tensor:
+    return Doubled.apply(x) * 2
+
+
+@cases(lambda: (leaf(3, 4), leaf(3, 4)))
+def function_that_saves_all(x: Tensor, y: Tensor) -> Tensor:
+    return SavesAll.apply(x, y, 3)
+
+
+@cases(lambda: (tape(3, 4),))
+def function_returning_its_input(x: Tensor) -> Tensor:
+    return InputAsItIs.apply(x) * 2
+
+
+@cases(lambda: (tape(3, 4),), later="custom function view")
+def function_returning_its_input_as_output(x: Tensor) -> Tensor:
+    return InputAsItIs.apply(x)
+
+
+@cases(lambda: (tape(3, 4),), later="custom function view")
+def function_returning_a_view(x: Tensor) -> Tensor:
+    return ViewReturned.apply(x)
+
+
+# Eager refuses to change a custom function's view in place; ours is no view and allows it.
+@cases(lambda: (leaf(3, 4),), tolerated=frozenset({"write"}))
+def function_returning_a_view_of_intermediate(x: Tensor) -> Tensor:
+    return ViewReturned.apply(x * 2)
+
+
+@cases(lambda: (leaf(3, 4),))
+def function_with_non_differentiable_output(x: Tensor) -> tuple[Tensor, Tensor]:
+    return NonDifferentiable.apply(x)
+
+
+@cases(lambda: (tape(3, 4),))
+def function_marking_dirty(x: Tensor) -> Tensor:
+    return MarksDirty.apply(x) + 1
+
+
+@cases(lambda: (leaf(3, 4),))
+def function_marking_intermediate_dirty(x: Tensor) -> Tensor:
+    return MarksDirty.apply(x * 2) + 1
+
+
+@cases(lambda: (leaf(3, 4),))
+def function_once_differentiable(x: Tensor) -> Tensor:
+    return OnceDifferentiable.apply(x)
+
+
+@cases(lambda: (leaf(3, 4), leaf(3, 4)))
+def function_with_none_gradient(x: Tensor, y: Tensor) -> Tensor:
+    return NoneGradient.apply(x, y)
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)))
+def function_mutating_an_input(x: Tensor, state: Tensor) -> Tensor:
+    return MutatesInput.apply(x, state)
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)), later="mutation in the backward")
+def function_mutating_in_backward(x: Tensor, state: Tensor) -> Tensor:
+    return MutatesSavedInput.apply(x, state)
+
+
+@cases(lambda: (leaf(3, 4), leaf(3, 4)))
+def function_inside_larger_graph(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    hidden = SavesAll.apply(x.sin(), y, 2)
+    return Doubled.apply(hidden) @ y.t(), hidden.mean()

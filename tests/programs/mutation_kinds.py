@@ -1,0 +1,176 @@
+"""Data mutation of every kind of tensor: strided, empty, scalar, integer, complex; beside other arguments."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.programs.program import Cases, leaf, plain, tape
+
+cases = Cases("mutation_kinds")
+
+
+@cases(lambda: (plain(4, 3).t(),), "dynamo", "dynamic")
+def transposed_input(x: Tensor) -> Tensor:
+    x.mul_(2)
+    return x + 1
+
+
+@cases(lambda: (plain(6, 4)[::2],))
+def strided_input(x: Tensor) -> Tensor:
+    x.mul_(2)
+    return x + 1
+
+
+@cases(lambda: (tape(6, 4)[::2],))
+def strided_non_leaf_view(x: Tensor) -> Tensor:
+    x.mul_(2)
+    return x + 1
+
+
+@cases(lambda: (plain(5)[2:],))
+def input_with_offset(x: Tensor) -> Tensor:
+    x.mul_(2)
+    return x.view(3, 1)
+
+
+@cases(lambda: (plain(0, 4),))
+def zero_size(x: Tensor) -> Tensor:
+    x.add_(1)
+    return x.sum(0)
+
+
+@cases(lambda: (plain(),), "dynamic")
+def scalar(x: Tensor) -> Tensor:
+    x.add_(1)
+    return x * x
+
+
+@cases(lambda: (tape(),))
+def scalar_non_leaf(x: Tensor) -> Tensor:
+    x.mul_(3)
+    return x * x
+
+
+@cases(lambda: (plain(1, 4).expand(3, 4),), refused="single memory location")
+def expanded_input(x: Tensor) -> Tensor:
+    x.add_(1)
+    return x
+
+
+@cases(lambda: (torch.arange(6).view(2, 3),), "dynamo")
+def integers(x: Tensor) -> Tensor:
+    x.add_(3)
+    return x * 2
+
+
+@cases(lambda: (plain(4) > 0,))
+def booleans(mask: Tensor) -> Tensor:
+    mask.logical_not_()
+    return mask & mask
+
+
+@cases(lambda: (torch.randn(3, dtype=torch.complex64),))
+def complex_numbers(x: Tensor) -> Tensor:
+    x.mul_(2j)
+    return x.real
+
+
+@cases(lambda: (plain(3, 4), plain(3, 4)))
+def two_plain(x: Tensor, y: Tensor) -> Tensor:
+    x.add_(y)
+    y.add_(x)
+    return x * y
+
+
+@cases(lambda: (tape(3, 4), leaf(3, 4)), "dynamo")
+def saved_before_mutation(x: Tensor, w: Tensor) -> Tensor:
+    copy = x.clone()
+    product = copy * w
+    x.zero_()
+    return product + x
+
+
+@cases(lambda: (tape(3, 4), leaf(3, 4)))
+def saved_itself_before_mutation(x: Tensor, w: Tensor) -> Tensor:
+    product = x * w  # eager refuses the backward: the saved x is gone
+    x.zero_()
+    return product + x
+
+
+@cases(lambda: (plain(3, 4), leaf(3, 4)))
+def plain_saved_before_mutation(x: Tensor, w: Tensor) -> Tensor:
+    product = x * w
+    with torch.no_grad():
+        x.add_(1)
+    return product.sin()
+
+
+@cases(lambda: (plain(3, 4), leaf(4, 2)))
+def plain_mutated_then_saved(x: Tensor, w: Tensor) -> Tensor:
+    x.add_(1)
+    return (x @ w).relu()
+
+
+@cases(lambda: (plain(3, 4), leaf(3, 4)))
+def copied_from_detached(x: Tensor, y: Tensor) -> Tensor:
+    x.copy_(y.detach())
+    return y * x
+
+
+@cases(lambda: (plain(4, 3), plain(3, 4)))
+def copy_of_other_stride(x: Tensor, y: Tensor) -> Tensor:
+    x.copy_(y.t())
+    return x + 1
+
+
+@cases(lambda: (plain(3, 4), plain(4)))
+def scatter_and_fill(x: Tensor, y: Tensor) -> Tensor:
+    x.scatter_(0, torch.tensor([[0, 1, 2, 0]]), y.view(1, 4))
+    x.masked_fill_(x > 1, 0.0)
+    return x.sum()
+
+
+@cases(lambda: (plain(2, 3), plain(2, 3)))
+def swap_values(x: Tensor, y: Tensor) -> None:
+    keep = x.clone()
+    x.copy_(y)
+    y.copy_(keep)
+
+
+@cases(lambda: (plain(4, 4),))
+def diagonal(x: Tensor) -> Tensor:
+    x.diagonal().fill_(1.0)
+    return x @ x
+
+
+@cases(lambda: (tape(4, 4),))
+def diagonal_of_non_leaf(x: Tensor) -> Tensor:
+    x.diagonal().mul_(2.0)
+    return x @ x
+
+
+@cases(lambda: (plain(4, 3),))
+def unbound_rows(x: Tensor) -> Tensor:
+    for row in x.unbind(0):
+        row.add_(1)
+    return x * 2
+
+
+@cases(lambda: (plain(4, 3), 2.0, True, None, "sum"))
+def beside_other_arguments(x: Tensor, factor: float, flag: bool, nothing: None, how: str) -> Any:
+    if flag and nothing is None:
+        x.mul_(factor)
+    return getattr(x, how)()
+
+
+@cases(lambda: (plain(3, 4).to(torch.bfloat16),), "dynamo")
+def half_precision(x: Tensor) -> Tensor:
+    x.mul_(2)
+    return x.float() + 1
+
+
+@cases(lambda: (plain(2, 2), plain(2, 2)))
+def custom_resize(x: Tensor, y: Tensor) -> Tensor:
+    x.clamp_(min=0).add_(y).sigmoid_()
+    return x - y
