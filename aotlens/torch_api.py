@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
-from torch._guards import TracingContext, detect_fake_mode, tracing
+from torch._guards import StorageOverlap, TracingContext, detect_fake_mode, tracing
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -34,6 +34,7 @@ __all__ = [
     "compile_with_inductor",
     "current_autograd_node",
     "detect_fake_mode",
+    "guard_no_overlap",
     "has_composite_kernel",
     "inductor_config_patch",
     "inductor_decompositions",
@@ -188,6 +189,13 @@ def record_dynamo_spans() -> None:
 
     create_proxy.records_spans = True  # type: ignore[attr-defined]
     SubgraphTracer.create_proxy = create_proxy
+
+
+def guard_no_overlap(sources: list[Any]) -> None:
+    """Make Dynamo compile anew when inputs that lay apart on one storage overlap; outside Dynamo nothing."""
+    context = TracingContext.try_get()
+    if context is not None and len(sources) > 1:
+        context.guards_context.aotautograd_guards.append(StorageOverlap([], sources))
 
 
 def _translator_positions(translator: Any) -> tuple[tuple[str, int, int, int, int], ...]:

@@ -26,6 +26,7 @@ def capture_direct(
 ) -> Captured:
     """Run `function(*args, **kwargs)` once; parameters and buffers of a module come before the arguments."""
     subject = describe_subject(function, name)
+    _refuse_lazy(subject)
     owned = module_tensors(function)
     paths, spec = pytree.tree_flatten_with_path((args, kwargs))
     signature = _signature(function)
@@ -97,6 +98,15 @@ def argument_name(path: tuple[Any, ...], signature: inspect.Signature | None) ->
         if at == position.idx:
             return f"{parameter.name}{pytree.keystr(path[2:])}"
     return f"arg{position.idx}{pytree.keystr(path[2:])}"
+
+
+def _refuse_lazy(subject: Subject) -> None:
+    function: Any = subject.function
+    if isinstance(function, torch.nn.Module) and any(
+        torch.nn.parameter.is_lazy(tensor)
+        for tensor in (*function.parameters(), *function.buffers())
+    ):
+        raise UnsupportedError("a lazy module without its parameters", subject.span, "call it once before")
 
 
 def _refuse_rebound(subject: Subject, tensors: dict[str, Any], given: list[Any]) -> None:

@@ -33,12 +33,13 @@ def capture_graph_module(
 
     captured = capture_run(_subject(gm), FlatCall(values, tuple(slots), None, run), settings)
     variables = variables_of_nodes(gm, _spans)
-    return _flat(captured, variables)
+    return _flat(captured, gm, variables)
 
 
-def _flat(captured: Captured, variables: tuple[Variable, ...]) -> Captured:
+def _flat(captured: Captured, gm: fx.GraphModule, variables: tuple[Variable, ...]) -> Captured:
     structure = replace(captured.structure, arguments=None, result=None)
-    return replace(captured, structure=structure, variables=variables)
+    sources = tuple(_source(node) for node in gm.graph.find_nodes(op="placeholder"))
+    return replace(captured, structure=structure, variables=variables, guard_sources=sources)
 
 
 class _Runner(fx.Interpreter):
@@ -92,11 +93,16 @@ def _is_dynamic(example_inputs: list[Any]) -> bool:
     )
 
 
-def _slot(node: fx.Node, index: int) -> FlatInput:
+def _source(node: fx.Node) -> Any:
+    """Where Dynamo finds the input in the user's frame; None for a graph that comes from elsewhere."""
     source = getattr(node, "_dynamo_source", None)
     if source is None and "grapharg" in node.meta:
         source = getattr(node.meta["grapharg"], "source", None)
-    text = _source_text(source) or node.name
+    return source
+
+
+def _slot(node: fx.Node, index: int) -> FlatInput:
+    text = _source_text(_source(node)) or node.name
     if isinstance(node.meta.get("example_value"), torch.SymInt):
         return SymIntInput(user_name(text), index)
     fqn = module_path(text)

@@ -100,3 +100,5 @@ class Captured:
     forward_nodes: int
     """How many nodes the forward recorded."""
     variables: tuple[Variable, ...] = ()
+    guard_sources: tuple[Any, ...] = ()
+    """Dynamo's source of each flat input, for its guards; empty without Dynamo."""

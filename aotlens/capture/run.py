@@ -133,6 +133,8 @@ def _refusal(error: Exception, span: Span | None) -> AotlensError | None:
         return UnsupportedError(f"the higher-order operator `{higher_order[1] or higher_order[2]}`", span)
     if not isinstance(error, RuntimeError):
         return None
+    if "Cannot call numel() on tensor with symbolic sizes" in text:
+        return UnsupportedError("an operator that needs known sizes, under symbolic sizes", span)
     if "data is not allocated yet" in text:
         return UnsupportedError("an operator that reads a tensor's values", span, KEEP_TENSORS)
     if ".numpy() is not supported" in text:

@@ -65,6 +65,7 @@ def signature(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 leaf.device,
                 tuple(leaf.shape),
                 leaf.stride(),
+                leaf.storage_offset(),
                 leaf.requires_grad,
                 leaf.is_leaf,
                 objects.setdefault(id(leaf), len(objects)),

@@ -11,7 +11,7 @@ import numpy as np
 
 from aotlens.ir.program import Node, has_effect
 from aotlens.joint.records import JointProgram
-from aotlens.partition.rules import Keep, choose, is_view, node_bytes, storage_root
+from aotlens.partition.rules import Keep, choose, is_number, is_view, node_bytes, storage_root
 from aotlens.partition.sides import Sides
 
 INFINITE = 1 << 60
@@ -81,7 +81,12 @@ def _results(joint: JointProgram, read_by_backward: set[int]) -> dict[int, int]:
 
 
 def _must_save(node: Node, sides: Sides) -> bool:
-    """Whether the backward may not compute the value again."""
+    """Whether the backward may not compute the value again.
+
+    A size is kept as a number: computing it again would keep its tensor, and refuse later writes to that.
+    """
+    if is_number(node):
+        return True
     if any(id(source) in sides.changed_inputs for source in node.inputs()):
         return True
     if not sides.made_by_forward(node):

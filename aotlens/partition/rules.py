@@ -133,6 +133,11 @@ def is_costly(node: Node) -> bool:
     return not _cheap_operator(node.op)
 
 
+def is_number(node: Node) -> bool:
+    """Whether the value is a size or another number, neither a tensor nor a bundle of tensors."""
+    return not isinstance(node.val, (torch.Tensor, list, tuple))
+
+
 def node_bytes(node: Node) -> int:
     """Bytes of the node's value; symbols at their example, lists added up, numbers nothing."""
     return value_bytes(node.val)

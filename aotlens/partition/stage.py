@@ -16,6 +16,7 @@ from aotlens.partition.rules import (
     MIN_CUT_RECOMPUTES,
     MIN_CUT_SAVES,
     choose,
+    is_number,
     is_view,
     node_bytes,
     storage_root,
@@ -143,10 +144,6 @@ def _forward_program(joint: JointProgram, saved: tuple[Node, ...]) -> Program:
 def _numbers_last(saved: tuple[Node, ...]) -> tuple[Node, ...]:
     """Tensors first, then sizes: the order in which the runtime keeps them."""
     return tuple(sorted(saved, key=is_number))
-
-
-def is_number(node: Node) -> bool:
-    return not hasattr(node.val, "dtype")
 
 
 def _backward_program(joint: JointProgram, saved: tuple[Node, ...], nodes: tuple[Node, ...]) -> Program:

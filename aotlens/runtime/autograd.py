@@ -20,7 +20,7 @@ from aotlens.ir.slots import (
     UserOutput,
 )
 from aotlens.partition.records import Partitioned
-from aotlens.partition.stage import is_number
+from aotlens.partition.rules import is_number
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import call_graph
 

@@ -15,6 +15,28 @@ from aotlens.ir.slots import UserInput
 from aotlens.runtime.builder import TextBuilder
 from aotlens.torch_api import print_expression
 
+SHARED_MEMORY = "which arguments share memory is built into the graph"
+
+OVERLAP_HELPER = """
+def refuse_overlap(target, tensors, written):
+    def ends(tensor):
+        steps = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride()))
+        first = tensor.storage_offset() * tensor.element_size()
+        return first, first + (steps + 1) * tensor.element_size()
+
+    for name in written:
+        for other, tensor in tensors.items():
+            if other == name or tensor.untyped_storage()._cdata != tensors[name].untyped_storage()._cdata:
+                continue
+            (first, last), (start, end) = ends(tensors[name]), ends(tensor)
+            if first < end and start < last:
+                raise AssertionError(
+                    f"compiled `{target}` writes to `{name}`, which did not share memory with `{other}` when "
+                    "it was compiled, and now does: clone one of them before the call"
+                )
+"""
+"""The slow path of the check, as text of the module."""
+
 
 class Guards:
     """Writes the checks of one target."""
@@ -28,10 +50,14 @@ class Guards:
         self._names = names
         self._target = captured.subject.name
         self._sizes: set[str] = set()
+        self.needs_helper = False
+        """Whether the written text calls `refuse_overlap`."""
 
     def write(self) -> None:
         if self._captured.subject.frontend == "dynamo":
             self._bind_sizes(checked=False)
+            with self._builder.step("check shared memory", SHARED_MEMORY):
+                self._aliases()
             return
         with self._builder.step("check plain values", "numbers and flags are built into the graph"):
             self._plain_values()
@@ -150,26 +176,30 @@ class Guards:
                 self._refuse(f"{name} is not {self._names[given.duplicate_of]}", "AssertionError", message)
 
     def _aliases(self) -> None:
-        """An argument that is written to must not share memory with one that it did not share with before."""
+        """An argument that is written to must not overlap with one that it lay apart from before."""
         arguments = [
-            (at, given)
-            for at, given in enumerate(self._captured.inputs)
+            (name, given)
+            for name, given in self._inputs()
             if isinstance(given.slot, UserInput) and given.is_tensor and given.duplicate_of is None
         ]
-        pairs = set()
-        for info in self._meta.inputs:
-            if info.mutates_data or info.mutates_metadata:
-                pairs |= {
-                    (min(at, info.index), max(at, info.index))
-                    for at, given in arguments
-                    if at != info.index and info.index not in given.shares_storage_with
-                }
-        for first, second in sorted(pairs):
-            left, right = self._names[first], self._names[second]
-            slots = [self._captured.inputs[at].slot.name for at in (first, second)]
-            message = f"`{slots[0]}` and `{slots[1]}` did not share memory when it was compiled, now they do"
-            same = f"{left}.untyped_storage()._cdata == {right}.untyped_storage()._cdata"
-            self._refuse(same, "AssertionError", message)
+        written = [
+            self._names[info.index]
+            for info in self._meta.inputs
+            if (info.mutates_data or info.mutates_metadata)
+            and not self._captured.inputs[info.index].shares_storage_with
+        ]
+        written = [name for name in written if any(name == other for other, _ in arguments)]
+        if not written or len(arguments) < 2:
+            return
+        storages = len({given.fake.untyped_storage()._cdata for _, given in arguments})
+        tensors = ", ".join(name for name, _ in arguments)
+        self.needs_helper = True
+        with self._builder.block(
+            f"if len({{tensor.untyped_storage()._cdata for tensor in ({tensors})}}) != {storages}:"
+        ):
+            named = ", ".join(f"{given.slot.name!r}: {name}" for name, given in arguments)
+            slots = [given.slot.name for name, given in arguments if name in written]
+            self._builder.add(f"refuse_overlap({self._target!r}, {{{named}}}, {tuple(slots)!r})")
 
 
 def _text(expression: Any) -> str:

@@ -39,6 +39,7 @@ class WrapperText:
         self._captured: Captured = parts.joint.captured
         self._meta = parts.joint.meta
         self.arguments = argument_names(self._captured, names)
+        self.needs_overlap_helper = False
 
     def write(self) -> None:
         """`def call(…)` with its steps, in the order in which they run."""
@@ -54,7 +55,9 @@ class WrapperText:
                     Unpacking(builder, self._captured.subject.name, self.arguments[owned:]).write(
                         structure.arguments
                     )
-            Guards(builder, self._captured, self._meta, self.arguments).write()
+            guards = Guards(builder, self._captured, self._meta, self.arguments)
+            guards.write()
+            self.needs_overlap_helper = guards.needs_helper
             self._run()
             self._write_back()
             self._move()

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import functional
 
 from aotlens.options import POLICIES, CompileOptions
 from aotlens.pipeline import compile_direct
@@ -48,11 +48,11 @@ def test_a_result_that_eager_saves_costs_nothing(policy: str) -> None:
 @POLICY
 def test_dropout_has_one_mask(policy: str) -> None:
     x = leaf(1000)
-    call = compiled(lambda x: F.dropout(x.sin(), 0.5).cos(), x, policy=policy).call
+    call = compiled(lambda x: functional.dropout(x.sin(), 0.5).cos(), x, policy=policy).call
     torch.manual_seed(0)
     (found,) = torch.autograd.grad(call(x).sum(), x)
     torch.manual_seed(0)
-    (expected,) = torch.autograd.grad(F.dropout(x.sin(), 0.5).cos().sum(), x)
+    (expected,) = torch.autograd.grad(functional.dropout(x.sin(), 0.5).cos().sum(), x)
     torch.testing.assert_close(found, expected)
 
 
@@ -60,7 +60,7 @@ def test_linear_gelu_linear_saves_what_the_shapes_say() -> None:
     """Kept beyond the arguments: the first product, f32[8, 32], from which gelu and its gradient follow."""
 
     def mlp(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        return F.linear(F.gelu(F.linear(x, a)), b)
+        return functional.linear(functional.gelu(functional.linear(x, a)), b)
 
     x, a, b = leaf(8, 16), leaf(32, 16), leaf(16, 32)
     assert compiled(mlp, x, a, b).parts.saved_bytes == 8 * 32 * 4

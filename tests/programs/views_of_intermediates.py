@@ -205,7 +205,7 @@ def unsafe_view_and_its_view(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     return out, out.view(-1)
 
 
-@cases(lambda: (tape(3, 4),))
+@cases(lambda: (tape(3, 4),), "dynamic")
 def all_kinds(x: Tensor) -> tuple[Tensor, ...]:
     made = x * 2
     return x.view(-1), made.view(-1), made.t(), x, x.detach(), made.sum()
