@@ -194,9 +194,11 @@ class Guards:
         storages = len({given.fake.untyped_storage()._cdata for _, given in arguments})
         tensors = ", ".join(name for name, _ in arguments)
         self.needs_helper = True
-        with self._builder.block(
-            f"if len({{tensor.untyped_storage()._cdata for tensor in ({tensors})}}) != {storages}:"
-        ):
+        several = f"len({{tensor.untyped_storage()._cdata for tensor in ({tensors})}}) != {storages}"
+        if len(arguments) == storages == 2:  # without a set, in half the time
+            (first, _), (second, _) = arguments
+            several = f"{first}.untyped_storage()._cdata == {second}.untyped_storage()._cdata"
+        with self._builder.block(f"if {several}:"):
             named = ", ".join(f"{given.slot.name!r}: {name}" for name, given in arguments)
             slots = [given.slot.name for name, given in arguments if name in written]
             self._builder.add(f"refuse_overlap({self._target!r}, {{{named}}}, {tuple(slots)!r})")

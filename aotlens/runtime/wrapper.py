@@ -126,7 +126,7 @@ class WrapperText:
             for info in raised:
                 name = self.arguments[info.index]
                 several = name if info.version_bumps == 1 else f"({name},) * {info.version_bumps}"
-                self._builder.add(f"torch.autograd.graph.increment_version({several})")
+                self._builder.add(f"increment_version({several})")
 
     def _aliases(self) -> None:
         aliases = [info for info in self._meta.outputs if info.base is not None]

@@ -1,4 +1,4 @@
-"""Behind Dynamo a call that shares memory otherwise than the first one never runs with the first one's code."""
+"""Behind Dynamo a call that shares memory in a new way never runs with the code of another."""
 
 import pytest
 import torch
