@@ -112,7 +112,7 @@ class Recorder(Tape, TorchDispatchMode):
             forward = self._forward_origin(node) if node is not None else None
             if forward is not None and not place.frames:
                 place = forward.place
-            return Origin(place, op_name(func), backward=True)
+            return Origin(place, op_name(func), backward=True, differentiates=forward)
         origin = Origin(place, op_name(func))
         number = next_sequence_number() - 1
         if not self._sequence or number > self._sequence[-1]:

@@ -37,7 +37,7 @@ def _spans(frames: tuple[tuple[CodeType, int], ...]) -> tuple[Span, ...]:
 NOWHERE = Place()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Origin:
     """Why a node exists."""
 
@@ -52,6 +52,8 @@ class Origin:
     """Why that stage added it, when no expression of the user's asked for it."""
     effect: bool = False
     """Whether it writes to an input."""
+    differentiates: "Origin | None" = None
+    """For a backward node, the forward operator whose gradient it computes; None where none is known."""
 
     def added_by(self, stage: str, reason: str) -> "Origin":
         """The same place, for a node that a stage put there on its own account."""

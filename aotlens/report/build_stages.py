@@ -1,5 +1,6 @@
 """The programs of each stage as rows, with the identity of every node kept from stage to stage."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,17 +14,42 @@ from aotlens.report.describe import describe_tensor
 from aotlens.report.places import text_of
 from aotlens.report.records import Stage, StageNode, Tensor
 
+Ancestors = Callable[[Node], tuple[str, ...]]
+"""The names, in the parent stage, of what a node came from."""
+
 
 def build_stages(parts: Partitioned) -> tuple[Stage, ...]:
     """Captured, functional, then joint, forward and backward; or inference."""
+    captured, by_call = _captured(parts)
     functional = _functional(parts)
-    stages = [_captured(parts), _stage(functional, "functional", "captured")]
+    from_call = lambda node: by_call.get(id(node.origin), ())
+    stages = [captured, _stage(functional, "functional", "captured", from_call)]
     if parts.backward is None:
-        return (*stages, _stage(parts.forward, "inference", "functional"))
-    stages.append(_stage(parts.joint.program, "joint", "functional"))
-    stages.append(_stage(parts.forward, "forward", "joint"))
-    stages.append(_stage(parts.backward, "backward", "joint"))
+        return (*stages, _stage(parts.forward, "inference", "functional", _same_name(functional)))
+    joint = parts.joint.program
+    stages.append(_stage(joint, "joint", "functional", _from_forward(functional)))
+    stages.append(_stage(parts.forward, "forward", "joint", _same_name(joint)))
+    stages.append(_stage(parts.backward, "backward", "joint", _same_name(joint)))
     return tuple(stages)
+
+
+def _same_name(parent: Program) -> Ancestors:
+    """Stages share nodes, so a node is its own ancestor wherever the parent has it."""
+    known = {id(node) for node in parent.nodes} | {id(given.node) for given in parent.inputs}
+    return lambda node: (node.name,) if id(node) in known else ()
+
+
+def _from_forward(functional: Program) -> Ancestors:
+    """A backward node comes from the forward nodes whose gradient it computes."""
+    same = _same_name(functional)
+    by_origin: dict[int, tuple[str, ...]] = {}
+    for node in functional.nodes:
+        by_origin[id(node.origin)] = (*by_origin.get(id(node.origin), ()), node.name)
+
+    def ancestors(node: Node) -> tuple[str, ...]:
+        return same(node) or by_origin.get(id(node.origin.differentiates), ())
+
+    return ancestors
 
 
 def _functional(parts: Partitioned) -> Program:
@@ -34,7 +60,7 @@ def _functional(parts: Partitioned) -> Program:
     return Program("functional", inputs, nodes, joint.forward_outputs)
 
 
-def _stage(program: Program, name: str, parent: str) -> Stage:
+def _stage(program: Program, name: str, parent: str, ancestors: Ancestors) -> Stage:
     names = Names()
     rows = [
         StageNode(
@@ -44,12 +70,12 @@ def _stage(program: Program, name: str, parent: str) -> Stage:
             (),
             _tensor(given.node.val),
             (),
-            (),
+            ancestors(given.node),
             _role(given.slot),
         )
         for given in program.inputs
     ]
-    rows += [_row(node) for node in program.nodes]
+    rows += [_row(node, ancestors(node)) for node in program.nodes]
     results = tuple(node.name for node in nodes_in(out.value for out in program.outputs))
     rows.append(StageNode("output", "output", "output", results, None, (), (), "the graph's results"))
     return Stage(name, parent, tuple(rows), "\n".join(function_lines(program, f"{name}_graph", names)) + "\n")
@@ -59,8 +85,10 @@ def _role(slot: Any) -> str:
     return f"{type(slot).__name__} `{slot.name}`"
 
 
-def _row(node: Node) -> StageNode:
+def _row(node: Node, ancestors: tuple[str, ...]) -> StageNode:
     reason = node.origin.reason
+    if not reason and node.origin.differentiates is not None:
+        reason = f"part of the gradient of `{node.origin.differentiates.op}`"
     if not reason and not node.origin.place.spans:
         reason = f"added by the stage {node.origin.stage}"
     return StageNode(
@@ -70,7 +98,7 @@ def _row(node: Node) -> StageNode:
         inputs=tuple(dict.fromkeys(source.name for source in node.inputs())),
         tensor=_tensor(node.val),
         spans=node.origin.place.spans,
-        from_=(node.name,),
+        from_=ancestors,
         reason=reason,
     )
 
@@ -79,23 +107,22 @@ def _tensor(val: Any) -> Tensor | None:
     return describe_tensor(val) if isinstance(val, torch.Tensor) else None
 
 
-def _captured(parts: Partitioned) -> Stage:
-    """The operators as the user's code ran them, in-place operators and views included."""
+def _captured(parts: Partitioned) -> tuple[Stage, dict[int, tuple[str, ...]]]:
+    """The operators as the user's code ran them, and each one's row by the identity of its origin."""
     captured = parts.joint.captured
     names = _TensorNames()
-    rows = []
+    rows, by_call = [], dict[int, tuple[str, ...]]()
     for given in captured.inputs:
-        if given.is_tensor and given.duplicate_of is None:
-            name = names.give(given.argument, given.node.name if given.node else given.slot.name)
-            rows.append(
-                StageNode(
-                    name, "placeholder", given.slot.name, (), _tensor(given.fake), (), (), _role(given.slot)
-                )
-            )
+        if given.is_tensor and given.node is not None:
+            name = names.give(given.argument, given.node.name)
+            by_call[id(given.node.origin)] = (name,)
+            role, tensor = _role(given.slot), _tensor(given.fake)
+            rows.append(StageNode(name, "placeholder", given.slot.name, (), tensor, (), (), role))
     lines = [f"def captured({', '.join(row.name for row in rows)}):"]
     group = None
     for call in captured.recorder.calls:
         row, line = _call_row(call, names)
+        by_call[id(call[-1])] = (row.name,)
         span = next(iter(row.spans), None)
         heading = f"    # {span.file.rsplit('/', 1)[-1]}:{span.line}: {text_of(span)}" if span else None
         if heading and heading != group:
@@ -106,7 +133,7 @@ def _captured(parts: Partitioned) -> Stage:
     results = tuple(names.of(value) for value in captured.outputs if isinstance(value, torch.Tensor))
     rows.append(StageNode("output", "output", "output", results, None, (), (), "the function's results"))
     lines.append(f"    return ({', '.join(results)}{',' if len(results) == 1 else ''})")
-    return Stage("captured", None, tuple(rows), "\n".join(lines) + "\n")
+    return Stage("captured", None, tuple(rows), "\n".join(lines) + "\n"), by_call
 
 
 class _TensorNames:

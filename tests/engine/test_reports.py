@@ -12,6 +12,7 @@ from aotlens.report.codec import decode, encode
 from aotlens.report.records import Input, Output, Report, Target
 from aotlens.verify.first_call import observe_alone
 from aotlens.verify.observe import Facts, Observation, Probe
+from tests.engine import golden_functions
 from tests.engine.checking import prepared
 from tests.programs import PROGRAMS, Program
 
@@ -94,3 +95,26 @@ def missing_places(target: Target) -> list[str]:
         for node in stage.nodes
         if node.op == "call_function" and not node.spans and not node.reason
     ]
+
+
+def test_ancestors_are_names_of_the_parent_stage() -> None:
+    target = compile_direct(
+        golden_functions.running_total,
+        (torch.ones(4, requires_grad=True), torch.ones(4)),
+        {},
+        CompileOptions(backend="eager"),
+    ).target()
+    names = {stage.name: {node.name for node in stage.nodes} for stage in target.stages}
+    for stage in target.stages:
+        for node in stage.nodes:
+            assert set(node.from_) <= names.get(stage.parent or "", set())
+    joint = target.stage("joint")
+    assert joint is not None
+    backward = {node.name: (node.from_, node.reason) for node in joint.nodes if "gradient of" in node.reason}
+    assert backward == {
+        "threshold_backward": (("relu",), "part of the gradient of `aten.relu.default`"),
+        "mul_1": (("mul",), "part of the gradient of `aten.mul.Tensor`"),
+    }
+    functional = target.stage("functional")
+    assert functional is not None
+    assert {node.name: node.from_ for node in functional.nodes if node.op == "call_function"}["add"] == ("add",)
