@@ -103,8 +103,7 @@ def argument_name(path: tuple[Any, ...], signature: inspect.Signature | None) ->
 def _refuse_lazy(subject: Subject) -> None:
     function: Any = subject.function
     if isinstance(function, torch.nn.Module) and any(
-        torch.nn.parameter.is_lazy(tensor)
-        for tensor in (*function.parameters(), *function.buffers())
+        torch.nn.parameter.is_lazy(tensor) for tensor in (*function.parameters(), *function.buffers())
     ):
         raise UnsupportedError("a lazy module without its parameters", subject.span, "call it once before")
 

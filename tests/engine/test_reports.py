@@ -117,4 +117,6 @@ def test_ancestors_are_names_of_the_parent_stage() -> None:
     }
     functional = target.stage("functional")
     assert functional is not None
-    assert {node.name: node.from_ for node in functional.nodes if node.op == "call_function"}["add"] == ("add",)
+    assert {node.name: node.from_ for node in functional.nodes if node.op == "call_function"}["add"] == (
+        "add",
+    )
