@@ -169,7 +169,8 @@ class AotlensApp(App[int]):
         self._draw_title()
 
     def _tick(self) -> None:
-        if self.state.phase == "tracing":
+        # The timer may fire once more while the screen is taken down.
+        if self.state.phase == "tracing" and self.workbench.is_attached and self.workbench.children:
             self._draw_title()
             self.workbench.show_progress(progress_lines(self.subject_name, self.state, self.elapsed_s))
 
