@@ -107,7 +107,10 @@ def compile_graph_module(gm: Any, example_inputs: Any, options: CompileOptions) 
     """Compile what Dynamo captured; `call` takes its flat inputs and returns a tuple."""
     clock = _Clock()
     with clock.stage("capture"):
-        captured = capture_graph_module(gm, list(example_inputs), _decompositions(options))
+        fixed = options.backend == "inductor"  # its graphs cannot read a number out of a tensor
+        captured = capture_graph_module(
+            gm, list(example_inputs), _decompositions(options), fixed_floats=fixed
+        )
     compiled = _finish(captured, options, clock)
     announce_compiled(compiled)
     return compiled

@@ -36,6 +36,7 @@ __all__ = [
     "detect_fake_mode",
     "guard_no_overlap",
     "has_composite_kernel",
+    "hide_from_dynamo",
     "inductor_config_patch",
     "inductor_decompositions",
     "is_traceable_wrapper_subclass",
@@ -79,6 +80,13 @@ def has_composite_kernel(func: Any) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key))
 
 
+def hide_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, which Dynamo neither traces nor looks into."""
+    from torch._dynamo import disable
+
+    return disable(function)
+
+
 def make_shape_env() -> Any:
     """A fresh environment of symbolic sizes."""
     from torch.fx.experimental.symbolic_shapes import ShapeEnv  # 0.6 s to import, only for dynamic shapes
@@ -102,6 +110,16 @@ def inductor_config_patch(config: dict[str, Any]) -> Any:
     return inductor_config.patch({"trace.provenance_tracking_level": 2, **asked})
 
 
+@contextmanager
+def _accepting_constants(fake_mode: FakeTensorMode) -> Iterator[None]:
+    """Let the graph's real constants meet fake tensors, which Dynamo's mode forbids."""
+    before, fake_mode.allow_non_fake_inputs = fake_mode.allow_non_fake_inputs, True
+    try:
+        yield
+    finally:
+        fake_mode.allow_non_fake_inputs = before
+
+
 def compile_with_inductor(
     module: Any, inputs: list[Any], fake_mode: FakeTensorMode, **flags: Any
 ) -> tuple[Any, dict[str, Any]]:
@@ -118,7 +136,7 @@ def compile_with_inductor(
     if not inductor_config.fallback_random:
         replace_random_passes(module)
     before = create_kernel_information_json()
-    with V.set_fake_mode(fake_mode):
+    with V.set_fake_mode(fake_mode), _accepting_constants(fake_mode):
         code = compile_fx_inner(module, inputs, **flags)
     after = create_kernel_information_json()
     return code, {key: nodes for key, nodes in after.items() if key not in before}

@@ -22,6 +22,7 @@ from aotlens.capture.operators import UNSAFE_VIEWS
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured
 from aotlens.capture.storage import Storage
+from aotlens.capture.tape import PLAIN
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
@@ -67,6 +68,12 @@ def _by_storage(captured: Captured) -> dict[int, list[int]]:
 def _plain(captured: Captured, index: int, value: Any) -> OutputAliasInfo:
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         value = captured.recorder.symbols.value(value)
+    elif type(value) not in PLAIN:
+        raise UnsupportedError(
+            f"a result of type `{type(value).__name__}`",
+            captured.subject.span,
+            "return tensors in tuples, lists or dicts, or register the class with pytree",
+        )
     return OutputAliasInfo(index, OutputType.NON_ALIAS, "not a tensor", value)
 
 

@@ -21,15 +21,19 @@ from aotlens.torch_api import FakeTensorMode, TracingContext, detect_fake_mode
 
 
 def capture_graph_module(
-    gm: fx.GraphModule, example_inputs: list[Any], decompositions: Decompositions
+    gm: fx.GraphModule, example_inputs: list[Any], decompositions: Decompositions, *, fixed_floats: bool
 ) -> Captured:
-    """Run Dynamo's graph once on fake tensors; the inputs are flat and so is the result."""
+    """Run Dynamo's graph once on fake tensors; the inputs are flat and so is the result.
+
+    With `fixed_floats` a float argument is built into the graph, and Dynamo guards on its value.
+    """
     settings = Settings(_fake_mode(example_inputs), decompositions, _is_dynamic(example_inputs))
-    slots = [_slot(node, index) for index, node in enumerate(gm.graph.find_nodes(op="placeholder"))]
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    slots = [_slot(node, index) for index, node in enumerate(placeholders)]
     values = list(example_inputs)
 
     def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
-        return _Runner(gm, recorder).run(*(given.argument for given in inputs))
+        return _Runner(gm, recorder, fixed_floats).run(*(given.argument for given in inputs))
 
     captured = capture_run(_subject(gm), FlatCall(values, tuple(slots), None, run), settings)
     variables = variables_of_nodes(gm, _spans)
@@ -45,14 +49,21 @@ def _flat(captured: Captured, gm: fx.GraphModule, variables: tuple[Variable, ...
 class _Runner(fx.Interpreter):
     """Runs a graph and tells the recorder where each node comes from."""
 
-    def __init__(self, gm: fx.GraphModule, recorder: Recorder) -> None:
+    def __init__(self, gm: fx.GraphModule, recorder: Recorder, fixed_floats: bool) -> None:
         super().__init__(gm)
         self._recorder = recorder
+        self._fixed_floats = fixed_floats
         self.extra_traceback = False
 
     def run_node(self, n: fx.Node) -> Any:
         self._recorder.place = Place(known_spans=_spans(n))
+        number = n.meta.get("example_value")
         try:
+            if n.target == "item" and isinstance(number, torch.SymFloat) and self._fixed_floats:
+                return float(number)
+            if n.target == "item" and isinstance(number, (torch.SymFloat, torch.SymInt)):
+                self._recorder.read_number(self.env[n.args[0]], number)  # type: ignore[index]
+                return number
             return super().run_node(n)
         finally:
             self._recorder.place = None

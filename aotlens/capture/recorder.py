@@ -233,7 +233,7 @@ class Recorder(Tape, TorchDispatchMode):
         result = func(*args, **kwargs)
         if type(source) is not FakeTensor:
             constant = self.node_of(self.constant(source))
-            fresh = self.add_node(aten.clone.default, (constant,), {}, result)
+            fresh = self.add_node(aten.lift_fresh_copy.default, (constant,), {}, result)
             self.track(result, Storage(fresh, result))
             return result
         node = self.node_of(source)

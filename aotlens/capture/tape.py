@@ -14,6 +14,7 @@ from aotlens.capture.storage import Storage, Tracked, Write
 from aotlens.capture.symbols import Symbols
 from aotlens.capture.views import ViewStep, put_back
 from aotlens.errors import UnsupportedError
+from aotlens.ir.names import free_name
 from aotlens.ir.origin import NOWHERE, Origin, Place
 from aotlens.ir.program import Node, getitem, op_name
 from aotlens.torch_api import FakeTensor, FakeTensorMode
@@ -53,10 +54,14 @@ class Tape:
         return self.origin.place.innermost
 
     def name(self, base: str) -> str:
-        """A name that no other node has."""
+        """A name that no other node has, and that the module text does not use itself."""
+        base = free_name(base)
         count = self._names.get(base)
         self._names[base] = 0 if count is None else count + 1
-        return base if count is None else self.name(f"{base}_{count + 1}")
+        if count is None:
+            return base
+        numbered = f"{base}_{count + 1}"
+        return self.name(numbered) if free_name(numbered) == numbered else self.name(f"x_{base}")
 
     def add_node(
         self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any, origin: Origin | None = None
@@ -174,6 +179,11 @@ class Tape:
 
     def keywords(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         return {key: self.argument(value) for key, value in kwargs.items()} if kwargs else {}
+
+    def read_number(self, tensor: Any, number: Any) -> None:
+        """Record that a tensor's one value is a number which a frontend knows as a symbol."""
+        op = torch.ops.aten._local_scalar_dense.default
+        self.symbols.define(number, self.add_node(op, (self.node_of(tensor),), {}, number))
 
     def write_here(self) -> Write:
         """A write that happens now."""

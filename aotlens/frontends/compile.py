@@ -1,7 +1,9 @@
 """`aotlens.compile`, `aotlens.inspect`, `aotlens.export`: the engine without a command line.
 
 Invariant: a call whose arguments differ in what the compilation assumed (types, sizes, strides, gradients,
-which arguments share memory, grad mode) is compiled anew, never run with the wrong code.
+which arguments share memory, grad mode, autocast, train or eval of every submodule) is compiled anew.  What
+the function reads from elsewhere (plain attributes of a module, globals) is built in: where that changes,
+`torch.compile(fn, backend="aotlens")` brings Dynamo's guards.
 """
 
 import functools
@@ -57,7 +59,7 @@ def signature(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     described: list[tuple[Any, ...]] = []
     for leaf in leaves:
         if not isinstance(leaf, torch.Tensor):
-            described.append((type(leaf), leaf))
+            described.append((type(leaf), leaf if leaf.__hash__ is not None else id(leaf)))
             continue
         described.append(
             (
@@ -72,7 +74,7 @@ def signature(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 storages.setdefault(leaf.untyped_storage()._cdata, len(storages)),
             )
         )
-    training = fn.training if isinstance(fn, torch.nn.Module) else None
+    training = tuple(m.training for m in fn.modules()) if isinstance(fn, torch.nn.Module) else None
     autocast = tuple(
         torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
         for kind in ("cpu", "cuda")

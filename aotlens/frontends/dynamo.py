@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from aotlens.options import CompileOptions
-from aotlens.pipeline import compile_graph_module
-from aotlens.torch_api import record_dynamo_spans
+from aotlens.pipeline import Compiled, compile_graph_module
+from aotlens.torch_api import hide_from_dynamo, record_dynamo_spans
 
 record_dynamo_spans()
 
@@ -18,7 +18,8 @@ def dynamo_backend(options: CompileOptions) -> Callable[..., Any]:
     """A backend for `torch.compile` that compiles with these options."""
 
     def aotlens(gm: Any, example_inputs: Any, **given: Any) -> Callable[..., Any]:
-        return compile_graph_module(gm, example_inputs, with_user_options(options, given.get("options"))).call
+        chosen = with_user_options(options, given.get("options"))
+        return _shielded(compile_graph_module(gm, example_inputs, chosen))
 
     return aotlens
 
@@ -26,7 +27,15 @@ def dynamo_backend(options: CompileOptions) -> Callable[..., Any]:
 def aotlens_backend(gm: Any, example_inputs: Any, **given: Any) -> Callable[..., Any]:
     """The registered entry point; `options={"backend": …}` chooses another code generator than Inductor."""
     options = with_user_options(CompileOptions(), given.get("options"))
-    return compile_graph_module(gm, example_inputs, options).call
+    return _shielded(compile_graph_module(gm, example_inputs, options))
+
+
+def _shielded(compiled: Compiled) -> Callable[..., Any]:
+    """The callable, with neither it nor its backward ever traced by Dynamo when user code around it is."""
+    function = compiled.module.call.__globals__.get("CompiledFunction")
+    if function is not None:
+        function.backward = staticmethod(hide_from_dynamo(function.backward))
+    return hide_from_dynamo(compiled.call)
 
 
 def with_user_options(options: CompileOptions, given: dict[str, Any] | None) -> CompileOptions:

@@ -80,7 +80,17 @@ def call_text(node: Node, names: Names) -> str:
     if isinstance(node.op, SymbolicExpression):
         return node.op.text(tuple(arguments))
     arguments += [f"{key}={literal(value, names)}" for key, value in node.kwargs.items()]
-    return f"{names.operator(node.op)}({', '.join(arguments)})"
+    return f"{names.operator(_kernel(node))}({', '.join(arguments)})"
+
+
+def _kernel(node: Node) -> Any:
+    """The operator that the text calls: `view` becomes `reshape`, which is the same where a view is possible.
+
+    A kernel may lay its result out otherwise than its fake twin said (batch norm of a transposed input).
+    """
+    if node.op is torch.ops.aten.view.default:
+        return torch.ops.aten.reshape.default
+    return node.op
 
 
 def type_text(val: Any) -> str:

@@ -1,10 +1,12 @@
 """Size expressions as graph nodes, one operator each, as backends expect them."""
 
+import math
 import operator
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
+import torch
 from torch import fx
 
 from aotlens.errors import UnsupportedError
@@ -29,12 +31,14 @@ def _build(graph: fx.Graph, expression: Any, symbols: dict[Any, Any]) -> Any:
         raise UnsupportedError(f"the size expression `{expression}` in a graph for a backend")
     arguments = [_build(graph, argument, symbols) for argument in expression.args]
     function = OPERATORS[name]
+    if len(arguments) == 1:
+        return _call(graph, function, arguments[0])
     return reduce(lambda left, right: _call(graph, function, left, right), arguments)
 
 
-def _call(graph: fx.Graph, function: Callable[..., Any], left: Any, right: Any) -> Any:
-    node = graph.call_function(function, (left, right))
-    values = [side.meta["val"] if isinstance(side, fx.Node) else side for side in (left, right)]
+def _call(graph: fx.Graph, function: Callable[..., Any], *operands: Any) -> Any:
+    node = graph.call_function(function, operands)
+    values = [operand.meta["val"] if isinstance(operand, fx.Node) else operand for operand in operands]
     node.meta["val"] = function(*values)
     return node
 
@@ -43,11 +47,19 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "Add": operator.add,
     "Mul": operator.mul,
     "Pow": operator.pow,
+    "PowByNatural": operator.pow,
+    "FloatPow": operator.pow,
     "FloorDiv": operator.floordiv,
     "CleanDiv": operator.floordiv,
+    "IntTrueDiv": operator.truediv,
+    "FloatTrueDiv": operator.truediv,
     "Mod": operator.mod,
     "PythonMod": operator.mod,
-    "Max": max,
-    "Min": min,
+    "Max": torch.sym_max,
+    "Min": torch.sym_min,
+    "ToFloat": torch.sym_float,
+    "TruncToInt": math.trunc,
+    "FloorToInt": math.floor,
+    "CeilToInt": math.ceil,
 }
-"""By sympy class: the Python function that computes it from two operands."""
+"""By sympy class: the function that computes it, from two operands or from one."""

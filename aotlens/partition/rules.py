@@ -57,6 +57,7 @@ CHEAP_PACKETS = frozenset(
         "aten::gather",
         "aten::index",
         "aten::index_select",
+        "aten::lift_fresh_copy",
         "aten::logsumexp",
         "aten::masked_fill",
         "aten::mean",
