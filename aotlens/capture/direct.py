@@ -11,6 +11,7 @@ from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
 from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings
+from aotlens.capture.surroundings import refuse_changes, watch
 from aotlens.errors import UnsupportedError
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, UserInput
 from aotlens.report.records import Span
@@ -38,12 +39,14 @@ def capture_direct(
     def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
         flat = [given.argument for given in inputs]
         call_args, call_kwargs = pytree.tree_unflatten(flat[len(owned) :], spec)
+        surroundings = watch(function)
         if isinstance(function, torch.nn.Module):
             tensors = dict(zip(owned, flat, strict=False))
             result = torch.func.functional_call(function, tensors, call_args, call_kwargs)
             _refuse_rebound(subject, tensors, flat)
         else:
             result = function(*call_args, **call_kwargs)
+        refuse_changes(surroundings, subject.span)
         _refuse_changed_containers(subject, (call_args, call_kwargs), flat[len(owned) :], spec)
         return result
 

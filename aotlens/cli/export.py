@@ -8,6 +8,7 @@ from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.cli.tracing import trace_target
 from aotlens.errors import InternalError, TargetError
 from aotlens.options import POLICIES
+from aotlens.report.export import refuse_unbound
 from aotlens.report.records import Target
 from aotlens.worker.protocol import TraceOptions
 
@@ -32,6 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     target = _single(targets, arguments.target, arguments.capture)
     if target.wrapper is None:
         raise InternalError(f"the report of {arguments.target} holds no module text")
+    refuse_unbound(target.name, target.wrapper.bound, target.span)
     write_data(target.wrapper.source, arguments.output)
     if arguments.output is not None:
         say(f"wrote {arguments.output}: {target.name}, {target.mode}")

@@ -17,6 +17,7 @@ import torch
 from aotlens.capture.direct import module_tensors
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
+from aotlens.report.export import refuse_unbound
 from aotlens.report.records import Report
 from aotlens.torch_api import pytree
 
@@ -90,8 +91,14 @@ def inspect(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
 
 
 def export(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
-    """The text of a module whose `call` does what `fn` does for arguments like these; it needs torch only."""
-    return compile_direct(fn, args, kwargs, replace(_inspection(), observe_variables=False)).source
+    """The text of a module whose `call` does what `fn` does for arguments like these; it needs torch only.
+
+    Raises:
+        UnsupportedError: the text would need something that it cannot make by itself.
+    """
+    compiled = compile_direct(fn, args, kwargs, replace(_inspection(), observe_variables=False))
+    refuse_unbound(compiled.name, tuple(compiled.module.text.bound), compiled.captured.subject.span)
+    return compiled.source
 
 
 def _inspection() -> CompileOptions:

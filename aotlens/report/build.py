@@ -43,7 +43,7 @@ def build_target(
         outputs=build_outputs(parts),
         stages=build_stages(parts),
         partition=build_partition(parts),
-        wrapper=rows.Wrapper(module.text.source, module.text.steps),
+        wrapper=rows.Wrapper(module.text.source, module.text.steps, tuple(module.text.bound)),
         kernels=kernels,
         memory=memory_of(parts),
         variables=captured.variables,

@@ -270,6 +270,9 @@ class Wrapper:
 
     source: str
     steps: tuple[WrapperStep, ...]
+    bound: tuple[str, ...] = ()
+    """Names that the text cannot make by itself (a large constant, a container class of the user's, a
+    compiled graph): with any of these it does not run elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)

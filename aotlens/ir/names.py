@@ -1,0 +1,41 @@
+"""Names of a module text: what the text's own lines use, and so no node may be called.
+
+Invariant: a node's name, after `free_name`, is never one that a template of `aotlens.runtime` writes.
+"""
+
+import re
+
+_NUMBERED = re.compile(r"(out|base|updated|saved|plain|same|part|s|u|zf)_?\d+")
+"""Results, bases and other numbered names of the wrapper's lines; symbols of sizes."""
+
+_FIXED = frozenset(
+    {
+        "ARGUMENT_SPEC",
+        "CompiledFunction",
+        "DoubleBackward",
+        "OWNED",
+        "RESULT_SPEC",
+        "args",
+        "below_views",
+        "call",
+        "ctx",
+        "gradients",
+        "increment_version",
+        "inputs",
+        "kwargs",
+        "leaves",
+        "math",
+        "refuse_overlap",
+        "spec",
+        "tensor",
+        "torch",
+    }
+)
+
+
+def free_name(name: str) -> str:
+    """The name itself, or one like it that the text does not use."""
+    taken = name in _FIXED or _NUMBERED.fullmatch(name) is not None
+    if taken or name.startswith(("aten_", "prims_", "compile_")) or name.endswith("_graph"):
+        return f"x_{name}"
+    return name

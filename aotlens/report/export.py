@@ -1,0 +1,23 @@
+"""Whether a module text runs by itself."""
+
+from aotlens.errors import UnsupportedError
+from aotlens.report.records import Span
+
+
+def refuse_unbound(name: str, bound: tuple[str, ...], span: Span | None) -> None:
+    """Raise unless the text makes everything that it names.
+
+    Raises:
+        UnsupportedError: it needs a constant that is too large to write down, or a class of the user's.
+    """
+    if bound:
+        what = (
+            "a result or argument of a class of your own"
+            if any("SPEC" in n for n in bound)
+            else "a large constant"
+        )
+        raise UnsupportedError(
+            f"export of `{name}`, whose text would need {what} (`{bound[0]}`)",
+            span,
+            "pass large tensors as arguments; use tuples, lists and dicts",
+        )
