@@ -26,7 +26,7 @@ def named_like_results(out_0: Tensor, base_0: Tensor, saved_0: Tensor) -> tuple[
 
 def named_like_the_text(
     below_views: Tensor, aten_mul_Tensor: Tensor, gradients: Tensor, ctx: Tensor
-) -> Tensor:  # noqa: N803
+) -> Tensor:
     return (below_views * aten_mul_Tensor * gradients * ctx).exp()
 
 
