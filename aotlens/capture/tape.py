@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.operators import aten
 from aotlens.capture.storage import Storage, Tracked, Write
 from aotlens.capture.symbols import Symbols
 from aotlens.capture.views import ViewStep, put_back
@@ -182,7 +183,7 @@ class Tape:
 
     def read_number(self, tensor: Any, number: Any) -> None:
         """Record that a tensor's one value is a number which a frontend knows as a symbol."""
-        op = torch.ops.aten._local_scalar_dense.default
+        op = aten._local_scalar_dense.default
         self.symbols.define(number, self.add_node(op, (self.node_of(tensor),), {}, number))
 
     def write_here(self) -> Write:
