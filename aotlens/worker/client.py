@@ -233,12 +233,12 @@ class _Server:
         with self._process.stdout as lines:
             for line in lines:
                 self._receive(line)
+        with self._lock:
+            self.ended = True  # at once: from here on a new job goes to a new server
+            jobs, self._jobs = list(self._jobs.values()), {}
         code = self._process.wait()
         self._close_stdin()
         self._log_thread.join(timeout=1.0)
-        with self._lock:
-            self.ended = True
-            jobs, self._jobs = list(self._jobs.values()), {}
         for job in jobs:
             job.future.set_result(Answer(job.id, None, self._last_words(job, code)))
 
