@@ -29,7 +29,6 @@ __all__ = [
     "TorchDispatchMode",
     "TracingContext",
     "UnsupportedOperatorException",
-    "below_autograd",
     "below_views",
     "compile_with_inductor",
     "current_autograd_node",
@@ -63,9 +62,6 @@ below_views = torch._C._AutoDispatchBelowADInplaceOrView
 
 without_autocast = torch._C._DisableAutocast
 """Within it, operators keep the dtypes that they are given."""
-
-below_autograd = torch._C._AutoDispatchBelowAutograd
-"""Within it, operators record no autograd."""
 
 current_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
 """The autograd node whose backward is running on this thread, or None."""

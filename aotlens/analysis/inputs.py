@@ -9,7 +9,6 @@ from typing import Any
 from aotlens.analysis.records import Geometry, InputAliasInfo, MutationType
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.errors import UnsupportedError
-from aotlens.report.records import Span
 
 FOREACH = "aten._foreach_"
 """In eager such an operator raises the version counters by single writes; as one operator it raises none."""
@@ -94,8 +93,3 @@ def _refuse_storage_exchange(captured: Captured, given: CapturedInput) -> None:
         raise UnsupportedError(
             f"`requires_grad_(False)` or `detach_()` on the input `{given.slot.name}`", span, "use `detach()`"
         )
-
-
-def write_spans(info: InputAliasInfo) -> tuple[Span, ...]:
-    """Where the input is written to, first write first."""
-    return tuple(span for write in info.writes if (span := write.origin.place.innermost))

@@ -133,14 +133,6 @@ class BaseInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class TangentInfo:
-    """A differentiable graph output: its gradient is an input of the backward."""
-
-    name: str
-    tensor: Any
-
-
-@dataclass(frozen=True, slots=True)
 class ViewAndMutationMeta:
     """Everything that the later stages must know of mutation and aliasing."""
 
@@ -165,8 +157,3 @@ class ViewAndMutationMeta:
     def in_graph(self) -> tuple[InputAliasInfo, ...]:
         """Inputs that the graph writes to itself."""
         return tuple(info for info in self.inputs if info.mutation_type is MutationType.MUTATED_IN_GRAPH)
-
-    @property
-    def graph_outputs(self) -> tuple[OutputAliasInfo, ...]:
-        """Results that the graph computes itself."""
-        return tuple(info for info in self.outputs if isinstance(info.value, Node))

@@ -4,7 +4,7 @@ Invariant: frames are kept as (code, instruction) pairs and turned into spans on
 that recording a place costs a walk over the stack and no text work.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from types import CodeType
 
@@ -54,10 +54,6 @@ class Origin:
     """Whether it writes to an input."""
     differentiates: "Origin | None" = None
     """For a backward node, the forward operator whose gradient it computes; None where none is known."""
-
-    def added_by(self, stage: str, reason: str) -> "Origin":
-        """The same place, for a node that a stage put there on its own account."""
-        return replace(self, stage=stage, reason=reason)
 
 
 @cache

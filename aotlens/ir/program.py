@@ -60,10 +60,6 @@ class Program:
     nodes: tuple[Node, ...]
     outputs: tuple[ProgramOutput, ...]
 
-    def output_positions(self, kind: type | tuple[type, ...]) -> tuple[int, ...]:
-        """Where the outputs of one kind of slot stand."""
-        return tuple(i for i, output in enumerate(self.outputs) if isinstance(output.slot, kind))
-
     def constants(self) -> tuple[Node, ...]:
         """The real tensors that the program carries."""
         return tuple(node for node in self.nodes if node.constant is not None)
@@ -105,29 +101,22 @@ def map_nodes(value: Any, change: Callable[[Node], Any]) -> Any:
     return value
 
 
+def ancestors(outputs: Iterable[object], nodes: tuple[Node, ...], effects: bool = False) -> set[int]:
+    """Identities of the nodes that the outputs are computed from."""
+    needed = {id(node) for node in nodes_in(outputs)}
+    for node in reversed(nodes):
+        if id(node) in needed or (effects and has_effect(node)):
+            needed.add(id(node))
+            needed.update(id(source) for source in node.inputs())
+    return needed
+
+
 def reachable(outputs: Iterable[Any], nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     """The nodes that the outputs need, and those with an effect on an input, in program order."""
-    needed = {id(node) for node in nodes_in(outputs)}
-    kept: list[Node] = []
-    for node in reversed(nodes):
-        if id(node) in needed or has_effect(node):
-            kept.append(node)
-            needed.update(id(source) for source in node.inputs())
-    kept.reverse()
-    return tuple(kept)
+    needed = ancestors(outputs, nodes, effects=True)
+    return tuple(node for node in nodes if id(node) in needed)
 
 
 def has_effect(node: Node) -> bool:
     """Whether the node must run although nobody reads it."""
     return node.origin.effect
-
-
-def users_of(nodes: Iterable[Node]) -> dict[int, list[Node]]:
-    """Who reads each node, by the node's identity."""
-    users: dict[int, list[Node]] = {}
-    for node in nodes:
-        for source in node.inputs():
-            readers = users.setdefault(id(source), [])
-            if not readers or readers[-1] is not node:
-                readers.append(node)
-    return users

@@ -51,7 +51,7 @@ def build_joint(captured: Captured, meta: ViewAndMutationMeta, dynamic: bool) ->
     tangents: tuple[ProgramInput, ...] = ()
     gradients: tuple[ProgramOutput, ...] = ()
     if training:
-        tangents, gradients = record_backward(captured, outputs, wanted, dynamic)
+        tangents, gradients = record_backward(captured, differentiable, wanted, dynamic)
     write_in_graph(captured, meta)
     inputs = (*graph_inputs(captured), *tangents)
     results = (*(ProgramOutput(output.value, output.slot) for output in outputs), *gradients)
@@ -96,11 +96,10 @@ def _in_first_geometry(captured: Captured, given: CapturedInput, info: InputAlia
 
 
 def record_backward(
-    captured: Captured, outputs: tuple[ForwardOutput, ...], wanted: list[CapturedInput], dynamic: bool
+    captured: Captured, differentiable: list[ForwardOutput], wanted: list[CapturedInput], dynamic: bool
 ) -> tuple[tuple[ProgramInput, ...], tuple[ProgramOutput, ...]]:
     """Run autograd's backward on the recording; the tangents it takes and the gradients it gives."""
     recorder = captured.recorder
-    differentiable = [output for output in outputs if output.differentiable]
     recorder.in_backward = True
     before = [given.storage.version if given.storage is not None else 0 for given in captured.inputs]
     with recorder.fake_mode:

@@ -4,10 +4,9 @@ Invariant: a node that depends on a tangent is backward; a node that a forward o
 needs is forward; every other node can be computed on either side.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from aotlens.ir.program import Node, has_effect, nodes_in
+from aotlens.ir.program import Node, ancestors
 from aotlens.ir.slots import Tangent
 from aotlens.joint.records import JointProgram
 
@@ -39,13 +38,3 @@ def split_sides(joint: JointProgram) -> Sides:
     forward = ancestors([out.value for out in joint.forward_outputs], program.nodes, effects=True)
     mutated = {id(joint.captured.inputs[info.index].node) for info in joint.meta.inputs if info.mutates_data}
     return Sides(frozenset(forward), frozenset(backward), frozenset(inputs), frozenset(mutated))
-
-
-def ancestors(outputs: Iterable[object], nodes: tuple[Node, ...], effects: bool = False) -> set[int]:
-    """Identities of the nodes that the outputs are computed from."""
-    needed = {id(node) for node in nodes_in(outputs)}
-    for node in reversed(nodes):
-        if id(node) in needed or (effects and has_effect(node)):
-            needed.add(id(node))
-            needed.update(id(source) for source in node.inputs())
-    return needed

@@ -5,7 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotlens.errors import UserError
-from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, has_effect, nodes_in
+from aotlens.ir.program import (
+    Node,
+    Program,
+    ProgramInput,
+    ProgramOutput,
+    ancestors,
+    has_effect,
+    nodes_in,
+    reachable,
+)
 from aotlens.ir.slots import FlatInput, SavedForBackward, SavedInput, Tangent
 from aotlens.joint.records import JointProgram
 from aotlens.options import POLICIES
@@ -21,7 +30,7 @@ from aotlens.partition.rules import (
     node_bytes,
     storage_root,
 )
-from aotlens.partition.sides import Sides, ancestors, split_sides
+from aotlens.partition.sides import Sides, split_sides
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +144,7 @@ def _forward_program(joint: JointProgram, saved: tuple[Node, ...]) -> Program:
             if node.op is not None and id(node) not in at_hand
         ),
     )
-    needed = ancestors([out.value for out in outputs], joint.program.nodes, effects=True)
-    nodes = tuple(node for node in joint.program.nodes if id(node) in needed)
+    nodes = reachable([out.value for out in outputs], joint.program.nodes)
     inputs = tuple(given for given in joint.program.inputs if not isinstance(given.slot, Tangent))
     return Program("forward", inputs, nodes, outputs)
 

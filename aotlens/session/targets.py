@@ -183,10 +183,6 @@ class Watch:
         self._definition: Any = None
         self._class_call: Any = None
 
-    @property
-    def was_called(self) -> bool:
-        return bool(self._seen)
-
     @contextmanager
     def on(self, module: ModuleType) -> Iterator[None]:
         """Let the mark in the rewritten script find this watch."""

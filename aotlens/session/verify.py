@@ -26,10 +26,6 @@ class Verifier:
         self._verdicts: dict[int, Verdict] = {}
         """By the target's position in the collector."""
 
-    @property
-    def found_mismatch(self) -> bool:
-        return any(not verdict.ok for verdict in self._verdicts.values())
-
     def verdicts(self) -> list[Verdict | None]:
         """One for each target collected; None for what was not called or not compared."""
         return [self._verdicts.get(index) for index in range(len(self._collector.compiled))]
