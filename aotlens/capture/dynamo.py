@@ -9,12 +9,12 @@ from torch import fx
 
 from aotlens.capture.assignments import variables_of_nodes
 from aotlens.capture.frames import is_user_file
+from aotlens.capture.graph_places import PlacedRunner, spans_of_node
 from aotlens.capture.operators import Decompositions
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
 from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings
-from aotlens.ir.origin import Place
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
 from aotlens.report.records import Span, Variable
 from aotlens.torch_api import FakeTensorMode, TracingContext, detect_fake_mode
@@ -36,7 +36,7 @@ def capture_graph_module(
         return _Runner(gm, recorder, fixed_floats).run(*(given.argument for given in inputs))
 
     captured = capture_run(_subject(gm), FlatCall(values, tuple(slots), None, run), settings)
-    variables = variables_of_nodes(gm, _spans)
+    variables = variables_of_nodes(gm, spans_of_node)
     return _flat(captured, gm, variables)
 
 
@@ -46,47 +46,22 @@ def _flat(captured: Captured, gm: fx.GraphModule, variables: tuple[Variable, ...
     return replace(captured, structure=structure, variables=variables, guard_sources=sources)
 
 
-class _Runner(fx.Interpreter):
-    """Runs a graph and tells the recorder where each node comes from."""
+class _Runner(PlacedRunner):
+    """Runs Dynamo's graph; the numbers that Dynamo knows as symbols are recorded as such."""
 
     def __init__(self, gm: fx.GraphModule, recorder: Recorder, fixed_floats: bool) -> None:
-        super().__init__(gm)
-        self._recorder = recorder
+        super().__init__(gm, recorder)
         self._fixed_floats = fixed_floats
-        self.extra_traceback = False
 
     def run_node(self, n: fx.Node) -> Any:
-        self._recorder.place = Place(known_spans=_spans(n))
         number = n.meta.get("example_value")
-        try:
-            if n.target == "item" and isinstance(number, torch.SymFloat) and self._fixed_floats:
-                return float(number)
-            if n.target == "item" and isinstance(number, (torch.SymFloat, torch.SymInt)):
-                self._recorder.read_number(self.env[n.args[0]], number)  # type: ignore[index]
-                return number
-            return super().run_node(n)
-        finally:
-            self._recorder.place = None
-
-
-def _spans(node: fx.Node) -> tuple[Span, ...]:
-    """The user's source ranges of one node, innermost first."""
-    exact = node.meta.get("aotlens_spans")
-    if exact:
-        return tuple(Span(*found) for found in exact if is_user_file(found[0]))
-    return tuple(reversed(_lines_of(node.meta.get("stack_trace") or "")))
-
-
-_FRAME = re.compile(r'^\s*File "(.+)", line (\d+)', re.MULTILINE)
-
-
-def _lines_of(stack_trace: str) -> list[Span]:
-    """Whole lines, for graphs that come without exact positions."""
-    found = []
-    for file, line in _FRAME.findall(stack_trace):
-        if is_user_file(file):
-            found.append(Span(file, int(line), 0, int(line), 0))
-    return found
+        if n.target == "item" and isinstance(number, torch.SymFloat) and self._fixed_floats:
+            return float(number)
+        if n.target == "item" and isinstance(number, (torch.SymFloat, torch.SymInt)):
+            with self.at(n):
+                self.recorder.read_number(self.env[n.args[0]], number)  # type: ignore[index]
+            return number
+        return super().run_node(n)
 
 
 def _fake_mode(example_inputs: list[Any]) -> FakeTensorMode:

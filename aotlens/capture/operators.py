@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tag
 
+from aotlens.ir.program import is_higher_order
 from aotlens.torch_api import has_composite_kernel
 
 aten = torch.ops.aten
@@ -26,6 +27,7 @@ class Kind(Enum):
     METADATA_MUTATION = "changes an argument's sizes and strides"
     COMPOSITE = "is defined by other operators"
     REFUSED = "changes what storage a tensor has"
+    HIGHER_ORDER = "runs functions that are among its arguments"
 
 
 SAME_VALUE = frozenset({aten.detach.default, aten.lift_fresh.default})
@@ -65,6 +67,8 @@ class Operator:
 @cache
 def describe(func: Any) -> Operator:
     """Classify one overload."""
+    if is_higher_order(func):
+        return Operator(Kind.HIGHER_ORDER)
     random = Tag.nondeterministic_seeded in func.tags
     if func in SAME_VALUE:
         return Operator(Kind.SAME)

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.bodies import record_higher_order
 from aotlens.capture.frames import user_place
 from aotlens.capture.mutations import Write, only_reads, record_metadata_mutation, record_mutation
 from aotlens.capture.operators import Decompositions, Kind, Operator, aten, describe
@@ -60,6 +61,8 @@ Call = tuple[Any, tuple[Any, ...], dict[str, Any], Any, Origin]
 class Recorder(Tape, TorchDispatchMode):
     """Records one function's forward, and then its backward, as nodes."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, fake_mode: FakeTensorMode, decompositions: Decompositions, boundary: CodeType) -> None:
         Tape.__init__(self, fake_mode)
         TorchDispatchMode.__init__(self)
@@ -79,7 +82,10 @@ class Recorder(Tape, TorchDispatchMode):
             Kind.METADATA_MUTATION: lambda *call: record_metadata_mutation(self, Write(*call)),
             Kind.COMPOSITE: self._composite,
             Kind.REFUSED: self._refused,
+            Kind.HIGHER_ORDER: self._higher_order,
         }
+        self._caller: Origin | None = None
+        """Of the higher-order operator whose body is recorded; None for the user's function itself."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -105,7 +111,21 @@ class Recorder(Tape, TorchDispatchMode):
             return args[0].fake_device
         return func(*args, **kwargs)
 
+    def body(self) -> "Recorder":
+        body = Recorder(self.fake_mode, self._decompositions, self._boundary)
+        body._names = self._names
+        body._caller = self.origin
+        return body
+
+    def _origin_in_body(self, func: Any, caller: Origin) -> Origin:
+        place = self.place or user_place(self._boundary)
+        if not place.frames and not place.known_spans:
+            place = caller.place
+        return Origin(place, op_name(func), caller.backward, differentiates=caller.differentiates)
+
     def _new_origin(self, func: Any) -> Origin:
+        if self._caller is not None:
+            return self._origin_in_body(func, self._caller)
         place = self.place or user_place(self._boundary)
         if self.in_backward:
             node = current_autograd_node()
@@ -248,6 +268,11 @@ class Recorder(Tape, TorchDispatchMode):
     def _refused(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         case = f"storage mutation by `{op_name(func)}`"
         raise UnsupportedError(case, self.span, "give the new tensor as a result instead")
+
+    def _higher_order(
+        self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        return record_higher_order(self, func, args, kwargs)
 
     def _mutation(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call = Write(func, operator, args, kwargs)

@@ -86,6 +86,10 @@ class Tape:
         """The node (or list of nodes) of an operator that is to be taken apart; None for all others."""
         return None
 
+    def body(self) -> Any:
+        """A recorder for a body of the higher-order operator that runs: its own nodes, names shared."""
+        raise NotImplementedError
+
     def item(self, node: Any, index: int) -> Node:
         """One result of a node that gives several."""
         if isinstance(node, (list, tuple)):

@@ -22,20 +22,23 @@ def to_graph_module(program: Program, training: bool) -> fx.GraphModule:
     """The program as a `GraphModule` over flat inputs that returns a tuple."""
     graph = fx.Graph()
     made: dict[int, fx.Node] = {}
-    constants: dict[str, torch.Tensor] = {}
+    owned: dict[str, Any] = {}
     for name, given in zip(_input_names(program, training), program.inputs, strict=True):
         placeholder = graph.placeholder(name)
         placeholder.meta["val"] = given.node.val
         placeholder.meta["aotlens_slot"] = given.slot
         made[id(given.node)] = placeholder
     for node in program.nodes:
-        made[id(node)] = _add(graph, node, made, constants)
+        made[id(node)] = _add(graph, node, made, owned)
     results = tuple(map_nodes(output.value, lambda node: made[id(node)]) for output in program.outputs)
-    output = graph.output(results)
+    output = graph.output(results[0] if program.returns_one else results)
     output.meta["aotlens_slots"] = tuple(out.slot for out in program.outputs)
     root = torch.nn.Module()
-    for name, tensor in constants.items():
-        root.register_buffer(name, tensor, persistent=False)
+    for name, value in owned.items():
+        if isinstance(value, torch.nn.Module):
+            root.register_module(name, value)
+        else:
+            root.register_buffer(name, value, persistent=False)
     return fx.GraphModule(root, graph, class_name=program.name)
 
 
@@ -53,11 +56,9 @@ def _input_names(program: Program, training: bool) -> list[str]:
     return names
 
 
-def _add(
-    graph: fx.Graph, node: Node, made: dict[int, fx.Node], constants: dict[str, torch.Tensor]
-) -> fx.Node:
+def _add(graph: fx.Graph, node: Node, made: dict[int, fx.Node], owned: dict[str, Any]) -> fx.Node:
     if node.constant is not None:
-        constants[node.name] = node.constant
+        owned[node.name] = node.constant
         result = graph.get_attr(node.name)
         result.meta["val"] = node.val
         return result
@@ -65,9 +66,15 @@ def _add(
         return expression_nodes(graph, node.op, [made[id(arg)] for arg in node.args], node.val)
     op: Any = operator.getitem if node.op is getitem else node.op
     change = lambda source: made[id(source)]
-    result = graph.create_node(
-        "call_function", op, map_nodes(node.args, change), map_nodes(node.kwargs, change), name=node.name
-    )
+
+    def body(program: Program) -> fx.Node:
+        if id(program) not in made:
+            owned[program.name] = to_graph_module(program, training=False)
+            made[id(program)] = graph.get_attr(program.name)
+        return made[id(program)]
+
+    args, kwargs = map_nodes(node.args, change, body), map_nodes(node.kwargs, change, body)
+    result = graph.create_node("call_function", op, args, kwargs, name=node.name)
     _describe(result, node)
     return result
 

@@ -37,6 +37,12 @@ class Node:
         if self.kwargs:
             yield from nodes_in(self.kwargs.values())
 
+    def bodies(self) -> tuple["Program", ...]:
+        """The programs among the arguments of a higher-order operator; none for all others."""
+        if not is_higher_order(self.op):
+            return ()
+        return tuple(programs_in((self.args, self.kwargs)))
+
 
 @dataclass(frozen=True, slots=True)
 class ProgramInput:
@@ -59,10 +65,18 @@ class Program:
     inputs: tuple[ProgramInput, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[ProgramOutput, ...]
+    returns_one: bool = False
+    """Whether a call gives the one output itself and not a tuple: some bodies of higher-order operators."""
 
     def constants(self) -> tuple[Node, ...]:
-        """The real tensors that the program carries."""
-        return tuple(node for node in self.nodes if node.constant is not None)
+        """The real tensors that the program and its bodies carry."""
+        own = tuple(node for node in self.nodes if node.constant is not None)
+        return own + tuple(node for body in self.bodies() for node in body.constants())
+
+    def bodies(self) -> tuple["Program", ...]:
+        """The programs that its higher-order operators run, each once, innermost not included."""
+        found = {id(body): body for node in self.nodes for body in node.bodies()}
+        return tuple(found.values())
 
 
 def getitem(values: Any, index: int) -> Any:
@@ -86,18 +100,38 @@ def nodes_in(values: Iterable[Any]) -> Iterator[Node]:
             yield value
         elif isinstance(value, (list, tuple)):
             yield from nodes_in(value)
+        elif type(value) is dict:
+            yield from nodes_in(value.values())
         elif type(value) is slice:
             yield from nodes_in((value.start, value.stop, value.step))
 
 
-def map_nodes(value: Any, change: Callable[[Node], Any]) -> Any:
-    """The same nested arguments with every node replaced by `change(node)`."""
+def programs_in(value: Any) -> Iterator[Program]:
+    """Every program inside nested arguments."""
+    if type(value) is Program:
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from programs_in(item)
+    elif type(value) is dict:
+        yield from programs_in(list(value.values()))
+
+
+def is_higher_order(op: Any) -> bool:
+    """Whether an operator takes functions."""
+    return getattr(op, "namespace", None) == "higher_order"
+
+
+def map_nodes(value: Any, change: Callable[[Node], Any], body: Callable[[Program], Any] | None = None) -> Any:
+    """The same nested arguments with each node replaced by `change(node)`, each program by `body(program)`."""
     if type(value) is Node:
         return change(value)
     if isinstance(value, (list, tuple)):
-        return type(value)([map_nodes(item, change) for item in value])
+        return type(value)([map_nodes(item, change, body) for item in value])
     if type(value) is dict:
-        return {key: map_nodes(item, change) for key, item in value.items()}
+        return {key: map_nodes(item, change, body) for key, item in value.items()}
+    if body is not None and type(value) is Program:
+        return body(value)
     return value
 
 

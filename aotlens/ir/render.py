@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from aotlens.ir.program import Node, Program, getitem
+from aotlens.ir.program import Node, Program, getitem, is_higher_order
 from aotlens.ir.sizes import SymbolicExpression
 from aotlens.report.describe import dimension, short_dtype
 from aotlens.report.records import Span
@@ -27,6 +27,8 @@ class Names:
     def __init__(self) -> None:
         self.operators: dict[str, str] = {}
         """Name in the text by the operator's path: `torch.ops.aten.mm.default._op` to `aten_mm`."""
+        self.bodies: set[str] = set()
+        """Bodies of higher-order operators that the text has."""
 
     def node(self, node: Node) -> str:
         return f"{node.name}_" if node.name in RESERVED else node.name
@@ -49,6 +51,8 @@ def operator_path(op: Any) -> str:
     """Where the operator's kernel is found, from `torch` on; `_op` spares one Python frame per call."""
     if isinstance(op, OpOverload):
         return f"torch.ops.{op}._op"
+    if is_higher_order(op):
+        return f"torch.ops.higher_order.{op}"
     module = getattr(op, "__module__", "torch")
     return f"{module}.{op.__name__}"
 
@@ -69,6 +73,12 @@ def literal(value: Any, names: Names) -> str:
         return print_expression(expression, {str(symbol): str(symbol) for symbol in expression.free_symbols})
     if isinstance(value, torch.device):
         return f"torch.device('{value}')"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{key!r}: {literal(item, names)}' for key, item in value.items())}}}"
+    if isinstance(value, Program):
+        return value.name
+    if isinstance(value, OpOverload):
+        return f"torch.ops.{value}"
     return repr(value)
 
 
@@ -124,7 +134,17 @@ def function_lines(program: Program, name: str, names: Names) -> list[str]:
         lines.append("    " + _assignment(node, names, last_use.get(at, ())))
     results = ", ".join(literal(output.value, names) for output in program.outputs)
     comma = "," if len(program.outputs) == 1 else ""
-    lines.append(f"    return ({results}{comma})")
+    lines.append(f"    return {results}" if program.returns_one else f"    return ({results}{comma})")
+    return lines
+
+
+def body_lines(program: Program, names: Names) -> list[str]:
+    """The functions that the program's higher-order operators run, innermost first, each once in a text."""
+    lines: list[str] = []
+    for body in program.bodies():
+        if body.name not in names.bodies:
+            names.bodies.add(body.name)
+            lines += [*body_lines(body, names), *function_lines(body, body.name, names), "", ""]
     return lines
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from aotlens.analysis.records import ConstantBase
 from aotlens.codegen.records import GraphCode
 from aotlens.ir.program import Program
-from aotlens.ir.render import Names, constant_text, function_lines
+from aotlens.ir.render import Names, body_lines, constant_text, function_lines
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.builder import TextBuilder
 
@@ -18,7 +18,7 @@ def write_graph(builder: TextBuilder, code: GraphCode, names: Names, bound: dict
     """One graph as a function of the module, or as a name that code generation fills."""
     name = graph_name(code.program)
     if code.compile is None:
-        builder.add("", "", *function_lines(code.program, name, names))
+        builder.add("", "", *body_lines(code.program, names), *function_lines(code.program, name, names))
         return
     count = len(code.program.nodes)
     if not code.lazy:

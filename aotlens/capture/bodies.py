@@ -1,0 +1,172 @@
+"""Higher-order operators: each function among their arguments becomes a program of its own.
+
+Invariant: a body is functional, reads only its parameters and constants of its own, and returns no alias of
+a parameter; a write to a parameter is refused by name.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.capture.body_inputs import BODIES
+from aotlens.capture.graph_places import PlacedRunner
+from aotlens.capture.operators import aten
+from aotlens.capture.storage import Storage
+from aotlens.capture.tape import Tape
+from aotlens.errors import UnsupportedError
+from aotlens.ir.graph_module import to_graph_module
+from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, nodes_in, reachable
+from aotlens.ir.slots import UserInput, UserOutput
+from aotlens.torch_api import pytree
+
+INLINE = frozenset({"strict_mode"})
+"""Operators that say something about tracing and compute nothing themselves."""
+
+
+def record_higher_order(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Record one call of a higher-order operator and give its results."""
+    name = func.name()
+    if name in INLINE:
+        with tape:  # type: ignore[attr-defined]
+            return args[0](*args[1])
+    programs: dict[int, Program] = {}
+    modules: dict[int, Any] = {}
+    for label, function, inputs in BODIES[name](*args, **kwargs) if name in BODIES else ():
+        if id(function) not in programs:
+            programs[id(function)] = program = record_body(tape, name, (label, function, inputs))
+            modules[id(function)] = to_graph_module(program, training=False)
+    to_node = lambda value: _argument(tape, name, value, programs)
+    node_args, node_kwargs = _mapped(args, to_node), _mapped(kwargs, to_node)
+    swap = lambda value: modules.get(id(value), value)
+    result = func(*_mapped(args, swap), **_mapped(kwargs, swap))
+    node = tape.add_node(func, node_args, node_kwargs, result)
+    _adopt(tape, node, result)
+    return result
+
+
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The same containers with every leaf changed."""
+    if isinstance(value, (list, tuple)):
+        items = [_mapped(item, change) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    if isinstance(value, dict):
+        return {key: _mapped(item, change) for key, item in value.items()}
+    return change(value)
+
+
+def _argument(tape: Tape, operator: str, value: Any, programs: dict[int, Program]) -> Any:
+    if id(value) in programs:
+        return programs[id(value)]
+    if callable(value) and not hasattr(value, "namespace") and not isinstance(value, torch.Tensor):
+        raise UnsupportedError(
+            f"a function as an argument of the higher-order operator `{operator}`", tape.span
+        )
+    return tape.argument(value)
+
+
+def _adopt(tape: Tape, node: Node, result: Any) -> None:
+    """Track each tensor of a new result as a storage of its own, in nested results too."""
+    if isinstance(result, torch.Tensor):
+        tape.track(result, Storage(node, result))
+    elif isinstance(result, (list, tuple)):
+        for index, item in enumerate(result):
+            if isinstance(item, (torch.Tensor, list, tuple, torch.SymInt)):
+                _adopt(tape, tape.item(node, index), item)
+    elif isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        tape.symbols.define(result, node)
+
+
+Body = tuple[str, Any, tuple[Any, ...]]
+"""A name for the text, the function, and example inputs."""
+
+
+def record_body(tape: Tape, operator: str, body: Body) -> Program:
+    """The function's program, recorded by running it once on stand-ins for its inputs.
+
+    Raises:
+        UnsupportedError: the function writes to an input, or reads a traced tensor that is not an input.
+    """
+    label, function, inputs = body
+    inner = tape.body()
+    parameters = [_parameter(inner, f"{label}_{at}", value) for at, value in enumerate(inputs)]
+    with inner:
+        result = _runner(inner, function)(*(argument for _, argument in parameters))
+    given = tuple(parameter for parameter, _ in parameters)
+    _refuse_writes(operator, label, parameters, inner)
+    leaves = pytree.tree_leaves(result, is_leaf=lambda item: item is None)
+    taken = [inner.tracked(value).storage for _, value in parameters if isinstance(value, torch.Tensor)]
+    outputs = tuple(
+        ProgramOutput(_result(inner, leaf, taken), UserOutput(f"{label}_{at}", at))
+        for at, leaf in enumerate(leaves)
+    )
+    nodes = reachable([output.value for output in outputs], tuple(inner.nodes))
+    _refuse_foreign(operator, given, nodes, outputs)
+    one = not isinstance(result, (list, tuple, dict))
+    return Program(tape.name(f"{label}_body"), given, nodes, outputs, returns_one=one)
+
+
+def _runner(inner: Any, function: Any) -> Callable[..., Any]:
+    return PlacedRunner(function, inner).run if isinstance(function, fx.GraphModule) else function
+
+
+def _parameter(inner: Any, name: str, value: Any) -> tuple[ProgramInput, Any]:
+    """One input of a body, and what the function gets for it."""
+    argument = value
+    if isinstance(value, torch.Tensor):
+        value, argument = value.detach(), value.detach()
+    node = Node(inner.name(name), None, (), {}, value, Origin(NOWHERE, ""))
+    if isinstance(value, torch.Tensor):
+        inner.track(argument, Storage(node, argument))
+        inner.symbols.define_sizes(node)
+    elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        inner.symbols.define(value, node)
+    return ProgramInput(node, UserInput(name, int(name.rsplit("_", 1)[1]))), argument
+
+
+def _result(inner: Any, leaf: Any, taken: list[Storage]) -> Any:
+    """The value of one result; a copy where it would alias a parameter or an earlier result."""
+    if not isinstance(leaf, torch.Tensor):
+        return inner.argument(leaf)
+    node, storage = inner.node_of(leaf), inner.tracked(leaf).storage
+    if storage in taken or node.constant is not None:
+        with inner.adding("capture", "a body of a higher-order operator returns new tensors"):
+            return inner.emit(aten.clone.default, node)
+    taken.append(storage)
+    return node
+
+
+def _refuse_writes(operator: str, label: str, parameters: list[tuple[ProgramInput, Any]], inner: Any) -> None:
+    for at, (_, argument) in enumerate(parameters):
+        storage = inner.tracked(argument).storage if isinstance(argument, torch.Tensor) else None
+        if storage is not None and (storage.writes or storage.moves):
+            change = (storage.writes or storage.moves)[0]
+            raise UnsupportedError(
+                f"mutation by `{change.origin.op}` of operand {at} inside a function of `{operator}`",
+                change.origin.place.innermost,
+                "write to a clone and return it",
+            )
+
+
+def _refuse_foreign(
+    operator: str, given: tuple[ProgramInput, ...], nodes: tuple[Node, ...], outputs: tuple[Any, ...]
+) -> None:
+    """A tensor that the function reads from outside: the operator could not hand it in."""
+    own = {id(parameter.node) for parameter in given} | {id(node) for node in nodes}
+    for node in nodes:
+        for source in node.inputs():
+            if id(source) not in own:
+                raise UnsupportedError(
+                    f"a function of `{operator}` that reads `{source.name}` from outside",
+                    node.origin.place.innermost,
+                    "pass it as an operand",
+                )
+    for source in nodes_in(output.value for output in outputs):
+        if id(source) not in own:
+            raise UnsupportedError(
+                f"a function of `{operator}` that returns `{source.name}` from outside",
+                None,
+                "pass it as an operand",
+            )

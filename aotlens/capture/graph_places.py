@@ -1,0 +1,53 @@
+"""Where the nodes of a Dynamo graph stand in the user's code."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import fx
+
+from aotlens.capture.frames import is_user_file
+from aotlens.ir.origin import Place
+from aotlens.report.records import Span
+
+
+def spans_of_node(node: fx.Node) -> tuple[Span, ...]:
+    """The user's source ranges of one node, innermost first."""
+    exact = node.meta.get("aotlens_spans")
+    if exact:
+        return tuple(Span(*found) for found in exact if is_user_file(found[0]))
+    return tuple(reversed(_lines_of(node.meta.get("stack_trace") or "")))
+
+
+_FRAME = re.compile(r'^\s*File "(.+)", line (\d+)', re.MULTILINE)
+
+
+def _lines_of(stack_trace: str) -> list[Span]:
+    """Whole lines, for graphs that come without exact positions."""
+    found = []
+    for file, line in _FRAME.findall(stack_trace):
+        if is_user_file(file):
+            found.append(Span(file, int(line), 0, int(line), 0))
+    return found
+
+
+class PlacedRunner(fx.Interpreter):
+    """Runs a graph on a recorder and tells it where each node comes from."""
+
+    def __init__(self, module: fx.GraphModule, recorder: Any) -> None:
+        super().__init__(module)
+        self.recorder = recorder
+        self.extra_traceback = False
+
+    @contextmanager
+    def at(self, node: fx.Node) -> Iterator[None]:
+        self.recorder.place = Place(known_spans=spans_of_node(node))
+        try:
+            yield
+        finally:
+            self.recorder.place = None
+
+    def run_node(self, n: fx.Node) -> Any:
+        with self.at(n):
+            return super().run_node(n)
