@@ -123,7 +123,7 @@ def is_higher_order(op: Any) -> bool:
 
 
 def map_nodes(value: Any, change: Callable[[Node], Any], body: Callable[[Program], Any] | None = None) -> Any:
-    """The same nested arguments with each node replaced by `change(node)`, each program by `body(program)`."""
+    """Nested arguments with each node replaced by `change(node)`, each program by `body(program)`."""
     if type(value) is Node:
         return change(value)
     if isinstance(value, (list, tuple)):
