@@ -33,7 +33,7 @@ __all__ = [
     "compile_with_inductor",
     "current_autograd_node",
     "detect_fake_mode",
-    "guard_no_overlap",
+    "guard_overlap",
     "has_composite_kernel",
     "hide_from_dynamo",
     "inductor_config_patch",
@@ -205,11 +205,11 @@ def record_dynamo_spans() -> None:
     SubgraphTracer.create_proxy = create_proxy
 
 
-def guard_no_overlap(sources: list[Any]) -> None:
-    """Make Dynamo compile anew when inputs that lay apart on one storage overlap; outside Dynamo nothing."""
+def guard_overlap(overlapping: list[Any], apart: list[Any]) -> None:
+    """Make Dynamo compile anew when inputs on one storage overlap otherwise; outside Dynamo nothing."""
     context = TracingContext.try_get()
-    if context is not None and len(sources) > 1:
-        context.guards_context.aotautograd_guards.append(StorageOverlap([], sources))
+    if context is not None and len(overlapping) + len(apart) > 1:
+        context.guards_context.aotautograd_guards.append(StorageOverlap(overlapping, apart))
 
 
 def _translator_positions(translator: Any) -> tuple[tuple[str, int, int, int, int], ...]:

@@ -35,29 +35,58 @@ def _analyse(captured: Captured, index: int, given: CapturedInput, keep_mutation
     storage = given.storage
     _refuse_storage_exchange(captured, given)
     mutates_data = storage.version > 0 and storage.base is not given.node
-    geometry = geometry_of(given.argument)
-    moved = geometry if geometry != geometry_of(given.fake) else None
+    moved = _moved(given)
     if not mutates_data and moved is None:
         return InputAliasInfo(index, MutationType.NOT_MUTATED, "not written to")
-    seen = given.argument.grad_fn is not given.grad_fn
+    written = given if given.base is None else captured.inputs[given.base]
+    seen = written.argument.grad_fn is not written.grad_fn
     bumps = 0 if given.argument.is_inference() else given.argument._version - given.version
     bumps += sum(write.origin.op.startswith(FOREACH) for write in storage.writes)
     hidden = mutates_data and bumps == 0
     no_grad = mutates_data and all(not write.grad_enabled for write in storage.writes)
-    mutation_type, reason = _placement(mutates_data, moved, seen, keep_mutations)
+    mutation_type, reason = _placement(mutates_data, _moved(written), seen, keep_mutations)
     return InputAliasInfo(
         index=index,
         mutation_type=mutation_type,
-        reason=reason,
+        reason=_base_reason(captured, index) or reason,
+        base=given.base,
         mutates_data=mutates_data,
         hidden_from_autograd=hidden,
         under_no_grad=no_grad,
-        version_bumps=bumps,
+        version_bumps=_writes_through(captured, index) if bumps and len(storage.joined) else bumps,
         new_geometry=moved,
         seen_by_autograd=seen and mutates_data,
         value=storage.base if mutates_data else None,
         writes=(*storage.writes, *(storage.moves if moved is not None else ())),
     )
+
+
+def _moved(given: CapturedInput) -> Geometry | None:
+    """The metadata that the function leaves; None when it is as it was."""
+    geometry = geometry_of(given.argument)
+    return geometry if geometry != geometry_of(given.fake) else None
+
+
+def _writes_through(captured: Captured, index: int) -> int:
+    """How many writes went through an overlapping input, or a view of it, and not through a nearer one."""
+    recorder, storage = captured.recorder, captured.inputs[index].storage
+    assert storage is not None  # it was written
+    on_it = [at for at, given in enumerate(captured.inputs) if given.storage is storage]
+    chains = {at: recorder.tracked(captured.inputs[at].argument).chain for at in on_it}
+    count = 0
+    for write in storage.writes:
+        through = [at for at in on_it if write.chain[: len(chains[at])] == chains[at]]
+        count += max(through, key=lambda at: len(chains[at]), default=None) == index
+    return count
+
+
+def _base_reason(captured: Captured, index: int) -> str:
+    """Why an input changes with others; empty when it has no synthetic base."""
+    for base in captured.bases:
+        if index in base.members:
+            others = ", ".join(f"`{captured.inputs[at].slot.name}`" for at in base.members if at != index)
+            return f"overlaps {others}: the graph writes to the synthetic base of them"
+    return ""
 
 
 def _placement(

@@ -100,7 +100,7 @@ def _repeated(index: int, value: Any, same: int) -> OutputAliasInfo:
 def _alias_of_input(
     captured: Captured, index: int, value: Any, storage: Storage, same: int | None
 ) -> OutputAliasInfo:
-    at = next(i for i, given in enumerate(captured.inputs) if given.storage is storage)
+    at = _nearest_input(captured, value, storage)
     given = captured.inputs[at]
     if value is given.argument:
         return OutputAliasInfo(
@@ -129,6 +129,20 @@ def _alias_of_input(
         viewed_without_grad=value.requires_grad and value.grad_fn is None,
         tensor=value,
     )
+
+
+def _nearest_input(captured: Captured, value: Any, storage: Storage) -> int:
+    """Of the inputs on a storage, the one that the result is, or from which the fewest views lead to it."""
+    on_it = [at for at, given in enumerate(captured.inputs) if given.storage is storage]
+    if len(on_it) == 1:
+        return on_it[0]
+    for at in on_it:
+        if captured.inputs[at].argument is value:
+            return at
+    found = captured.recorder
+    views = {at: _relative_chain(found, captured.inputs[at].argument, value) for at in on_it}
+    reached = [at for at in on_it if views[at] is not None]
+    return min(reached, key=lambda at: len(views[at] or ()), default=on_it[0])
 
 
 def _refuse_custom_views(captured: Captured, base: Any, value: Any, whose: str) -> None:

@@ -60,6 +60,8 @@ class InputAliasInfo:
     value: Node | None = None
     """The new value in the input's first geometry; None when the data is not mutated."""
     writes: tuple[Write, ...] = ()
+    base: int | None = None
+    """The input or synthetic base through which the new data reaches it; None when it is written itself."""
 
     @property
     def mutates_metadata(self) -> bool:
@@ -150,10 +152,16 @@ class ViewAndMutationMeta:
         return tuple(
             info
             for info in self.inputs
-            if info.mutates_data and info.mutation_type is MutationType.MUTATED_OUT_GRAPH
+            if info.mutates_data
+            and info.mutation_type is MutationType.MUTATED_OUT_GRAPH
+            and info.base is None
         )
 
     @property
     def in_graph(self) -> tuple[InputAliasInfo, ...]:
         """Inputs that the graph writes to itself."""
-        return tuple(info for info in self.inputs if info.mutation_type is MutationType.MUTATED_IN_GRAPH)
+        return tuple(
+            info
+            for info in self.inputs
+            if info.mutation_type is MutationType.MUTATED_IN_GRAPH and info.base is None
+        )

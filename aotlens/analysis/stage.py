@@ -5,8 +5,9 @@ from typing import Any
 from aotlens.analysis.inputs import analyse_inputs
 from aotlens.analysis.outputs import analyse_outputs
 from aotlens.analysis.records import ViewAndMutationMeta
+from aotlens.capture.bases import overlap
 from aotlens.capture.records import Captured
-from aotlens.torch_api import guard_no_overlap
+from aotlens.torch_api import guard_overlap
 
 
 def analyse(captured: Captured, keep_mutations: bool) -> ViewAndMutationMeta:
@@ -21,16 +22,23 @@ def analyse(captured: Captured, keep_mutations: bool) -> ViewAndMutationMeta:
         outputs, bases = analyse_outputs(captured)
     changed = captured.grad_mode_after if captured.grad_mode_after != captured.grad_enabled else None
     if any(info.mutates_data or info.mutates_metadata for info in inputs):
-        for sources in _neighbours(captured):
-            guard_no_overlap(sources)
+        for overlapping, apart in _neighbours(captured):
+            guard_overlap(overlapping, apart)
     return ViewAndMutationMeta(inputs, outputs, bases, changed)
 
 
-def _neighbours(captured: Captured) -> list[list[Any]]:
-    """Dynamo's sources of the inputs that lie apart on one storage, by storage."""
-    groups: dict[tuple[int, ...], list[Any]] = {}
+def _neighbours(captured: Captured) -> list[tuple[list[Any], list[Any]]]:
+    """Dynamo's sources of the inputs on one storage, by storage: those that overlap, those apart."""
+    joined = {at for base in captured.bases for at in base.members if _overlaps(captured, at, base.members)}
+    groups: dict[tuple[int, ...], tuple[list[Any], list[Any]]] = {}
     for index, source in enumerate(captured.guard_sources):
         given = captured.inputs[index]
         if given.shares_storage_with and source is not None:
-            groups.setdefault(tuple(sorted((index, *given.shares_storage_with))), []).append(source)
+            key = tuple(sorted((index, *given.shares_storage_with)))
+            groups.setdefault(key, ([], []))[index not in joined].append(source)
     return list(groups.values())
+
+
+def _overlaps(captured: Captured, index: int, members: tuple[int, ...]) -> bool:
+    fakes = {at: captured.inputs[at].fake for at in members}
+    return any(overlap(fakes[index], fakes[at]) for at in members if at != index)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.storage import Storage
 from aotlens.ir.program import Node
-from aotlens.ir.slots import FlatInput
+from aotlens.ir.slots import FlatInput, SyntheticBase
 from aotlens.report.records import Span, Variable
 
 
@@ -34,6 +34,13 @@ class CapturedInput:
     duplicate_of: int | None = None
     """The flat index of the first input that is the same tensor; None when this is the first."""
     shares_storage_with: tuple[int, ...] = ()
+    base: int | None = None
+    """The input, or synthetic base after the flat inputs, that the graph takes in its place."""
+
+    @property
+    def is_graph_input(self) -> bool:
+        """Whether the graph takes it: no plain value, no duplicate, no view of a synthetic base."""
+        return self.node is not None and self.base is None
 
     @property
     def is_tensor(self) -> bool:
@@ -42,6 +49,18 @@ class CapturedInput:
     @property
     def requires_grad(self) -> bool:
         return self.leaf is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticBaseOf:
+    """Overlapping inputs of which one was written, and where the wrapper finds the tensor under them."""
+
+    index: int
+    """Of the base among the captured inputs."""
+    members: tuple[int, ...]
+    """Flat indices of the inputs on it, the base itself included when it is one."""
+    kind: Literal["input", "view_base", "flat"]
+    """The base is a member; the tensor that they are views of; or a stretch of their storage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +107,7 @@ class Captured:
 
     subject: Subject
     inputs: tuple[CapturedInput, ...]
+    """The flat inputs, and after them the synthetic bases that are no inputs."""
     outputs: tuple[Any, ...]
     """The flat results, as the user's function gave them."""
     output_names: tuple[str, ...]
@@ -100,5 +120,11 @@ class Captured:
     forward_nodes: int
     """How many nodes the forward recorded."""
     variables: tuple[Variable, ...] = ()
+    bases: tuple[SyntheticBaseOf, ...] = ()
     guard_sources: tuple[Any, ...] = ()
     """Dynamo's source of each flat input, for its guards; empty without Dynamo."""
+
+    @property
+    def flat_inputs(self) -> tuple[CapturedInput, ...]:
+        """The leaves of the call, without the synthetic bases."""
+        return tuple(given for given in self.inputs if not isinstance(given.slot, SyntheticBase))

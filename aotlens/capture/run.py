@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.bases import with_bases
 from aotlens.capture.frames import is_user_code
 from aotlens.capture.inputs import make_inputs
 from aotlens.capture.recorder import Recorder
@@ -44,13 +45,14 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     grad_enabled = torch.is_grad_enabled()
     observer = VariableObserver() if settings.observe_variables else None
     with settings.fake_mode:
-        inputs = make_inputs(recorder, call.values, call.slots, settings.dynamic)
+        inputs, joined = make_inputs(recorder, call.values, call.slots, settings.dynamic)
     random_state = torch.get_rng_state()
     with recording(recorder, settings.dynamic), restored_grad_mode(), refusing(recorder):
         with observer or nullcontext():
             result = call_boundary(lambda: call.run(recorder, inputs))
         after = torch.is_grad_enabled()
     _refuse_seeding(recorder, random_state)
+    inputs, bases = with_bases(inputs, joined)
     paths, spec = pytree.tree_flatten_with_path(result)
     return Captured(
         subject=subject,
@@ -63,6 +65,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         grad_mode_after=after,
         forward_nodes=len(recorder.nodes),
         variables=observer.variables() if observer is not None else (),
+        bases=bases,
     )
 
 

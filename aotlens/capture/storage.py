@@ -20,6 +20,8 @@ class Write:
     origin: Origin
     grad_enabled: bool
     inference: bool
+    chain: tuple[ViewStep, ...] = ()
+    """The views that lead from the storage's base to the written tensor."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +40,8 @@ class Storage:
     """Changes of a tensor's sizes or strides."""
     views: dict[tuple[ViewStep, ...], Node] = field(default_factory=dict)
     """Nodes of views at the current version, by chain."""
+    joined: dict[tuple[ViewStep, ...], Node] = field(default_factory=dict)
+    """Graph inputs that lie on this storage and overlap, by chain; they become views at the first write."""
 
 
 @dataclass(slots=True, eq=False)

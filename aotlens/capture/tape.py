@@ -190,9 +190,9 @@ class Tape:
         op = aten._local_scalar_dense.default
         self.symbols.define(number, self.add_node(op, (self.node_of(tensor),), {}, number))
 
-    def write_here(self) -> Write:
-        """A write that happens now."""
-        return Write(self.origin, torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+    def write_here(self, chain: tuple[ViewStep, ...] = ()) -> Write:
+        """A write that happens now, through a tensor that these views lead to."""
+        return Write(self.origin, torch.is_grad_enabled(), torch.is_inference_mode_enabled(), chain)
 
     def check_writable(self, target: Any, func: Any) -> None:
         tracked = self.tracked(target)
@@ -202,18 +202,44 @@ class Tape:
                 self.span,
                 "pass it as an argument or register it as a buffer",
             )
-        if len(tracked.storage.inputs) > 1:
+        if len(tracked.storage.inputs) > 1 and not tracked.storage.joined:
             raise UnsupportedError(
-                f"mutation by `{op_name(func)}` of one of several inputs that share a storage "
-                "(synthetic base)",
+                f"mutation by `{op_name(func)}` of one of several inputs that share a storage and have "
+                "separate places in the tape (no synthetic base)",
                 self.span,
                 "clone one of them before the call",
             )
+
+    def _join(self, storage: Storage) -> None:
+        """Turn overlapping graph inputs into views of their synthetic base, as if they had always been ones.
+
+        The one place where a node changes: none of them is in a program yet, and whoever read one goes on
+        reading the same node.
+        """
+        for chain, given in storage.joined.items():
+            first = len(self.nodes)
+            made = self.replay_alone(storage.base, chain)
+            views = self.nodes[first:]
+            del self.nodes[first:]
+            object.__setattr__(given, "op", made.op)
+            object.__setattr__(given, "args", made.args)
+            object.__setattr__(given, "kwargs", made.kwargs)
+            object.__setattr__(given, "origin", made.origin)
+            self.nodes[0:0] = [*views[:-1], given]
+
+    def replay_alone(self, source: Node, chain: tuple[ViewStep, ...]) -> Node:
+        """A chain of views on a node, without the storage's memory of views."""
+        with self.adding("capture", "an input that overlaps another, as a view of their synthetic base"):
+            for step in chain:
+                source = step.apply(self, source)
+        return source
 
     def write(self, target: Any, value: Node) -> None:
         """Give a tensor's storage the value that a write through this tensor leaves."""
         tracked = self.tracked(target)
         storage = tracked.storage
+        if storage.joined and not storage.version:
+            self._join(storage)
         new = value
         for at in range(len(tracked.chain) - 1, -1, -1):
             source = self.replay(storage, tracked.chain[:at])
@@ -221,7 +247,7 @@ class Tape:
         storage.base = new
         storage.version += 1
         storage.views = {tracked.chain: value} if tracked.chain else {}
-        storage.writes.append(self.write_here())
+        storage.writes.append(self.write_here(tracked.chain))
         tracked.node, tracked.version = value, storage.version
         if getattr(target, "constant", None) is not None:
             self.fake_mode.fake_tensor_converter.invalidate_constant_aliases(target.constant)

@@ -39,3 +39,12 @@ def free_name(name: str) -> str:
     if taken or name.startswith(("aten_", "prims_", "compile_")) or name.endswith("_graph"):
         return f"x_{name}"
     return name
+
+
+def node_name(name: str) -> str:
+    """A Python identifier out of a user's name: `batch["ids"]` gives `batch_ids`."""
+    kept = "".join(char if char.isalnum() or char == "_" else "_" for char in name)
+    while "__" in kept:
+        kept = kept.replace("__", "_")
+    kept = kept.strip("_")
+    return kept if kept and not kept[0].isdigit() else f"arg_{kept}" if kept else "arg"

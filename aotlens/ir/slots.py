@@ -41,7 +41,16 @@ class SymIntInput:
     index: int
 
 
-FlatInput = UserInput | Parameter | Buffer | SymIntInput
+@dataclass(frozen=True, slots=True)
+class SyntheticBase:
+    """The one tensor that stands in the graph for several overlapping inputs of which one is written."""
+
+    name: str
+    index: int
+    """Position after the flat inputs."""
+
+
+FlatInput = UserInput | Parameter | Buffer | SymIntInput | SyntheticBase
 
 
 @dataclass(frozen=True, slots=True)

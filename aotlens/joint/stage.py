@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import InputAliasInfo, MutationType, ViewAndMutationMeta
-from aotlens.capture.inputs import node_name
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.run import call_boundary, recording, refusing
 from aotlens.capture.storage import Storage
 from aotlens.errors import UnsupportedError
+from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable
 from aotlens.ir.slots import Gradient, GraphOutput, IntermediateBase, MutatedInput, Tangent, UserOutput
@@ -41,7 +41,7 @@ class ForwardOutput:
 def build_joint(captured: Captured, meta: ViewAndMutationMeta, dynamic: bool) -> JointProgram:
     """Record the backward, if anything needs one, and assemble the program."""
     outputs = forward_outputs(captured, meta)
-    wanted = [given for given in captured.inputs if given.leaf is not None and given.duplicate_of is None]
+    wanted = [given for given in captured.inputs if given.leaf is not None and given.is_graph_input]
     differentiable = [output for output in outputs if output.differentiable]
     if differentiable and not wanted:
         raise UnsupportedError(
@@ -67,7 +67,11 @@ def build_joint(captured: Captured, meta: ViewAndMutationMeta, dynamic: bool) ->
 
 def graph_inputs(captured: Captured) -> tuple[ProgramInput, ...]:
     """The flat inputs that the graph takes: no plain values, no duplicates."""
-    return tuple(ProgramInput(given.node, given.slot) for given in captured.inputs if given.node is not None)
+    return tuple(
+        ProgramInput(given.node, given.slot)
+        for given in captured.inputs
+        if given.node is not None and given.is_graph_input
+    )
 
 
 def forward_outputs(captured: Captured, meta: ViewAndMutationMeta) -> tuple[ForwardOutput, ...]:

@@ -58,7 +58,7 @@ def _with_diagnostics(target: rows.Target) -> rows.Target:
 
 def build_inputs(parts: Partitioned) -> tuple[rows.Input, ...]:
     captured, meta = parts.joint.captured, parts.joint.meta
-    return tuple(_input(index, given, meta.inputs[index]) for index, given in enumerate(captured.inputs))
+    return tuple(_input(index, given, meta.inputs[index]) for index, given in enumerate(captured.flat_inputs))
 
 
 def _input(index: int, given: CapturedInput, info: InputAliasInfo) -> rows.Input:

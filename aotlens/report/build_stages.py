@@ -112,7 +112,7 @@ def _captured(parts: Partitioned) -> tuple[Stage, dict[int, tuple[str, ...]]]:
     captured = parts.joint.captured
     names = _TensorNames()
     rows, by_call = [], dict[int, tuple[str, ...]]()
-    for given in captured.inputs:
+    for given in captured.flat_inputs:
         if given.is_tensor and given.node is not None:
             name = names.give(given.argument, given.node.name)
             by_call[id(given.node.origin)] = (name,)

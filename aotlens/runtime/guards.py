@@ -79,7 +79,7 @@ class Guards:
             self._builder.add(f"raise {error}({text}{f' + repr({found})' if found else ''})")
 
     def _inputs(self) -> list[tuple[str, CapturedInput]]:
-        return list(zip(self._names, self._captured.inputs, strict=True))
+        return list(zip(self._names, self._captured.flat_inputs, strict=False))
 
     def _plain_values(self) -> None:
         for name, given in self._inputs():

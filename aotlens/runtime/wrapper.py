@@ -8,6 +8,7 @@ from aotlens.analysis.records import (
     InputAliasInfo,
     InputBase,
     IntermediateBaseOf,
+    MutationType,
     OutputAliasInfo,
     OutputBase,
 )
@@ -22,6 +23,7 @@ from aotlens.report.records import Site
 from aotlens.report.sites import site_of
 from aotlens.runtime.arguments import Unpacking
 from aotlens.runtime.autograd import function_outputs, output_name
+from aotlens.runtime.bases import write_bases
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import call_graph
 from aotlens.runtime.guards import Guards
@@ -45,19 +47,21 @@ class WrapperText:
         """`def call(…)` with its steps, in the order in which they run."""
         builder, structure = self._builder, self._captured.structure
         flat = structure.arguments is None or bool(structure.parameters)
-        owned = len(self.arguments) - (structure.arguments.num_leaves if structure.arguments else 0)
-        fixed = self.arguments if flat else self.arguments[:owned]
+        arguments = self.arguments[: len(self._captured.flat_inputs)]
+        owned = len(arguments) - (structure.arguments.num_leaves if structure.arguments else 0)
+        fixed = arguments if flat else arguments[:owned]
         parameters = [*fixed, *([] if flat else ["*args", "**kwargs"])]
         builder.add("", "")
         with builder.block(f"def call({', '.join(parameters)}):"):
             with builder.step("take the arguments apart", "the arguments are nested containers"):
                 if not flat:
-                    Unpacking(builder, self._captured.subject.name, self.arguments[owned:]).write(
+                    Unpacking(builder, self._captured.subject.name, arguments[owned:]).write(
                         structure.arguments
                     )
             guards = Guards(builder, self._captured, self._meta, self.arguments)
             guards.write()
             self.needs_overlap_helper = guards.needs_helper
+            write_bases(builder, self._captured, self.arguments)
             self._run()
             self._write_back()
             self._move()
@@ -70,7 +74,7 @@ class WrapperText:
         graph_inputs = [
             name
             for name, given in zip(self.arguments, self._captured.inputs, strict=True)
-            if given.node is not None
+            if given.is_graph_input
         ]
         results = [output_name(out) for out in function_outputs(self._parts)]
         if self._code.backward is not None:
@@ -120,7 +124,8 @@ class WrapperText:
                 self._builder.add(f"{name}.as_strided_({self._geometry(geometry)})")
 
     def _raise_versions(self) -> None:
-        raised = [info for info in self._meta.in_graph if info.version_bumps]
+        inside = MutationType.MUTATED_IN_GRAPH
+        raised = [info for info in self._meta.inputs if info.mutation_type is inside and info.version_bumps]
         reason = "autograd is told of the writes inside the graph" if raised else "no version counter changes"
         with self._builder.step("raise version counters", reason, 0, self._sites(tuple(raised))):
             for info in raised:

@@ -9,8 +9,6 @@ from tests.programs.program import Cases, leaf, plain, tape
 
 cases = Cases("aliasing_inputs")
 
-SYNTHETIC = "synthetic base"
-
 
 def twice(make: Any, *sizes: int) -> tuple[Tensor, Tensor]:
     tensor = make(*sizes)
@@ -97,38 +95,38 @@ def aliased_outputs_each_from_its_own_input(x: Tensor, y: Tensor) -> tuple[Tenso
     return x.view(4, 1), y.t()
 
 
-@cases(lambda: base_and(plain(3, 4), lambda t: t.view(-1)), later=SYNTHETIC)
+@cases(lambda: base_and(plain(3, 4), lambda t: t.view(-1)))
 def base_mutated(x: Tensor, y: Tensor) -> Tensor:
     x.mul_(2)
     return y + 1
 
 
-@cases(lambda: base_and(plain(3, 4), lambda t: t.view(-1)), "dynamo", later=SYNTHETIC)
+@cases(lambda: base_and(plain(3, 4), lambda t: t.view(-1)), "dynamo")
 def view_mutated(x: Tensor, y: Tensor) -> Tensor:
     y.mul_(2)
     return x + 1
 
 
-@cases(lambda: base_and(tape(3, 4), lambda t: t.view(-1)), later=SYNTHETIC)
+@cases(lambda: base_and(tape(3, 4), lambda t: t.view(-1)))
 def non_leaf_base_mutated(x: Tensor, y: Tensor) -> Tensor:
     x.mul_(2)
     return y.sin()
 
 
-@cases(lambda: base_and(tape(3, 4), lambda t: t.view(-1)), later=SYNTHETIC)
+@cases(lambda: base_and(tape(3, 4), lambda t: t.view(-1)))
 def view_of_non_leaf_mutated(x: Tensor, y: Tensor) -> Tensor:
     y.mul_(2)
     return x.sin()
 
 
-@cases(lambda: base_and(tape(3, 4), lambda t: t[1:], lambda t: t[:2]), later=SYNTHETIC)
+@cases(lambda: base_and(tape(3, 4), lambda t: t[1:], lambda t: t[:2]))
 def several_mutated(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     y.mul_(2)
     z.add_(1)
     return x.sin()
 
 
-@cases(lambda: views_of(plain(5), lambda t: t[:3], lambda t: t[2:]), later=SYNTHETIC)
+@cases(lambda: views_of(plain(5), lambda t: t[:3], lambda t: t[2:]))
 def overlap_by_one_element(x: Tensor, y: Tensor) -> Tensor:
     x.mul_(2)
     return y + 1
@@ -159,13 +157,13 @@ def halves_of_non_leaf(x: Tensor, y: Tensor) -> Tensor:
     return x + y
 
 
-@cases(lambda: views_of(plain(3, 4), lambda t: t.view(-1), lambda t: t.t()), later=SYNTHETIC)
+@cases(lambda: views_of(plain(3, 4), lambda t: t.view(-1), lambda t: t.t()))
 def base_is_no_input(x: Tensor, y: Tensor) -> Tensor:
     x.mul_(2)
     return y + 1
 
 
-@cases(lambda: base_and(plain(3, 4), lambda t: t.view(-1)), later=SYNTHETIC)
+@cases(lambda: base_and(plain(3, 4), lambda t: t.view(-1)))
 def one_in_data_other_in_metadata(x: Tensor, y: Tensor) -> Tensor:
     x.t_()
     y.mul_(2)
@@ -178,51 +176,51 @@ def only_metadata_mutated(x: Tensor, y: Tensor) -> Tensor:
     return x + 1 + y.sum()
 
 
-@cases(lambda: base_and(plain(3, 4), lambda t: t.view(-1)), later=SYNTHETIC)
+@cases(lambda: base_and(plain(3, 4), lambda t: t.view(-1)))
 def view_of_aliased_returned(x: Tensor, y: Tensor) -> Tensor:
     y.mul_(2)
     return x[0]
 
 
-@cases(lambda: (plain(2), *base_and(plain(3, 4), lambda t: t.view(-1)), plain(4)), later=SYNTHETIC)
+@cases(lambda: (plain(2), *base_and(plain(3, 4), lambda t: t.view(-1)), plain(4)))
 def among_others(a: Tensor, x: Tensor, y: Tensor, b: Tensor) -> Tensor:
     y.mul_(2)
     b.add_(1)
     return x + b + a.sum()
 
 
-@cases(lambda: (*base_and(plain(4), lambda t: t[:2]), *base_and(plain(4), lambda t: t[:2])), later=SYNTHETIC)
+@cases(lambda: (*base_and(plain(4), lambda t: t[:2]), *base_and(plain(4), lambda t: t[:2])))
 def two_groups_one_mutated(x: Tensor, x_part: Tensor, y: Tensor, y_part: Tensor) -> Tensor:
     x_part.mul_(2)
     return x + y + y_part.sum()
 
 
-@cases(lambda: views_of(leaf(3, 4), lambda t: t.detach(), lambda t: t.detach().view(-1)), later=SYNTHETIC)
+@cases(lambda: views_of(leaf(3, 4), lambda t: t.detach(), lambda t: t.detach().view(-1)))
 def detached_aliases(x: Tensor, y: Tensor) -> Tensor:
     x.mul_(2)
     return y + 1
 
 
-@cases(lambda: views_of(leaf(3, 4), lambda t: t, lambda t: t.detach()), later=SYNTHETIC)
+@cases(lambda: views_of(leaf(3, 4), lambda t: t, lambda t: t.detach()))
 def leaf_and_its_detached(x: Tensor, y: Tensor) -> Tensor:
     y.mul_(2)
     return x * 3
 
 
-@cases(lambda: views_of(plain(4), lambda t: t, lambda t: t.view(torch.int32)), later=SYNTHETIC)
+@cases(lambda: views_of(plain(4), lambda t: t, lambda t: t.view(torch.int32)))
 def other_dtype_of_view(x: Tensor, y: Tensor) -> Tensor:
     x.zero_()
     return y + 1
 
 
-@cases(lambda: (*twice(plain, 4), plain(4)), later=SYNTHETIC)
+@cases(lambda: (*twice(plain, 4), plain(4)))
 def duplicates_with_view(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     x.mul_(2)
     y.add_(z)
     return x + y
 
 
-@cases(lambda: (views_of(plain(4), lambda t: t, lambda t: t, lambda t: t[1:]),), later=SYNTHETIC)
+@cases(lambda: (views_of(plain(4), lambda t: t, lambda t: t, lambda t: t[1:]),))
 def duplicates_and_alias(xs: tuple[Tensor, Tensor, Tensor]) -> Tensor:
     xs[0].mul_(2)
     return xs[1] + xs[2].sum()
@@ -234,13 +232,13 @@ def duplicate_in_containers(batch: dict[str, Any]) -> Tensor:
     return batch["b"][0] * batch["b"][1]
 
 
-@cases(lambda: views_of(tape(4), lambda t: t[:2], lambda t: t), later=SYNTHETIC)
+@cases(lambda: views_of(tape(4), lambda t: t[:2], lambda t: t))
 def base_comes_second(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     x.mul_(2)
     return y * 2, y.view(2, 2)
 
 
-@cases(lambda: views_of(plain(4), lambda t: t, lambda t: t[:2]), context=torch.no_grad, later=SYNTHETIC)
+@cases(lambda: views_of(plain(4), lambda t: t, lambda t: t[:2]), context=torch.no_grad)
 def aliased_under_no_grad(x: Tensor, y: Tensor) -> Tensor:
     x.mul_(2)
     return y + 1
@@ -250,3 +248,81 @@ def aliased_under_no_grad(x: Tensor, y: Tensor) -> Tensor:
 def rows_of_one_tensor(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
     a.add_(b)
     return a + c + d
+
+
+@cases(lambda: views_of(tape(5), lambda t: t[:3], lambda t: t[2:]), "dynamo", "inductor")
+def overlapping_views_of_non_leaf(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    y.mul_(x[2])
+    return (x * y.sum()).sin()
+
+
+@cases(lambda: views_of(leaf(3, 4), lambda t: t, lambda t: t.view(-1)), "inductor")
+def leaf_base_written_under_no_grad(x: Tensor, y: Tensor) -> Tensor:
+    with torch.no_grad():
+        y.mul_(2)
+    return x.sum() + 1
+
+
+@cases(lambda: (*views_of(plain(4), lambda t: t[:3], lambda t: t[1:]), leaf(3)))
+def overlapping_start_to_require_grad(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+    x.add_(w)
+    return y * 2
+
+
+@cases(lambda: views_of(tape(4, 4), lambda t: t.t(), lambda t: t[1:, ::2]), "dynamo")
+def overlapping_with_strides(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    y.add_(1)
+    return x[0], x.sin()
+
+
+@cases(lambda: views_of(tape(6), lambda t: t[:3], lambda t: t[2:5], lambda t: t[5:]), "inductor")
+def third_on_the_storage_does_not_overlap(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    x.mul_(2)
+    z.mul_(3)
+    return x + y + z
+
+
+@cases(lambda: views_of(plain(5), lambda t: t[:3], lambda t: t[2:]))
+def overlapping_both_returned(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    y.mul_(2)
+    return y, x, x.view(3, 1), y[1:]
+
+
+@cases(lambda: views_of(tape(5), lambda t: t[:3], lambda t: t[2:]))
+def overlapping_both_returned_with_history(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    y.mul_(2)
+    return y, x, x.view(3, 1), y[1:]
+
+
+@cases(lambda: views_of(tape(5), lambda t: t[:3], lambda t: t.detach()[2:]))
+def overlapping_detached_written(x: Tensor, y: Tensor) -> Tensor:
+    y.mul_(2)
+    return x * 3 + y
+
+
+@cases(lambda: views_of(plain(3, 4), lambda t: t, lambda t: t.view(-1)[2:8]), "inductor", "dynamo")
+def overlapping_in_turns(x: Tensor, y: Tensor) -> Tensor:
+    first = x + 1
+    y.add_(1)
+    second = x * 2
+    x.mul_(2)
+    return first + second + y.sum() + x
+
+
+@cases(lambda: views_of(plain(3, 4), lambda t: t, lambda t: t[:2]))
+def overlapping_only_moved_and_written(x: Tensor, y: Tensor) -> Tensor:
+    y.t_()
+    y.mul_(2)
+    return x + 1
+
+
+@cases(lambda: views_of(leaf(6), lambda t: t[:4], lambda t: t[2:]))
+def overlapping_read_only_each_has_its_gradient(x: Tensor, y: Tensor) -> Tensor:
+    return x * y.sin()
+
+
+@cases(lambda: views_of(plain(6), lambda t: t[:4], lambda t: t[2:], lambda t: t[:0]))
+def overlapping_with_an_empty_one(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    x.mul_(2)
+    return y.sum() + z.sum()

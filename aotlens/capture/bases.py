@@ -1,0 +1,284 @@
+"""Inputs that overlap on one storage: one storage of the recording, with a synthetic base under them.
+
+Invariant: what the user's function gets are views of one tensor exactly as the caller's are, for autograd and
+for writes; the graph takes them one by one until a write makes it take their base instead.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+
+from aotlens.capture.operators import aten
+from aotlens.capture.records import CapturedInput, SyntheticBaseOf
+from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.tape import TRACK, Tape
+from aotlens.capture.views import ViewStep
+from aotlens.ir.names import node_name
+from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.ir.program import Node
+from aotlens.ir.slots import FlatInput, SyntheticBase
+from aotlens.torch_api import FakeTensor, below_views, is_traceable_wrapper_subclass
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Distinct inputs on one storage of which at least two overlap."""
+
+    members: tuple[int, ...]
+    """Flat indices."""
+    root: Any
+    """The caller's tensor that all those with history are views of; None for a flat stretch of storage."""
+    root_member: int | None
+    """The member that is the root itself."""
+
+    @property
+    def kind(self) -> Literal["input", "view_base", "flat"]:
+        if self.root is None:
+            return "flat"
+        return "input" if self.root_member is not None else "view_base"
+
+
+def overlapping_groups(values: list[Any]) -> list[Group]:
+    """Inputs that need a base if one of them is written; nothing for the usual call."""
+    storages: dict[int, list[int]] = {}
+    seen: set[int] = set()
+    for index, value in enumerate(values):
+        if isinstance(value, torch.Tensor) and id(value) not in seen and _is_plain(value):
+            seen.add(id(value))
+            storages.setdefault(value.untyped_storage()._cdata, []).append(index)
+    shared = (members for members in storages.values() if len(members) > 1)
+    found = (_group(values, tuple(members)) for members in shared if _any_overlap(values, members))
+    return [group for group in found if group is not None]
+
+
+def _is_plain(value: Any) -> bool:
+    return value.layout is torch.strided and not is_traceable_wrapper_subclass(value)
+
+
+def _any_overlap(values: list[Any], members: list[int]) -> bool:
+    return any(
+        overlap(values[left], values[right]) for at, left in enumerate(members) for right in members[:at]
+    )
+
+
+def _group(values: list[Any], members: tuple[int, ...]) -> Group | None:
+    """None where the inputs' histories start from different tensors."""
+    roots = [_root(values[index]) for index in members]
+    with_history = {
+        id(root): root for root, index in zip(roots, members, strict=True) if values[index].requires_grad
+    }
+    one_root = all(root is roots[0] for root in roots)
+    if len(with_history) > 1:
+        return None
+    root = next(iter(with_history.values()), None)
+    if root is None and one_root and torch.is_grad_enabled():
+        root = roots[0]
+    if root is None or root.storage_offset() != 0:
+        return Group(members, None, None) if not with_history else None
+    return Group(members, root, next((index for index in members if values[index] is root), None))
+
+
+def _root(value: Any) -> Any:
+    return value._base if value._base is not None else value
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A group as fake tensors."""
+
+    group: Group
+    base: CapturedInput
+    members: dict[int, CapturedInput]
+
+
+def join_inputs(tape: Tape, group: Group, values: list[Any], slots: tuple[FlatInput, ...]) -> Joined:
+    """The members as views of one fake base, which the graph may take in their place."""
+    fake = _fake_base(tape, group, values)
+    members = ", ".join(slots[at].name for at in group.members)
+    slot: FlatInput = SyntheticBase(f"the base of {members}", len(slots))
+    name = f"base_of_{node_name(slots[group.members[0]].name)}"
+    if group.root_member is not None:
+        slot = slots[group.root_member]
+        name = node_name(slot.name)
+    base = base_input(tape, slot, fake, group.root, name)
+    storage = base.storage
+    assert storage is not None  # a base is a tensor
+    storage.inputs = group.members
+    found = {}
+    for at in group.members:
+        if at == group.root_member:
+            found[at] = base
+        else:
+            found[at] = _member(tape, base, values[at], slots[at])
+    return Joined(group, base, found)
+
+
+def base_input(tape: Tape, slot: FlatInput, fake: Any, like: Any, name: str) -> CapturedInput:
+    """One graph input: its fake tensor, and what the user's function gets, a leaf exactly when `like` is."""
+    node = Node(tape.name(name), None, (), {}, fake, Origin(NOWHERE, ""))
+    with torch.no_grad(), below_views():
+        leaf = fake.detach()
+    argument = leaf
+    requires_grad = like is not None and like.requires_grad
+    is_leaf = like is None or like.is_leaf
+    if requires_grad:
+        leaf.requires_grad_()
+        if not is_leaf:
+            with torch.enable_grad():
+                argument = NonLeaf.apply(leaf)
+    storage = Storage(node, argument)
+    tape.track(argument, storage)
+    tape.symbols.define_sizes(node)
+    return CapturedInput(
+        slot=slot,
+        argument=argument,
+        node=node,
+        fake=fake,
+        leaf=leaf if requires_grad else None,
+        storage=storage,
+        grad_fn=argument.grad_fn,
+        version=0 if argument.is_inference() else argument._version,
+        is_leaf=is_leaf,
+    )
+
+
+class NonLeaf(torch.autograd.Function):
+    """Gives a tensor a place in the tape, so that the user's function may write to it in place."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Any) -> Any:
+        with below_views():
+            return tensor.detach()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient
+
+
+def _fake_base(tape: Tape, group: Group, values: list[Any]) -> Any:
+    """The root, or the storage from its start to the last element that a member reaches."""
+    if group.root is not None:
+        return as_fake(tape, group.root, dynamic=False)
+    first = values[group.members[0]]
+    fake = as_fake(tape, first, dynamic=False)
+    size = first.element_size()
+    ends = [last_element(values[at]) * values[at].element_size() for at in group.members]
+    wide = max(end + values[at].element_size() for end, at in zip(ends, group.members, strict=True))
+    with torch.no_grad(), below_views():
+        return fake.detach().as_strided((-(-wide // size),), (1,), 0)
+
+
+def as_fake(tape: Tape, value: Any, dynamic: bool) -> Any:
+    if type(value) is FakeTensor:
+        return value
+    return tape.fake_mode.from_tensor(value, static_shapes=not dynamic)
+
+
+def _member(tape: Tape, base: CapturedInput, value: Any, slot: FlatInput) -> CapturedInput:
+    chain = _chain(base.fake, value)
+    with torch.no_grad(), below_views():
+        fake = _apply(chain, base.fake)
+    node = Node(tape.name(node_name(slot.name)), None, (), {}, fake, Origin(NOWHERE, ""))
+    detached = base.requires_grad and not value.requires_grad
+    with torch.set_grad_enabled(not detached):
+        argument = _apply(chain, base.argument.detach() if detached else base.argument)
+    storage = base.storage
+    assert storage is not None  # a base is a tensor
+    storage.views[chain] = storage.joined[chain] = node
+    setattr(argument, TRACK, Tracked(storage, chain, node, storage.version))
+    tape.symbols.define_sizes(node)
+    return CapturedInput(
+        slot=slot,
+        argument=argument,
+        node=node,
+        fake=fake,
+        leaf=argument if value.requires_grad else None,
+        storage=storage,
+        grad_fn=argument.grad_fn,
+        version=0 if argument.is_inference() else argument._version,
+        is_leaf=value.is_leaf,
+    )
+
+
+def _chain(base: Any, value: Any) -> tuple[ViewStep, ...]:
+    size, stride, offset = list(value.shape), list(value.stride()), value.storage_offset()
+    strided = ViewStep(aten.as_strided.default, (size, stride, offset))
+    if value.dtype is base.dtype:
+        return (strided,)
+    return (ViewStep(aten.view.dtype, (value.dtype,)), strided)
+
+
+def _apply(chain: tuple[ViewStep, ...], tensor: Any) -> Any:
+    for step in chain:
+        tensor = step.op(tensor, *step.args)
+    return tensor
+
+
+def with_bases(
+    inputs: tuple[CapturedInput, ...], joined: tuple[Joined, ...]
+) -> tuple[tuple[CapturedInput, ...], tuple[SyntheticBaseOf, ...]]:
+    """The inputs after the run: where a group was written, its base takes the members' place in the graph."""
+    found, bases = list(inputs), []
+    for one in joined:
+        storage, group = one.base.storage, one.group
+        if storage is None or not storage.version:
+            _separate(one)
+            continue
+        at = group.root_member if group.root_member is not None else len(found)
+        if group.root_member is None:
+            found.append(replace(one.base, slot=replace(one.base.slot, index=at)))
+        for index in group.members:
+            if index != group.root_member:
+                found[index] = replace(found[index], base=at)
+        bases.append(SyntheticBaseOf(at, group.members, group.kind))
+    return tuple(found), tuple(bases)
+
+
+def _separate(one: Joined) -> None:
+    """Each unwritten member is a graph input of its own, so the base's gradient goes without theirs."""
+    for index, given in one.members.items():
+        if index != one.group.root_member and given.leaf is not None and given.argument.grad_fn is not None:
+            given.argument.grad_fn.register_prehook(lambda gradients: (None,) * len(gradients))
+
+
+def overlap(left: Any, right: Any) -> bool:
+    """Whether two tensors on one storage have an element in common; large or symbolic ones are said to."""
+    counts = (left.numel(), right.numel())
+    if any(isinstance(count, torch.SymInt) for count in counts):
+        return True
+    if 0 in counts:
+        return False
+    if left.element_size() != right.element_size():
+        return _bytes_meet(left, right)
+    if last_element(left) < right.storage_offset() or last_element(right) < left.storage_offset():
+        return False
+    return max(counts) > EXACT_OVERLAP or bool(_elements(left) & _elements(right))
+
+
+EXACT_OVERLAP = 1 << 16
+"""Up to this many elements, interleaved tensors are compared element by element."""
+
+
+def _bytes_meet(left: Any, right: Any) -> bool:
+    (first, last), (start, end) = (
+        (
+            tensor.storage_offset() * tensor.element_size(),
+            (last_element(tensor) + 1) * tensor.element_size(),
+        )
+        for tensor in (left, right)
+    )
+    return bool(first < end and start < last)
+
+
+def last_element(tensor: Any) -> int:
+    """The highest element of the storage that the tensor reaches."""
+    steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return int(tensor.storage_offset()) + sum(steps)
+
+
+def _elements(tensor: Any) -> set[int]:
+    found = {int(tensor.storage_offset())}
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        found = {start + at * stride for start in found for at in range(size)}
+    return found
