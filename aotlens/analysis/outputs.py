@@ -18,7 +18,6 @@ from aotlens.analysis.records import (
     OutputBase,
     OutputType,
 )
-from aotlens.capture.operators import UNSAFE_VIEWS
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured
 from aotlens.capture.storage import Storage
@@ -255,7 +254,8 @@ def _own(recorder: Recorder, index: int, value: Any) -> OutputAliasInfo:
     node = recorder.node_of(value)
     if node.val.stride() != value.stride() and value.numel() > 1:
         node = _restrided(recorder, node, value)
-    unsafe = node.op in UNSAFE_VIEWS
+    base = value._base
+    unsafe = base is not None and value.requires_grad and base.requires_grad
     reason = "its base does not leave the function" if unsafe else "memory of its own"
     output_type = OutputType.UNSAFE_VIEW_ALIAS if unsafe else OutputType.NON_ALIAS
     return OutputAliasInfo(

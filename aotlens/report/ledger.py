@@ -31,7 +31,7 @@ OUTPUTS = {
     "alias_of_intermediate_save_as_output": "view of {base}",
     "alias_of_intermediate": "view of {base}",
     "alias_of_intermediate_base_is_user_output": "view of {base}",
-    "unsafe_view_alias": "new (an unsafe view)",
+    "unsafe_view_alias": "new (a view whose base stays inside)",
     "custom_function_view": "view of {base} by a custom function",
 }
 """What each output type means, in the user's words."""

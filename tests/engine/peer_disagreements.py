@@ -1,0 +1,117 @@
+"""Where our analysis and torch's say different things of one program, and why ours is right.
+
+"Right" means: as eager, which `test_programs.py` holds for each of these programs.
+"""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """One reason, and the programs that show it."""
+
+    reason: str
+    questions: frozenset[str]
+    """What is answered otherwise: the last word of a fact's name."""
+    programs: tuple[str, ...]
+    """Names or patterns; every program that a pattern fits must disagree in one of the questions."""
+
+    def covers(self, program: str, question: str) -> bool:
+        return question in self.questions and self.lists(program)
+
+    def lists(self, program: str) -> bool:
+        return any(fnmatchcase(program, pattern) for pattern in self.programs)
+
+
+ALIASES = frozenset({"output_type", "base", "bases"})
+
+DISAGREEMENTS = (
+    Disagreement(
+        "a write through `detach()` or `.data` gives the input no new history, so the graph may write it",
+        frozenset({"mutation_type"}),
+        (
+            "mutation/hidden_by_detach",
+            "mutation/hidden_by_data",
+            "mutation/hidden_on_non_leaf",
+            "combinations/leaf-detached_mul-*",
+            "combinations/tape-detached_mul-*",
+            "combinations/view-detached_mul-*",
+        ),
+    ),
+    Disagreement(
+        "eager leaves the version counter as it was: `.data`, inference mode, batch norm's statistics",
+        frozenset({"hidden_from_autograd"}),
+        (
+            "mutation/hidden_by_data",
+            "mutation/under_inference_mode",
+            "modules/batch_norm",
+            "modules/batch_norm_under_no_grad",
+        ),
+    ),
+    Disagreement(
+        "a custom function that marks its argument dirty runs without grad mode, and yet gives the argument "
+        "a history, which the wrapper's copy must carry",
+        frozenset({"mutation_type"}),
+        ("functions/function_marking_dirty",),
+    ),
+    Disagreement(
+        "pieces of `unbind`, `split` and `chunk` are views in eager too, with the operator's own grad_fn; "
+        "torch hides that they share memory",
+        ALIASES,
+        (
+            "views_of_inputs/unbind",
+            "views_of_inputs/chunk",
+            "views_of_inputs/split_partly_returned",
+            "views_of_inputs/view_of_chunk",
+            "views_of_intermediates/unbind",
+            "views_of_intermediates/unbind_and_base",
+            "views_of_intermediates/unbind_and_one_view",
+            "views_of_intermediates/split_heads",
+            "combinations/pair-piece-*",
+            "combinations/pair-*-piece",
+        ),
+    ),
+    Disagreement(
+        "a detached result shares memory with the one that it was detached from: a write to either shows in "
+        "both, which torch loses unless their sizes are equal",
+        ALIASES,
+        (
+            "views_of_intermediates/view_and_detached_view",
+            "views_of_intermediates/views_and_detached_mixed",
+            "views_of_intermediates/made_in_place_then_detached",
+            "combinations/plain-pair-itself-detached",
+            "combinations/plain-pair-detached-itself",
+            "combinations/*pair-detached-detached",
+            "combinations/pair-itself-detached_row",
+            "combinations/pair-detached_row-itself",
+            "combinations/pair-view-detached*",
+            "combinations/pair-row-detached*",
+            "combinations/pair-detached*-view",
+            "combinations/pair-detached*-row",
+            "combinations/pair-no_grad_row-detached*",
+            "combinations/pair-detached*-no_grad_row",
+        ),
+    ),
+    Disagreement(
+        "one tensor returned twice is one object for the caller, made once",
+        ALIASES,
+        (
+            "views_of_intermediates/same_twice",
+            "views_of_intermediates/same_view_twice",
+            "containers/same_container_twice",
+            "combinations/*pair-itself-itself",
+        ),
+    ),
+    Disagreement(
+        "of an argument that is passed twice we name the first place, torch the last; it is the same tensor",
+        frozenset({"base"}),
+        ("aliasing_inputs/duplicate_mutated_other_returned", "aliasing_inputs/duplicate_both_returned"),
+    ),
+    Disagreement(
+        "a tensor from outside that is returned is the caller's own object",
+        frozenset({"output_type"}),
+        ("callables/closure_tensor_returned",),
+    ),
+)
+"""Every disagreement; a program that stands here and agrees fails the test."""

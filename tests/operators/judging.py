@@ -1,0 +1,81 @@
+"""One case judged: every sample compiled and compared with eager, then called again on other values."""
+
+import itertools
+import warnings
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from aotlens.errors import UnsupportedError
+from aotlens.options import CompileOptions
+from aotlens.pipeline import compile_direct
+from aotlens.verify.compare import compare
+from aotlens.verify.first_call import observe_alone
+from aotlens.verify.observe import Probe
+from aotlens.verify.world import World, copies, world
+from tests.operators.cases import NOT_COMPARABLE, Case, Sample
+
+Verdict = Literal["equal", "differs", "refused", "not comparable", "no sample"]
+LOOK = Probe(writes=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """How a case fared."""
+
+    verdict: Verdict
+    samples: int
+    """How many were compared or refused; what eager itself refuses is not counted."""
+    reason: str = ""
+    """Of the worst sample; empty when all are equal."""
+
+
+def judge_case(case: Case, limit: int | None = None) -> Judged:
+    """The worst verdict over the first `limit` samples; None takes all."""
+    if case.name in NOT_COMPARABLE:
+        return Judged("not comparable", 0, NOT_COMPARABLE[case.name])
+    refusals: list[str] = []
+    count = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the samples warn as eager warns
+        for sample in itertools.islice(case.samples(), limit):
+            try:
+                found = judge_sample(sample, case.dynamic)
+            except UnsupportedError as error:
+                refusals.append(str(error))
+                found = []
+            if found is None:
+                continue
+            count += 1
+            if found:
+                return Judged("differs", count, "; ".join(found))
+    if refusals:
+        return Judged("refused", count, refusals[0])
+    return Judged("equal" if count else "no sample", count)
+
+
+def judge_sample(sample: Sample, dynamic: bool) -> list[str] | None:
+    """What differs from eager; None when eager itself refuses the sample."""
+    torch.manual_seed(0)
+    eager, compiled = copies(world(sample.fn, sample.args, sample.kwargs))
+    expected = observe_alone(eager, LOOK)
+    if expected.failure is not None:
+        return None
+    options = CompileOptions(backend="eager", dynamic=dynamic)
+    call = compile_direct(compiled.fn, compiled.args, dict(compiled.kwargs), options).call
+    found = observe_alone(compiled, LOOK, call)
+    differences = [str(difference) for difference in compare(found, expected).differences]
+    if sample.other is None or differences:
+        return differences
+    return _on_other_values((eager, compiled), call, sample.other)
+
+
+def _on_other_values(worlds: tuple[World, World], call: Any, other: tuple[Any, Any]) -> list[str]:
+    """What differs when both are called again; each side keeps its own state."""
+    eager, compiled = (copies(world(given.fn, *other), 1, keep_fn=True)[0] for given in worlds)
+    expected = observe_alone(eager, LOOK)
+    if expected.failure is not None:
+        return []
+    found = observe_alone(compiled, LOOK, call)
+    return [f"with other values: {difference}" for difference in compare(found, expected).differences]
