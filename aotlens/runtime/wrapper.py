@@ -17,6 +17,7 @@ from aotlens.capture.views import ViewStep
 from aotlens.codegen.records import Generated
 from aotlens.ir.program import Node
 from aotlens.ir.render import Names, literal
+from aotlens.ir.slots import Gradient
 from aotlens.partition.records import Partitioned
 from aotlens.report.describe import size_bytes
 from aotlens.report.records import Site
@@ -78,7 +79,9 @@ class WrapperText:
         ]
         results = [output_name(out) for out in function_outputs(self._parts)]
         if self._code.backward is not None:
-            line = f"{', '.join(results)} = CompiledFunction.apply({', '.join(graph_inputs)})"
+            without = self._without_gradient()
+            given = ", ".join(f"{name}.detach()" if name in without else name for name in graph_inputs)
+            line = f"{', '.join(results)} = CompiledFunction.apply({given})"
             if self._captured.grad_enabled:
                 self._builder.add(line)
             else:
@@ -88,6 +91,12 @@ class WrapperText:
         targets = f"{', '.join(results)}{',' if len(results) == 1 else ''} = " if results else ""
         with self._builder.block("with below_views():"):
             self._builder.add(f"{targets}{call_graph(self._code.forward, graph_inputs)}")
+
+    def _without_gradient(self) -> frozenset[str]:
+        """Inputs that require grad and get none: passed on without their history, which may be used up."""
+        gradients = ((out.slot, out.value) for out in self._parts.joint.gradients)
+        none = {slot.index for slot, value in gradients if isinstance(slot, Gradient) and value is None}
+        return frozenset(self.arguments[index] for index in none)
 
     def _write_back(self) -> None:
         changed = self._meta.out_of_graph

@@ -223,3 +223,13 @@ def test_view_of_input_is_linked_to_it() -> None:
     out.mul_(2)
     assert x.grad_fn is not None
     assert "CopySlices" in type(x.grad_fn).__name__
+
+
+def test_an_input_without_gradient_may_have_a_used_tape() -> None:
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        return x.detach() * y
+
+    x, y = torch.randn(3, requires_grad=True).sin(), torch.randn(3, requires_grad=True)
+    x.sum().backward()
+    compiled(fn, x, y)(x, y).sum().backward()
+    assert y.grad is not None and torch.equal(y.grad, x)
