@@ -1,0 +1,64 @@
+"""Programs on a GPU: the engine with both backends, compared with eager there; skipped where there is none."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from aotlens.options import CompileOptions
+from aotlens.pipeline import compile_direct
+from tests.engine.checking import Compiler
+from tests.engine.judging import judge
+from tests.programs import Program, tagged, untagged
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"),
+    pytest.mark.filterwarnings("ignore"),  # programs warn as eager warns
+]
+
+CPU_ONLY = ("randomness/own_generator", "randomness/seeded_inside")
+"""Programs that make a generator of the CPU."""
+
+
+def compiler(**options: Any) -> Compiler:
+    def compile_program(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
+        return compile_direct(fn, args, {}, CompileOptions(**options)).call
+
+    return compile_program
+
+
+def name_of(program: Program) -> str:
+    return program.name
+
+
+def on_gpu(program: Program, **options: Any) -> None:
+    """The program's tensors are made on the GPU, and so is what the function makes itself."""
+    if program.name in CPU_ONLY:
+        pytest.skip("a generator of the CPU")
+    with torch.device("cuda"):
+        judge(program, compiler(**options))
+
+
+@pytest.mark.parametrize("program", untagged("grid"), ids=name_of)
+def test_text_of_the_graphs(program: Program) -> None:
+    on_gpu(program, backend="eager")
+
+
+@pytest.mark.parametrize("program", tagged("inductor"), ids=name_of)
+def test_inductor(program: Program) -> None:
+    on_gpu(program, backend="inductor")
+
+
+def test_kernels_are_reported_with_their_device() -> None:
+    x = torch.randn(64, 64, device="cuda", requires_grad=True)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x.sin() * 2, dim=-1)
+
+    compiled = compile_direct(fn, (x,), {}, CompileOptions(backend="inductor"))
+    compiled.call(x).sum().backward()
+    kernels = compiled.target().kernels
+    assert {kernel.phase for kernel in kernels} == {"forward", "backward"}
+    assert all(kernel.target.startswith("cuda") and "triton" in kernel.name for kernel in kernels)
