@@ -29,7 +29,7 @@ def contenders() -> dict[str, Callable[[GPT], Any]]:
     """How each one makes a callable of the model."""
     return {
         "eager": lambda made: made,
-        "torch.compile": lambda made: torch.compile(made),
+        "torch.compile": torch.compile,
         "aotlens, policy default": lambda made: torch.compile(made, backend=aotlens("default")),
         "aotlens, policy min-cut": lambda made: torch.compile(made, backend=aotlens("min-cut")),
     }

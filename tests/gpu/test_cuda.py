@@ -1,4 +1,4 @@
-"""Programs on a GPU: the engine with both backends, compared with eager there; skipped where there is none."""
+"""Programs on a GPU, with both backends, compared with eager there; skipped where there is none."""
 
 from collections.abc import Callable
 from typing import Any
