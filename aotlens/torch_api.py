@@ -4,8 +4,10 @@ Invariant: a new torch release is this one file's work.  Checked with torch 2.13
 """
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -30,6 +32,7 @@ __all__ = [
     "TracingContext",
     "UnsupportedOperatorException",
     "below_views",
+    "checkpoints_run_once",
     "compile_with_inductor",
     "current_autograd_node",
     "detect_fake_mode",
@@ -49,6 +52,7 @@ __all__ = [
     "tracing",
     "without_autocast",
     "without_onednn",
+    "without_saved_tensor_hooks",
 ]
 
 DATA_DEPENDENT_ERRORS: tuple[type[Exception], ...] = (
@@ -81,6 +85,62 @@ def hide_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
     from torch._dynamo import disable
 
     return disable(function)
+
+
+@contextmanager
+def without_saved_tensor_hooks() -> Iterator[None]:
+    """Within it, the hooks on saved tensors that the caller has set do not run."""
+    found = []
+    while (hooks := torch._C._autograd._top_saved_tensors_default_hooks(False)) is not None:
+        found.append(hooks)
+        torch._C._autograd._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for pack, unpack in reversed(found):
+            torch._C._autograd._push_saved_tensors_default_hooks(pack, unpack)
+
+
+_recording = threading.local()
+"""`region`: how the recording of this thread enters a checkpoint; absent where nothing records."""
+
+
+@contextmanager
+def checkpoints_run_once(region: Callable[[Any], AbstractContextManager[None]]) -> Iterator[None]:
+    """Within it, `torch.utils.checkpoint` runs its function once, inside `region(context_fn)`."""
+    _patch_checkpoint()
+    before, _recording.region = getattr(_recording, "region", None), region
+    try:
+        yield
+    finally:
+        _recording.region = before
+
+
+@cache
+def _patch_checkpoint() -> None:
+    """Let `torch.utils.checkpoint` ask the recording of its thread first; elsewhere it does as before."""
+    import torch.utils.checkpoint as module
+
+    generate, apply = module._checkpoint_without_reentrant_generator, module.CheckpointFunction.apply
+
+    def generate_once(fn: Any, preserve: Any, context_fn: Any, *args: Any, **kwargs: Any) -> Iterator[None]:
+        region = getattr(_recording, "region", None)
+        if region is None:
+            yield from generate(fn, preserve, context_fn, *args, **kwargs)
+            return
+        with region(context_fn):
+            yield
+
+    def apply_once(function: Any, preserve: Any, *args: Any) -> Any:
+        region = getattr(_recording, "region", None)
+        if region is None:
+            return apply(function, preserve, *args)
+        differentiable = any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
+        with region(None), torch.set_grad_enabled(differentiable and torch.is_grad_enabled()):
+            return function(*args)
+
+    module._checkpoint_without_reentrant_generator = generate_once
+    module.CheckpointFunction.apply = staticmethod(apply_once)
 
 
 def make_shape_env() -> Any:

@@ -51,3 +51,14 @@ class PlacedRunner(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         with self.at(n):
             return super().run_node(n)
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if getattr(target, "__name__", "") == CHECKPOINT:
+            body, *given = args
+            with self.recorder.checkpoints.region(body.meta.get("_checkpoint_context_fn")):
+                return type(self)(body, self.recorder).run(*given)
+        return super().call_function(target, args, kwargs)
+
+
+CHECKPOINT = "tag_activation_checkpoint"
+"""How Dynamo writes `torch.utils.checkpoint`: this operator on a graph of its own."""

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.bodies import record_higher_order
+from aotlens.capture.checkpoints import Checkpoints
 from aotlens.capture.frames import user_place
 from aotlens.capture.mutations import Write, only_reads, record_metadata_mutation, record_mutation
 from aotlens.capture.operators import Decompositions, Kind, Operator, aten, describe
@@ -20,7 +21,7 @@ from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
-from aotlens.ir.origin import Origin, Place
+from aotlens.ir.origin import Checkpoint, Origin, Place
 from aotlens.ir.program import Node, nodes_in, op_name
 from aotlens.torch_api import (
     FakeTensor,
@@ -67,10 +68,12 @@ class Recorder(Tape, TorchDispatchMode):
         Tape.__init__(self, fake_mode)
         TorchDispatchMode.__init__(self)
         self.calls: list[Call] = []
+        self.checkpoints = Checkpoints()
         self.place: Place | None = None
         """Set by a frontend that knows the place itself; None walks the stack."""
         self._decompositions = decompositions
         self._boundary = boundary
+        self._default_dtype = torch.get_default_dtype()
         self._depth = 0
         self._sequence: list[int] = []
         self._by_sequence: list[Origin] = []
@@ -96,7 +99,8 @@ class Recorder(Tape, TorchDispatchMode):
         operator = describe(func)
         if self._depth:
             return self._handlers[operator.kind](func, operator, args, kwargs)
-        self.origin = origin = self._new_origin(func)
+        mark = self.checkpoints.mark(func, args, kwargs) if self.checkpoints.active else None
+        self.origin = origin = self._new_origin(func, mark)
         self._depth = 1
         try:
             result = self._handlers[operator.kind](func, operator, args, kwargs)
@@ -123,7 +127,7 @@ class Recorder(Tape, TorchDispatchMode):
             place = caller.place
         return Origin(place, op_name(func), caller.backward, differentiates=caller.differentiates)
 
-    def _new_origin(self, func: Any) -> Origin:
+    def _new_origin(self, func: Any, checkpoint: Checkpoint | None) -> Origin:
         if self._caller is not None:
             return self._origin_in_body(func, self._caller)
         place = self.place or user_place(self._boundary)
@@ -133,7 +137,7 @@ class Recorder(Tape, TorchDispatchMode):
             if forward is not None and not place.frames:
                 place = forward.place
             return Origin(place, op_name(func), backward=True, differentiates=forward)
-        origin = Origin(place, op_name(func))
+        origin = Origin(place, op_name(func), checkpoint=checkpoint)
         number = next_sequence_number() - 1
         if not self._sequence or number > self._sequence[-1]:
             self._sequence.append(number)
@@ -182,6 +186,8 @@ class Recorder(Tape, TorchDispatchMode):
             args = tuple(self._faked(arg) for arg in args)
         node_args = tuple([self.argument(arg) for arg in args])
         result = func(*args, **kwargs)
+        if torch.get_default_dtype() is not self._default_dtype:
+            kwargs = _with_dtype(func, kwargs, result)
         node = self.add_node(func, node_args, self.keywords(kwargs), result)
         self._adopt(node, result)
         return result
@@ -279,3 +285,11 @@ class Recorder(Tape, TorchDispatchMode):
         if only_reads(call):
             return self.pure(func, Operator(Kind.PURE), args, kwargs)
         return record_mutation(self, call)
+
+
+def _with_dtype(func: Any, kwargs: dict[str, Any], result: Any) -> dict[str, Any]:
+    """The type of a result spelled out, where the function has changed the default type for a while."""
+    named = any(argument.name == "dtype" for argument in func._schema.arguments)
+    if named and kwargs.get("dtype") is None and isinstance(result, torch.Tensor):
+        return {**kwargs, "dtype": result.dtype}
+    return kwargs

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from aotlens.capture.modes import Modes
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.storage import Storage
 from aotlens.ir.program import Node
@@ -117,6 +118,8 @@ class Captured:
     """Whether the caller's grad mode was on."""
     grad_mode_after: bool
     """Whether grad mode was on when the function returned."""
+    modes: Modes
+    """The modes that the call stood in."""
     forward_nodes: int
     """How many nodes the forward recorded."""
     variables: tuple[Variable, ...] = ()

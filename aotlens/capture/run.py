@@ -13,6 +13,7 @@ import torch
 from aotlens.capture.bases import with_bases
 from aotlens.capture.frames import is_user_code
 from aotlens.capture.inputs import make_inputs
+from aotlens.capture.modes import apart_from_the_caller, current_modes, refuse_changed_modes
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, FlatCall, Structure, Subject
 from aotlens.capture.settings import Settings
@@ -23,6 +24,7 @@ from aotlens.report.records import Span
 from aotlens.torch_api import (
     DATA_DEPENDENT_ERRORS,
     UnsupportedOperatorException,
+    checkpoints_run_once,
     python_dispatcher,
     pytree,
     quiet_fake_tensors,
@@ -46,11 +48,12 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     observer = VariableObserver() if settings.observe_variables else None
     with settings.fake_mode:
         inputs, joined = make_inputs(recorder, call.values, call.slots, settings.dynamic)
-    random_state = torch.get_rng_state()
+    random_state, modes = torch.get_rng_state(), current_modes()
     with recording(recorder, settings.dynamic), restored_grad_mode(), refusing(recorder):
         with observer or nullcontext():
             result = call_boundary(lambda: call.run(recorder, inputs))
         after = torch.is_grad_enabled()
+    refuse_changed_modes(modes, recorder.span)
     _refuse_seeding(recorder, random_state)
     inputs, bases = with_bases(inputs, joined)
     paths, spec = pytree.tree_flatten_with_path(result)
@@ -63,6 +66,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         recorder=recorder,
         grad_enabled=grad_enabled,
         grad_mode_after=after,
+        modes=modes,
         forward_nodes=len(recorder.nodes),
         variables=observer.variables() if observer is not None else (),
         bases=bases,
@@ -90,7 +94,9 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
     """
     with ExitStack() as stack:
         stack.enter_context(without_onednn())
+        stack.enter_context(apart_from_the_caller())
         stack.enter_context(quiet_fake_tensors())
+        stack.enter_context(checkpoints_run_once(recorder.checkpoints.region))
         if dynamic:
             stack.enter_context(python_dispatcher())
         stack.enter_context(recorder.fake_mode)

@@ -29,6 +29,7 @@ _FIXED = frozenset(
         "spec",
         "tensor",
         "torch",
+        "without_autocast",
     }
 )
 

@@ -5,6 +5,7 @@ that recording a place costs a walk over the stack and no text work.
 """
 
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache
 from types import CodeType
 
@@ -37,6 +38,24 @@ def _spans(frames: tuple[tuple[CodeType, int], ...]) -> tuple[Span, ...]:
 NOWHERE = Place()
 
 
+class Mark(Enum):
+    """What the user's activation checkpointing says of a value that its region computes."""
+
+    MUST_SAVE = "must_save"
+    PREFER_SAVE = "prefer_save"
+    PREFER_RECOMPUTE = "prefer_recompute"
+    MUST_RECOMPUTE = "must_recompute"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The user's `torch.utils.checkpoint` around an operator."""
+
+    region: int
+    """Which of the function's outermost checkpoints, from 0."""
+    mark: Mark
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Origin:
     """Why a node exists."""
@@ -54,6 +73,8 @@ class Origin:
     """Whether it writes to an input."""
     differentiates: "Origin | None" = None
     """For a backward node, the forward operator whose gradient it computes; None where none is known."""
+    checkpoint: Checkpoint | None = None
+    """Set for what runs inside an activation checkpoint."""
 
 
 @cache

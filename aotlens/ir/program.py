@@ -6,7 +6,10 @@ out of the same nodes, so a node keeps its identity from the joint program into 
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
+
+import torch
 
 from aotlens.ir.origin import Origin
 from aotlens.ir.slots import GraphInput, GraphOutput
@@ -139,18 +142,29 @@ def ancestors(outputs: Iterable[object], nodes: tuple[Node, ...], effects: bool 
     """Identities of the nodes that the outputs are computed from."""
     needed = {id(node) for node in nodes_in(outputs)}
     for node in reversed(nodes):
-        if id(node) in needed or (effects and has_effect(node)):
+        if id(node) in needed or (effects and must_run(node)):
             needed.add(id(node))
             needed.update(id(source) for source in node.inputs())
     return needed
 
 
 def reachable(outputs: Iterable[Any], nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The nodes that the outputs need, and those with an effect on an input, in program order."""
+    """The nodes that the outputs need, and those that run although nobody reads them, in program order."""
     needed = ancestors(outputs, nodes, effects=True)
     return tuple(node for node in nodes if id(node) in needed)
 
 
 def has_effect(node: Node) -> bool:
-    """Whether the node must run although nobody reads it."""
+    """Whether the node writes to an input."""
     return node.origin.effect
+
+
+@cache
+def draws(op: Any) -> bool:
+    """Whether an operator moves the random state."""
+    return torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
+
+
+def must_run(node: Node) -> bool:
+    """Whether the node runs although nobody reads it: a draw that nobody uses moves the next one."""
+    return has_effect(node) or (draws(node.op) and not node.origin.backward)

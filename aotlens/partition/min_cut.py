@@ -11,7 +11,15 @@ import numpy as np
 
 from aotlens.ir.program import Node, has_effect
 from aotlens.joint.records import JointProgram
-from aotlens.partition.rules import Keep, choose, is_number, is_view, node_bytes, storage_root
+from aotlens.partition.rules import (
+    Keep,
+    choose,
+    is_checkpointed,
+    is_number,
+    is_view,
+    node_bytes,
+    storage_root,
+)
 from aotlens.partition.sides import Sides
 
 INFINITE = 1 << 60
@@ -49,7 +57,7 @@ def cheapest_cut(joint: JointProgram, sides: Sides) -> Cut:
     read_by_backward = _read_by_backward(joint, sides)
     results = _results(joint, read_by_backward)
     for at, node in enumerate(nodes):
-        network.arc(2 * at, 2 * at + 1, results.get(id(node)) or _capacity(node))
+        network.arc(2 * at, 2 * at + 1, results.get(id(node)) or _capacity(node, sides))
         if results.get(id(node)) == FREE or _must_save(node, sides):
             network.arc(source, 2 * at, INFINITE)
         for read in _distinct(node):
@@ -61,9 +69,14 @@ def cheapest_cut(joint: JointProgram, sides: Sides) -> Cut:
     return _solve(network, nodes, source, sink)
 
 
-def _capacity(node: Node) -> int:
-    """What saving the value costs; a view or a bundle of results is never saved itself."""
+def _capacity(node: Node, sides: Sides) -> int:
+    """What saving the value costs; a view or a bundle of results is never saved itself.
+
+    Nor is what the user checkpoints, unless it leaves its region or can only be computed now.
+    """
     if is_view(node) or isinstance(node.val, (list, tuple)):
+        return INFINITE
+    if is_checkpointed(node) and id(node) not in sides.leaving and not _must_save(node, sides):
         return INFINITE
     return max(node_bytes(node), FREE)
 
@@ -87,7 +100,7 @@ def _must_save(node: Node, sides: Sides) -> bool:
     """
     if is_number(node):
         return True
-    if any(id(source) in sides.changed_inputs for source in node.inputs()):
+    if sides.only_now(node):
         return True
     if not sides.made_by_forward(node):
         return False

@@ -14,7 +14,8 @@ import torch
 from torch import Tag
 
 from aotlens.capture.operators import UNSAFE_VIEWS, Kind, describe
-from aotlens.ir.program import Node, getitem
+from aotlens.ir.origin import Mark
+from aotlens.ir.program import Node, draws, getitem
 from aotlens.ir.sizes import SymbolicExpression
 from aotlens.report.describe import size_bytes
 
@@ -101,11 +102,6 @@ def _cheap_operator(op: Any) -> bool:
 
 
 @cache
-def is_random_operator(op: Any) -> bool:
-    return hasattr(op, "tags") and Tag.nondeterministic_seeded in op.tags
-
-
-@cache
 def is_view_operator(op: Any) -> bool:
     return hasattr(op, "_schema") and (describe(op).kind is Kind.VIEW or op in UNSAFE_VIEWS)
 
@@ -127,7 +123,7 @@ def storage_root(node: Node) -> Node:
 
 def is_random(node: Node) -> bool:
     source = node.args[0] if node.op is getitem else node
-    return is_random_operator(source.op)
+    return draws(source.op)
 
 
 def is_costly(node: Node) -> bool:
@@ -161,9 +157,25 @@ def shrinks(node: Node) -> bool:
     return 0 < 4 * node_bytes(node) <= largest
 
 
+def _is_marked(node: Node, *marks: Mark) -> bool:
+    checkpoint = node.origin.checkpoint
+    return checkpoint is not None and checkpoint.mark in marks
+
+
+def is_checkpointed(node: Node) -> bool:
+    """Whether the user's activation checkpoint wants the value computed again."""
+    return _is_marked(node, Mark.MUST_RECOMPUTE, Mark.PREFER_RECOMPUTE) and not is_random(node)
+
+
 RULES = (
     Rule(lambda node: node.op is None, Keep.SAVE, "an input, which its owner keeps"),
     Rule(is_random, Keep.SAVE, "a second draw would differ"),
+    Rule(is_checkpointed, Keep.RECOMPUTE, "inside an activation checkpoint"),
+    Rule(
+        lambda node: _is_marked(node, Mark.MUST_SAVE) and not is_view(node),
+        Keep.SAVE,
+        "the activation checkpoint's policy keeps it",
+    ),
     Rule(is_view, Keep.RECOMPUTE, "a view holds no memory of its own"),
     Rule(is_costly, Keep.SAVE, "slow to compute again"),
     Rule(shrinks, Keep.SAVE, "small beside what it is computed from"),

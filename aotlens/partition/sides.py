@@ -6,7 +6,7 @@ needs is forward; every other node can be computed on either side.
 
 from dataclasses import dataclass
 
-from aotlens.ir.program import Node, ancestors
+from aotlens.ir.program import Node, ancestors, getitem
 from aotlens.ir.slots import Tangent
 from aotlens.joint.records import JointProgram
 
@@ -23,9 +23,19 @@ class Sides:
     changed_inputs: frozenset[int]
     """Flat inputs whose caller's tensor has another value by the time the backward runs."""
 
+    leaving: frozenset[int]
+    """What an activation checkpoint hands to the code around it, which may keep it."""
+
     def made_by_forward(self, node: Node) -> bool:
         """Whether the user's forward computed the value, used there or not."""
         return id(node) in self.forward or not (node.origin.backward or id(node) in self.backward)
+
+    def only_now(self, node: Node) -> bool:
+        """Whether the value cannot be computed again, since what it reads will have changed by then."""
+        if isinstance(node.val, (list, tuple)):  # its items are what is kept
+            return False
+        computed: Node = node.args[0] if node.op is getitem else node
+        return any(id(source) in self.changed_inputs for source in computed.inputs())
 
 
 def split_sides(joint: JointProgram) -> Sides:
@@ -37,4 +47,28 @@ def split_sides(joint: JointProgram) -> Sides:
             backward.add(id(node))
     forward = ancestors([out.value for out in joint.forward_outputs], program.nodes, effects=True)
     mutated = {id(joint.captured.inputs[info.index].node) for info in joint.meta.inputs if info.mutates_data}
-    return Sides(frozenset(forward), frozenset(backward), frozenset(inputs), frozenset(mutated))
+    return Sides(
+        forward=frozenset(forward),
+        backward=frozenset(backward),
+        inputs=frozenset(inputs),
+        changed_inputs=frozenset(mutated),
+        leaving=frozenset(_leaving_checkpoints(joint)),
+    )
+
+
+def _leaving_checkpoints(joint: JointProgram) -> set[int]:
+    """Values of a checkpoint that an operator of the forward outside of it reads, or that are results."""
+    marked = {
+        id(node): node.origin.checkpoint.region
+        for node in joint.program.nodes
+        if node.origin.checkpoint is not None
+    }
+    if not marked:
+        return set()
+    found = {id(out.value) for out in joint.forward_outputs}
+    for node in joint.program.nodes:
+        if node.origin.backward:
+            continue
+        region = marked.get(id(node))
+        found.update(id(source) for source in node.inputs() if marked.get(id(source), region) != region)
+    return found & marked.keys()

@@ -25,6 +25,7 @@ from aotlens.partition.rules import (
     MIN_CUT_RECOMPUTES,
     MIN_CUT_SAVES,
     choose,
+    is_checkpointed,
     is_number,
     is_view,
     node_bytes,
@@ -74,10 +75,18 @@ def _default(joint: JointProgram, sides: Sides) -> Choice:
     for node in joint.program.nodes:
         if not sides.made_by_forward(node):
             read.update(id(source) for source in node.inputs())
+    again: set[int] = set()
+    for node in reversed(joint.program.nodes):
+        kept = id(node) in sides.leaving or sides.only_now(node) or not is_checkpointed(node)
+        if id(node) in read and not kept:
+            again.add(id(node))
+            read.update(id(source) for source in node.inputs())
     saved = tuple(
         node
         for node in joint.program.nodes
-        if sides.made_by_forward(node) and id(node) in read and not isinstance(node.val, (list, tuple))
+        if sides.made_by_forward(node)
+        and id(node) in read - again
+        and not isinstance(node.val, (list, tuple))
     )
     return Choice(saved, lambda _: DEFAULT_SAVES)
 

@@ -22,7 +22,7 @@ from aotlens.ir.slots import (
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
 from aotlens.runtime.builder import TextBuilder
-from aotlens.runtime.graphs import call_graph
+from aotlens.runtime.graphs import call_graph, graph_context
 
 
 def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, names: Names) -> None:
@@ -62,7 +62,7 @@ def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: N
     saved_slots = [out for out in parts.forward.outputs if isinstance(out.slot, SavedForBackward)]
     results = [output_name(out) for out in returned] + [f"saved_{at}" for at in range(len(saved_slots))]
     with builder.block(f"def forward(ctx, {', '.join(inputs)}):"):
-        with builder.block("with below_views():"):
+        with builder.block(graph_context(parts)):
             builder.add(f"{_targets(results)} = {call_graph(code, inputs)}")
         with builder.step("save for backward", _save_reason(parts)):
             _save(builder, parts, names)
@@ -154,7 +154,7 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
         gradients = _gradients(parts)
         with builder.block("if torch.is_grad_enabled():"):
             builder.add(f"gradients = DoubleBackward.apply({', '.join(arguments)})")
-        with builder.block("else:"), builder.block("with below_views():"):
+        with builder.block("else:"), builder.block(graph_context(parts)):
             builder.add(f"gradients = {call_graph(code, arguments)}")
         _return_gradients(builder, gradients)
 
@@ -219,7 +219,7 @@ def _double_backward(builder: TextBuilder, parts: Partitioned, code: GraphCode) 
     builder.add("", "")
     with builder.block("class DoubleBackward(torch.autograd.Function):"):
         builder.add("@staticmethod")
-        with builder.block("def forward(ctx, *inputs):"), builder.block("with below_views():"):
+        with builder.block("def forward(ctx, *inputs):"), builder.block(graph_context(parts)):
             builder.add(f"return tuple({call_graph(code, arguments)})")
         builder.add("", "@staticmethod")
         with builder.block("def backward(ctx, *gradients):"):

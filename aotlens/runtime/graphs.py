@@ -36,6 +36,12 @@ def write_graph(builder: TextBuilder, code: GraphCode, names: Names, bound: dict
         )
 
 
+def graph_context(parts: Partitioned) -> str:
+    """The `with` line under which a graph runs: what it was recorded with is in its operators."""
+    casts = parts.joint.captured.modes.casts
+    return "with below_views(), without_autocast():" if casts else "with below_views():"
+
+
 def call_graph(code: GraphCode, arguments: list[str]) -> str:
     """The call of a graph, in the convention that its code has."""
     listed = ", ".join(arguments)

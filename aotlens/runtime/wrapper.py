@@ -26,7 +26,7 @@ from aotlens.runtime.arguments import Unpacking
 from aotlens.runtime.autograd import function_outputs, output_name
 from aotlens.runtime.bases import write_bases
 from aotlens.runtime.builder import TextBuilder
-from aotlens.runtime.graphs import call_graph
+from aotlens.runtime.graphs import call_graph, graph_context
 from aotlens.runtime.guards import Guards
 from aotlens.runtime.structure import result_text
 
@@ -89,7 +89,7 @@ class WrapperText:
                     self._builder.add(line)
             return
         targets = f"{', '.join(results)}{',' if len(results) == 1 else ''} = " if results else ""
-        with self._builder.block("with below_views():"):
+        with self._builder.block(graph_context(self._parts)):
             self._builder.add(f"{targets}{call_graph(self._code.forward, graph_inputs)}")
 
     def _without_gradient(self) -> frozenset[str]:

@@ -8,6 +8,7 @@ from tests.programs import (
     aliasing_inputs,
     autograd,
     callables,
+    checkpointing,
     combinations,
     containers,
     functions,
@@ -18,6 +19,7 @@ from tests.programs import (
     mutation_kinds,
     randomness,
     refused,
+    transforms,
     views_of_inputs,
     views_of_intermediates,
 )
@@ -40,6 +42,8 @@ FILES = (
     randomness,
     callables,
     combinations,
+    transforms,
+    checkpointing,
     refused,
 )
 

@@ -1,7 +1,12 @@
-"""Modes and context: grad mode changed by the function, autocast, torch.func inside."""
+"""Modes and context: grad mode, autocast, inference and anomaly mode, hooks on saved tensors."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 
 from tests.programs.program import Cases, leaf, plain
 
@@ -12,14 +17,14 @@ def autocast() -> torch.autocast:
     return torch.autocast("cpu", dtype=torch.bfloat16)
 
 
-@cases(lambda: (leaf(3, 4),), later="grad mode changed by the function")
+@cases(lambda: (leaf(3, 4),))
 def grad_mode_left_off(x: Tensor) -> Tensor:
     out = x * 2
     torch.set_grad_enabled(False)
     return out
 
 
-@cases(lambda: (leaf(3, 4),), context=torch.no_grad, later="grad mode changed by the function")
+@cases(lambda: (leaf(3, 4),), context=torch.no_grad)
 def grad_mode_left_on(x: Tensor) -> Tensor:
     torch.set_grad_enabled(True)
     return x * 2
@@ -38,11 +43,27 @@ def under_autocast(x: Tensor, w: Tensor) -> Tensor:
     return (x @ w).relu()
 
 
-@cases(lambda: (leaf(3, 4), leaf(4, 5)))
+@cases(lambda: (leaf(3, 4), leaf(4, 5)), "dynamo")
 def autocast_inside(x: Tensor, w: Tensor) -> Tensor:
     with autocast():
         hidden = x @ w
     return hidden.float().sin()
+
+
+@cases(lambda: (plain(3, 4), plain(4, 5)), "inductor", context=autocast)
+def autocast_off_inside(x: Tensor, w: Tensor) -> Tensor:
+    with torch.autocast("cpu", enabled=False):
+        hidden = x @ w
+    return hidden @ w.t()
+
+
+@cases(lambda: (leaf(3, 4), leaf(4, 5)))
+def autocast_to_another_type(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    with autocast():
+        first = x @ w
+        with torch.autocast("cpu", dtype=torch.float16):
+            second = x @ w
+    return first, second
 
 
 @cases(lambda: (plain(3, 4), plain(4, 5)), context=autocast)
@@ -50,49 +71,131 @@ def under_autocast_without_gradients(x: Tensor, w: Tensor) -> Tensor:
     return x @ w
 
 
+class TwiceTheWeight(nn.Module):
+    """Autocast keeps its copy of the weight for the second use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(self.inner(x))
+
+
+cases(lambda: (plain(3, 4),), context=autocast)(TwiceTheWeight)
+
+
+@cases(lambda: (leaf(3, 4),), refused="autocast")
+def autocast_left_on(x: Tensor) -> Tensor:
+    torch.set_autocast_enabled("cpu", True)
+    return x * 2
+
+
 @cases(lambda: (leaf(3, 4),), context=torch.inference_mode)
 def under_inference_mode(x: Tensor) -> Tensor:
     return x * 2
 
 
-@cases(lambda: (leaf(3, 4),), later="inference_mode inside")
+@cases(lambda: (leaf(3, 4),))
 def inference_mode_inside(x: Tensor) -> tuple[Tensor, Tensor]:
     with torch.inference_mode():
         quiet = x * 2
     return quiet, x * 3
 
 
-@cases(lambda: (plain(4),), later="torch.func inside")
-def func_grad_inside(x: Tensor) -> Tensor:
-    return torch.func.grad(lambda y: (y * y).sum())(x)
+@cases(lambda: (plain(3, 4),))
+def write_under_inference_mode_inside(x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        x.add_(1)
+    return x * 3
 
 
-@cases(lambda: (leaf(4),), later="torch.func inside")
-def func_grad_inside_differentiable(x: Tensor) -> Tensor:
-    return torch.func.grad(lambda y: y.sin().sum())(x) * x
+@cases(lambda: (leaf(3, 4),), context=torch.inference_mode)
+def inference_mode_off_inside(x: Tensor) -> Tensor:
+    with torch.inference_mode(False):
+        return torch.ones(3).sin()
 
 
-@cases(lambda: (leaf(5, 3), leaf(3)), later="torch.func inside")
-def vmap_inside(x: Tensor, y: Tensor) -> Tensor:
-    return torch.func.vmap(lambda row: (row * y).sum())(x)
-
-
-@cases(lambda: (plain(3), plain(3)), later="torch.func inside")
-def jvp_inside(x: Tensor, v: Tensor) -> tuple[Tensor, ...]:
-    return torch.func.jvp(torch.sin, (x,), (v,))
-
-
-@cases(lambda: (plain(3),), later="torch.func inside")
-def jacobian_inside(x: Tensor) -> Tensor:
-    return torch.func.jacrev(lambda y: y * y.sum())(x)
-
-
-@cases(lambda: (leaf(3, 4),), context=torch.autograd.detect_anomaly, later="anomaly mode")
+@cases(lambda: (leaf(3, 4),), context=torch.autograd.detect_anomaly)
 def under_anomaly_mode(x: Tensor) -> Tensor:
     return x * 2
 
 
-@cases(lambda: (leaf(3, 4),), later="saved-tensor hooks")
+@cases(lambda: (leaf(3, 4),))
+def anomaly_mode_inside(x: Tensor) -> Tensor:
+    with torch.autograd.detect_anomaly():
+        return x * 2
+
+
+@contextmanager
+def deterministic() -> Iterator[None]:
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+@cases(lambda: (leaf(5, 4), torch.tensor([0, 0, 3])), context=deterministic)
+def under_deterministic_mode(x: Tensor, index: Tensor) -> Tensor:
+    return x[index].sin()
+
+
+@cases(lambda: (leaf(3, 4),))
 def saved_tensor_hooks_inside(x: Tensor) -> Tensor:
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t * 3):
+    with saved_tensors_hooks(lambda t: t * 2, lambda t: t * 3):
         return x.sin()
+
+
+def doubling() -> saved_tensors_hooks:
+    """Hooks whose effect shows in the gradient of what is saved."""
+    return saved_tensors_hooks(lambda t: t * 2, lambda t: t / 2)
+
+
+@cases(lambda: (leaf(3, 4), leaf(4, 5)), context=doubling)
+def saved_tensor_hooks_of_the_caller(x: Tensor, w: Tensor) -> Tensor:
+    return (x @ w).sin()
+
+
+def in_another_type() -> saved_tensors_hooks:
+    return saved_tensors_hooks(lambda t: (t.dtype, t.double()), lambda packed: packed[1].to(packed[0]))
+
+
+@cases(lambda: (leaf(3, 4), leaf(4, 5)), context=in_another_type)
+def saved_tensor_hooks_that_pack_a_pair(x: Tensor, w: Tensor) -> Tensor:
+    return (x @ w).sin().exp()
+
+
+@cases(lambda: (leaf(3, 4), leaf(4, 5)))
+def saved_on_cpu_inside(x: Tensor, w: Tensor) -> Tensor:
+    with save_on_cpu():
+        return (x @ w).sin()
+
+
+@cases(lambda: (leaf(3, 4), leaf(4, 5)), context=save_on_cpu)
+def saved_on_cpu_by_the_caller(x: Tensor, w: Tensor) -> Tensor:
+    return (x @ w).sin()
+
+
+@cases(lambda: (leaf(3, 4),))
+def default_dtype_inside(x: Tensor) -> Any:
+    torch.set_default_dtype(torch.float64)
+    try:
+        made = torch.ones(4)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    return x * made
+
+
+@cases(lambda: (leaf(3, 4),))
+def device_context_inside(x: Tensor) -> Tensor:
+    with torch.device("cpu"):
+        return x * torch.ones(4)
+
+
+@cases(lambda: (plain(3, 4),))
+def module_made_on_meta_inside(x: Tensor) -> Tensor:
+    with torch.device("meta"):
+        shaped = nn.Linear(4, 4)
+    return x * shaped.weight.shape[0]

@@ -71,6 +71,19 @@ def dropout_module_in_eval() -> nn.Module:
     return nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 2)).eval()
 
 
+@cases(lambda: (plain(4),), "dynamo")
+def unused_draw(x: Tensor) -> Tensor:
+    torch.rand(3)
+    return x * torch.rand(4)
+
+
+@cases(lambda: (leaf(4),))
+def unused_draw_last(x: Tensor) -> Tensor:
+    out = x * torch.rand(4)
+    torch.randn_like(x)
+    return out
+
+
 @cases(lambda: (leaf(5, 4),))
 def rrelu(x: Tensor) -> Tensor:
     return torch.nn.functional.rrelu(x, training=True)

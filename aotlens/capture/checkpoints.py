@@ -1,0 +1,57 @@
+"""Activation checkpoints of the user's function: which region runs, and what its policy says of an operator.
+
+Invariant: the function of a checkpoint runs once.  That its values are computed again in the backward is the
+partition's work, which obeys the marks; so random numbers, hooks and counters are as in one run.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
+
+from aotlens.ir.origin import Checkpoint, Mark
+
+MARKS = {
+    CheckpointPolicy.MUST_SAVE: Mark.MUST_SAVE,
+    CheckpointPolicy.PREFER_SAVE: Mark.PREFER_SAVE,
+    CheckpointPolicy.PREFER_RECOMPUTE: Mark.PREFER_RECOMPUTE,
+    CheckpointPolicy.MUST_RECOMPUTE: Mark.MUST_RECOMPUTE,
+    CheckpointPolicy.MUST_CPU_OFFLOAD: Mark.MUST_SAVE,
+    CheckpointPolicy.PREFER_CPU_OFFLOAD: Mark.PREFER_SAVE,
+}
+
+
+class Checkpoints:
+    """The checkpoints of one recording."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self._count = 0
+        self._policy: Callable[..., Any] | None = None
+
+    @contextmanager
+    def region(self, context_fn: Callable[[], Any] | None) -> Iterator[None]:
+        """Within it, operators belong to a new region; an inner checkpoint belongs to the outer's."""
+        if self.active:
+            yield
+            return
+        forward, _ = context_fn() if context_fn is not None else (nullcontext(), None)
+        self._policy = getattr(forward, "policy_fn", None)
+        self.active = True
+        try:
+            with nullcontext() if self._policy is not None else forward:
+                yield
+        finally:
+            self.active = False
+            self._count += 1
+
+    def mark(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Checkpoint:
+        """What the region says of the value that an operator is about to compute."""
+        if self._policy is None:
+            return Checkpoint(self._count, Mark.PREFER_RECOMPUTE)
+        context = SelectiveCheckpointContext(is_recompute=False)
+        answer = self._policy(context, func, *args, **kwargs)
+        if isinstance(answer, bool):
+            answer = CheckpointPolicy.MUST_SAVE if answer else CheckpointPolicy.PREFER_RECOMPUTE
+        return Checkpoint(self._count, MARKS[answer])
