@@ -119,8 +119,9 @@ def checkpoints_run_once(region: Callable[[Any], AbstractContextManager[None]]) 
 @cache
 def _patch_checkpoint() -> None:
     """Let `torch.utils.checkpoint` ask the recording of its thread first; elsewhere it does as before."""
-    import torch.utils.checkpoint as module
+    import torch.utils.checkpoint
 
+    module: Any = torch.utils.checkpoint
     generate, apply = module._checkpoint_without_reentrant_generator, module.CheckpointFunction.apply
 
     def generate_once(fn: Any, preserve: Any, context_fn: Any, *args: Any, **kwargs: Any) -> Iterator[None]:
@@ -192,7 +193,7 @@ def compile_with_inductor(
     if not inductor_config.fallback_random:
         replace_random_passes(module)
     before = create_kernel_information_json()
-    with V.set_fake_mode(fake_mode), _accepting_constants(fake_mode):
+    with without_autocast(), V.set_fake_mode(fake_mode), _accepting_constants(fake_mode):
         code = compile_fx_inner(module, inputs, **flags)
     after = create_kernel_information_json()
     return code, {key: nodes for key, nodes in after.items() if key not in before}

@@ -53,6 +53,9 @@ class _Runner(PlacedRunner):
         super().__init__(gm, recorder)
         self._fixed_floats = fixed_floats
 
+    def inner(self, body: fx.GraphModule) -> PlacedRunner:
+        return _Runner(body, self.recorder, self._fixed_floats)
+
     def run_node(self, n: fx.Node) -> Any:
         number = n.meta.get("example_value")
         if n.target == "item" and isinstance(number, torch.SymFloat) and self._fixed_floats:

@@ -52,11 +52,15 @@ class PlacedRunner(fx.Interpreter):
         with self.at(n):
             return super().run_node(n)
 
+    def inner(self, body: fx.GraphModule) -> "PlacedRunner":
+        """What runs a graph within this one as if it stood here."""
+        return PlacedRunner(body, self.recorder)
+
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if getattr(target, "__name__", "") == CHECKPOINT:
             body, *given = args
             with self.recorder.checkpoints.region(body.meta.get("_checkpoint_context_fn")):
-                return type(self)(body, self.recorder).run(*given)
+                return self.inner(body).run(*given)
         return super().call_function(target, args, kwargs)
 
 

@@ -11,6 +11,7 @@ from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
 from aotlens.options import BACKENDS, CompileOptions
 from aotlens.partition.records import Partitioned
+from aotlens.torch_api import without_autocast
 
 
 def generate(parts: Partitioned, options: CompileOptions) -> Generated:
@@ -36,7 +37,8 @@ def _custom(parts: Partitioned, backend: Callable[..., Any]) -> Generated:
     def code(program: Program, lazy: bool) -> GraphCode:
         def compile_graph() -> Callable[[list[Any]], Any]:
             module = to_graph_module(program, training)
-            return boxed(backend(module, [given.node.val for given in program.inputs]))
+            with without_autocast():  # what it casts to is in the graph
+                return boxed(backend(module, [given.node.val for given in program.inputs]))
 
         return GraphCode(program, compile_graph, lazy)
 
