@@ -10,6 +10,25 @@ from aotlens._version import __version__
 if TYPE_CHECKING:
     from aotlens.errors import AotlensError, UnsupportedError
     from aotlens.frontends.compile import compile, export, inspect
+    from aotlens.frontends.compilers import (
+        default_decompositions,
+        make_boxed_compiler,
+        make_boxed_func,
+        memory_efficient_fusion,
+        nnc_jit,
+        nop,
+        print_compile,
+        simple_ts_compile,
+        ts_compile,
+    )
+    from aotlens.frontends.functorch import (
+        aot_function,
+        aot_module,
+        aot_module_simplified,
+        compiled_function,
+        compiled_module,
+    )
+    from aotlens.frontends.partitioners import default_partition, min_cut_rematerialization_partition
     from aotlens.options import CompileOptions
     from aotlens.report.records import Report
     from aotlens.session.example_decorator import example
@@ -20,10 +39,26 @@ _HOMES = {
     "CompileOptions": "aotlens.options",
     "Report": "aotlens.report.records",
     "UnsupportedError": "aotlens.errors",
+    "aot_function": "aotlens.frontends.functorch",
+    "aot_module": "aotlens.frontends.functorch",
+    "aot_module_simplified": "aotlens.frontends.functorch",
     "compile": "aotlens.frontends.compile",
+    "compiled_function": "aotlens.frontends.functorch",
+    "compiled_module": "aotlens.frontends.functorch",
+    "default_decompositions": "aotlens.frontends.compilers",
+    "default_partition": "aotlens.frontends.partitioners",
     "example": "aotlens.session.example_decorator",
     "export": "aotlens.frontends.compile",
     "inspect": "aotlens.frontends.compile",
+    "make_boxed_compiler": "aotlens.frontends.compilers",
+    "make_boxed_func": "aotlens.frontends.compilers",
+    "memory_efficient_fusion": "aotlens.frontends.compilers",
+    "min_cut_rematerialization_partition": "aotlens.frontends.partitioners",
+    "nnc_jit": "aotlens.frontends.compilers",
+    "nop": "aotlens.frontends.compilers",
+    "print_compile": "aotlens.frontends.compilers",
+    "simple_ts_compile": "aotlens.frontends.compilers",
+    "ts_compile": "aotlens.frontends.compilers",
     "verify": "aotlens.verify",
 }
 """Where each public name lives; the module is imported when the name is first used."""
@@ -34,10 +69,26 @@ __all__ = [
     "Report",
     "UnsupportedError",
     "__version__",
+    "aot_function",
+    "aot_module",
+    "aot_module_simplified",
     "compile",
+    "compiled_function",
+    "compiled_module",
+    "default_decompositions",
+    "default_partition",
     "example",
     "export",
     "inspect",
+    "make_boxed_compiler",
+    "make_boxed_func",
+    "memory_efficient_fusion",
+    "min_cut_rematerialization_partition",
+    "nnc_jit",
+    "nop",
+    "print_compile",
+    "simple_ts_compile",
+    "ts_compile",
     "verify",
 ]
 

@@ -3,6 +3,8 @@
     AotlensError
     ├── UserError                exit 2   the user's mistake: a path, an option, their script
     │   ├── UnsupportedError     exit 2   a case that the engine refuses, by name and line
+    │   │   ├── RefusedAssertionError          one that programs expect as an AssertionError
+    │   │   └── RefusedRuntimeError            one that programs expect as a RuntimeError
     │   ├── TargetError          exit 2   no such file, function or module to compile
     │   ├── ExampleError         exit 2   example arguments that cannot be read or do not fit
     │   ├── BackendError         exit 2   a backend that is unknown, or that failed on a graph
@@ -28,6 +30,8 @@ __all__ = [
     "ExampleError",
     "InternalError",
     "MismatchError",
+    "RefusedAssertionError",
+    "RefusedRuntimeError",
     "ReportError",
     "TargetError",
     "UnsupportedError",
@@ -74,6 +78,14 @@ class UnsupportedError(UserError):
         super().__init__("".join(parts), span=span)
         self.case = case
         self.hint = hint
+
+
+class RefusedAssertionError(UnsupportedError, AssertionError):
+    """A refusal that programs written for `functorch.compile` expect as an AssertionError."""
+
+
+class RefusedRuntimeError(UnsupportedError, RuntimeError):
+    """A refusal that programs written for `functorch.compile` expect as a RuntimeError."""
 
 
 class TargetError(UserError):

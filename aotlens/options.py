@@ -7,20 +7,32 @@ from typing import Any
 Backend = Callable[[Any, Sequence[Any]], Callable[..., Any]]
 """Takes a `GraphModule` and example inputs, gives a callable over flat inputs."""
 
+PartitionFunction = Callable[..., tuple[Any, Any]]
+"""Takes a joint `GraphModule`, its example inputs, and `num_fwd_outputs`; gives forward and backward."""
+
 POLICIES = ("min-cut", "default")
 BACKENDS = ("inductor", "eager")
+
+
+@dataclass(frozen=True, slots=True)
+class Compilers:
+    """A backend in three parts, each called as `functorch.compile` calls it."""
+
+    forward: Backend
+    backward: Backend
+    inference: Backend
 
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
     """What one compilation is asked to do."""
 
-    backend: str | Backend = "inductor"
-    """`inductor`, `eager` (the graphs' own Python text), or any `Backend`."""
+    backend: str | Backend | Compilers = "inductor"
+    """`inductor`, `eager` (the graphs' own Python text), any `Backend`, or three of them."""
     dynamic: bool = False
     """Trace with symbolic sizes."""
-    policy: str = "min-cut"
-    """Which partition policy chooses the saved values: `min-cut` or `default`."""
+    policy: str | PartitionFunction = "min-cut"
+    """Which partition policy chooses the saved values: `min-cut`, `default`, or a function."""
     observe_variables: bool = False
     """Record the tensors that local variables are bound to; slows tracing."""
     inductor_config: tuple[tuple[str, object], ...] = ()
@@ -29,3 +41,9 @@ class CompileOptions:
     """Let a mutation that autograd need not see stay inside the graph."""
     decompositions: dict[Any, Callable[..., Any]] | None = None
     """Operator decompositions; None takes what the backend asks for."""
+    allow_side_effects: bool = False
+    """Let what the function does besides its result (a list that it fills) happen while it is traced only."""
+    parameter_leaves: int = 0
+    """How many leaves of the arguments, from the first on, are parameters or buffers."""
+    flat_result: bool = False
+    """Return a tuple of the result's leaves instead of the user's containers."""

@@ -30,7 +30,7 @@ from aotlens.codegen.stage import generate
 from aotlens.joint.records import JointProgram
 from aotlens.joint.stage import build_joint
 from aotlens.observe import announce_compiled, announce_stage
-from aotlens.options import CompileOptions
+from aotlens.options import CompileOptions, Compilers
 from aotlens.partition.records import Partitioned
 from aotlens.partition.stage import partition
 from aotlens.report.build import build_target
@@ -38,7 +38,7 @@ from aotlens.report.records import Target
 from aotlens.runtime.owner import bind_module
 from aotlens.runtime.records import LoadedModule
 from aotlens.runtime.stage import load_module, write_module
-from aotlens.torch_api import FakeTensorMode, make_shape_env
+from aotlens.torch_api import FakeTensor, FakeTensorMode, make_shape_env, pytree
 
 STAGES = ("capture", "analysis", "joint", "partition", "codegen", "runtime")
 
@@ -94,10 +94,18 @@ def compile_direct(
         BackendError: code generation failed.
     """
     clock = _Clock()
-    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=make_shape_env() if options.dynamic else None)
-    settings = Settings(mode, _decompositions(options), options.dynamic, options.observe_variables)
+    mode = _fake_mode(args, kwargs, options.dynamic)
+    settings = Settings(
+        fake_mode=mode,
+        decompositions=_decompositions(options),
+        dynamic=mode.shape_env is not None,
+        observe_variables=options.observe_variables,
+        allow_side_effects=options.allow_side_effects,
+    )
     with clock.stage("capture"):
         captured = capture_direct(fn, args, kwargs, settings, name)
+        if options.flat_result:
+            captured = replace(captured, structure=replace(captured.structure, result=None))
     compiled = _finish(captured, options, clock)
     announce_compiled(compiled)
     return compiled
@@ -121,7 +129,8 @@ def _finish(captured: Captured, options: CompileOptions, clock: "_Clock") -> Com
     with clock.stage("analysis"):
         meta = analyse(captured, options.keep_input_mutations)
     with clock.stage("joint"):
-        joint = build_joint(captured, meta, dynamic)
+        every_result = isinstance(options.backend, Compilers) or callable(options.policy)
+        joint = build_joint(captured, meta, dynamic, every_result)
     with clock.stage("partition"):
         parts = partition(joint, options.policy)
     with clock.stage("codegen"):
@@ -134,6 +143,14 @@ def _finish(captured: Captured, options: CompileOptions, clock: "_Clock") -> Com
         if captured.subject.frontend == "direct" and module_tensors(function):
             call = bind_module(function, module.call)
     return Compiled(captured, meta, joint, parts, code, module, call, clock.timings_ms)
+
+
+def _fake_mode(args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: bool) -> FakeTensorMode:
+    """The mode of fake arguments, with its symbols; a fresh one for real arguments."""
+    for leaf in pytree.tree_leaves((args, kwargs)):
+        if isinstance(leaf, FakeTensor):
+            return leaf.fake_mode
+    return FakeTensorMode(allow_non_fake_inputs=True, shape_env=make_shape_env() if dynamic else None)
 
 
 def _decompositions(options: CompileOptions) -> Decompositions:

@@ -35,7 +35,10 @@ __all__ = [
     "checkpoints_run_once",
     "compile_with_inductor",
     "current_autograd_node",
+    "debug_assert",
     "detect_fake_mode",
+    "functionalizes_rng",
+    "get_decompositions",
     "guard_overlap",
     "has_composite_kernel",
     "hide_from_dynamo",
@@ -44,11 +47,15 @@ __all__ = [
     "is_traceable_wrapper_subclass",
     "make_shape_env",
     "next_sequence_number",
+    "optimised_script",
     "print_expression",
     "python_dispatcher",
     "pytree",
     "quiet_fake_tensors",
     "record_dynamo_spans",
+    "set_joint_signature",
+    "strip_overloads",
+    "tensor_metadata",
     "tracing",
     "without_autocast",
     "without_onednn",
@@ -142,6 +149,65 @@ def _patch_checkpoint() -> None:
 
     module._checkpoint_without_reentrant_generator = generate_once
     module.CheckpointFunction.apply = staticmethod(apply_once)
+
+
+def debug_assert() -> bool:
+    """Whether torch is told to check at run time what its AOT compiler assumed."""
+    from torch._functorch import config  # what the user's program sets, whoever compiles
+
+    return bool(config.debug_assert)
+
+
+def functionalizes_rng() -> bool:
+    """Whether torch is told to make random numbers functional."""
+    from torch._functorch import config
+
+    return bool(config.functionalize_rng_ops)
+
+
+def get_decompositions(operators: list[Any]) -> dict[Any, Callable[..., Any]]:
+    """Torch's own decompositions of some operators."""
+    from torch._decomp import get_decompositions as look_up
+
+    return dict(look_up(operators))
+
+
+def strip_overloads(module: Any) -> None:
+    """Call every operator by its overload packet, as TorchScript wants it."""
+    for node in module.graph.nodes:
+        if isinstance(node.target, OpOverload):
+            node.target = node.target.overloadpacket
+    module.recompile()
+
+
+def optimised_script(module: Any) -> Any:
+    """A graph module as an optimised TorchScript module; autocast was applied when the graph was traced."""
+    before = torch._C._jit_set_autocast_mode(False)
+    try:
+        scripted = torch.jit.script(module)
+        torch._C._jit_pass_remove_mutation(scripted.graph)
+        return torch.jit.optimize_for_inference(torch.jit.freeze(scripted.eval()))
+    finally:
+        torch._C._jit_set_autocast_mode(before)
+
+
+def tensor_metadata(val: Any) -> Any:
+    """What `meta["tensor_meta"]` holds for a value: shape, dtype, strides and so on of each tensor in it."""
+    from torch.fx.passes.shape_prop import _extract_tensor_metadata  # only for compilers that ask for it
+
+    if isinstance(val, torch.Tensor):
+        return _extract_tensor_metadata(val)
+    return type(val)(tensor_metadata(item) for item in val) if isinstance(val, (list, tuple)) else None
+
+
+def set_joint_signature(module: Any, primals: int, tangents: int, results: int) -> None:
+    """Let a flat joint graph be called as `module(primals, tangents)`, giving `(results, gradients)`."""
+    from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
+
+    arguments = pytree.tree_structure(([0] * primals, [0] * tangents))
+    given = pytree.tree_structure(([0] * results, [0] * primals))
+    module.graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(["primals", "tangents"], arguments, given)))
+    module.recompile()
 
 
 def make_shape_env() -> Any:

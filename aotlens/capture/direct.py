@@ -39,7 +39,7 @@ def capture_direct(
     def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
         flat = [given.argument for given in inputs]
         call_args, call_kwargs = pytree.tree_unflatten(flat[len(owned) :], spec)
-        surroundings = watch(function)
+        surroundings = () if settings.allow_side_effects else watch(function)
         if isinstance(function, torch.nn.Module):
             tensors = dict(zip(owned, flat, strict=False))
             result = torch.func.functional_call(function, tensors, call_args, call_kwargs)
@@ -47,7 +47,8 @@ def capture_direct(
         else:
             result = function(*call_args, **call_kwargs)
         refuse_changes(surroundings, subject.span)
-        _refuse_changed_containers(subject, (call_args, call_kwargs), flat[len(owned) :], spec)
+        if not settings.allow_side_effects:
+            _refuse_changed_containers(subject, (call_args, call_kwargs), flat[len(owned) :], spec)
         return result
 
     captured = capture_run(subject, FlatCall(values, tuple(slots), spec, run), settings)

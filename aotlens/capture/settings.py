@@ -13,3 +13,5 @@ class Settings:
     dynamic: bool = False
     """Whether sizes are symbols."""
     observe_variables: bool = False
+    allow_side_effects: bool = False
+    """Whether the function may change its surroundings and its containers, once, while it is traced."""

@@ -14,7 +14,7 @@ from aotlens.capture.operators import aten
 from aotlens.capture.storage import Storage, Tracked, Write
 from aotlens.capture.symbols import Symbols
 from aotlens.capture.views import ViewStep, put_back
-from aotlens.errors import UnsupportedError
+from aotlens.errors import RefusedAssertionError, UnsupportedError
 from aotlens.ir.names import free_name
 from aotlens.ir.origin import NOWHERE, Origin, Place
 from aotlens.ir.program import Node, getitem, op_name
@@ -121,7 +121,11 @@ class Tape:
         if found is not None and getattr(found.storage, "base", None) is not None:
             return found
         if type(tensor) is FakeTensor:
-            raise UnsupportedError("a tensor that was made outside the traced function", self.span)
+            raise RefusedAssertionError(
+                "a fake tensor that was made outside the traced function (Unexpected fake)",
+                self.span,
+                "pass it as an argument",
+            )
         return self.tracked(self.constant(tensor))
 
     def node_of(self, tensor: Any) -> Node:

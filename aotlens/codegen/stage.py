@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from aotlens.codegen.boxed import boxed
 from aotlens.codegen.inductor import inductor_code
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.errors import BackendError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
-from aotlens.options import BACKENDS, CompileOptions
+from aotlens.joint.convention import Convention, backward_convention, forward_convention
+from aotlens.options import BACKENDS, Backend, CompileOptions, Compilers
 from aotlens.partition.records import Partitioned
 from aotlens.torch_api import without_autocast
 
@@ -26,9 +29,36 @@ def generate(parts: Partitioned, options: CompileOptions) -> Generated:
         return Generated(GraphCode(parts.forward, None), backward)
     if backend == "inductor":
         return inductor_code(parts, dict(options.inductor_config))
+    if isinstance(backend, Compilers):
+        return _in_three(parts, backend)
     if callable(backend):
         return _custom(parts, backend)
     raise BackendError(f"no backend `{backend}`; choose one of {', '.join(BACKENDS)} or give a callable")
+
+
+def _in_three(parts: Partitioned, compilers: Compilers) -> Generated:
+    """Code by compilers that follow torch's own convention; without saved sizes the backward is not lazy."""
+    saved = tuple(given.node for given in parts.saved_inputs)
+    forward = forward_convention(parts.joint, parts.forward, saved)
+    if parts.backward is None:
+        return Generated(_code(parts.forward, forward, compilers.inference, None), None)
+    modules = parts.modules or (None, None)
+    backward = backward_convention(parts.joint, parts.backward)
+    lazy = any(isinstance(node.val, torch.SymInt) for node in saved)
+    return Generated(
+        _code(parts.forward, forward, compilers.forward, modules[0]),
+        _code(parts.backward, backward, compilers.backward, modules[1], lazy),
+    )
+
+
+def _code(
+    program: Program, convention: Convention, compiler: Backend, module: Any, lazy: bool = False
+) -> GraphCode:
+    def compile_graph() -> Callable[[list[Any]], Any]:
+        given = module if module is not None else convention.module()
+        return convention.adapt(boxed(compiler(given, convention.examples)))
+
+    return GraphCode(program, compile_graph, lazy)
 
 
 def _custom(parts: Partitioned, backend: Callable[..., Any]) -> Generated:

@@ -6,6 +6,7 @@ such programs look up (`primals_1`, `tangents_1`, `arg0_1`).
 
 import linecache
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,12 +19,12 @@ from aotlens.ir.symbolic import expression_nodes
 from aotlens.report.records import Span
 
 
-def to_graph_module(program: Program, training: bool) -> fx.GraphModule:
-    """The program as a `GraphModule` over flat inputs that returns a tuple."""
+def to_graph_module(program: Program, training: bool, names: Sequence[str] | None = None) -> fx.GraphModule:
+    """The program as a `GraphModule` over flat inputs that returns a tuple; `names` are the inputs'."""
     graph = fx.Graph()
     made: dict[int, fx.Node] = {}
     owned: dict[str, Any] = {}
-    for name, given in zip(_input_names(program, training), program.inputs, strict=True):
+    for name, given in zip(names or _input_names(program, training), program.inputs, strict=True):
         placeholder = graph.placeholder(name)
         placeholder.meta["val"] = given.node.val
         placeholder.meta["aotlens_slot"] = given.slot
@@ -83,6 +84,7 @@ def _describe(result: fx.Node, node: Node) -> None:
     meta = result.meta
     meta["val"] = list(node.val) if isinstance(node.val, tuple) else node.val
     meta["aotlens_node"] = node.name
+    meta["aotlens_origin"] = node.origin
     spans = node.origin.place.spans
     if spans:
         meta["stack_trace"] = "".join(_frame_text(span) for span in reversed(spans))

@@ -9,16 +9,10 @@ from aotlens.ir.slots import Gradient, IntermediateBase, UserOutput
 
 
 @dataclass(frozen=True, slots=True)
-class JointProgram:
-    """Forward and backward in one program; in inference the backward part is empty."""
+class Joint:
+    """Forward and backward in one program: outputs of the forward, then gradients."""
 
-    captured: Captured
-    meta: ViewAndMutationMeta
     program: Program
-    training: bool
-    """Whether anything needs a gradient."""
-    differentiable: tuple[bool, ...]
-    """For each forward output, whether its gradient arrives as a tangent (in that order)."""
 
     @property
     def forward_outputs(self) -> tuple[ProgramOutput, ...]:
@@ -34,3 +28,27 @@ class JointProgram:
     @property
     def gradients(self) -> tuple[ProgramOutput, ...]:
         return tuple(out for out in self.program.outputs if isinstance(out.slot, Gradient))
+
+    @property
+    def changed_inputs(self) -> frozenset[int]:
+        """Identities of the inputs whose caller's tensor has another value when the backward runs."""
+        return frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class JointProgram(Joint):
+    """The joint program of a captured function; in inference the backward part is empty."""
+
+    captured: Captured
+    meta: ViewAndMutationMeta
+    training: bool
+    """Whether anything needs a gradient."""
+    differentiable: tuple[bool, ...]
+    """For each forward output, whether its gradient arrives as a tangent (in that order)."""
+    aliases: tuple[ProgramOutput, ...] = ()
+    """Results that the wrapper makes, as values of the graph; only for compilers that want every result."""
+
+    @property
+    def changed_inputs(self) -> frozenset[int]:
+        inputs = self.captured.inputs
+        return frozenset(id(inputs[info.index].node) for info in self.meta.inputs if info.mutates_data)

@@ -38,9 +38,15 @@ class ForwardOutput:
         return isinstance(self.tensor, torch.Tensor) and self.tensor.requires_grad
 
 
-def build_joint(captured: Captured, meta: ViewAndMutationMeta, dynamic: bool) -> JointProgram:
-    """Record the backward, if anything needs one, and assemble the program."""
+def build_joint(
+    captured: Captured, meta: ViewAndMutationMeta, dynamic: bool, every_result: bool = False
+) -> JointProgram:
+    """Record the backward, if anything needs one, and assemble the program.
+
+    With `every_result` the aliases that the wrapper makes are values of the graph too.
+    """
     outputs = forward_outputs(captured, meta)
+    aliases = alias_values(captured, meta) if every_result else ()
     wanted = [given for given in captured.inputs if given.leaf is not None and given.is_graph_input]
     differentiable = [output for output in outputs if output.differentiable]
     if differentiable and not wanted:
@@ -55,14 +61,29 @@ def build_joint(captured: Captured, meta: ViewAndMutationMeta, dynamic: bool) ->
     write_in_graph(captured, meta)
     inputs = (*graph_inputs(captured), *tangents)
     results = (*(ProgramOutput(output.value, output.slot) for output in outputs), *gradients)
-    nodes = reachable([result.value for result in results], tuple(captured.recorder.nodes))
+    needed = [result.value for result in (*results, *aliases)]
+    nodes = reachable(needed, tuple(captured.recorder.nodes))
     return JointProgram(
         captured=captured,
         meta=meta,
         program=Program("joint", inputs, nodes, results),
         training=training,
         differentiable=tuple(training and output.differentiable for output in outputs),
+        aliases=aliases,
     )
+
+
+def alias_values(captured: Captured, meta: ViewAndMutationMeta) -> tuple[ProgramOutput, ...]:
+    """The graph's own value of every result that the wrapper makes, or that is no tensor."""
+    recorder, found = captured.recorder, []
+    with recorder.fake_mode, recorder.adding("joint", "a result that the wrapper makes again"):
+        for output in meta.outputs:
+            if isinstance(output.value, Node):
+                continue
+            tensor = captured.outputs[output.index]
+            value = recorder.node_of(tensor) if isinstance(tensor, torch.Tensor) else output.value
+            found.append(ProgramOutput(value, UserOutput(captured.output_names[output.index], output.index)))
+    return tuple(found)
 
 
 def graph_inputs(captured: Captured) -> tuple[ProgramInput, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aotlens.ir.program import Node, has_effect
-from aotlens.joint.records import JointProgram
+from aotlens.joint.records import Joint
 from aotlens.partition.rules import (
     Keep,
     choose,
@@ -48,7 +48,7 @@ class _Network:
         self.capacities.append(capacity)
 
 
-def cheapest_cut(joint: JointProgram, sides: Sides) -> Cut:
+def cheapest_cut(joint: Joint, sides: Sides) -> Cut:
     """The values to save under the rules of `aotlens.partition.rules`."""
     nodes = [node for node in joint.program.nodes if id(node) not in sides.backward and not has_effect(node)]
     index = {id(node): at for at, node in enumerate(nodes)}
@@ -81,7 +81,7 @@ def _capacity(node: Node, sides: Sides) -> int:
     return max(node_bytes(node), FREE)
 
 
-def _results(joint: JointProgram, read_by_backward: set[int]) -> dict[int, int]:
+def _results(joint: Joint, read_by_backward: set[int]) -> dict[int, int]:
     """What it costs to save a value that the caller receives.
 
     Nothing where eager's backward reads it too; elsewhere it may not be saved, since the caller may write
@@ -112,7 +112,7 @@ def _distinct(node: Node) -> set[int]:
     return {id(source) for source in node.inputs()}
 
 
-def _read_by_backward(joint: JointProgram, sides: Sides) -> set[int]:
+def _read_by_backward(joint: Joint, sides: Sides) -> set[int]:
     """Values that a backward node, or a gradient output, takes directly."""
     read = {id(out.value) for out in joint.gradients if isinstance(out.value, Node)}
     for node in joint.program.nodes:

@@ -1,9 +1,10 @@
 """What the partition stage gives."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from aotlens.ir.program import Node, Program
-from aotlens.ir.slots import FlatInput
+from aotlens.ir.program import Node, Program, ProgramInput
+from aotlens.ir.slots import FlatInput, SavedInput
 from aotlens.joint.records import JointProgram
 
 
@@ -43,6 +44,14 @@ class Partitioned:
     """None in inference."""
     saved: tuple[Saved, ...] = ()
     recomputed: tuple[Recomputed, ...] = ()
+    modules: tuple[Any, Any] | None = None
+    """What a partition function of the user's gave: the graph modules that the compilers get."""
+
+    @property
+    def saved_inputs(self) -> tuple[ProgramInput, ...]:
+        """The backward's inputs that come from the forward, in its order."""
+        given = self.backward.inputs if self.backward is not None else ()
+        return tuple(item for item in given if isinstance(item.slot, SavedInput))
 
     @property
     def saved_bytes(self) -> int:

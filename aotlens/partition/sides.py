@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from aotlens.ir.program import Node, ancestors, getitem
 from aotlens.ir.slots import Tangent
-from aotlens.joint.records import JointProgram
+from aotlens.joint.records import Joint
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Sides:
         return any(id(source) in self.changed_inputs for source in computed.inputs())
 
 
-def split_sides(joint: JointProgram) -> Sides:
+def split_sides(joint: Joint) -> Sides:
     program = joint.program
     backward = {id(given.node) for given in program.inputs if isinstance(given.slot, Tangent)}
     inputs = {id(given.node) for given in program.inputs if id(given.node) not in backward}
@@ -46,17 +46,16 @@ def split_sides(joint: JointProgram) -> Sides:
         if any(id(source) in backward for source in node.inputs()):
             backward.add(id(node))
     forward = ancestors([out.value for out in joint.forward_outputs], program.nodes, effects=True)
-    mutated = {id(joint.captured.inputs[info.index].node) for info in joint.meta.inputs if info.mutates_data}
     return Sides(
         forward=frozenset(forward),
         backward=frozenset(backward),
         inputs=frozenset(inputs),
-        changed_inputs=frozenset(mutated),
+        changed_inputs=joint.changed_inputs,
         leaving=frozenset(_leaving_checkpoints(joint)),
     )
 
 
-def _leaving_checkpoints(joint: JointProgram) -> set[int]:
+def _leaving_checkpoints(joint: Joint) -> set[int]:
     """Values of a checkpoint that an operator of the forward outside of it reads, or that are results."""
     marked = {
         id(node): node.origin.checkpoint.region

@@ -16,8 +16,9 @@ from aotlens.ir.program import (
     reachable,
 )
 from aotlens.ir.slots import FlatInput, SavedForBackward, SavedInput, Tangent
-from aotlens.joint.records import JointProgram
-from aotlens.options import POLICIES
+from aotlens.joint.records import Joint, JointProgram
+from aotlens.options import POLICIES, PartitionFunction
+from aotlens.partition.custom import partition_with
 from aotlens.partition.min_cut import cheapest_cut
 from aotlens.partition.records import Partitioned, Recomputed, Saved
 from aotlens.partition.rules import (
@@ -42,34 +43,57 @@ class Choice:
     reason: Callable[[Node], str]
 
 
-def partition(joint: JointProgram, policy: str) -> Partitioned:
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What a policy made of a joint program."""
+
+    sides: Sides
+    choice: Choice
+    saved: tuple[Node, ...]
+    """Inputs that the backward reads, then chosen values, in program order."""
+    backward_nodes: tuple[Node, ...]
+
+
+def partition(joint: JointProgram, policy: str | PartitionFunction) -> Partitioned:
     """Split the joint program; in inference the forward is the whole of it."""
+    if not joint.training:
+        name = policy if isinstance(policy, str) else "none"
+        return Partitioned(joint, name, _named(joint.program, "inference"), None)
+    if not isinstance(policy, str):
+        return partition_with(joint, policy)
+    split = split_joint(joint, policy)
+    return Partitioned(
+        joint=joint,
+        policy=policy,
+        forward=_forward_program(joint, split.saved),
+        backward=_backward_program(joint, split.saved, split.backward_nodes),
+        saved=_describe(joint, split.saved, split.choice),
+        recomputed=_recomputed(split.backward_nodes, split.sides),
+    )
+
+
+def split_joint(joint: Joint, policy: str) -> Split:
+    """The values to save, and the backward that they leave.
+
+    Raises:
+        UserError: no policy of that name.
+    """
     if policy not in POLICIES:
         raise UserError(f"no partition policy `{policy}`; choose one of {', '.join(POLICIES)}")
-    if not joint.training:
-        return Partitioned(joint, policy, _named(joint.program, "inference"), None)
     sides = split_sides(joint)
     choice = _min_cut(joint, sides) if policy == "min-cut" else _default(joint, sides)
     available = sides.inputs - sides.changed_inputs
     backward_nodes, read = _backward_nodes(joint, sides, {id(node) for node in choice.saved})
     kept = _kept_inputs(joint, available, read)
     saved = (*kept, *(node for node in choice.saved if id(node) in read))
-    forward = _forward_program(joint, saved)
-    return Partitioned(
-        joint=joint,
-        policy=policy,
-        forward=forward,
-        backward=_backward_program(joint, saved, backward_nodes),
-        saved=_describe(joint, saved, choice),
-        recomputed=_recomputed(backward_nodes, sides),
-    )
+    return Split(sides, choice, saved, backward_nodes)
 
 
 def _named(program: Program, name: str) -> Program:
     return Program(name, program.inputs, program.nodes, program.outputs)
 
 
-def _default(joint: JointProgram, sides: Sides) -> Choice:
+def _default(joint: Joint, sides: Sides) -> Choice:
     """Save whatever the forward computes and the backward reads."""
     read: set[int] = {id(out.value) for out in joint.gradients}
     for node in joint.program.nodes:
@@ -91,7 +115,7 @@ def _default(joint: JointProgram, sides: Sides) -> Choice:
     return Choice(saved, lambda _: DEFAULT_SAVES)
 
 
-def _min_cut(joint: JointProgram, sides: Sides) -> Choice:
+def _min_cut(joint: Joint, sides: Sides) -> Choice:
     cut = cheapest_cut(joint, sides)
     saved = tuple(node for node in joint.program.nodes if id(node) in cut.saved)
 
@@ -102,7 +126,7 @@ def _min_cut(joint: JointProgram, sides: Sides) -> Choice:
     return Choice(saved, reason)
 
 
-def _backward_nodes(joint: JointProgram, sides: Sides, saved: set[int]) -> tuple[tuple[Node, ...], set[int]]:
+def _backward_nodes(joint: Joint, sides: Sides, saved: set[int]) -> tuple[tuple[Node, ...], set[int]]:
     """The backward's nodes, each recomputed value just before its first reader, and all that they read."""
     given = saved | sides.inputs | {id(item.node) for item in joint.program.inputs}
     order: list[Node] = []
@@ -136,7 +160,7 @@ def _backward_nodes(joint: JointProgram, sides: Sides, saved: set[int]) -> tuple
     return tuple(order), read
 
 
-def _kept_inputs(joint: JointProgram, available: frozenset[int], read: set[int]) -> tuple[Node, ...]:
+def _kept_inputs(joint: Joint, available: frozenset[int], read: set[int]) -> tuple[Node, ...]:
     return tuple(
         given.node for given in joint.program.inputs if id(given.node) in available and id(given.node) in read
     )

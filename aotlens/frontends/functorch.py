@@ -1,0 +1,215 @@
+"""`functorch.compile`'s entry points over our pipeline: a program runs after changing its import.
+
+Invariant: what is compiled for one kind of call is never run for another.  A call that the compiled text
+refuses is compiled anew, unless it is the call's own error or `debug_assert` asks for the refusal.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from aotlens.frontends.compile import signature
+from aotlens.frontends.partitioners import default_partition, min_cut_rematerialization_partition
+from aotlens.options import Backend, CompileOptions, Compilers, PartitionFunction
+from aotlens.pipeline import Compiled, compile_direct
+from aotlens.torch_api import FakeTensor, debug_assert
+
+Decompositions = dict[Any, Callable[..., Any]]
+
+REFUSALS = (AssertionError, RuntimeError, TypeError, ValueError)
+"""What the guards of a module text raise."""
+
+POLICIES: dict[Any, str] = {default_partition: "default", min_cut_rematerialization_partition: "min-cut"}
+"""Our own partition functions, which need no graph module of the joint program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a caller of `functorch.compile` asks for."""
+
+    fw_compiler: Backend
+    bw_compiler: Backend | None = None
+    inference_compiler: Backend | None = None
+    partition_fn: PartitionFunction = default_partition
+    decompositions: Decompositions | None = None
+    keep_inference_input_mutations: bool = False
+    dynamic: bool = False
+
+    def options(self) -> CompileOptions:
+        compilers = Compilers(
+            forward=self.fw_compiler,
+            backward=self.bw_compiler or self.fw_compiler,
+            inference=self.inference_compiler or self.fw_compiler,
+        )
+        return CompileOptions(
+            backend=compilers,
+            dynamic=self.dynamic,
+            policy=POLICIES.get(self.partition_fn, self.partition_fn),
+            keep_input_mutations=self.keep_inference_input_mutations,
+            decompositions=self.decompositions or {},
+            allow_side_effects=True,
+        )
+
+
+class Entries:
+    """The compilations of one function: the last one is tried first, without looking at the arguments."""
+
+    def __init__(self, fn: Callable[..., Any], options: CompileOptions) -> None:
+        self._fn = fn
+        self._options = options
+        self._last: Callable[..., Any] | None = None
+        self._key: Any = None
+        self.compiled: dict[Any, Compiled] = {}
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        last = self._last
+        if last is None:
+            return self.compile(args, kwargs).call(*args, **kwargs)
+        try:
+            return last(*args, **kwargs)
+        except REFUSALS as error:
+            key = signature(self._fn, args, kwargs)
+            if key == self._key or (debug_assert() and isinstance(error, AssertionError)):
+                raise
+        found = self.compiled.get(key)
+        if found is None:
+            return self.compile(args, kwargs, key).call(*args, **kwargs)
+        self._last, self._key = found.call, key
+        return found.call(*args, **kwargs)
+
+    def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any = None) -> Compiled:
+        """Compile for these arguments, real or fake, and remember it as the last one."""
+        self._key = key if key is not None else signature(self._fn, args, kwargs)
+        compiled = self.compiled[self._key] = compile_direct(self._fn, args, kwargs, self._options)
+        self._last = compiled.call
+        return compiled
+
+
+def aot_function(  # noqa: PLR0913 (functorch's signature)
+    fn: Callable[..., Any],
+    fw_compiler: Backend,
+    bw_compiler: Backend | None = None,
+    partition_fn: PartitionFunction = default_partition,
+    decompositions: Decompositions | None = None,
+    num_params_buffers: int = 0,
+    keep_inference_input_mutations: bool = False,
+    inference_compiler: Backend | None = None,
+    *,
+    dynamic: bool = False,
+    enable_log: bool = True,
+    disable_functionalization: bool = False,
+    _disable_torch_fn_metadata_mode: bool = False,
+) -> Callable[..., Any]:
+    """`fn`, traced and compiled at its first call: forward, backward and inference each by its compiler.
+
+    `num_params_buffers` says how many leaves of the arguments, from the first on, are parameters or buffers.
+    `enable_log` and the names after it have no effect here.
+    """
+    request = Request(
+        fw_compiler,
+        bw_compiler,
+        inference_compiler,
+        partition_fn,
+        decompositions,
+        keep_inference_input_mutations,
+        dynamic,
+    )
+    entries = Entries(fn, replace(request.options(), parameter_leaves=num_params_buffers))
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return entries.call(*args, **kwargs)
+
+    call.compiled = entries.compiled  # type: ignore[attr-defined]
+    return call
+
+
+class AOTModule(torch.nn.Module):
+    """A module whose `forward` is compiled at its first call, once for training and once for evaluation."""
+
+    def __init__(self, module: torch.nn.Module, options: CompileOptions) -> None:
+        super().__init__()
+        self.orig_module = module
+        self._by_mode = {training: Entries(module, options) for training in (True, False)}
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self._by_mode[self.orig_module.training].call(*args, **kwargs)
+
+
+POSITIONAL = (
+    "fw_compiler",
+    "bw_compiler",
+    "partition_fn",
+    "decompositions",
+    "num_params_buffers",
+    "keep_inference_input_mutations",
+    "inference_compiler",
+)
+"""What `aot_function` takes by position after the function."""
+
+
+def aot_module(mod: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
+    """`mod` compiled, its parameters and buffers as inputs of the graphs; takes what `aot_function` takes."""
+    given = {**dict(zip(POSITIONAL, args, strict=False)), **kwargs}
+    known = {key: value for key, value in given.items() if key in Request.__dataclass_fields__}
+    return AOTModule(mod, Request(**known).options())
+
+
+def aot_module_simplified(  # noqa: PLR0913 (functorch's signature)
+    mod: torch.nn.Module,
+    args: Sequence[Any],
+    fw_compiler: Backend,
+    bw_compiler: Backend | None = None,
+    partition_fn: PartitionFunction = default_partition,
+    decompositions: Decompositions | None = None,
+    keep_inference_input_mutations: bool = False,
+    inference_compiler: Backend | None = None,
+    compiler_config_extra: Any = None,
+    ignore_shape_env: bool = False,
+    disable_functionalization: bool = False,
+    pre_grad_passes: Callable[..., Any] | None = None,
+    compile_region_name: str | None = None,
+) -> Callable[..., Any]:
+    """`mod`, compiled at once for flat arguments, real or fake; the result takes them and gives a tuple."""
+    if pre_grad_passes is not None and isinstance(mod, torch.fx.GraphModule):
+        mod = pre_grad_passes(mod, args)
+    request = Request(
+        fw_compiler,
+        bw_compiler,
+        inference_compiler,
+        partition_fn,
+        decompositions,
+        keep_inference_input_mutations,
+    )
+    entries = Entries(mod, replace(request.options(), flat_result=True))
+    entries.compile(tuple(args), {}, None if _are_real(args) else "the fake example arguments")
+
+    def forward(*runtime_args: Any) -> Any:
+        return entries.call(*runtime_args)
+
+    forward.zero_grad = mod.zero_grad  # type: ignore[attr-defined]
+    forward.named_parameters = mod.named_parameters  # type: ignore[attr-defined]
+    forward.named_buffers = mod.named_buffers  # type: ignore[attr-defined]
+    forward.compiled = entries.compiled  # type: ignore[attr-defined]
+    return forward
+
+
+def _are_real(args: Sequence[Any]) -> bool:
+    return not any(isinstance(arg, (FakeTensor, torch.SymInt, torch.SymFloat)) for arg in args)
+
+
+compiled_function = aot_function
+compiled_module = aot_module
+
+__all__ = [
+    "aot_function",
+    "aot_module",
+    "aot_module_simplified",
+    "compiled_function",
+    "compiled_module",
+    "default_partition",
+    "min_cut_rematerialization_partition",
+]

@@ -1,0 +1,75 @@
+"""Graph modules as our nodes: what a partition function gave back, or a joint graph that a user edited.
+
+Invariant: a node that came out of one of our programs keeps its origin, wherever the user moved it.
+"""
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+from torch import fx
+
+from aotlens.ir.names import free_name
+from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.ir.program import Node, getitem, op_name
+
+
+def import_graph(module: fx.GraphModule, given: Mapping[fx.Node, Node]) -> dict[fx.Node, Node]:
+    """A node for each node of the graph but its output; `given` says which ones stand for placeholders."""
+    made: dict[fx.Node, Node] = dict(given)
+    for node in module.graph.nodes:
+        if node.op != "output" and node not in made:
+            made[node] = _imported(module, node, made)
+    return made
+
+
+def results_of(module: fx.GraphModule, made: Mapping[fx.Node, Node]) -> list[Any]:
+    """The graph's flat results, as nodes or plain values."""
+    return [made[value] if isinstance(value, fx.Node) else value for value in flat_results(module)]
+
+
+def flat_results(module: fx.GraphModule) -> list[Any]:
+    results: Any = module.graph.output_node().args[0]
+    return list(results) if isinstance(results, (list, tuple)) else [results]
+
+
+def _imported(module: fx.GraphModule, node: fx.Node, made: dict[fx.Node, Node]) -> Node:
+    name, val, origin = free_name(node.name), _value(node), _origin(node)
+    if node.op == "placeholder":
+        return Node(name, None, (), {}, val, origin)
+    if node.op == "get_attr":
+        constant = operator.attrgetter(str(node.target))(module)
+        return Node(name, None, (), {}, constant if val is None else val, origin, constant=constant)
+    args = tuple(_mapped(arg, made) for arg in node.args)
+    kwargs = {key: _mapped(arg, made) for key, arg in node.kwargs.items()}
+    op: Any = getitem if node.target is operator.getitem else node.target
+    return Node(name, op, args, kwargs, val, origin)
+
+
+def _value(node: fx.Node) -> Any:
+    val = node.meta.get("val")
+    return tuple(val) if isinstance(val, list) else val
+
+
+def _origin(node: fx.Node) -> Origin:
+    known = node.meta.get("aotlens_origin")
+    if known is not None:
+        return known
+    schema = getattr(node.target, "_schema", None)
+    name = op_name(node.target) if callable(node.target) else ""
+    effect = schema is not None and schema.is_mutable
+    return Origin(NOWHERE, name, stage="joint", reason="put there by the user's graph pass", effect=effect)
+
+
+def _mapped(value: Any, made: dict[fx.Node, Node]) -> Any:
+    if isinstance(value, fx.Node):
+        return made[value]
+    if isinstance(value, tuple):
+        return tuple(_mapped(item, made) for item in value)
+    if isinstance(value, list):
+        return [_mapped(item, made) for item in value]
+    if isinstance(value, slice):
+        return slice(*(_mapped(item, made) for item in (value.start, value.stop, value.step)))
+    if isinstance(value, dict):
+        return {key: _mapped(item, made) for key, item in value.items()}
+    return value

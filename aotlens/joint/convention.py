@@ -1,0 +1,199 @@
+"""Programs in the calling convention of `functorch.compile`, and the way back to ours.
+
+There every flat input is a graph input (plain values too), every result is a graph output (aliases and plain
+values too), the forward also returns the inputs that it saves, and the backward takes saved sizes first and
+gives one gradient, or None, per input.  Invariant: the nodes are the same; only the lists of inputs and
+outputs differ, so the module text never sees this convention.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.ir.graph_module import to_graph_module
+from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable
+from aotlens.ir.slots import (
+    FlatInput,
+    Gradient,
+    GraphOutput,
+    IntermediateBase,
+    SavedForBackward,
+    SavedInput,
+    SyntheticBase,
+    Tangent,
+    UserOutput,
+)
+from aotlens.joint.records import JointProgram
+from aotlens.torch_api import set_joint_signature, tensor_metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Convention:
+    """One program as torch's compilers see it, and how a call of ours maps to a call of it."""
+
+    program: Program
+    names: tuple[str, ...]
+    """Of the inputs: `primals_1`, `tangents_1`, `arg0_1`."""
+    takes: tuple[int, ...]
+    """For each of its inputs, the position among our program's inputs; -1 for a plain value."""
+    gives: tuple[int, ...]
+    """For each of our program's outputs, the position among its outputs."""
+
+    @property
+    def examples(self) -> list[Any]:
+        return [given.node.val for given in self.program.inputs]
+
+    def module(self) -> fx.GraphModule:
+        """The graph module that a compiler gets, with `tensor_meta` on every node that is a tensor."""
+        made = to_graph_module(self.program, training=True, names=self.names)
+        for given, node in zip(self.program.inputs, made.graph.find_nodes(op="placeholder"), strict=True):
+            node.meta["desc"] = given.slot
+        made.graph.output_node().meta["desc"] = [out.slot for out in self.program.outputs]
+        return described(made)
+
+    def adapt(self, run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+        """`run`, which follows torch's convention, as a callable in ours."""
+        same_inputs = self.takes == tuple(range(len(self.takes)))
+        same_outputs = self.gives == tuple(range(len(self.program.outputs)))
+        if same_inputs and same_outputs:
+            return run
+        plain = [given.node.val for given in self.program.inputs]
+        takes, gives = self.takes, self.gives
+
+        def call(args: list[Any]) -> tuple[Any, ...]:
+            given = [plain[i] if at < 0 else args[at] for i, at in enumerate(takes)]
+            args.clear()
+            results = run(given)
+            return tuple([results[at] for at in gives])
+
+        return call
+
+
+def described(module: fx.GraphModule) -> fx.GraphModule:
+    """Give every node what `functorch.compile`'s graphs carry beside `val`."""
+    for node in module.graph.nodes:
+        val = node.meta.get("val")
+        if isinstance(val, (torch.Tensor, list, tuple)):
+            node.meta["tensor_meta"] = tensor_metadata(val)
+    return module
+
+
+def primals(joint: JointProgram) -> tuple[ProgramInput, ...]:
+    """Synthetic bases, then every other flat input but repeated tensors; nobody reads the plain values."""
+    given = [item for item in joint.program.inputs if not isinstance(item.slot, (Tangent, SyntheticBase))]
+    found = [item for item in joint.program.inputs if isinstance(item.slot, SyntheticBase)]
+    waiting = [
+        ProgramInput(Node(f"plain_{at}", None, (), {}, flat.argument, Origin(NOWHERE, "")), flat.slot)
+        for at, flat in enumerate(joint.captured.inputs)
+        if flat.node is None and flat.duplicate_of is None and not flat.is_tensor
+    ]
+    for item in given:
+        if isinstance(item.slot, FlatInput):
+            while waiting and getattr(waiting[0].slot, "index", 0) < item.slot.index:
+                found.append(waiting.pop(0))
+        found.append(item)
+    return (*found, *waiting)
+
+
+def forward_results(joint: JointProgram) -> tuple[ProgramOutput, ...]:
+    """Updated inputs, every result in the user's order, then the hidden bases."""
+    before = [
+        out for out in joint.forward_outputs if not isinstance(out.slot, (UserOutput, IntermediateBase))
+    ]
+    results: dict[int, ProgramOutput] = {out.slot.index: out for out in joint.aliases}  # type: ignore[union-attr]
+    for out in joint.forward_outputs:
+        if isinstance(out.slot, UserOutput):
+            results[out.slot.index] = out
+    after = [out for out in joint.forward_outputs if isinstance(out.slot, IntermediateBase)]
+    return (*before, *(results[index] for index in sorted(results)), *after)
+
+
+def gradients(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> tuple[ProgramOutput, ...]:
+    """One per input, None where an input needs none."""
+    known = {out.slot.index: out for out in joint.gradients}  # type: ignore[union-attr]
+    found = []
+    for given in inputs:
+        index = getattr(given.slot, "index", -1)
+        found.append(known.get(index) or ProgramOutput(None, Gradient(given.slot.name, index)))
+    return tuple(found)
+
+
+def joint_convention(joint: JointProgram) -> Convention:
+    """The joint program: `(primals, tangents)` to `(results, gradients)`."""
+    inputs = primals(joint)
+    tangents = tuple(given for given in joint.program.inputs if isinstance(given.slot, Tangent))
+    outputs = (*forward_results(joint), *(gradients(joint, inputs) if joint.training else ()))
+    nodes = reachable([out.value for out in outputs], joint.program.nodes)
+    program = Program("joint", (*inputs, *tangents), nodes, outputs)
+    names = (*_primal_names(joint, len(inputs)), *(f"tangents_{at + 1}" for at in range(len(tangents))))
+    return Convention(program, names, _positions(program.inputs, joint.program.inputs), ())
+
+
+def joint_module(joint: JointProgram) -> fx.GraphModule:
+    """The joint graph module, called as `module(primals, tangents)`; in inference with flat inputs."""
+    convention = joint_convention(joint)
+    module = convention.module()
+    tag_sides(module, convention, joint)
+    if joint.training:
+        count = len(primals(joint))
+        set_joint_signature(module, count, len(convention.names) - count, len(forward_results(joint)))
+    return module
+
+
+def tag_sides(module: fx.GraphModule, convention: Convention, joint: JointProgram) -> None:
+    """Mark each node as the forward's or the backward's, as partition functions look it up."""
+    nodes = {node.name: node for node in convention.program.nodes}
+    for made in module.graph.nodes:
+        node = nodes.get(made.meta.get("aotlens_node", ""))
+        if node is not None and joint.training:
+            made.meta["partitioner_tag"] = "is_backward" if node.origin.backward else "is_forward"
+
+
+def forward_convention(joint: JointProgram, forward: Program, saved: tuple[Node, ...]) -> Convention:
+    """The forward (or the only) program; `saved` in the order in which the backward takes it."""
+    inputs = primals(joint)
+    outputs: tuple[ProgramOutput, ...] = (
+        *forward_results(joint),
+        *(ProgramOutput(node, SavedForBackward(node.name)) for node in saved),
+    )
+    nodes = reachable([out.value for out in outputs], joint.program.nodes)
+    program = Program(forward.name, inputs, nodes, outputs)
+    positions: dict[GraphOutput, int] = {}
+    for at, out in enumerate(outputs):
+        positions.setdefault(out.slot, at)
+    gives = tuple(positions[out.slot] for out in forward.outputs)
+    return Convention(program, _primal_names(joint, len(inputs)), _positions(inputs, forward.inputs), gives)
+
+
+def backward_convention(joint: JointProgram, backward: Program) -> Convention:
+    """The backward program: saved sizes, saved tensors, tangents; one gradient per primal."""
+    first = primals(joint)
+    names = {
+        id(given.node): name for given, name in zip(first, _primal_names(joint, len(first)), strict=True)
+    }
+    saved = [given for given in backward.inputs if isinstance(given.slot, SavedInput)]
+    tangents = [given for given in backward.inputs if isinstance(given.slot, Tangent)]
+    sizes = [given for given in saved if not isinstance(given.node.val, torch.Tensor)]
+    inputs = (*sizes, *(given for given in saved if given not in sizes), *tangents)
+    outputs = gradients(joint, first)
+    input_names = [names.get(id(given.node), given.node.name) for given in inputs[: len(saved)]]
+    input_names += [f"tangents_{at + 1}" for at in range(len(tangents))]
+    positions = {out.slot: at for at, out in enumerate(outputs)}
+    gives = tuple(positions[out.slot] for out in backward.outputs)
+    program = Program("backward", inputs, backward.nodes, outputs)
+    return Convention(program, tuple(input_names), _positions(inputs, backward.inputs), gives)
+
+
+def _primal_names(joint: JointProgram, count: int) -> tuple[str, ...]:
+    if joint.training:
+        return tuple(f"primals_{at + 1}" for at in range(count))
+    return tuple(f"arg{at}_1" for at in range(count))
+
+
+def _positions(inputs: tuple[ProgramInput, ...], ours: tuple[ProgramInput, ...]) -> tuple[int, ...]:
+    known = {id(given.node): at for at, given in enumerate(ours)}
+    return tuple(known.get(id(given.node), -1) for given in inputs)

@@ -1,0 +1,145 @@
+"""Partition functions of the user's, over graph modules: `partition_fn` of `functorch.compile`.
+
+Invariant: the two graph modules that the function gives are what the compilers get; their nodes are read
+back so that wrapper and report know what is saved, and by whom each result is computed.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.errors import UserError
+from aotlens.ir.from_graph_module import import_graph, results_of
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput
+from aotlens.ir.slots import Buffer, Parameter, SavedForBackward, SavedInput, Tangent
+from aotlens.joint.convention import forward_results, gradients, joint_module, primals
+from aotlens.joint.records import JointProgram
+from aotlens.options import PartitionFunction
+from aotlens.partition.records import Partitioned, Saved
+from aotlens.partition.rules import node_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Forward:
+    """The forward graph module, read back."""
+
+    nodes: tuple[Node, ...]
+    results: list[Any]
+    """The joint program's forward outputs, in torch's order."""
+    saved: list[Node]
+    """What it hands on: tensors, then sizes."""
+
+
+def partition_with(
+    joint: JointProgram, function: PartitionFunction, module: fx.GraphModule | None = None
+) -> Partitioned:
+    """Let a function split the joint program, or `module`, which is an edited form of it.
+
+    Raises:
+        UserError: its graphs do not fit the joint graph's inputs and outputs.
+    """
+    inputs = primals(joint)
+    tangents = _tangents(joint)
+    examples = ([given.node.val for given in inputs], [given.node.val for given in tangents])
+    forward_module, backward_module = function(
+        module if module is not None else joint_module(joint),
+        examples,
+        num_fwd_outputs=len(forward_results(joint)),
+        static_lifetime_input_indices=[
+            at for at, given in enumerate(inputs) if isinstance(given.slot, (Parameter, Buffer))
+        ],
+    )
+    name = getattr(function, "__name__", type(function).__name__)
+    read = _read_forward(joint, inputs, forward_module, name)
+    backward_nodes, grads = _read_backward(joint, len(inputs), backward_module, read, name)
+    whole = _joined(joint, read, backward_nodes, grads)
+    return Partitioned(
+        joint=whole,
+        policy=name,
+        forward=_forward_program(whole, read),
+        backward=_backward_program(whole, read, tangents, backward_nodes),
+        saved=_describe(read.saved, inputs, name),
+        modules=(forward_module, backward_module),
+    )
+
+
+def _tangents(joint: JointProgram) -> tuple[ProgramInput, ...]:
+    return tuple(given for given in joint.program.inputs if isinstance(given.slot, Tangent))
+
+
+def _read_forward(
+    joint: JointProgram, inputs: tuple[ProgramInput, ...], module: fx.GraphModule, name: str
+) -> _Forward:
+    given = _bound(module, [item.node for item in inputs], f"the forward graph of `{name}`")
+    made = import_graph(module, given)
+    results = results_of(module, made)
+    count = len(forward_results(joint))
+    if len(results) < count:
+        raise UserError(f"the forward graph of `{name}` has {len(results)} outputs, fewer than {count}")
+    nodes = tuple(ours for node, ours in made.items() if node.op != "placeholder")
+    return _Forward(nodes, results[:count], results[count:])
+
+
+def _read_backward(
+    joint: JointProgram, count: int, module: fx.GraphModule, forward: _Forward, name: str
+) -> tuple[tuple[Node, ...], list[Any]]:
+    """The backward's nodes, and its results: one per input of the forward."""
+    sizes = [node for node in forward.saved if not isinstance(node.val, torch.Tensor)]
+    tensors = [node for node in forward.saved if isinstance(node.val, torch.Tensor)]
+    wanted = [*sizes, *tensors, *(item.node for item in _tangents(joint))]
+    made = import_graph(module, _bound(module, wanted, f"the backward graph of `{name}`"))
+    results = results_of(module, made)
+    if len(results) != count:
+        found = f"{len(results)} outputs, and the function {count} inputs"
+        raise UserError(f"the backward graph of `{name}` has {found}: it returns one gradient or None each")
+    return tuple(ours for node, ours in made.items() if node.op != "placeholder"), results
+
+
+def _bound(module: fx.GraphModule, nodes: list[Node], what: str) -> dict[fx.Node, Node]:
+    placeholders = module.graph.find_nodes(op="placeholder")
+    if len(placeholders) != len(nodes):
+        raise UserError(f"{what} takes {len(placeholders)} inputs, but {len(nodes)} arrive")
+    return dict(zip(placeholders, nodes, strict=True))
+
+
+def _joined(
+    joint: JointProgram, read: _Forward, backward_nodes: tuple[Node, ...], grads: list[Any]
+) -> JointProgram:
+    """The joint program with the nodes that the function's graphs have."""
+    values = {out.slot: value for out, value in zip(forward_results(joint), read.results, strict=True)}
+    values |= {out.slot: value for out, value in zip(gradients(joint, primals(joint)), grads, strict=True)}
+    outputs = tuple(ProgramOutput(values[out.slot], out.slot) for out in joint.program.outputs)
+    aliases = tuple(ProgramOutput(values[out.slot], out.slot) for out in joint.aliases)
+    nodes = tuple(dict.fromkeys((*read.nodes, *backward_nodes)))
+    program = Program("joint", joint.program.inputs, nodes, outputs)
+    return replace(joint, program=program, aliases=aliases)
+
+
+def _forward_program(joint: JointProgram, read: _Forward) -> Program:
+    inputs = tuple(given for given in joint.program.inputs if not isinstance(given.slot, Tangent))
+    at_hand = {id(out.value) for out in joint.forward_outputs} | {id(given.node) for given in inputs}
+    saved = [node for node in dict.fromkeys(read.saved) if id(node) not in at_hand]
+    outputs = (
+        *joint.forward_outputs,
+        *(ProgramOutput(node, SavedForBackward(node.name)) for node in saved),
+    )
+    return Program("forward", inputs, read.nodes, outputs)
+
+
+def _backward_program(
+    joint: JointProgram, read: _Forward, tangents: tuple[ProgramInput, ...], nodes: tuple[Node, ...]
+) -> Program:
+    saved = tuple(ProgramInput(node, SavedInput(node.name)) for node in read.saved)
+    return Program("backward", (*saved, *tangents), nodes, joint.gradients)
+
+
+def _describe(saved: list[Node], inputs: tuple[ProgramInput, ...], name: str) -> tuple[Saved, ...]:
+    owners = {id(given.node): given.slot for given in inputs}
+    found = []
+    for node in saved:
+        owner: Any = owners.get(id(node))
+        reason = f"chosen by the partition function `{name}`"
+        found.append(Saved(node, reason, owner, False, 0 if owner is not None else node_bytes(node)))
+    return tuple(found)

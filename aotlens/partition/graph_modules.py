@@ -1,0 +1,111 @@
+"""Partition policies over graph modules: what `partition_fn` is in `functorch.compile`.
+
+Invariant: the choice of what is saved is the one that the pipeline makes for its own programs; here the
+graph's own nodes are copied, so what a user put into their `meta` is kept.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+
+from aotlens.errors import UserError
+from aotlens.ir.from_graph_module import flat_results, import_graph
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable
+from aotlens.ir.slots import Gradient, Tangent, UserInput, UserOutput
+from aotlens.joint.records import Joint
+from aotlens.partition.rules import is_number
+from aotlens.partition.stage import split_joint
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A joint graph module and the same graph as a program of ours."""
+
+    module: fx.GraphModule
+    joint: Joint
+    by_node: dict[int, fx.Node]
+
+    def original(self, nodes: Sequence[Node]) -> list[fx.Node]:
+        return [self.by_node[id(node)] for node in nodes]
+
+
+def split_graph_module(
+    module: fx.GraphModule, num_fwd_outputs: int, policy: str
+) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """Forward and backward of a joint graph module, in `functorch.compile`'s calling convention.
+
+    Raises:
+        UserError: the graph has fewer outputs than the forward is said to have.
+    """
+    read = _read(module, num_fwd_outputs)
+    split = split_joint(read.joint, policy)
+    tensors = [node for node in split.saved if not is_number(node)]
+    sizes = [node for node in split.saved if is_number(node)]
+    primals = [item.node for item in read.joint.program.inputs if not isinstance(item.slot, Tangent)]
+    tangents = [item.node for item in read.joint.program.inputs if isinstance(item.slot, Tangent)]
+    results = flat_results(module)
+    outputs = [out.value for out in read.joint.forward_outputs]
+    forward_nodes = reachable([*outputs, *tensors, *sizes], read.joint.program.nodes)
+    forward = _extract(
+        module,
+        read.original(primals),
+        read.original(forward_nodes),
+        [*results[:num_fwd_outputs], *read.original([*tensors, *sizes])],
+    )
+    backward = _extract(
+        module,
+        read.original([*sizes, *tensors, *tangents]),
+        read.original(split.backward_nodes),
+        results[num_fwd_outputs:],
+    )
+    _describe_outputs(module, forward, backward, num_fwd_outputs)
+    return forward, backward
+
+
+def _read(module: fx.GraphModule, num_fwd_outputs: int) -> _Read:
+    results = flat_results(module)
+    if len(results) < num_fwd_outputs:
+        raise UserError(f"the joint graph has {len(results)} outputs, fewer than {num_fwd_outputs=}")
+    made = import_graph(module, {})
+    inputs, nodes = [], []
+    for index, (node, ours) in enumerate(made.items()):
+        if node.op != "placeholder":
+            nodes.append(ours)
+            continue
+        is_tangent = node.name.startswith("tangents")
+        inputs.append(ProgramInput(ours, Tangent(node.name) if is_tangent else UserInput(node.name, index)))
+    outputs = []
+    for at, value in enumerate(results):
+        slot = UserOutput(f"out[{at}]", at) if at < num_fwd_outputs else Gradient(f"gradient {at}", at)
+        outputs.append(ProgramOutput(made[value] if isinstance(value, fx.Node) else value, slot))
+    program = Program("joint", tuple(inputs), tuple(nodes), tuple(outputs))
+    return _Read(module, Joint(program=program), {id(ours): node for node, ours in made.items()})
+
+
+def _extract(
+    module: fx.GraphModule, inputs: Sequence[fx.Node], nodes: Sequence[fx.Node], results: Sequence[Any]
+) -> fx.GraphModule:
+    """A graph module of some of another's nodes; an input that is no placeholder there becomes one."""
+    graph = fx.Graph()
+    made: dict[fx.Node, fx.Node] = {}
+    for node in inputs:
+        made[node] = graph.placeholder(node.name)
+        made[node].meta = dict(node.meta)
+    for node in nodes:
+        if node not in made:
+            made[node] = graph.node_copy(node, lambda source: made[source])
+    graph.output(tuple(made[value] if isinstance(value, fx.Node) else value for value in results))
+    graph.lint()
+    return fx.GraphModule(module, graph)
+
+
+def _describe_outputs(
+    module: fx.GraphModule, forward: fx.GraphModule, backward: fx.GraphModule, count: int
+) -> None:
+    """Pass on what the joint graph's outputs were said to be."""
+    descriptors = module.graph.output_node().meta.get("desc")
+    if descriptors is not None:
+        forward.graph.output_node().meta["desc"] = list(descriptors[:count])
+        backward.graph.output_node().meta["desc"] = list(descriptors[count:])

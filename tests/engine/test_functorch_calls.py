@@ -1,0 +1,278 @@
+"""`aot_function`, `aot_module`, `aot_module_simplified` beside the ones of `functorch.compile` (A, B, H)."""
+
+from typing import Any
+
+import functorch.compile as peer
+import pytest
+import torch
+
+import aotlens
+from aotlens.torch_api import FakeTensorMode, make_shape_env, pytree
+
+PARTITIONS = {
+    "default": (aotlens.default_partition, peer.default_partition),
+    "min-cut": (aotlens.min_cut_rematerialization_partition, peer.min_cut_rematerialization_partition),
+}
+
+
+class Seen:
+    """A compiler that keeps the graphs it was given."""
+
+    def __init__(self) -> None:
+        self.graphs = []
+
+    def __call__(self, module: Any, inputs: Any) -> Any:
+        self.graphs.append(module)
+        assert len(module.graph.find_nodes(op="placeholder")) == len(inputs)
+        return aotlens.make_boxed_func(module)
+
+    @property
+    def shapes(self) -> Any:
+        """(number of inputs, number of outputs) of each graph."""
+        return [
+            (len(module.graph.find_nodes(op="placeholder")), len(module.graph.output_node().args[0]))
+            for module in self.graphs
+        ]
+
+    @property
+    def names(self) -> Any:
+        return [[node.name for node in module.graph.find_nodes(op="placeholder")] for module in self.graphs]
+
+
+def leaves(*shapes: Any) -> Any:
+    torch.manual_seed(0)
+    return [torch.randn(*shape, requires_grad=True) for shape in shapes]
+
+
+def layer_norm(x: Any, weight: Any, bias: Any) -> Any:
+    return torch.nn.functional.layer_norm(x, [4], weight, bias)
+
+
+def cos_chain(x: Any) -> Any:
+    return x.cos().cos().cos()
+
+
+def cat_mm(x: Any, y: Any) -> Any:
+    return torch.cat([x, y]).mm(x.t()) * y.shape[0], y.shape[1]
+
+
+def mixed(x: Any, n: Any, y: Any, none: Any) -> Any:
+    return x * n, {"y": [y.sin(), none]}, (y, x.view(-1))
+
+
+CASES = {
+    "layer_norm": (layer_norm, lambda: leaves((3, 4), (4,), (4,))),
+    "cos_chain": (cos_chain, lambda: leaves((3, 4))),
+    "cat_mm": (cat_mm, lambda: leaves((3, 4), (2, 4))),
+    "mixed": (mixed, lambda: [leaves((3, 4))[0], 3, leaves((2,))[0], None]),
+}
+
+
+def first_tensor(result: Any) -> Any:
+    return next(t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor))
+
+
+def assert_same(left: Any, right: Any) -> None:
+    (ours, spec), (theirs, other) = pytree.tree_flatten(left), pytree.tree_flatten(right)
+    assert spec == other
+    for mine, yours in zip(ours, theirs, strict=True):
+        if isinstance(mine, torch.Tensor):
+            torch.testing.assert_close(mine, yours)
+        else:
+            assert mine == yours
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize("case", CASES)
+def test_graphs_have_the_inputs_and_outputs_of_torch(case: Any, partition: Any) -> None:
+    fn, make = CASES[case]
+    ours, theirs = PARTITIONS[partition]
+    found, values = [], []
+    for entry, partition_fn in ((aotlens.aot_function, ours), (peer.aot_function, theirs)):
+        forward, backward = Seen(), Seen()
+        args = make()
+        result = entry(fn, forward, backward, partition_fn)(*args)
+        first_tensor(result).sum().backward()
+        grads = [arg.grad for arg in args if isinstance(arg, torch.Tensor)]
+        found.append((forward.shapes[0][0], backward.shapes[0][1], forward.names))
+        values.append((pytree.tree_leaves(result), grads))
+        if entry is aotlens.aot_function:
+            assert_same(result, fn(*make()))
+    assert found[0] == found[1]
+    assert_same(values[0], values[1])
+
+
+@pytest.mark.parametrize("case", ["layer_norm", "cos_chain"])
+def test_forward_and_backward_fit_together(case: Any) -> None:
+    fn, make = CASES[case]
+    forward, backward = Seen(), Seen()
+    other_forward, other_backward = Seen(), Seen()
+    aotlens.aot_function(fn, forward, backward)(*make()).sum().backward()
+    peer.aot_function(fn, other_forward, other_backward)(*make()).sum().backward()
+    assert forward.shapes == other_forward.shapes
+    assert backward.shapes == other_backward.shapes
+
+
+@pytest.mark.parametrize("source", ["aotlens", "torch"])
+def test_partition_function_of_ones_own(source: Any) -> None:
+    chosen = aotlens if source == "aotlens" else peer
+    called = []
+
+    def partition(joint: Any, inputs: Any, **kwargs: Any) -> Any:
+        called.append([node.name for node in joint.graph.find_nodes(op="placeholder")])
+        assert kwargs["num_fwd_outputs"] == 1
+        return chosen.min_cut_rematerialization_partition(joint, inputs, **kwargs)
+
+    (x,) = leaves((3, 4))
+    (y,) = leaves((3, 4))
+    aotlens.aot_function(cos_chain, aotlens.nop, partition_fn=partition)(x).sum().backward()
+    cos_chain(y).sum().backward()
+    assert called == [["primals_1", "tangents_1"]]
+    torch.testing.assert_close(x.grad, y.grad)
+
+
+def test_inference_graph_when_nothing_requires_grad() -> None:
+    train, inference = Seen(), Seen()
+    fn = aotlens.aot_function(lambda x, y: (x + y, x), train, inference_compiler=inference)
+    x = torch.ones(2)
+    a, b = fn(x, x.clone())
+    assert b is x
+    assert a.tolist() == [2, 2]
+    assert train.graphs == []
+    assert inference.names == [["arg0_1", "arg1_1"]]
+    with torch.no_grad():
+        aotlens.aot_function(lambda x: x * 2, train, inference_compiler=inference)(x.requires_grad_())
+    assert train.graphs == []
+    assert len(inference.graphs) == 2
+
+
+def test_every_node_but_the_output_carries_tensor_meta() -> None:
+    def fn(x: Any) -> Any:
+        y = x.sin()
+        y.add_(1)
+        return y.split(2)[0].cos()
+
+    forward, backward = Seen(), Seen()
+    aotlens.aot_function(fn, forward, backward)(leaves((4, 2))[0]).sum().backward()
+    for module in (*forward.graphs, *backward.graphs):
+        for node in module.graph.nodes:
+            assert node.op == "output" or "tensor_meta" in node.meta, node
+    (sin, *_) = forward.graphs[0].graph.find_nodes(op="call_function", target=torch.ops.aten.sin.default)
+    assert sin.meta["original_aten"] is torch.ops.aten.sin.default
+    assert "y = x.sin()" in sin.meta["stack_trace"]
+
+
+def test_other_shapes_and_other_patterns_compile_anew() -> None:
+    seen = Seen()
+    fn = aotlens.aot_function(lambda x, y: x.mul_(2) + y, seen)
+    assert fn(torch.ones(2), torch.ones(2)).tolist() == [3, 3]
+    assert fn(torch.ones(3), torch.ones(3)).tolist() == [3, 3, 3]
+    assert fn(torch.ones(2), torch.ones(2)).tolist() == [3, 3]
+    x = torch.ones(2)
+    assert fn(x, x).tolist() == [4, 4]
+    assert len(seen.graphs) == 3
+
+
+def test_dynamic_serves_other_sizes() -> None:
+    forward, backward = Seen(), Seen()
+    fn = aotlens.aot_function(cat_mm, forward, backward, dynamic=True)
+    for rows in (5, 7, 9):
+        x, y = leaves((rows, 4), (rows + 1, 4))
+        result, size = fn(x, y)
+        assert size == 4
+        torch.testing.assert_close(result, cat_mm(x, y)[0])
+        result.sum().backward()
+    assert len(forward.graphs) == len(backward.graphs) == 1
+
+
+def test_compilers_may_return_a_graph_module_a_callable_or_a_boxed_one() -> None:
+    boxed = lambda module, inputs: aotlens.make_boxed_func(module.forward)
+    for compiler in (
+        lambda m, i: m,
+        lambda m, i: m.forward,
+        boxed,
+        aotlens.make_boxed_compiler(lambda m, i: m),
+    ):
+        (x,) = leaves((3,))
+        aotlens.aot_function(cos_chain, compiler)(x).sum().backward()
+        assert x.grad is not None
+
+
+@pytest.mark.filterwarnings("ignore:The TorchScript type system:UserWarning")
+def test_script_compilers() -> None:
+    (x, y) = leaves((3,), (3,))
+    expected = torch.autograd.grad(cos_chain(x * y).sum(), (x, y))
+    for fn in (
+        aotlens.nnc_jit(lambda x, y: cos_chain(x * y)),
+        aotlens.memory_efficient_fusion(lambda x, y: cos_chain(x * y)),
+    ):
+        torch.testing.assert_close(torch.autograd.grad(fn(x, y).sum(), (x, y)), expected)
+
+
+def test_dict_that_the_function_fills_is_returned_as_eager_does() -> None:
+    def fn(inputs: Any) -> Any:
+        inputs["b"] = inputs["a"] * 2
+        return inputs
+
+    result = aotlens.aot_function(fn, aotlens.nop)({"a": torch.ones(2)})
+    assert list(result) == ["a", "b"]
+    assert result["b"].tolist() == [2, 2]
+
+
+def test_module_gradients_and_buffers() -> None:
+    torch.manual_seed(0)
+    mod = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    other = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    other.load_state_dict(mod.state_dict())
+    x = torch.randn(5, 3)
+    compiled = aotlens.aot_module(mod, aotlens.nop)
+    for _ in range(2):
+        compiled(x).pow(2).sum().backward()
+        other(x).pow(2).sum().backward()
+    torch.testing.assert_close(dict(mod.state_dict()), dict(other.state_dict()))
+    torch.testing.assert_close([p.grad for p in mod.parameters()], [p.grad for p in other.parameters()])
+    mod.eval(), other.eval()
+    torch.testing.assert_close(compiled(x), other(x))
+    with torch.inference_mode():
+        torch.testing.assert_close(compiled(x), other(x))
+
+
+@pytest.mark.parametrize("fake", [False, True])
+def test_module_simplified_is_flat(fake: Any) -> None:
+    torch.manual_seed(0)
+    mod = torch.nn.Linear(3, 4)
+    x = torch.randn(5, 3)
+    mode = FakeTensorMode(shape_env=make_shape_env())
+    args = (mode.from_tensor(x),) if fake else (x,)
+    compiled = aotlens.aot_module_simplified(mod, args, aotlens.nop)
+    (result,) = compiled(x)
+    torch.testing.assert_close(result, mod(x))
+    result.sum().backward()
+    assert mod.weight.grad is not None
+    assert [name for name, _ in compiled.named_parameters()] == ["weight", "bias"]
+
+
+def test_foreign_fake_constant_is_refused() -> None:
+    mode = FakeTensorMode()
+    x, z = mode.from_tensor(torch.randn(2)), mode.from_tensor(torch.randn(2))
+
+    class Closes(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return (x + z,)
+
+    with pytest.raises(AssertionError, match="Unexpected fake"):
+        aotlens.aot_module_simplified(Closes(), (x,), aotlens.nop)
+
+
+def test_parameters_in_nested_dicts() -> None:
+    mod = torch.nn.Linear(3, 4)
+    named = dict(mod.named_parameters())
+
+    def fn(params: Any, x: Any) -> Any:
+        return torch.func.functional_call(mod, params, (x,))
+
+    x = torch.randn(5, 3)
+    result = aotlens.aot_function(fn, aotlens.nop, num_params_buffers=len(named))(named, x)
+    torch.testing.assert_close(result, mod(x))
+    result.sum().backward()
+    assert mod.bias.grad.tolist() == [5.0] * 4
