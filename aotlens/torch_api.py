@@ -21,7 +21,12 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedOperatorException,
 )
-from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+    is_traceable_wrapper_subclass,
+)
 
 __all__ = [
     "DATA_DEPENDENT_ERRORS",
@@ -29,6 +34,7 @@ __all__ = [
     "FakeTensorMode",
     "OpOverload",
     "TorchDispatchMode",
+    "TorchFunctionMode",
     "TracingContext",
     "UnsupportedOperatorException",
     "below_views",
@@ -53,11 +59,13 @@ __all__ = [
     "pytree",
     "quiet_fake_tensors",
     "record_dynamo_spans",
+    "replace_compilation_in_higher_order",
     "set_joint_signature",
     "strip_overloads",
     "tensor_metadata",
     "tracing",
     "without_autocast",
+    "without_modes",
     "without_onednn",
     "without_saved_tensor_hooks",
 ]
@@ -85,6 +93,27 @@ def has_composite_kernel(func: Any) -> bool:
     """Whether an operator is only ever a composition of others."""
     key = torch._C.DispatchKey.CompositeImplicitAutograd
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key))
+
+
+def without_modes() -> Any:
+    """A context in which no dispatch mode is active."""
+    return _disable_current_modes()
+
+
+def replace_compilation_in_higher_order(instead: Callable[..., Any]) -> None:
+    """Ask `instead(function, args, kwargs)` before torch compiles a call of `torch.cond` or its like.
+
+    It answers NotImplemented where torch is to go on by itself.
+    """
+    from torch._higher_order_ops import utils
+
+    original = utils._hop_compile_and_call
+
+    def call(fn: Any, args: Any, kwargs: Any = None) -> Any:
+        result = instead(fn, args, kwargs or {})
+        return original(fn, args, kwargs) if result is NotImplemented else result
+
+    utils._hop_compile_and_call = call
 
 
 def hide_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:

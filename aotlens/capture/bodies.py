@@ -20,10 +20,13 @@ from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, nodes_in, reachable
 from aotlens.ir.slots import UserInput, UserOutput
-from aotlens.torch_api import pytree
+from aotlens.torch_api import make_shape_env, pytree
 
 INLINE = frozenset({"strict_mode"})
 """Operators that say something about tracing and compute nothing themselves."""
+
+LOOPS = frozenset({"map_impl", "scan", "while_loop", "while_loop_stack_output"})
+"""Operators whose fake kernels and lowerings count steps with a symbol."""
 
 
 def record_higher_order(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -32,6 +35,8 @@ def record_higher_order(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: di
     if name in INLINE:
         with tape:  # type: ignore[attr-defined]
             return args[0](*args[1])
+    if name in LOOPS and tape.fake_mode.shape_env is None:
+        tape.fake_mode.shape_env = make_shape_env()
     programs: dict[int, Program] = {}
     modules: dict[int, Any] = {}
     for label, function, inputs in BODIES[name](*args, **kwargs) if name in BODIES else ():

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from aotlens.errors import UnsupportedError
+
 Bodies = list[tuple[str, Any, tuple[Any, ...]]]
 """What each function is called in the text, the function, and example inputs."""
 
@@ -95,5 +97,18 @@ BODIES: dict[str, Callable[..., Bodies]] = {
 }
 """By operator."""
 
-ONCE = frozenset({"cond", "hints_wrapper", "invoke_quant", "invoke_quant_packed", "invoke_subgraph"})
-"""Operators that run one function once on the operands: what it writes can be handed out as results."""
+ONE_RESULT = frozenset({"loop_condition", "mask", "score"})
+"""Functions that return one tensor; all others return a flat tuple."""
+
+_MORE_OPERANDS = {"associative_scan": 2, "cond": 3, "map_impl": 2, "scan": 3, "while_loop": 3}
+"""By operator: the argument that holds operands which every step gets as they are."""
+
+
+def with_more_operands(operator: str, args: tuple[Any, ...], more: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operator's arguments with further operands at the end of what its functions get."""
+    if not more:
+        return args
+    at = _MORE_OPERANDS.get(operator)
+    if at is None:
+        raise UnsupportedError(f"a function of `{operator}` that reads a traced tensor from outside")
+    return (*args[:at], (*args[at], *more), *args[at + 1 :])

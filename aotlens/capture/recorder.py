@@ -29,6 +29,7 @@ from aotlens.torch_api import (
     TorchDispatchMode,
     current_autograd_node,
     next_sequence_number,
+    pytree,
 )
 
 QUERIES = frozenset(
@@ -87,6 +88,8 @@ class Recorder(Tape, TorchDispatchMode):
             Kind.REFUSED: self._refused,
             Kind.HIGHER_ORDER: self._higher_order,
         }
+        self.originals: dict[int, Any] = {}
+        """The caller's values by the identity of the argument that stands for each."""
         self._caller: Origin | None = None
         """Of the higher-order operator whose body is recorded; None for the user's function itself."""
 
@@ -104,11 +107,25 @@ class Recorder(Tape, TorchDispatchMode):
         self._depth = 1
         try:
             result = self._handlers[operator.kind](func, operator, args, kwargs)
+        except UnsupportedError:
+            if not self._on_stand_ins(args, kwargs):
+                raise
+            return func(*args, **kwargs)
         finally:
             self._depth = 0
         if not self.in_backward:
             self.calls.append((func, args, kwargs, result, origin))
         return result
+
+    def _on_stand_ins(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether all tensors were made outside: by torch, which traces a higher-order operator's gradient.
+
+        What comes of them is a stand-in too, and refused where it meets the recording.
+        """
+        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        return bool(tensors) and not any(
+            type(tensor) is not FakeTensor or hasattr(tensor, TRACK) for tensor in tensors
+        )
 
     def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func is torch.ops.prim.device.default and type(args[0]) is FakeTensor:

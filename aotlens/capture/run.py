@@ -13,6 +13,7 @@ import torch
 from aotlens.capture.bases import with_bases
 from aotlens.capture.frames import is_user_code
 from aotlens.capture.inputs import make_inputs
+from aotlens.capture.lifting import lifting
 from aotlens.capture.modes import apart_from_the_caller, current_modes, refuse_changed_modes
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, FlatCall, Structure, Subject
@@ -48,6 +49,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     observer = VariableObserver() if settings.observe_variables else None
     with settings.fake_mode:
         inputs, joined = make_inputs(recorder, call.values, call.slots, settings.dynamic)
+    recorder.originals = {id(g.argument): v for g, v in zip(inputs, call.values, strict=False)}
     random_state, modes = torch.get_rng_state(), current_modes()
     with recording(recorder, settings.dynamic), restored_grad_mode(), refusing(recorder):
         with observer or nullcontext():
@@ -99,6 +101,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(checkpoints_run_once(recorder.checkpoints.region))
         if dynamic:
             stack.enter_context(python_dispatcher())
+        stack.enter_context(lifting(recorder.originals))
         stack.enter_context(recorder.fake_mode)
         stack.enter_context(recorder)
         yield

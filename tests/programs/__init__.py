@@ -12,6 +12,7 @@ from tests.programs import (
     combinations,
     containers,
     functions,
+    higher_order,
     metadata,
     modes,
     modules,
@@ -44,6 +45,7 @@ FILES = (
     combinations,
     transforms,
     checkpointing,
+    higher_order,
     refused,
 )
 

@@ -50,16 +50,6 @@ def shapes_do_not_fit(x: Tensor, y: Tensor) -> Tensor:
     return x + y
 
 
-@cases(lambda: (plain(3), plain(3) > 0), later="higher-order operator")
-def cond(x: Tensor, flags: Tensor) -> Tensor:
-    return torch.cond(flags[0], lambda y: y.sin(), lambda y: y.cos(), (x,))
-
-
-@cases(lambda: (leaf(3), plain(3) > 0), later="higher-order operator")
-def cond_with_gradient(x: Tensor, flags: Tensor) -> Tensor:
-    return torch.cond(flags[0], lambda y: y.sin(), lambda y: y.cos(), (x,))
-
-
 @cases(lambda: (plain(3).to_sparse(),), later="sparse tensor")
 def sparse_argument(x: Tensor) -> Tensor:
     return x.to_dense() * 2

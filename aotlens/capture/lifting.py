@@ -1,0 +1,171 @@
+"""Functions given to `torch.cond` and its like, as they are in the user's Python.
+
+Torch lets Dynamo turn such a function into a flat one without closures.  The direct frontend has no Dynamo:
+here the function is run once to see which tensors it reads from outside, and each becomes an operand.
+
+Invariant: what a higher-order operator receives reads traced tensors through its operands only, so that
+gradients reach the tensors that the user's function closes over.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotlens.capture.body_inputs import BODIES, ONE_RESULT, with_more_operands
+from aotlens.ir.program import is_higher_order
+from aotlens.torch_api import (
+    FakeTensor,
+    TorchFunctionMode,
+    detect_fake_mode,
+    pytree,
+    replace_compilation_in_higher_order,
+    without_modes,
+)
+
+_active: ContextVar[dict[int, Any] | None] = ContextVar("lifting", default=None)
+"""The caller's own tensors by the identity of what stands for each; None outside of a recording."""
+
+TRACED = (FakeTensor, torch.nn.Parameter)
+"""Types of tensor that a recording runs on; a plain tensor from outside is a constant."""
+
+
+@contextmanager
+def lifting(originals: dict[int, Any]) -> Iterator[None]:
+    """Within it, `torch.cond` and its like come to us and not to Dynamo."""
+    token = _active.set(originals)
+    try:
+        yield
+    finally:
+        _active.reset(token)
+
+
+def _instead_of_compiling(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    if _active.get() is None:
+        return NotImplemented
+    with _Lifting():
+        return function(*args, **kwargs)
+
+
+replace_compilation_in_higher_order(_instead_of_compiling)
+
+
+class _Lifting(TorchFunctionMode):
+    """Catches the call of the higher-order operator above autograd."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if is_higher_order(func) and func.name() in BODIES:
+            return _call(func, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+
+def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call the operator with flat functions that read nothing from outside."""
+    args = tuple(_flat(arg) for arg in (*args, *kwargs.values()))
+    found: dict[int, Observed] = {}
+    outside: dict[int, Any] = {}
+    fake_mode = detect_fake_mode(pytree.tree_leaves(args))
+    assert fake_mode is not None  # within a recording
+    with without_modes(), fake_mode, torch.no_grad():
+        for label, function, inputs in BODIES[func.name()](*args):
+            seen = found[id(function)] = _observe(function, inputs, one=label in ONE_RESULT)
+            outside |= seen.outside
+    bodies = {key: Lifted(seen, tuple(outside.values())) for key, seen in found.items()}
+    swapped = tuple(bodies.get(id(arg), arg) for arg in args)
+    results = func(*with_more_operands(func.name(), swapped, tuple(outside.values())))
+    structure = next(reversed(found.values())).structure
+    return pytree.tree_unflatten(list(results), structure)
+
+
+def _flat(arg: Any) -> Any:
+    """Operands as one flat tuple."""
+    return tuple(pytree.tree_leaves(arg)) if isinstance(arg, (list, tuple)) else arg
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One function of the user's, and what a run of it on stand-ins showed."""
+
+    function: Callable[..., Any]
+    outside: dict[int, Any]
+    """Traced tensors that it read or returned and that were not operands, by identity."""
+    structure: Any
+    """Of its result."""
+    one: bool
+    """Whether it returns the one tensor itself."""
+
+
+def _observe(function: Callable[..., Any], inputs: tuple[Any, ...], one: bool) -> Observed:
+    """Run the function once on stand-ins, recording nothing."""
+    stand_ins = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
+    watching = _Watching(stand_ins)
+    with watching:
+        result = function(*stand_ins)
+    watching.note(result)
+    return Observed(function, watching.outside, pytree.tree_structure(result), one)
+
+
+class Lifted:
+    """A function that takes flat operands, then the tensors from outside, and returns a flat tuple."""
+
+    def __init__(self, seen: Observed, outside: tuple[Any, ...]) -> None:
+        self._seen = seen
+        self._outside = outside
+        self._originals = _active.get() or {}
+
+    def __call__(self, *operands: Any) -> Any:
+        count = len(operands) - len(self._outside)
+        given: dict[int, Any] = {}
+        for tensor, operand in zip(self._outside, operands[count:], strict=True):
+            given[id(tensor)] = operand
+            given[id(self._originals.get(id(tensor)))] = (
+                operand  # in the backward, modules hold their own again
+            )
+        given.pop(id(None), None)
+        with lifting(self._originals), _Replacing(given):
+            result = self._seen.function(*operands[:count])
+        leaves = [given.get(id(leaf), leaf) for leaf in pytree.tree_leaves(result)]
+        return leaves[0] if self._seen.one else tuple(leaves)
+
+
+class _Replacing(TorchFunctionMode):
+    """Gives every operator the operand that stands for a tensor from outside."""
+
+    def __init__(self, given: dict[int, Any]) -> None:
+        super().__init__()
+        self._given = given
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        change = lambda leaf: self._given.get(id(leaf), leaf)
+        args, kwargs = pytree.tree_map(change, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+
+class _Watching(TorchFunctionMode):
+    """Notes every traced tensor that operators read and that none of them made."""
+
+    def __init__(self, inputs: Sequence[Any]) -> None:
+        super().__init__()
+        self.outside: dict[int, Any] = {}
+        self._own = {id(value): value for value in inputs}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.note((args, kwargs))
+        result = func(*args, **(kwargs or {}))
+        self._own |= {id(leaf): leaf for leaf in pytree.tree_leaves(result)}
+        return result
+
+    def note(self, values: Any) -> None:
+        """Take in what an operator read, or what the function returned."""
+        for leaf in pytree.tree_leaves(values):
+            if type(leaf) in TRACED and id(leaf) not in self._own:
+                self.outside[id(leaf)] = leaf

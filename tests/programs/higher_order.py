@@ -1,0 +1,197 @@
+"""Higher-order operators: control flow, marked regions, scans; forward and backward."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._higher_order_ops import associative_scan, scan, while_loop
+from torch._higher_order_ops import map as hop_map
+from torch._higher_order_ops.invoke_subgraph import mark_compile_region
+
+from tests.programs.program import Cases, Fixed, leaf, plain
+
+cases = Cases("higher_order")
+
+
+WRITABLE = frozenset({"write"})
+"""Eager gives these results as views made inside of torch's own autograd function, and so forbids writes to
+them; ours are plain results."""
+
+
+def flag(value: float = 0.0) -> Tensor:
+    """A condition that another seed may turn over."""
+    return torch.randn(()) > value
+
+
+@cases(lambda: (plain(3), flag()), "dynamo", "dynamic", "inductor")
+def cond(x: Tensor, flag: Tensor) -> Any:
+    return torch.cond(flag, lambda y: y.sin(), lambda y: y.cos(), (x,))
+
+
+@cases(lambda: (leaf(3), flag()), "dynamo", "dynamic", "inductor")
+def cond_with_gradient(x: Tensor, flag: Tensor) -> Any:
+    return torch.cond(flag, lambda y: y.sin(), lambda y: y.cos(), (x,))
+
+
+@cases(lambda: (leaf(3, 4),), "dynamo", "dynamic")
+def cond_on_the_values(x: Tensor) -> Any:
+    return torch.cond(x.sum() > 0, lambda y: y * 2, lambda y: y - 1, (x,)) * x
+
+
+@cases(lambda: (plain(3), flag()), "dynamo")
+def cond_writes_to_an_intermediate(x: Tensor, flag: Tensor) -> Any:
+    return torch.cond(flag, lambda y: y.sin().add_(1), lambda y: y.clone().mul_(2), (x,))
+
+
+@cases(lambda: (leaf(3), leaf(3), flag()), "dynamo", "dynamic")
+def cond_reads_from_outside(x: Tensor, w: Tensor, flag: Tensor) -> Any:
+    h = w * 2
+    return torch.cond(flag, lambda y: y * h, lambda y: y + w, (x,)) + h
+
+
+@cases(lambda: (leaf(3), leaf(3), flag()), "dynamo")
+def cond_with_several_results(x: Tensor, y: Tensor, flag: Tensor) -> Any:
+    a, b = torch.cond(flag, lambda x, y: (x * y, x.sin()), lambda x, y: (x + y, y.cos()), (x, y))
+    return a * b
+
+
+@cases(lambda: (leaf(3), flag(), flag()), "dynamo")
+def cond_within_cond(x: Tensor, first: Tensor, second: Tensor) -> Any:
+    def inner(y: Tensor) -> Any:
+        return torch.cond(second, lambda z: z.exp(), lambda z: z.sigmoid(), (y,))
+
+    return torch.cond(first, inner, lambda y: y * 3, (x,))
+
+
+@cases(lambda: (leaf(3), flag()), "dynamo")
+def cond_with_detached_branch(x: Tensor, flag: Tensor) -> Any:
+    return torch.cond(flag, lambda y: y.detach() * y, lambda y: y * 2, (x,))
+
+
+@cases(lambda: (plain(3), flag()), "dynamo")
+def cond_whose_input_was_written_to(x: Tensor, flag: Tensor) -> Any:
+    x.mul_(2)
+    return torch.cond(flag, lambda y: y.sin(), lambda y: y.cos(), (x,))
+
+
+@cases(lambda: (plain(3), flag()), "dynamo", later="write to an operand")
+def cond_writes_to_an_operand(x: Tensor, flag: Tensor) -> Any:
+    def add(y: Tensor) -> Tensor:
+        y.add_(1)
+        return y * 2
+
+    with torch.no_grad():
+        return torch.cond(flag, add, lambda y: y * 3, (x,))
+
+
+class Choice(nn.Module):
+    """Branches that read the module's parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Any:
+        return torch.cond(x.sum() > 0, self.first, self.second, (x,))
+
+
+cases(lambda: (leaf(3, Fixed(4)),), "dynamo")(Choice)
+
+
+@cases(lambda: (torch.randint(1, 5, ()), plain(3)), "dynamo", "dynamic", "inductor")
+def loop(count: Tensor, x: Tensor) -> Any:
+    return while_loop(lambda i, y: i > 0, lambda i, y: (i - 1, y.cos()), (count, x))
+
+
+@cases(
+    lambda: (torch.randint(1, 5, ()), leaf(3)),
+    "dynamo",
+    tolerated=WRITABLE,
+    later="`.item()` in the backward",
+)
+def loop_with_gradient(count: Tensor, x: Tensor) -> Any:
+    return while_loop(lambda i, y: i > 0, lambda i, y: (i - 1, y.cos()), (count, x))
+
+
+@cases(lambda: (torch.randint(1, 5, ()), plain(3), plain(3)), "dynamo")
+def loop_reads_from_outside(count: Tensor, x: Tensor, w: Tensor) -> Any:
+    return while_loop(lambda i, y: i > 0, lambda i, y: (i - 1, y * w), (count, x))
+
+
+@cases(lambda: (leaf(4, 3), leaf(3)), "dynamo", "dynamic", "inductor", tolerated=WRITABLE)
+def mapped(xs: Tensor, w: Tensor) -> Any:
+    return hop_map(lambda x, w: x.sin() * w, xs, w)
+
+
+@cases(lambda: (leaf(4, 3), leaf(3)), "dynamo", tolerated=WRITABLE)
+def mapped_reads_from_outside(xs: Tensor, w: Tensor) -> Any:
+    return hop_map(lambda x: (x.sin() * w, x + w), xs)
+
+
+@cases(lambda: (leaf(3), leaf(5, 3)), "dynamo", "dynamic", "inductor")
+def scanned(init: Tensor, xs: Tensor) -> Any:
+    return scan(lambda carry, x: (carry + x, carry * x), init, xs)
+
+
+@cases(lambda: (plain(3), plain(5, 3)), "dynamo")
+def scanned_backwards(init: Tensor, xs: Tensor) -> Any:
+    return scan(lambda carry, x: (carry + x, carry * x), init, xs, reverse=True)
+
+
+@cases(lambda: (leaf(3), leaf(5, 3), leaf(3)), "dynamo")
+def scan_reads_from_outside(init: Tensor, xs: Tensor, w: Tensor) -> Any:
+    return scan(lambda carry, x: (carry * w + x, carry.sin()), init, xs)
+
+
+@cases(lambda: (leaf(5, 3),), "dynamo", "dynamic", "inductor")
+def associatively_scanned(xs: Tensor) -> Any:
+    return associative_scan(lambda a, b: a * b, xs, 0, combine_mode="pointwise")
+
+
+@cases(lambda: (leaf(5, 3),), "dynamo")
+def associatively_scanned_generic(xs: Tensor) -> Any:
+    return associative_scan(lambda a, b: a @ torch.ones(3, 3) + b, xs, 0, combine_mode="generic")
+
+
+@mark_compile_region
+def region(x: Tensor, w: Tensor) -> Tensor:
+    return (x @ w).sin()
+
+
+@cases(lambda: (leaf(3, 3), leaf(3, 3)), "dynamo", "dynamic", "inductor")
+def marked_region(x: Tensor, w: Tensor) -> Tensor:
+    return region(region(x, w), w) * 2
+
+
+@cases(lambda: (leaf(3, 3),), "dynamo")
+def autograd_function(x: Tensor) -> Any:
+    return DoubledGradient.apply(x.sin()) * 2
+
+
+class DoubledGradient(torch.autograd.Function):
+    """A gradient that is not the derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return gradient * 6 * x * x
+
+
+@cases(lambda: (leaf(3), flag()), "dynamo")
+def autograd_function_in_cond(x: Tensor, flag: Tensor) -> Any:
+    return torch.cond(flag, DoubledGradient.apply, lambda y: y * 2, (x,))
+
+
+@cases(lambda: (leaf(3, 3), leaf(3, 3)), "dynamo", "inductor")
+def no_grad_and_autocast_regions(x: Tensor, w: Tensor) -> Tensor:
+    with torch.no_grad():
+        y = x * 2
+    with torch.autocast("cpu", torch.bfloat16):
+        z = x @ w
+    return z.float() + y
