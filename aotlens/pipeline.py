@@ -140,7 +140,7 @@ def _finish(captured: Captured, options: CompileOptions, clock: "_Clock") -> Com
         module = load_module(text, captured.subject.name)
         call = module.call
         function: Any = captured.subject.function
-        if captured.subject.frontend == "direct" and module_tensors(function):
+        if module_tensors(function):
             call = bind_module(function, module.call)
     return Compiled(captured, meta, joint, parts, code, module, call, clock.timings_ms)
 

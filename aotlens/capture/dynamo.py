@@ -8,6 +8,7 @@ import torch
 from torch import fx
 
 from aotlens.capture.assignments import variables_of_nodes
+from aotlens.capture.direct import module_tensors
 from aotlens.capture.frames import is_user_file
 from aotlens.capture.graph_places import PlacedRunner, spans_of_node
 from aotlens.capture.operators import Decompositions
@@ -28,12 +29,16 @@ def capture_graph_module(
     With `fixed_floats` a float argument is built into the graph, and Dynamo guards on its value.
     """
     settings = Settings(_fake_mode(example_inputs), decompositions, _is_dynamic(example_inputs))
-    placeholders = gm.graph.find_nodes(op="placeholder")
-    slots = [_slot(node, index) for index, node in enumerate(placeholders)]
-    values = list(example_inputs)
+    owned = module_tensors(gm)
+    slots = _owned_slots(gm, owned)
+    for node in gm.graph.find_nodes(op="placeholder"):
+        slots.append(_slot(node, len(slots)))
+    values = [*owned.values(), *example_inputs]
 
     def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
-        return _Runner(gm, recorder, fixed_floats).run(*(given.argument for given in inputs))
+        flat = [given.argument for given in inputs]
+        attributes = dict(zip(map(id, owned.values()), flat, strict=False))
+        return _Runner(gm, recorder, attributes, fixed_floats).run(*flat[len(owned) :])
 
     captured = capture_run(_subject(gm), FlatCall(values, tuple(slots), None, run), settings)
     variables = variables_of_nodes(gm, spans_of_node)
@@ -42,19 +47,35 @@ def capture_graph_module(
 
 def _flat(captured: Captured, gm: fx.GraphModule, variables: tuple[Variable, ...]) -> Captured:
     structure = replace(captured.structure, arguments=None, result=None)
-    sources = tuple(_source(node) for node in gm.graph.find_nodes(op="placeholder"))
-    return replace(captured, structure=structure, variables=variables, guard_sources=sources)
+    sources = [_source(node) for node in gm.graph.find_nodes(op="placeholder")]
+    owned = [None] * (len(captured.inputs) - len(sources))  # Dynamo guards on its graph's tensors by identity
+    return replace(captured, structure=structure, variables=variables, guard_sources=(*owned, *sources))
 
 
 class _Runner(PlacedRunner):
-    """Runs Dynamo's graph; the numbers that Dynamo knows as symbols are recorded as such."""
+    """Runs Dynamo's graph; the numbers that Dynamo knows as symbols are recorded as such.
 
-    def __init__(self, gm: fx.GraphModule, recorder: Recorder, fixed_floats: bool) -> None:
+    The tensors that hang on the graph module are inputs of the recording, which stand for them here.
+    """
+
+    def __init__(
+        self, gm: fx.GraphModule, recorder: Recorder, attributes: dict[int, Any], fixed_floats: bool
+    ) -> None:
         super().__init__(gm, recorder)
+        self._attributes = attributes
         self._fixed_floats = fixed_floats
 
     def inner(self, body: fx.GraphModule) -> PlacedRunner:
-        return _Runner(body, self.recorder, self._fixed_floats)
+        return _Runner(body, self.recorder, self._attributes, self._fixed_floats)
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        found = super().get_attr(target, args, kwargs)
+        return self._attributes.get(id(found), found)
+
+    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
+        inner = self.fetch_attr(target)
+        tensors = {name: self._attributes[id(tensor)] for name, tensor in module_tensors(inner).items()}
+        return torch.func.functional_call(inner, tensors, args, kwargs)
 
     def run_node(self, n: fx.Node) -> Any:
         number = n.meta.get("example_value")
@@ -102,11 +123,24 @@ def _slot(node: fx.Node, index: int) -> FlatInput:
     return UserInput(user_name(text), index)
 
 
+def _owned_slots(gm: fx.GraphModule, owned: dict[str, Any]) -> list[FlatInput]:
+    """The graph module's own tensors, under the names that the user's code has for them."""
+    sources = getattr(gm, "_param_name_to_source", None) or {}
+    found: list[FlatInput] = []
+    for index, (fqn, tensor) in enumerate(owned.items()):
+        text = _source_text(sources.get(fqn))
+        kind = Parameter if isinstance(tensor, torch.nn.Parameter) else Buffer
+        found.append(kind(module_path(text) or user_name(text) or fqn, index, fqn))
+    return found
+
+
 def _source_text(source: Any) -> str:
     name = getattr(source, "name", "")
     return str(name() if callable(name) else name)
 
 
+_KEY = re.compile(r"list\(dict\.keys\([^()]*\)\)\[(\d+)\]")
+"""How Dynamo writes the n-th key of a dict whose keys are no constants."""
 _MEMBER = re.compile(r"_(?:modules|parameters|buffers)\['([^']+)'\]")
 
 
@@ -117,6 +151,8 @@ def module_path(source: str) -> str:
 
 def user_name(source: str) -> str:
     """`L['batch']['ids']` gives `batch['ids']`; a name that Dynamo made up stays as it is."""
+    while (shorter := _KEY.sub(r"\1", source)) != source:
+        source = shorter
     match = re.match(r"^[LG]\['([^']+)'\](.*)$", source)
     if match is None:
         return source
