@@ -43,6 +43,7 @@ __all__ = [
     "current_autograd_node",
     "debug_assert",
     "detect_fake_mode",
+    "dynamo_knows",
     "functionalizes_rng",
     "get_decompositions",
     "guard_overlap",
@@ -65,6 +66,7 @@ __all__ = [
     "tensor_metadata",
     "tracing",
     "without_autocast",
+    "without_compiled_autograd",
     "without_modes",
     "without_onednn",
     "without_saved_tensor_hooks",
@@ -359,6 +361,23 @@ def record_dynamo_spans() -> None:
 
     create_proxy.records_spans = True  # type: ignore[attr-defined]
     SubgraphTracer.create_proxy = create_proxy
+
+
+def dynamo_knows(tensor: Any) -> bool:
+    """Whether Dynamo has seen the tensor in the frame that it compiles now."""
+    context = TracingContext.try_get()
+    return context is not None and tensor in context.tensor_to_context
+
+
+@contextmanager
+def without_compiled_autograd() -> Iterator[None]:
+    """Let autograd's engine run a backward itself where the user has turned on compiled autograd."""
+    exchange = torch._C._dynamo.compiled_autograd.set_autograd_compiler
+    before = exchange(None, False)
+    try:
+        yield
+    finally:
+        exchange(*before)
 
 
 def guard_overlap(overlapping: list[Any], apart: list[Any]) -> None:

@@ -18,7 +18,7 @@ from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput, SyntheticBase
-from aotlens.torch_api import FakeTensor, below_views, is_traceable_wrapper_subclass
+from aotlens.torch_api import FakeTensor, below_views, dynamo_knows, is_traceable_wrapper_subclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,8 @@ def base_input(tape: Tape, slot: FlatInput, fake: Any, like: Any, name: str) -> 
         if not is_leaf:
             with torch.enable_grad():
                 argument = NonLeaf.apply(leaf)
+    if not fake.dim() and fake.item_memo is not None:  # Dynamo knows the value, and guards on it
+        argument.item_memo = fake.item_memo
     storage = Storage(node, argument)
     tape.track(argument, storage)
     tape.symbols.define_sizes(node)
@@ -172,7 +174,8 @@ def _fake_base(tape: Tape, group: Group, values: list[Any]) -> Any:
 def as_fake(tape: Tape, value: Any, dynamic: bool) -> Any:
     if type(value) is FakeTensor:
         return value
-    return tape.fake_mode.from_tensor(value, static_shapes=not dynamic)
+    static = None if dynamo_knows(value) else not dynamic  # Dynamo has decided which sizes are symbols
+    return tape.fake_mode.from_tensor(value, static_shapes=static)
 
 
 def _member(tape: Tape, base: CapturedInput, value: Any, slot: FlatInput) -> CapturedInput:

@@ -78,14 +78,21 @@ class _Runner(PlacedRunner):
         return torch.func.functional_call(inner, tensors, args, kwargs)
 
     def run_node(self, n: fx.Node) -> Any:
-        number = n.meta.get("example_value")
-        if n.target == "item" and isinstance(number, torch.SymFloat) and self._fixed_floats:
+        number = self._known_number(n)
+        if isinstance(number, torch.SymFloat) and self._fixed_floats:
             return float(number)
-        if n.target == "item" and isinstance(number, (torch.SymFloat, torch.SymInt)):
-            with self.at(n):
-                self.recorder.read_number(self.env[n.args[0]], number)  # type: ignore[index]
-            return number
-        return super().run_node(n)
+        if number is None:
+            return super().run_node(n)
+        with self.at(n):
+            self.recorder.read_number(self.env[n.args[0]], number)  # type: ignore[index]
+        return number
+
+    def _known_number(self, n: fx.Node) -> Any:
+        """The symbol that Dynamo has for a number which the graph reads from a tensor."""
+        number = n.meta.get("example_value") if n.target == "item" else None
+        if not isinstance(number, (torch.SymFloat, torch.SymInt)):
+            return None
+        return number if number.node.shape_env is self.recorder.fake_mode.shape_env else None
 
 
 def _fake_mode(example_inputs: list[Any]) -> FakeTensorMode:

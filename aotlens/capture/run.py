@@ -29,6 +29,7 @@ from aotlens.torch_api import (
     python_dispatcher,
     pytree,
     quiet_fake_tensors,
+    without_compiled_autograd,
     without_onednn,
 )
 
@@ -99,6 +100,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(apart_from_the_caller())
         stack.enter_context(quiet_fake_tensors())
         stack.enter_context(checkpoints_run_once(recorder.checkpoints.region))
+        stack.enter_context(without_compiled_autograd())
         if dynamic:
             stack.enter_context(python_dispatcher())
         stack.enter_context(lifting(recorder.originals))

@@ -78,7 +78,8 @@ class Tape:
         decomposed = self.decomposed_node(op, values, args, kwargs)
         if decomposed is not None:
             return decomposed
-        return self.add_node(op, tuple(self._symbolic(arg) for arg in args), kwargs, op(*values, **kwargs))
+        val = op(*values, **{key: self._value(value) for key, value in kwargs.items()})
+        return self.add_node(op, tuple(self._symbolic(arg) for arg in args), kwargs, val)
 
     def decomposed_node(
         self, op: Any, values: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]

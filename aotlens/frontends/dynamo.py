@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from aotlens.frontends.compile import signature
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_graph_module
-from aotlens.torch_api import hide_from_dynamo, record_dynamo_spans
+from aotlens.torch_api import hide_from_dynamo, record_dynamo_spans, tracing
 
 record_dynamo_spans()
 
@@ -18,8 +19,7 @@ def dynamo_backend(options: CompileOptions) -> Callable[..., Any]:
     """A backend for `torch.compile` that compiles with these options."""
 
     def aotlens(gm: Any, example_inputs: Any, **given: Any) -> Callable[..., Any]:
-        chosen = with_user_options(options, given.get("options"))
-        return _shielded(compile_graph_module(gm, example_inputs, chosen))
+        return _compile(gm, example_inputs, with_user_options(options, given.get("options")))
 
     return aotlens
 
@@ -27,15 +27,47 @@ def dynamo_backend(options: CompileOptions) -> Callable[..., Any]:
 def aotlens_backend(gm: Any, example_inputs: Any, **given: Any) -> Callable[..., Any]:
     """The registered entry point; `options={"backend": …}` chooses another code generator than Inductor."""
     options = with_user_options(CompileOptions(), given.get("options"))
-    return _shielded(compile_graph_module(gm, example_inputs, options))
+    return _compile(gm, example_inputs, options)
+
+
+def _compile(gm: Any, example_inputs: Any, options: CompileOptions) -> Callable[..., Any]:
+    """What Dynamo shall call: the compiled graph, and one more for each new way to share memory.
+
+    Dynamo does not guard on which inputs overlap; the text's own check finds out, before anything runs.
+    """
+    first = compile_graph_module(gm, example_inputs, options)
+    call, filename = _shielded(first), first.module.filename
+    others: dict[Any, Callable[..., Any]] = {}
+
+    def compiled(*args: Any) -> Any:
+        try:
+            return call(*args)
+        except AssertionError as error:
+            if not _raised_in(filename, error):
+                raise
+        key = signature(gm, args, {})
+        if key not in others:
+            with tracing(None):  # the frame that Dynamo compiled is not running any more
+                others[key] = _shielded(compile_graph_module(gm, args, options))
+        return others[key](*args)
+
+    return hide_from_dynamo(compiled)
+
+
+def _raised_in(filename: str, error: Exception) -> bool:
+    """Whether a check of the module text raised the error, rather than an operator that it called."""
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    return step is not None and step.tb_frame.f_code.co_filename == filename
 
 
 def _shielded(compiled: Compiled) -> Callable[..., Any]:
-    """The callable, with neither it nor its backward ever traced by Dynamo when user code around it is."""
+    """The callable, with its backward never traced by Dynamo when user code around it is."""
     function = compiled.module.call.__globals__.get("CompiledFunction")
     if function is not None:
         function.backward = staticmethod(hide_from_dynamo(function.backward))
-    return hide_from_dynamo(compiled.call)
+    return compiled.call
 
 
 def with_user_options(options: CompileOptions, given: dict[str, Any] | None) -> CompileOptions:
