@@ -42,7 +42,7 @@ class Scaled(nn.Module):
         return x + self.weight * self.count
 
 
-@cases(lambda: (plain(2, 3),), later=CAPTURED)
+@cases(lambda: (plain(2, 3),), "dynamo", later=CAPTURED)
 def closure_over_module() -> Step:
     model = Scaled()
 
@@ -52,7 +52,7 @@ def closure_over_module() -> Step:
     return step
 
 
-@cases(lambda: (plain(3),), later=CAPTURED)
+@cases(lambda: (plain(3),), "dynamo", later=CAPTURED)
 def closure_over_leaf() -> Step:
     weight = leaf(3)
 
@@ -62,7 +62,7 @@ def closure_over_leaf() -> Step:
     return step
 
 
-@cases(lambda: (plain(3),), later=CAPTURED)
+@cases(lambda: (plain(3),), "dynamo", later=CAPTURED)
 def closure_over_plain_tensor() -> Step:
     table = plain(3)
 
@@ -72,7 +72,7 @@ def closure_over_plain_tensor() -> Step:
     return step
 
 
-@cases(lambda: (plain(3),), later=CAPTURED)
+@cases(lambda: (plain(3),), "dynamo", later=CAPTURED)
 def closure_tensor_mutated() -> Step:
     total = torch.zeros(3)
 
@@ -83,7 +83,7 @@ def closure_tensor_mutated() -> Step:
     return step
 
 
-@cases(lambda: (plain(3),), later=CAPTURED)
+@cases(lambda: (plain(3),), "dynamo", later=CAPTURED)
 def closure_tensor_returned() -> Step:
     table = plain(3)
 
@@ -93,7 +93,7 @@ def closure_tensor_returned() -> Step:
     return step
 
 
-@cases(lambda: (plain(2, 3),), later=CAPTURED)
+@cases(lambda: (plain(2, 3),), "dynamo", later=CAPTURED)
 def bound_method() -> Step:
     return Scaled().other
 
@@ -103,12 +103,12 @@ def partial_of_function() -> Step:
     return partial(lambda x, factor: x * factor, factor=2.0)
 
 
-@cases(lambda: (plain(2, 3),), later=CAPTURED)
+@cases(lambda: (plain(2, 3),), "dynamo", later=CAPTURED)
 def partial_with_tensor() -> Step:
     return partial(lambda factor, x: x * factor, leaf(3))
 
 
-@cases(lambda: (Scaled(), plain(2, 3)), later="module as argument")
+@cases(lambda: (Scaled(), plain(2, 3)), "dynamo", later="module as argument")
 def module_as_argument(model: nn.Module, x: Tensor) -> Tensor:
     return model(x) * 2
 
