@@ -58,7 +58,7 @@ def trained(make: MakeOptimizer, compiling: Callable[..., Any]) -> list[Tensor]:
 def test_optimizer_step(name: str) -> None:
     expected = trained(OPTIMIZERS[name], lambda function: function)
     found = trained(OPTIMIZERS[name], compiled)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)  # Dynamo writes some steps as fma
 
 
 def whole_step(compiling: Callable[..., Any]) -> list[Tensor]:
