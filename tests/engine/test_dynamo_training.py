@@ -44,7 +44,7 @@ def trained(make: MakeOptimizer, compiling: Callable[..., Any]) -> list[Tensor]:
     model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
     optimizer = make(model.parameters())
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
-    step = compiling(lambda: optimizer.step())
+    step = compiling(optimizer.step)
     for _ in range(4):
         loss = model(torch.randn(3, 4)).square().mean()
         optimizer.zero_grad()
