@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensor,
     FakeTensorMode,
     UnsupportedOperatorException,
+    unset_fake_temporarily,
 )
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import (
@@ -44,6 +45,7 @@ __all__ = [
     "debug_assert",
     "detect_fake_mode",
     "dynamo_knows",
+    "first_expression",
     "functionalizes_rng",
     "get_decompositions",
     "guard_overlap",
@@ -52,6 +54,7 @@ __all__ = [
     "inductor_config_patch",
     "inductor_decompositions",
     "is_traceable_wrapper_subclass",
+    "known_number",
     "make_shape_env",
     "next_sequence_number",
     "optimised_script",
@@ -241,6 +244,18 @@ def set_joint_signature(module: Any, primals: int, tangents: int, results: int) 
     module.recompile()
 
 
+def first_expression(number: Any) -> Any:
+    """A symbolic number as it was made, before anything was found out about its symbols."""
+    return number.node._expr
+
+
+def known_number(mode: FakeTensorMode, make: Callable[[], torch.Tensor]) -> FakeTensor:
+    """A fake tensor that knows its value, from a small real one."""
+    with unset_fake_temporarily():
+        real = make()
+    return mode.fake_tensor_converter.from_real_tensor(mode, real, make_constant=True)
+
+
 def make_shape_env() -> Any:
     """A fresh environment of symbolic sizes."""
     from torch.fx.experimental.symbolic_shapes import ShapeEnv  # 0.6 s to import, only for dynamic shapes
@@ -331,11 +346,22 @@ def without_onednn() -> Iterator[None]:
 
 @contextmanager
 def python_dispatcher() -> Iterator[None]:
-    """Let operators use their Python kernels, which symbolic sizes need."""
+    """Let operators use their Python kernels, which symbolic sizes need.
+
+    Not dropout's: in evaluation the operator gives its argument back, the Python kernel a copy of it.
+    """
     from torch._dispatch.python import enable_python_dispatcher
 
-    with enable_python_dispatcher():
-        yield
+    dropout = torch.ops.aten.dropout.default
+    kernels = dict(dropout.py_kernels)
+    dropout.py_kernels.clear()
+    dropout._dispatch_cache.clear()
+    try:
+        with enable_python_dispatcher():
+            yield
+    finally:
+        dropout.py_kernels.update(kernels)
+        dropout._dispatch_cache.clear()
 
 
 def record_dynamo_spans() -> None:

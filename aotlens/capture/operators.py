@@ -21,6 +21,7 @@ aten = torch.ops.aten
 
 class Kind(Enum):
     PURE = "computes a new value"
+    NUMBER = "makes a tensor of one plain number"
     VIEW = "gives another look at a storage"
     SAME = "gives the same tensor without its autograd history"
     MUTATION = "writes to some of its arguments"
@@ -72,6 +73,8 @@ def describe(func: Any) -> Operator:
     random = Tag.nondeterministic_seeded in func.tags
     if func in SAME_VALUE:
         return Operator(Kind.SAME)
+    if func is aten.scalar_tensor.default:
+        return Operator(Kind.NUMBER)
     if func in WRITES_WITHOUT_SAYING:
         return Operator(Kind.MUTATION, WRITES_WITHOUT_SAYING[func], False, FUNCTIONAL_BY_NAME[func])
     if func.overloadpacket in REFUSED:

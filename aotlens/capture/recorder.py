@@ -24,10 +24,13 @@ from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import Checkpoint, Origin, Place
 from aotlens.ir.program import Node, nodes_in, op_name
 from aotlens.torch_api import (
+    DATA_DEPENDENT_ERRORS,
     FakeTensor,
     FakeTensorMode,
     TorchDispatchMode,
     current_autograd_node,
+    known_number,
+    make_shape_env,
     next_sequence_number,
     pytree,
 )
@@ -80,6 +83,7 @@ class Recorder(Tape, TorchDispatchMode):
         self._by_sequence: list[Origin] = []
         self._handlers: dict[Kind, Callable[..., Any]] = {
             Kind.PURE: self.pure,
+            Kind.NUMBER: self._number,
             Kind.VIEW: self._view,
             Kind.SAME: self._same,
             Kind.MUTATION: self._mutation,
@@ -202,12 +206,31 @@ class Recorder(Tape, TorchDispatchMode):
         if any(isinstance(arg, torch.Tensor) and type(arg) is not FakeTensor for arg in args):
             args = tuple(self._faked(arg) for arg in args)
         node_args = tuple([self.argument(arg) for arg in args])
-        result = func(*args, **kwargs)
+        try:
+            result = func(*args, **kwargs)
+        except DATA_DEPENDENT_ERRORS:
+            result = self._with_symbols(func, args, kwargs)
         if torch.get_default_dtype() is not self._default_dtype:
             kwargs = _with_dtype(func, kwargs, result)
         node = self.add_node(func, node_args, self.keywords(kwargs), result)
         self._adopt(node, result)
         return result
+
+    def _number(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A tensor whose value is known, so that an operator may ask for it (`cov` does)."""
+        device = kwargs.get("device")
+        if type(args[0]) not in (int, float, bool) or (device is not None and device.type != "cpu"):
+            return self.pure(func, operator, args, kwargs)
+        result = known_number(self.fake_mode, lambda: func(*args, **kwargs))
+        self._adopt(self.add_node(func, args, kwargs, result), result)
+        return result
+
+    def _with_symbols(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Under known sizes too, a number that only the data tells is a symbol; made when one is met."""
+        if self.fake_mode.shape_env is not None:
+            raise UnsupportedError(f"a result of `{op_name(func)}`, which depends on data", self.span)
+        self.fake_mode.shape_env = make_shape_env()
+        return func(*args, **kwargs)
 
     def _faked(self, arg: Any) -> Any:
         if isinstance(arg, torch.Tensor) and type(arg) is not FakeTensor:

@@ -145,6 +145,9 @@ def _refusal(error: Exception, span: Span | None) -> AotlensError | None:
     higher_order = re.search(r"HigherOrderOperator[^\w]*(\w+)|HOP[^\w]*(\w+)", text)
     if isinstance(error, NotImplementedError) and higher_order is not None:
         return UnsupportedError(f"the higher-order operator `{higher_order[1] or higher_order[2]}`", span)
+    if isinstance(error, IndexError) and "(got SymInt)" in text:
+        hint = "index with the tensor itself, or use `torch.select(tensor, dim, index)`"
+        return UnsupportedError("an index in brackets that depends on data", span, hint)
     if not isinstance(error, RuntimeError):
         return None
     if "Cannot call numel() on tensor with symbolic sizes" in text:

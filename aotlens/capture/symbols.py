@@ -1,10 +1,10 @@
 """Symbolic sizes as nodes.
 
-Invariant: every symbol has one defining node (a size of an input, or a number that is an input), and an
-expression over symbols is computed once.
+Invariant: every symbol has one defining node (a size of an input, a number that is an input, or what the
+program reads out of data), and an expression over symbols is computed once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -12,7 +12,9 @@ import torch
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
 from aotlens.ir.sizes import SymbolicExpression
+from aotlens.torch_api import first_expression
 
+aten = torch.ops.aten
 AddNode = Callable[..., Node]
 
 
@@ -23,22 +25,52 @@ class Symbols:
         self._add_node = add_node
         self._by_expression: dict[Any, Node] = {}
         self._sources: dict[Any, Callable[[], Node]] = {}
+        self.read_from_data: set[Any] = set()
+        """Symbols of numbers that only the data tells: `item()`, the rows that `nonzero()` finds."""
 
     def define(self, value: Any, node: Node) -> None:
         """Say which node gives a symbolic number."""
         self._by_expression.setdefault(value.node.expr, node)
 
     def define_sizes(self, node: Node) -> None:
-        """Take the symbols among an input tensor's sizes and strides from that input."""
+        """Take the symbols among a tensor's sizes, strides and offset from that tensor."""
         for dim, size in enumerate(node.val.shape):
-            self._source(size, torch.ops.aten.sym_size.int, node, dim)
+            self._source(size, aten.sym_size.int, node, dim)
         for dim, stride in enumerate(node.val.stride()):
-            self._source(stride, torch.ops.aten.sym_stride.int, node, dim)
+            self._source(stride, aten.sym_stride.int, node, dim)
+        self._source(node.val.storage_offset(), aten.sym_storage_offset.default, node)
 
-    def _source(self, value: Any, op: Any, node: Node, dim: int) -> None:
-        if isinstance(value, torch.SymInt) and value.node.expr.is_symbol:
-            make = lambda: self._add_node(op, (node, dim), {}, value)
-            self._sources.setdefault(value.node.expr, make)
+    def define_data(self, node: Node, item: Callable[[Node, int], Node], symbols: set[Any]) -> None:
+        """Say that an operator's result brings new symbols: a number itself, or a tensor by its sizes."""
+        self.read_from_data |= symbols
+        values = node.val if isinstance(node.val, (list, tuple)) else (node.val,)
+        for index, value in enumerate(values):
+            source = node if value is node.val else None
+            if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                self.define(value, source or item(node, index))
+            elif isinstance(value, torch.Tensor):
+                self.define_sizes(source or item(node, index))
+
+    def data_symbols(self, values: Iterable[Any]) -> list[Any]:
+        """The symbols in these values that only the data tells, in a fixed order."""
+        return sorted(_free_symbols(values) & self.read_from_data, key=str)
+
+    def of_symbol(self, symbol: Any) -> Node:
+        """The node of one symbol."""
+        return self._symbol(symbol)
+
+    def of_expression(self, expression: Any, value: Any) -> Node:
+        """The node that computes an expression over symbols."""
+        symbols = tuple(sorted(expression.free_symbols, key=str))
+        arguments = tuple(self._symbol(symbol) for symbol in symbols)
+        return self._add_node(SymbolicExpression(expression, symbols), arguments, {}, value)
+
+    def _source(self, value: Any, op: Any, *args: Any) -> None:
+        if isinstance(value, torch.SymInt):
+            expression = first_expression(value)
+            if expression.is_symbol:
+                make = lambda: self._add_node(op, args, {}, value)
+                self._sources.setdefault(expression, make)
 
     def value(self, number: Any) -> Any:
         """The node of a symbolic number, or the number itself when it is known."""
@@ -51,9 +83,7 @@ class Symbols:
         if expression in self._sources:
             node = self._sources[expression]()
         else:
-            symbols = tuple(sorted(expression.free_symbols, key=str))
-            arguments = tuple(self._symbol(symbol) for symbol in symbols)
-            node = self._add_node(SymbolicExpression(expression, symbols), arguments, {}, number)
+            node = self.of_expression(expression, number)
         self._by_expression[expression] = node
         return node
 
@@ -64,3 +94,14 @@ class Symbols:
                 raise UnsupportedError(f"the size `{symbol}`, which no input carries")
             known = self._by_expression[symbol] = self._sources[symbol]()
         return known
+
+
+def _free_symbols(values: Iterable[Any]) -> set[Any]:
+    """The symbols in numbers, also in nested lists."""
+    found: set[Any] = set()
+    for value in values:
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            found |= value.node.expr.free_symbols
+        elif isinstance(value, (list, tuple)):
+            found |= _free_symbols(value)
+    return found

@@ -33,7 +33,7 @@ class Tape:
     def __init__(self, fake_mode: FakeTensorMode) -> None:
         self.fake_mode = fake_mode
         self.nodes: list[Node] = []
-        self.symbols = Symbols(self.add_node)
+        self.symbols = Symbols(self._append)
         self.in_backward = False
         self.origin = Origin(NOWHERE, "")
         """Of the nodes that are recorded now."""
@@ -65,6 +65,17 @@ class Tape:
         return self.name(numbered) if free_name(numbered) == numbered else self.name(f"x_{base}")
 
     def add_node(
+        self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any, origin: Origin | None = None
+    ) -> Node:
+        node = self._append(op, args, kwargs, val, origin)
+        environment = self.fake_mode.shape_env
+        if environment is not None and environment.pending_fresh_unbacked_symbols:
+            fresh = set(environment.pending_fresh_unbacked_symbols)
+            environment.pending_fresh_unbacked_symbols.clear()
+            self.symbols.define_data(node, self.item, fresh)
+        return node
+
+    def _append(
         self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any, origin: Origin | None = None
     ) -> Node:
         base = getattr(op, "__name__", str(op)).split(".")[0].strip("_") or "node"

@@ -98,6 +98,14 @@ class IntermediateBase:
 
 
 @dataclass(frozen=True, slots=True)
+class DataSize:
+    """A size that only the data tells, for the wrapper to make views with."""
+
+    name: str
+    """Its symbol."""
+
+
+@dataclass(frozen=True, slots=True)
 class SavedForBackward:
     """A value that goes from forward to backward."""
 
@@ -112,6 +120,6 @@ class Gradient:
     index: int
 
 
-GraphOutput = UserOutput | MutatedInput | IntermediateBase | SavedForBackward | Gradient
-DIFFERENTIABLE_OUTPUTS = (UserOutput, MutatedInput, IntermediateBase)
-"""The kinds of output that autograd sees."""
+GraphOutput = UserOutput | MutatedInput | IntermediateBase | DataSize | SavedForBackward | Gradient
+DIFFERENTIABLE_OUTPUTS = (UserOutput, MutatedInput, IntermediateBase, DataSize)
+"""The kinds of output that go through autograd to the wrapper."""

@@ -61,5 +61,14 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "TruncToInt": math.trunc,
     "FloorToInt": math.floor,
     "CeilToInt": math.ceil,
+    "Equality": operator.eq,
+    "Unequality": operator.ne,
+    "LessThan": operator.le,
+    "StrictLessThan": operator.lt,
+    "GreaterThan": operator.ge,
+    "StrictGreaterThan": operator.gt,
+    "And": operator.and_,
+    "Or": operator.or_,
+    "Not": torch.sym_not,
 }
 """By sympy class: the function that computes it, from two operands or from one."""

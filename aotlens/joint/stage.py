@@ -18,7 +18,16 @@ from aotlens.errors import UnsupportedError
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable
-from aotlens.ir.slots import Gradient, GraphOutput, IntermediateBase, MutatedInput, Tangent, UserOutput
+from aotlens.ir.slots import (
+    DataSize,
+    Gradient,
+    GraphOutput,
+    IntermediateBase,
+    MutatedInput,
+    Tangent,
+    UserOutput,
+)
+from aotlens.joint.checks import check_sizes, sizes_for_wrapper
 from aotlens.joint.records import JointProgram
 from aotlens.torch_api import without_autocast
 
@@ -58,6 +67,7 @@ def build_joint(
     gradients: tuple[ProgramOutput, ...] = ()
     if training:
         tangents, gradients = record_backward(captured, differentiable, wanted, dynamic)
+    check_sizes(captured)
     write_in_graph(captured, meta)
     inputs = (*graph_inputs(captured), *tangents)
     results = (*(ProgramOutput(output.value, output.slot) for output in outputs), *gradients)
@@ -96,7 +106,7 @@ def graph_inputs(captured: Captured) -> tuple[ProgramInput, ...]:
 
 
 def forward_outputs(captured: Captured, meta: ViewAndMutationMeta) -> tuple[ForwardOutput, ...]:
-    """Updated inputs, then results, then intermediate bases."""
+    """Updated inputs, then results, then intermediate bases, then sizes that the wrapper needs."""
     found: list[ForwardOutput] = []
     for info in meta.out_of_graph:
         given = captured.inputs[info.index]
@@ -108,6 +118,9 @@ def forward_outputs(captured: Captured, meta: ViewAndMutationMeta) -> tuple[Forw
             found.append(ForwardOutput(slot, output.value, None if output.new_leaf else output.tensor))
     for index, base in enumerate(meta.bases):
         found.append(ForwardOutput(IntermediateBase(f"base_{index}", index), base.value, base.tensor))
+    for symbol in sizes_for_wrapper(captured, meta):
+        node = captured.recorder.symbols.of_symbol(symbol)
+        found.append(ForwardOutput(DataSize(str(symbol)), node, None))
     return tuple(found)
 
 

@@ -11,6 +11,7 @@ from aotlens.ir.program import Node, Program, ProgramOutput
 from aotlens.ir.render import Names
 from aotlens.ir.slots import (
     DIFFERENTIABLE_OUTPUTS,
+    DataSize,
     FlatInput,
     Gradient,
     IntermediateBase,
@@ -52,6 +53,8 @@ def output_name(out: ProgramOutput) -> str:
             return f"base_{index}"
         case UserOutput(index=index):
             return f"out_{index}"
+        case DataSize(name=name):
+            return name
         case slot:
             raise InternalError(f"`{slot}` is no output of the autograd function")
 

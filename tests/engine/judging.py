@@ -22,6 +22,9 @@ def _judge_refusal(program: Program, refusal: AotlensError) -> None:
     with program.context():
         eager = observe_alone(prepared(program)[0])
         fails_in_eager = eager.failure is not None or eager.backward_failure is not None
+    if program.refused is not None and program.refused not in str(refusal):
+        wanted = f"{program.name} must be refused for {program.refused!r}"
+        pytest.fail(f"{wanted}, found: {refusal}", pytrace=False)
     if fails_in_eager or program.refused is not None:
         return
     if program.later is None:

@@ -10,31 +10,6 @@ from tests.programs.program import Cases, leaf, plain
 cases = Cases("refused")
 
 
-@cases(lambda: (plain(3),), later="data-dependent control flow")
-def branch_on_values(x: Tensor) -> Tensor:
-    return x * 2 if x.sum() > 0 else x - 1
-
-
-@cases(lambda: (plain(3),), later="data-dependent value")
-def item(x: Tensor) -> Tensor:
-    return x * x.sum().item()
-
-
-@cases(lambda: (plain(3),), later="data-dependent value")
-def to_list(x: Tensor) -> list[float]:
-    return (x * 2).tolist()
-
-
-@cases(lambda: (plain(3),), later="data-dependent shape")
-def nonzero(x: Tensor) -> Tensor:
-    return x.nonzero()
-
-
-@cases(lambda: (plain(6),), later="data-dependent shape")
-def boolean_mask(x: Tensor) -> Tensor:
-    return x[x > 0]
-
-
 @cases(lambda: (plain(3),), later="numpy")
 def through_numpy(x: Tensor) -> Tensor:
     return torch.from_numpy(x.numpy() * 2)

@@ -1,0 +1,153 @@
+"""Numbers and sizes that only the data tells: `item()`, `nonzero()`, boolean masks, `torch._check`."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its usual name)
+from torch import Tensor
+
+from tests.programs.program import Cases, leaf, plain
+
+cases = Cases("data_dependent")
+
+BRANCH = "control flow that depends on data"
+
+
+def start() -> Tensor:
+    """An index that is legal in every tensor here."""
+    return torch.randint(3, ())
+
+
+@cases(lambda: (leaf(3),), "dynamic")
+def item_as_factor(x: Tensor) -> Tensor:
+    return x * x.sum().item()
+
+
+@cases(lambda: (plain(3),), "dynamic")
+def item_returned(x: Tensor) -> tuple[float, Tensor]:
+    return x.sum().item(), x * 2
+
+
+@cases(lambda: (leaf(3),), "dynamic")
+def item_returned_in_training(x: Tensor) -> tuple[float, Tensor]:
+    return x.detach().max().item(), x * 2
+
+
+@cases(lambda: (plain(3),))
+def to_list(x: Tensor) -> list[float]:
+    return (x * 2).tolist()
+
+
+@cases(lambda: (leaf(4), start()), "dynamic")
+def item_as_size(x: Tensor, n: Tensor) -> Tensor:
+    size = int_of(n)
+    return torch.ones(size) * x.sum()
+
+
+@cases(lambda: (leaf(4), start()), "dynamic")
+def item_as_size_of_view(x: Tensor, n: Tensor) -> Tensor:
+    size = int_of(n)
+    torch._check(size <= x.shape[0])
+    return x[:size]
+
+
+@cases(lambda: (leaf(4), start()), "dynamic")
+def item_in_arithmetic(x: Tensor, n: Tensor) -> tuple[Tensor, int]:
+    size = int_of(n)
+    return x.new_zeros(size + 1) + x.mean(), size * 2
+
+
+@cases(lambda: (leaf(4, 3), start()), "dynamic")
+def item_as_index(x: Tensor, n: Tensor) -> Tensor:
+    size = int_of(n)
+    torch._check(size < x.shape[0])
+    return x.select(0, size) * 2
+
+
+@cases(lambda: (leaf(4, 3), start()), refused="an index in brackets that depends on data")
+def item_in_brackets(x: Tensor, n: Tensor) -> Tensor:
+    index: Any = n.item()
+    return x[index] * 2
+
+
+def int_of(n: Tensor) -> int:
+    """A size out of a tensor."""
+    size: Any = n.item()
+    torch._check(size >= 0)
+    return size
+
+
+@cases(lambda: (plain(5),), "dynamic")
+def nonzero(x: Tensor) -> Tensor:
+    return (x > 0).nonzero()
+
+
+@cases(lambda: (leaf(6),), "dynamic")
+def boolean_mask(x: Tensor) -> Tensor:
+    return x[x > 0]
+
+
+@cases(lambda: (leaf(6),), "dynamic")
+def boolean_mask_reduced(x: Tensor) -> Tensor:
+    return x[x > 0].sin().sum()
+
+
+@cases(lambda: (plain(6),))
+def boolean_mask_written(x: Tensor) -> Tensor:
+    x[x > 0] = 0.0
+    return x * 2
+
+
+@cases(lambda: (leaf(2, 3), plain(2, 3)))
+def masked_select(x: Tensor, mask: Tensor) -> Tensor:
+    return x.masked_select(mask > 0) * 3
+
+
+@cases(lambda: (leaf(6),), "dynamic")
+def size_of_a_mask(x: Tensor) -> tuple[Tensor, int]:
+    chosen = x[x > 0]
+    return chosen * 2, chosen.shape[0]
+
+
+@cases(lambda: (leaf(4), torch.randint(3, (4,))))
+def repeat_interleave(x: Tensor, times: Tensor) -> Tensor:
+    return x.repeat_interleave(times) * 2
+
+
+@cases(lambda: (torch.randint(3, (6,)),), "dynamic")
+def unique(x: Tensor) -> tuple[Tensor, Tensor]:
+    values, inverse = torch.unique(x, return_inverse=True)
+    return values, inverse
+
+
+@cases(lambda: (leaf(6), start()), "dynamic")
+def narrow_at_a_tensor(x: Tensor, n: Tensor) -> Tensor:
+    return torch.narrow(x, 0, n, 2)
+
+
+@cases(lambda: (plain(6), start()), "dynamic")
+def written_at_a_tensor(x: Tensor, n: Tensor) -> Tensor:
+    at = int_of(n)
+    torch._check(at + 2 <= x.shape[0])
+    x[at : at + 2].mul_(2)
+    return x + 1
+
+
+@cases(lambda: (leaf(3, 4),))
+def covariance(x: Tensor) -> Tensor:
+    return torch.cov(x)
+
+
+@cases(lambda: (leaf(3, 4),), "dynamic")
+def dropout_in_evaluation(x: Tensor) -> Tensor:
+    return F.dropout(x, 0.5, training=False)
+
+
+@cases(lambda: (plain(3),), refused=BRANCH)
+def branch_on_values(x: Tensor) -> Tensor:
+    return x * 2 if x.sum() > 0 else x - 1
+
+
+@cases(lambda: (plain(3),), "dynamic", refused=BRANCH)
+def branch_on_an_item(x: Tensor) -> Tensor:
+    return x * 2 if x.sum().item() > 0 else x - 1
