@@ -222,6 +222,8 @@ class Recorder(Tape, TorchDispatchMode):
         if type(args[0]) not in (int, float, bool) or (device is not None and device.type != "cpu"):
             return self.pure(func, operator, args, kwargs)
         result = known_number(self.fake_mode, lambda: func(*args, **kwargs))
+        if torch.get_default_dtype() is not self._default_dtype:
+            kwargs = _with_dtype(func, kwargs, result)
         self._adopt(self.add_node(func, args, kwargs, result), result)
         return result
 
