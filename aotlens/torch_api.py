@@ -26,6 +26,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
     _disable_current_modes,
+    _get_current_dispatch_mode_stack,
     is_traceable_wrapper_subclass,
 )
 
@@ -66,6 +67,7 @@ __all__ = [
     "replace_compilation_in_higher_order",
     "set_joint_signature",
     "strip_overloads",
+    "tell_of_data_assignments",
     "tensor_metadata",
     "tracing",
     "without_autocast",
@@ -362,6 +364,25 @@ def python_dispatcher() -> Iterator[None]:
     finally:
         dropout.py_kernels.update(kernels)
         dropout._dispatch_cache.clear()
+
+
+def tell_of_data_assignments() -> None:
+    """Make `fake.data = source` call `data_assigned(fake, source)` of the dispatch modes that have it.
+
+    No operator runs for such an assignment, so no mode would see it.  Idempotent.
+    """
+    if "data" in vars(FakeTensor):
+        return
+    plain: Any = torch.Tensor.data
+
+    def assign(target: Any, source: Any) -> None:
+        plain.__set__(target, source)
+        for mode in _get_current_dispatch_mode_stack():
+            told = getattr(mode, "data_assigned", None)
+            if told is not None:
+                told(target, source)
+
+    FakeTensor.data = property(plain.__get__, assign)  # type: ignore[assignment]
 
 
 def record_dynamo_spans() -> None:

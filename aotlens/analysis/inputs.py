@@ -6,9 +6,12 @@ rule about single operators stands here.
 
 from typing import Any
 
-from aotlens.analysis.records import Geometry, InputAliasInfo, MutationType
+from aotlens.analysis.exchanges import Exchanges
+from aotlens.analysis.records import AutogradChange, Exchange, Geometry, InputAliasInfo, MutationType
 from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.storage import Write
 from aotlens.errors import UnsupportedError
+from aotlens.report.records import Span
 
 FOREACH = "aten._foreach_"
 """In eager such an operator raises the version counters by single writes; as one operator it raises none."""
@@ -18,32 +21,39 @@ def geometry_of(tensor: Any) -> Geometry:
     return Geometry(tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
 
 
-def analyse_inputs(captured: Captured, keep_mutations: bool) -> tuple[InputAliasInfo, ...]:
+def analyse_inputs(
+    captured: Captured, keep_mutations: bool, exchanges: Exchanges
+) -> tuple[InputAliasInfo, ...]:
     """One record per flat input.
 
     Raises:
-        UnsupportedError: the input's storage was exchanged, or it was made to require grad.
+        UnsupportedError: the input got another storage, and both are written to.
     """
-    return tuple(
-        _analyse(captured, index, given, keep_mutations) for index, given in enumerate(captured.inputs)
-    )
+    found = []
+    for index, given in enumerate(captured.inputs):
+        if not given.is_tensor or given.duplicate_of is not None or given.storage is None:
+            found.append(InputAliasInfo(index, MutationType.NOT_MUTATED, "not written to"))
+        elif index in exchanges.by_input:
+            found.append(_exchanged(captured, index, exchanges.by_input[index], keep_mutations))
+        else:
+            found.append(_analyse(captured, index, keep_mutations))
+    return tuple(found)
 
 
-def _analyse(captured: Captured, index: int, given: CapturedInput, keep_mutations: bool) -> InputAliasInfo:
-    if not given.is_tensor or given.duplicate_of is not None or given.storage is None:
-        return InputAliasInfo(index, MutationType.NOT_MUTATED, "not written to")
-    storage = given.storage
-    _refuse_storage_exchange(captured, given)
-    mutates_data = storage.version > 0 and storage.base is not given.node
+def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAliasInfo:
+    given = captured.inputs[index]
+    storage: Any = given.storage
+    mutates_data = _writes_data(given)
     moved = _moved(given)
+    autograd = _autograd_change(captured, given)
+    bumps = _version_bumps(given)
     if not mutates_data and moved is None:
-        return InputAliasInfo(index, MutationType.NOT_MUTATED, "not written to")
+        kind, reason = MutationType.NOT_MUTATED, "not written to"
+        if autograd is not AutogradChange.NONE:
+            kind, reason = MutationType.MUTATED_OUT_GRAPH, f"{autograd.value}, which only the wrapper can do"
+        return InputAliasInfo(index, kind, reason, version_bumps=bumps, autograd=autograd)
     written = given if given.base is None else captured.inputs[given.base]
-    seen = written.argument.grad_fn is not written.grad_fn
-    bumps = 0 if given.argument.is_inference() else given.argument._version - given.version
-    bumps += sum(write.origin.op.startswith(FOREACH) for write in storage.writes)
-    hidden = mutates_data and bumps == 0
-    no_grad = mutates_data and all(not write.grad_enabled for write in storage.writes)
+    seen = _is_seen(written)
     mutation_type, reason = _placement(mutates_data, _moved(written), seen, keep_mutations)
     return InputAliasInfo(
         index=index,
@@ -51,13 +61,14 @@ def _analyse(captured: Captured, index: int, given: CapturedInput, keep_mutation
         reason=_base_reason(captured, index) or reason,
         base=given.base,
         mutates_data=mutates_data,
-        hidden_from_autograd=hidden,
-        under_no_grad=no_grad,
+        hidden_from_autograd=mutates_data and bumps == 0,
+        under_no_grad=mutates_data and all(not write.grad_enabled for write in storage.writes),
         version_bumps=_writes_through(captured, index) if bumps and len(storage.joined) else bumps,
         new_geometry=moved,
         seen_by_autograd=seen and mutates_data,
         value=storage.base if mutates_data else None,
         writes=(*storage.writes, *(storage.moves if moved is not None else ())),
+        autograd=autograd,
     )
 
 
@@ -89,6 +100,65 @@ def _base_reason(captured: Captured, index: int) -> str:
     return ""
 
 
+def _exchanged(captured: Captured, index: int, exchange: Exchange, keep_mutations: bool) -> InputAliasInfo:
+    """An input on another storage: its own may have been written to before, or it itself since."""
+    given = captured.inputs[index]
+    storage: Any = given.storage
+    old, seen = _writes_data(given), _is_seen(given)
+    if old and seen:
+        raise UnsupportedError(
+            f"a storage mutation (`set_`) of `{given.slot.name}`, but the input has other mutations that we "
+            "cannot do in the graph: autograd sees a write to it",
+            span_of_writes(storage.moves) or captured.subject.span,
+            "write under `torch.no_grad()`, or give the new tensor back",
+        )
+    value = storage.base if old else captured.recorder.node_of(given.argument) if seen else None
+    in_graph = old and keep_mutations
+    return InputAliasInfo(
+        index=index,
+        mutation_type=MutationType.MUTATED_IN_GRAPH if in_graph else MutationType.MUTATED_OUT_GRAPH,
+        reason="it is given another storage, which only the wrapper can do",
+        mutates_data=old or seen,
+        under_no_grad=old and all(not write.grad_enabled for write in storage.writes),
+        version_bumps=_version_bumps(given),
+        seen_by_autograd=seen,
+        value=value,
+        writes=(*storage.writes, *storage.moves),
+        exchange=exchange,
+        autograd=_autograd_change(captured, given),
+    )
+
+
+def span_of_writes(writes: list[Write]) -> Span | None:
+    """The user's expression that wrote last."""
+    return writes[-1].origin.place.innermost if writes else None
+
+
+def _writes_data(given: CapturedInput) -> bool:
+    """Whether the storage that the input came with has another value."""
+    storage: Any = given.storage
+    return storage.version > 0 and storage.base is not given.node
+
+
+def _is_seen(given: CapturedInput) -> bool:
+    return given.argument.requires_grad and given.argument.grad_fn is not given.grad_fn
+
+
+def _version_bumps(given: CapturedInput) -> int:
+    bumps = 0 if given.argument.is_inference() else given.argument._version - given.version
+    storage: Any = given.storage
+    return bumps + sum(write.origin.op.startswith(FOREACH) for write in storage.writes)
+
+
+def _autograd_change(captured: Captured, given: CapturedInput) -> AutogradChange:
+    if given.argument.requires_grad and not given.requires_grad and given.argument.is_leaf:
+        return AutogradChange.REQUIRES_GRAD
+    taken_off = any(tensor is given.argument for tensor in captured.recorder.detached)
+    if given.requires_grad and (taken_off or not given.argument.requires_grad):
+        return AutogradChange.DETACHED
+    return AutogradChange.NONE
+
+
 def _placement(
     mutates_data: bool, moved: Geometry | None, seen: bool, keep_mutations: bool
 ) -> tuple[MutationType, str]:
@@ -104,21 +174,3 @@ def _placement(
     if not keep_mutations:
         return MutationType.MUTATED_OUT_GRAPH, "in-graph mutations are switched off"
     return MutationType.MUTATED_IN_GRAPH, "autograd need not see the change, so the graph writes it"
-
-
-def _refuse_storage_exchange(captured: Captured, given: CapturedInput) -> None:
-    span = captured.subject.span
-    if given.argument.untyped_storage()._cdata != given.fake.untyped_storage()._cdata:
-        raise UnsupportedError(
-            f"storage mutation of `{given.slot.name}` (`set_` or an assignment to `.data`)",
-            span,
-            "return the new tensor instead",
-        )
-    if given.argument.requires_grad and not given.requires_grad and given.argument.is_leaf:
-        raise UnsupportedError(
-            f"`requires_grad_()` on the input `{given.slot.name}`", span, "set it before the call"
-        )
-    if given.requires_grad and not given.argument.requires_grad:
-        raise UnsupportedError(
-            f"`requires_grad_(False)` or `detach_()` on the input `{given.slot.name}`", span, "use `detach()`"
-        )

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from aotlens.analysis.exchanges import Exchanges
 from aotlens.analysis.inputs import geometry_of
 from aotlens.analysis.records import (
     AliasBase,
@@ -19,7 +20,7 @@ from aotlens.analysis.records import (
     OutputType,
 )
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured
+from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Storage
 from aotlens.capture.tape import PLAIN
 from aotlens.capture.views import ViewStep
@@ -30,11 +31,13 @@ from aotlens.torch_api import FakeTensor
 aten = torch.ops.aten
 
 
-def analyse_outputs(captured: Captured) -> tuple[tuple[OutputAliasInfo, ...], tuple[BaseInfo, ...]]:
+def analyse_outputs(
+    captured: Captured, exchanges: Exchanges
+) -> tuple[tuple[OutputAliasInfo, ...], tuple[BaseInfo, ...]]:
     """One record per flat result, and the intermediates that several of them are views of."""
     groups = _by_storage(captured)
-    bases: list[BaseInfo] = []
-    known: dict[int, AliasBase] = {}
+    bases, known = exchanges.bases, exchanges.known
+    owners = {id(given.argument): at for at, given in reversed(list(enumerate(captured.inputs)))}
     found: list[OutputAliasInfo] = []
     for index, value in enumerate(captured.outputs):
         if not isinstance(value, torch.Tensor):
@@ -45,7 +48,9 @@ def analyse_outputs(captured: Captured) -> tuple[tuple[OutputAliasInfo, ...], tu
             continue
         same = next((i for i in range(index) if captured.outputs[i] is value), None)
         storage = captured.recorder.tracked(value).storage
-        if storage.inputs:
+        if id(value) in owners:
+            found.append(_is_input(captured, index, value, owners[id(value)]))
+        elif storage.inputs:
             found.append(_alias_of_input(captured, index, value, storage, same))
         elif same is not None:
             found.append(_repeated(index, value, same))
@@ -96,24 +101,31 @@ def _repeated(index: int, value: Any, same: int) -> OutputAliasInfo:
     )
 
 
+def _is_input(captured: Captured, index: int, value: Any, at: int) -> OutputAliasInfo:
+    return OutputAliasInfo(
+        index=index,
+        output_type=OutputType.IS_INPUT,
+        reason=f"`{captured.inputs[at].slot.name}` itself is returned",
+        value=None,
+        base=InputBase(at),
+        requires_grad=value.requires_grad,
+        tensor=value,
+    )
+
+
 def _alias_of_input(
     captured: Captured, index: int, value: Any, storage: Storage, same: int | None
 ) -> OutputAliasInfo:
     at = _nearest_input(captured, value, storage)
     given = captured.inputs[at]
-    if value is given.argument:
-        return OutputAliasInfo(
-            index=index,
-            output_type=OutputType.IS_INPUT,
-            reason=f"`{given.slot.name}` itself is returned",
-            value=None,
-            base=InputBase(at),
-            requires_grad=value.requires_grad,
-            tensor=value,
-        )
-    _refuse_custom_views(captured, given.argument, value, f"the input `{given.slot.name}`")
-    chain = _relative_chain(captured.recorder, given.argument, value)
-    detached = given.argument.requires_grad and not value.requires_grad
+    exchanged = captured.recorder.tracked(given.argument).storage is not given.storage
+    if exchanged:  # taken before the input leaves its storage, so from what it was
+        chain: tuple[ViewStep, ...] | None = captured.recorder.tracked(value).chain
+    else:
+        chain = _relative_chain(captured.recorder, given.argument, value)
+    if same is None and _is_custom_view(captured, given, value):
+        return _custom_view(captured, index, value, at)
+    detached = (given.requires_grad or given.argument.requires_grad) and not value.requires_grad
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.ALIAS_OF_INPUT,
@@ -125,38 +137,54 @@ def _alias_of_input(
         same_object_as=same,
         requires_grad=value.requires_grad,
         detached=detached or chain == (),
-        viewed_without_grad=value.requires_grad and value.grad_fn is None,
+        viewed_without_grad=value.requires_grad and value.grad_fn is None and given.argument.requires_grad,
+        made_leaf=value.requires_grad and value.grad_fn is None and not given.argument.requires_grad,
         tensor=value,
     )
 
 
 def _nearest_input(captured: Captured, value: Any, storage: Storage) -> int:
-    """Of the inputs on a storage, the one that the result is, or from which the fewest views lead to it."""
+    """Of the inputs on a storage, the one from which the fewest views lead to the result."""
     on_it = [at for at, given in enumerate(captured.inputs) if given.storage is storage]
     if len(on_it) == 1:
         return on_it[0]
-    for at in on_it:
-        if captured.inputs[at].argument is value:
-            return at
     found = captured.recorder
     views = {at: _relative_chain(found, captured.inputs[at].argument, value) for at in on_it}
     reached = [at for at in on_it if views[at] is not None]
     return min(reached, key=lambda at: len(views[at] or ()), default=on_it[0])
 
 
-def _refuse_custom_views(captured: Captured, base: Any, value: Any, whose: str) -> None:
-    """A view that a custom function made has that function's backward, which a replayed view would skip."""
-    if value.requires_grad and not base.requires_grad:
-        raise UnsupportedError(f"`requires_grad_()` on a view of {whose}", captured.subject.span)
-    step = value.grad_fn
-    while step is not None and step is not base.grad_fn:
+def _is_custom_view(captured: Captured, given: CapturedInput, value: Any) -> bool:
+    """Whether a custom function made the view, whose backward a replayed view would skip."""
+    step, start = value.grad_fn, given.argument.grad_fn
+    while step is not None and step is not start:
         if isinstance(step, torch.autograd.function.BackwardCFunction):
-            raise UnsupportedError(
-                f"a view of {whose} made in a custom `autograd.Function` (custom function view)",
-                captured.subject.span,
-                "return a clone from the function",
-            )
+            return True
         step = step.next_functions[0][0] if step.next_functions else None
+    return False
+
+
+def _custom_view(captured: Captured, index: int, value: Any, at: int) -> OutputAliasInfo:
+    given = captured.inputs[at]
+    chain = _relative_chain(captured.recorder, given.argument, value)
+    written = given.storage is not None and given.storage.version > 0
+    if chain is None or written:
+        raise UnsupportedError(
+            f"a view of the input `{given.slot.name}`, which is written to, made in a custom "
+            "`autograd.Function` (custom function view)",
+            captured.subject.span,
+            "return a clone from the function",
+        )
+    return OutputAliasInfo(
+        index=index,
+        output_type=OutputType.CUSTOM_FUNCTION_VIEW,
+        reason=f"a view of `{given.slot.name}` made in a custom function: autograd refuses writes to it",
+        value=captured.recorder.node_of(value),
+        function_view_of=at,
+        chain=chain,
+        requires_grad=value.requires_grad,
+        tensor=value,
+    )
 
 
 def _relative_chain(recorder: Recorder, base: Any, value: Any) -> tuple[ViewStep, ...] | None:
@@ -173,7 +201,8 @@ def _intermediate(
     recorder, value = captured.recorder, captured.outputs[index]
     tracked = recorder.tracked(value)
     alone = len(group) == 1 and not _viewed_without_grad(value)
-    if alone or not any(_has_history(captured.outputs[i]) for i in group):
+    apart = alone or not any(_has_history(captured.outputs[i]) for i in group)
+    if apart and id(tracked.storage) not in known:
         return _own_or_twin(captured, index, group)
     storage = tracked.storage
     base = known.get(id(storage))

@@ -39,33 +39,12 @@ class Geometry:
     offset: Any
 
 
-@dataclass(frozen=True, slots=True)
-class InputAliasInfo:
-    """What the function does to one flat input."""
+class AutogradChange(Enum):
+    """What the function does to an input's place in autograd."""
 
-    index: int
-    mutation_type: MutationType
-    reason: str
-    mutates_data: bool = False
-    hidden_from_autograd: bool = False
-    """Data changes that autograd does not see (`detach`, `.data`): the version counter stays as it was."""
-    under_no_grad: bool = False
-    """Every write ran with grad mode off."""
-    version_bumps: int = 0
-    """By how much the function raises the input's version counter."""
-    new_geometry: Geometry | None = None
-    """The metadata after the call; None when it is not changed."""
-    seen_by_autograd: bool = False
-    """Whether the new value has a history of its own, so that its gradient arrives as a tangent."""
-    value: Node | None = None
-    """The new value in the input's first geometry; None when the data is not mutated."""
-    writes: tuple[Write, ...] = ()
-    base: int | None = None
-    """The input or synthetic base through which the new data reaches it; None when it is written itself."""
-
-    @property
-    def mutates_metadata(self) -> bool:
-        return self.new_geometry is not None
+    NONE = "none"
+    REQUIRES_GRAD = "made to require grad"
+    DETACHED = "taken off its history"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +79,62 @@ AliasBase = InputBase | IntermediateBaseOf | OutputBase | ConstantBase
 
 
 @dataclass(frozen=True, slots=True)
+class Exchange:
+    """The storage that an input is given."""
+
+    base: AliasBase
+    chain: tuple[ViewStep, ...]
+    """The views that lead from the base to what the input looks at."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputAliasInfo:
+    """What the function does to one flat input."""
+
+    index: int
+    mutation_type: MutationType
+    reason: str
+    mutates_data: bool = False
+    hidden_from_autograd: bool = False
+    """Data changes that autograd does not see (`detach`, `.data`): the version counter stays as it was."""
+    under_no_grad: bool = False
+    """Every write ran with grad mode off."""
+    version_bumps: int = 0
+    """By how much the function raises the input's version counter."""
+    new_geometry: Geometry | None = None
+    """The metadata after the call; None when it is not changed."""
+    seen_by_autograd: bool = False
+    """Whether the new value has a history of its own, so that its gradient arrives as a tangent."""
+    value: Node | None = None
+    """The new value in the input's first geometry; None when the data is not mutated."""
+    """In the new geometry for an input that is written to after its storage was exchanged."""
+    writes: tuple[Write, ...] = ()
+    base: int | None = None
+    """The input or synthetic base through which the new data reaches it; None when it is written itself."""
+    exchange: Exchange | None = None
+    """The storage that the input leaves the function on; None when it keeps its own."""
+    autograd: AutogradChange = AutogradChange.NONE
+
+    @property
+    def mutates_metadata(self) -> bool:
+        return self.new_geometry is not None
+
+    @property
+    def bumps_to_tell(self) -> int:
+        """By how much the wrapper raises the version counter, beyond what its own writes raise it."""
+        if self.hidden_from_autograd or self.seen_by_autograd:
+            return 0
+        if self.mutation_type is MutationType.MUTATED_OUT_GRAPH and self.exchange is None:
+            return 0
+        return self.version_bumps
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether the caller's tensor looks at something else afterwards."""
+        return self.new_geometry is not None or self.exchange is not None
+
+
+@dataclass(frozen=True, slots=True)
 class OutputAliasInfo:
     """What one flat result is, and how the wrapper makes it."""
 
@@ -122,6 +157,10 @@ class OutputAliasInfo:
     """The view was taken with grad mode off, so autograd does not start from it."""
     new_leaf: bool = False
     """The function made it require grad itself: a leaf without history."""
+    made_leaf: bool = False
+    """The same of a view of an input: it lies in the input's memory and is a leaf."""
+    function_view_of: int | None = None
+    """The input that a custom function made the view of; None for all other results."""
     tensor: Any = None
     """The fake result; None for a plain value."""
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from aotlens.analysis.exchanges import Exchanges
 from aotlens.analysis.inputs import analyse_inputs
 from aotlens.analysis.outputs import analyse_outputs
 from aotlens.analysis.records import ViewAndMutationMeta
@@ -18,10 +19,11 @@ def analyse(captured: Captured, keep_mutations: bool) -> ViewAndMutationMeta:
     """
     adding = captured.recorder.adding("analysis", "a result or an input, brought up to date after a write")
     with captured.recorder.fake_mode, adding:
-        inputs = analyse_inputs(captured, keep_mutations)
-        outputs, bases = analyse_outputs(captured)
+        exchanges = Exchanges(captured)
+        inputs = analyse_inputs(captured, keep_mutations, exchanges)
+        outputs, bases = analyse_outputs(captured, exchanges)
     changed = captured.grad_mode_after if captured.grad_mode_after != captured.grad_enabled else None
-    if any(info.mutates_data or info.mutates_metadata for info in inputs):
+    if any(info.mutates_data or info.is_moved for info in inputs):
         for overlapping, apart in _neighbours(captured):
             guard_overlap(overlapping, apart)
     return ViewAndMutationMeta(inputs, outputs, bases, changed)

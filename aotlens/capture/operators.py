@@ -27,7 +27,7 @@ class Kind(Enum):
     MUTATION = "writes to some of its arguments"
     METADATA_MUTATION = "changes an argument's sizes and strides"
     COMPOSITE = "is defined by other operators"
-    REFUSED = "changes what storage a tensor has"
+    EXCHANGE = "changes what storage a tensor has"
     HIGHER_ORDER = "runs functions that are among its arguments"
 
 
@@ -36,7 +36,7 @@ SAME_VALUE = frozenset({aten.detach.default, aten.lift_fresh.default})
 UNSAFE_VIEWS = frozenset({aten._unsafe_view.default})
 """Their schema promises a new value, and so it is taken; but the result lies in the argument's memory."""
 
-REFUSED = frozenset({aten.set_, aten.resize_, aten.resize_as_, aten._resize_output_})
+EXCHANGES = frozenset({aten.set_, aten.resize_, aten.resize_as_, aten._resize_output_})
 
 FUNCTIONAL_BY_NAME: dict[Any, Any] = {
     aten.bernoulli_.float: aten.bernoulli.p,
@@ -77,8 +77,8 @@ def describe(func: Any) -> Operator:
         return Operator(Kind.NUMBER)
     if func in WRITES_WITHOUT_SAYING:
         return Operator(Kind.MUTATION, WRITES_WITHOUT_SAYING[func], False, FUNCTIONAL_BY_NAME[func])
-    if func.overloadpacket in REFUSED:
-        return Operator(Kind.REFUSED)
+    if func.overloadpacket in EXCHANGES:
+        return Operator(Kind.EXCHANGE)
     written = written_arguments(func)
     if Tag.inplace_view in func.tags:
         return Operator(Kind.METADATA_MUTATION, written, True, functional_variant(func))

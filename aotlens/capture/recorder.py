@@ -6,7 +6,7 @@ wrote to them where, is known at every moment (`aotlens.capture.tape`).
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 
 from aotlens.capture.bodies import record_higher_order
 from aotlens.capture.checkpoints import Checkpoints
+from aotlens.capture.exchanges import record_data_assignment, record_exchange
 from aotlens.capture.frames import user_place
 from aotlens.capture.mutations import Write, only_reads, record_metadata_mutation, record_mutation
 from aotlens.capture.operators import Decompositions, Kind, Operator, aten, describe
@@ -33,6 +34,7 @@ from aotlens.torch_api import (
     make_shape_env,
     next_sequence_number,
     pytree,
+    tell_of_data_assignments,
 )
 
 QUERIES = frozenset(
@@ -58,6 +60,8 @@ QUERIES = frozenset(
     }
 )
 """Questions about metadata: answered by the fake tensors, not recorded."""
+
+tell_of_data_assignments()
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any], Any, Origin]
 """One operator as the user's code ran it: overload, arguments, keyword arguments, result, origin."""
@@ -89,13 +93,25 @@ class Recorder(Tape, TorchDispatchMode):
             Kind.MUTATION: self._mutation,
             Kind.METADATA_MUTATION: lambda *call: record_metadata_mutation(self, Write(*call)),
             Kind.COMPOSITE: self._composite,
-            Kind.REFUSED: self._refused,
+            Kind.EXCHANGE: lambda *call: record_exchange(self, Write(*call)),
             Kind.HIGHER_ORDER: self._higher_order,
         }
         self.originals: dict[int, Any] = {}
         """The caller's values by the identity of the argument that stands for each."""
         self._caller: Origin | None = None
         """Of the higher-order operator whose body is recorded; None for the user's function itself."""
+
+    def data_assigned(self, target: Any, source: Any) -> None:
+        """`target.data = source` has happened, which no operator tells of."""
+        self.origin = self._new_origin(aten.set_.source_Tensor)
+        record_data_assignment(self, target, source)
+
+    def seen_tensors(self) -> Iterator[Any]:
+        """Every tensor that an operator took or gave so far."""
+        for _, args, _, result, _ in self.calls:
+            for value in pytree.tree_leaves((args, result)):
+                if type(value) is FakeTensor:
+                    yield value
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -277,6 +293,10 @@ class Recorder(Tape, TorchDispatchMode):
 
     def _view(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         source = args[0]
+        if isinstance(source, (int, float, complex)):  # autograd takes the conjugate of a factor `2j`
+            with self:
+                source = torch.scalar_tensor(source, dtype=torch.complex128)
+            args = (source, *args[1:])
         if type(source) is not FakeTensor:
             args = (source := self._faked(source), *args[1:])
         tracked = self.tracked(source)
@@ -312,10 +332,6 @@ class Recorder(Tape, TorchDispatchMode):
     def _composite(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self:
             return func.decompose(*args, **kwargs)
-
-    def _refused(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        case = f"storage mutation by `{op_name(func)}`"
-        raise UnsupportedError(case, self.span, "give the new tensor as a result instead")
 
     def _higher_order(
         self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -51,6 +51,14 @@ class CapturedInput:
     def requires_grad(self) -> bool:
         return self.leaf is not None
 
+    @property
+    def gradient_leaf(self) -> Any:
+        """The tensor whose gradient is the caller's, after the function has switched it on or off."""
+        if self.leaf is not None:
+            return self.leaf if self.leaf.requires_grad else None
+        made = self.is_tensor and self.argument.requires_grad and self.argument.is_leaf
+        return self.argument if made else None
+
 
 @dataclass(frozen=True, slots=True)
 class SyntheticBaseOf:

@@ -157,7 +157,7 @@ def _refusal(error: Exception, span: Span | None) -> AotlensError | None:
     if ".numpy() is not supported" in text:
         hint = "keep to torch, or leave this line uncompiled"
         return UnsupportedError("a tensor's values in numpy", span, hint)
-    if "modified by an inplace operation" in text:
+    if "modified by an inplace operation" in text or "has been detached in-place" in text:
         first = text.strip().splitlines()[0]
         return UserError(f"the backward of this function fails in eager too: {first}", span=span)
     return None

@@ -35,6 +35,8 @@ class Tape:
         self.nodes: list[Node] = []
         self.symbols = Symbols(self._append)
         self.in_backward = False
+        self.detached: list[Any] = []
+        """Tensors that the user's function detached in place."""
         self.origin = Origin(NOWHERE, "")
         """Of the nodes that are recorded now."""
         self._names: dict[str, int] = {}
@@ -101,6 +103,10 @@ class Tape:
     def body(self) -> Any:
         """A recorder for a body of the higher-order operator that runs: its own nodes, names shared."""
         raise NotImplementedError
+
+    def seen_tensors(self) -> Iterator[Any]:
+        """Every tensor that an operator took or gave so far."""
+        return iter(())
 
     def item(self, node: Any, index: int) -> Node:
         """One result of a node that gives several."""

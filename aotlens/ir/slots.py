@@ -120,6 +120,18 @@ class Gradient:
     index: int
 
 
-GraphOutput = UserOutput | MutatedInput | IntermediateBase | DataSize | SavedForBackward | Gradient
+@dataclass(frozen=True, slots=True)
+class LeafGradient:
+    """The gradient of a result that is a leaf: the function made it require grad itself."""
+
+    name: str
+    index: int
+    """Of the result."""
+
+
+GRADIENTS = (Gradient, LeafGradient)
+GraphOutput = (
+    UserOutput | MutatedInput | IntermediateBase | DataSize | SavedForBackward | Gradient | LeafGradient
+)
 DIFFERENTIABLE_OUTPUTS = (UserOutput, MutatedInput, IntermediateBase, DataSize)
 """The kinds of output that go through autograd to the wrapper."""

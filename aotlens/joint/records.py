@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.capture.records import Captured
 from aotlens.ir.program import Program, ProgramOutput
-from aotlens.ir.slots import Gradient, IntermediateBase, UserOutput
+from aotlens.ir.slots import GRADIENTS, IntermediateBase, UserOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Joint:
 
     @property
     def forward_outputs(self) -> tuple[ProgramOutput, ...]:
-        return tuple(out for out in self.program.outputs if not isinstance(out.slot, Gradient))
+        return tuple(out for out in self.program.outputs if not isinstance(out.slot, GRADIENTS))
 
     @property
     def handed_out(self) -> tuple[ProgramOutput, ...]:
@@ -27,7 +27,7 @@ class Joint:
 
     @property
     def gradients(self) -> tuple[ProgramOutput, ...]:
-        return tuple(out for out in self.program.outputs if isinstance(out.slot, Gradient))
+        return tuple(out for out in self.program.outputs if isinstance(out.slot, GRADIENTS))
 
     @property
     def changed_inputs(self) -> frozenset[int]:

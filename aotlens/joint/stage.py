@@ -23,6 +23,7 @@ from aotlens.ir.slots import (
     Gradient,
     GraphOutput,
     IntermediateBase,
+    LeafGradient,
     MutatedInput,
     Tangent,
     UserOutput,
@@ -56,12 +57,8 @@ def build_joint(
     """
     outputs = forward_outputs(captured, meta)
     aliases = alias_values(captured, meta) if every_result else ()
-    wanted = [given for given in captured.inputs if given.leaf is not None and given.is_graph_input]
+    wanted = wanted_gradients(captured, meta)
     differentiable = [output for output in outputs if output.differentiable]
-    if differentiable and not wanted:
-        raise UnsupportedError(
-            "`requires_grad_()` inside the function where no argument requires grad", captured.subject.span
-        )
     training = bool(differentiable)
     tangents: tuple[ProgramInput, ...] = ()
     gradients: tuple[ProgramOutput, ...] = ()
@@ -94,6 +91,29 @@ def alias_values(captured: Captured, meta: ViewAndMutationMeta) -> tuple[Program
             value = recorder.node_of(tensor) if isinstance(tensor, torch.Tensor) else output.value
             found.append(ProgramOutput(value, UserOutput(captured.output_names[output.index], output.index)))
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A leaf whose gradient the caller may ask for."""
+
+    slot: Gradient | LeafGradient
+    leaf: Any
+
+
+def wanted_gradients(captured: Captured, meta: ViewAndMutationMeta) -> list[Wanted]:
+    """Inputs that require grad, then results that the function made leaves of."""
+    inputs = [
+        Wanted(Gradient(given.slot.name, given.slot.index), given.gradient_leaf)
+        for given in captured.inputs
+        if given.gradient_leaf is not None and given.is_graph_input
+    ]
+    results = [
+        Wanted(LeafGradient(captured.output_names[info.index], info.index), info.tensor)
+        for info in meta.outputs
+        if info.new_leaf or info.made_leaf
+    ]
+    return inputs + results
 
 
 def graph_inputs(captured: Captured) -> tuple[ProgramInput, ...]:
@@ -134,7 +154,7 @@ def _in_first_geometry(captured: Captured, given: CapturedInput, info: InputAlia
 
 
 def record_backward(
-    captured: Captured, differentiable: list[ForwardOutput], wanted: list[CapturedInput], dynamic: bool
+    captured: Captured, differentiable: list[ForwardOutput], wanted: list[Wanted], dynamic: bool
 ) -> tuple[tuple[ProgramInput, ...], tuple[ProgramOutput, ...]]:
     """Run autograd's backward on the recording; the tangents it takes and the gradients it gives."""
     recorder = captured.recorder
@@ -144,21 +164,23 @@ def record_backward(
         tangents = [_tangent(recorder, output) for output in differentiable]
     with recording(recorder, dynamic), refusing(recorder), torch.enable_grad(), without_autocast():
         gradients = call_boundary(
-            lambda: torch.autograd.grad(
-                [output.tensor for output in differentiable],
-                [given.leaf for given in wanted],
-                [tensor for _, tensor in tangents],
-                allow_unused=True,
+            lambda: (
+                ()
+                if not wanted
+                else torch.autograd.grad(
+                    [output.tensor for output in differentiable],
+                    [item.leaf for item in wanted],
+                    [tensor for _, tensor in tangents],
+                    allow_unused=True,
+                )
             )
         )
     _refuse_writes(captured, before)
     with recorder.fake_mode, recorder.adding("joint", "a gradient, brought up to date after a write"):
         results = tuple(
-            ProgramOutput(
-                None if gradient is None else recorder.node_of(gradient),
-                Gradient(given.slot.name, given.slot.index),
-            )
-            for given, gradient in zip(wanted, gradients, strict=True)
+            ProgramOutput(None if gradient is None else recorder.node_of(gradient), item.slot)
+            for item, gradient in zip(wanted, gradients, strict=True)
+            if gradient is not None or isinstance(item.slot, Gradient)
         )
     return tuple(given for given, _ in tangents), results
 

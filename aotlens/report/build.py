@@ -81,6 +81,7 @@ def _input(index: int, given: CapturedInput, info: InputAliasInfo) -> rows.Input
         mutation_type=info.mutation_type.value,
         mutates_data=info.mutates_data,
         mutates_metadata=info.mutates_metadata,
+        mutates_storage_metadata=info.exchange is not None,
         hidden_from_autograd=info.hidden_from_autograd,
         under_no_grad=info.under_no_grad,
         reason=_input_reason(given, info),
@@ -124,6 +125,8 @@ def _output(name: str, info: OutputAliasInfo, parts: Partitioned) -> rows.Output
 
 
 def _base(info: OutputAliasInfo) -> rows.Base | None:
+    if info.function_view_of is not None:
+        return rows.Base("input", info.function_view_of)
     match info.base:
         case InputBase(index=index):
             return rows.Base("input", index)

@@ -15,6 +15,7 @@ from aotlens.ir.slots import (
     FlatInput,
     Gradient,
     IntermediateBase,
+    LeafGradient,
     MutatedInput,
     SavedForBackward,
     Tangent,
@@ -23,7 +24,8 @@ from aotlens.ir.slots import (
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
 from aotlens.runtime.builder import TextBuilder
-from aotlens.runtime.graphs import call_graph, graph_context
+from aotlens.runtime.graphs import call_graph, graph_context, view_text
+from aotlens.runtime.leaves import made_leaves, reshaped_leaves
 
 
 def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, names: Names) -> None:
@@ -61,14 +63,18 @@ def output_name(out: ProgramOutput) -> str:
 
 def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names) -> None:
     inputs = [names.node(given.node) for given in parts.forward.inputs]
+    parameters = _forward_parameters(parts, names)
     returned = function_outputs(parts)
     saved_slots = [out for out in parts.forward.outputs if isinstance(out.slot, SavedForBackward)]
     results = [output_name(out) for out in returned] + [f"saved_{at}" for at in range(len(saved_slots))]
-    with builder.block(f"def forward(ctx, {', '.join(inputs)}):"):
+    with builder.block(f"def forward(ctx, {', '.join(parameters)}):"):
         with builder.block(graph_context(parts)):
             builder.add(f"{_targets(results)} = {call_graph(code, inputs)}")
         with builder.step("save for backward", _save_reason(parts)):
             _save(builder, parts, names)
+        if any(info.function_view_of is not None for info in parts.joint.meta.outputs):
+            with builder.step("make custom views again", "autograd must know them as views of an input"):
+                _custom_views(builder, parts, names)
         with builder.step("mark non-differentiable results", "results that carry no gradient"):
             plain = [
                 name for name, out in zip(results, returned, strict=False) if not _differentiable(parts, out)
@@ -83,6 +89,29 @@ def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: N
         builder.add(f"ctx.set_materialize_grads({_symbolic(parts.forward)})")
         names_returned = results[: len(returned)]
         builder.add(f"return {names_returned[0] if len(returned) == 1 else ', '.join(names_returned)}")
+
+
+def _forward_parameters(parts: Partitioned, names: Names) -> list[str]:
+    """One per graph input, then the former looks of the leaves whose sizes have changed already."""
+    leaves = [parts.joint.captured.inputs[info.index].node for info in reshaped_leaves(parts)]
+    changed = {id(node) for node in leaves}
+    found = [
+        f"now_{names.node(given.node)}" if id(given.node) in changed else names.node(given.node)
+        for given in parts.forward.inputs
+    ]
+    return [*found, *(names.node(node) for node in leaves if node is not None), *made_leaves(parts)]
+
+
+def _custom_views(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
+    """Views that a custom function made: outside `below_views`, so that autograd refuses writes to them."""
+    for info in parts.joint.meta.outputs:
+        if info.function_view_of is None:
+            continue
+        node: Any = parts.joint.captured.inputs[info.function_view_of].node
+        text = names.node(node)
+        for step in info.chain:
+            text = view_text(step, text, names)
+        builder.add(f"out_{info.index} = {text}")
 
 
 def _targets(names: list[str]) -> str:
@@ -117,7 +146,7 @@ def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
 def _moved_inputs(parts: Partitioned) -> list[CapturedInput]:
     """Inputs whose sizes or strides the wrapper changes after the forward: kept by an alias that stays."""
     inputs = parts.joint.captured.inputs
-    return [inputs[info.index] for info in parts.joint.meta.inputs if info.mutates_metadata]
+    return [inputs[info.index] for info in parts.joint.meta.inputs if info.is_moved]
 
 
 def _differentiable(parts: Partitioned, out: ProgramOutput) -> bool:
@@ -206,14 +235,18 @@ def _gradients(parts: Partitioned) -> list[int | None]:
     """For each input of the forward, the position of its gradient among the backward's results."""
     assert parts.backward is not None  # written for training only
     positions: dict[int, int] = {}
+    leaves: list[int | None] = []
     for at, out in enumerate(parts.backward.outputs):
         if isinstance(out.slot, Gradient):
             positions[out.slot.index] = at
+        elif isinstance(out.slot, LeafGradient):
+            leaves.append(at)
     found: list[int | None] = []
     for given in parts.forward.inputs:
         slot: Any = given.slot
         found.append(positions.get(slot.index) if isinstance(slot, FlatInput) else None)
-    return found
+    found += [None] * len(reshaped_leaves(parts))
+    return found + (leaves or [None] * len(made_leaves(parts)))
 
 
 def _double_backward(builder: TextBuilder, parts: Partitioned, code: GraphCode) -> None:

@@ -3,9 +3,10 @@
 from typing import Any
 
 from aotlens.analysis.records import ConstantBase
+from aotlens.capture.views import ViewStep
 from aotlens.codegen.records import GraphCode
 from aotlens.ir.program import Program
-from aotlens.ir.render import Names, body_lines, constant_text, function_lines
+from aotlens.ir.render import Names, body_lines, constant_text, function_lines, literal
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.builder import TextBuilder
 
@@ -47,6 +48,14 @@ def call_graph(code: GraphCode, arguments: list[str]) -> str:
     listed = ", ".join(arguments)
     name = graph_name(code.program)
     return f"{name}({listed})" if code.compile is None else f"{name}([{listed}])"
+
+
+def view_text(step: ViewStep, source: str, names: Names) -> str:
+    """One view of what an expression gives, as an expression."""
+    arguments = [source, *(literal(arg, names) for arg in step.args)]
+    arguments += [f"{key}={literal(value, names)}" for key, value in step.kwargs]
+    text = f"{names.operator(step.op)}({', '.join(arguments)})"
+    return text if step.result is None else f"{text}[{step.result}]"
 
 
 def write_header(builder: TextBuilder, names: Names, parts: Partitioned, bound: dict[str, Any]) -> None:

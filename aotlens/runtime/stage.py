@@ -8,7 +8,6 @@ import linecache
 from dataclasses import replace
 from typing import Any
 
-from aotlens.analysis.records import MutationType
 from aotlens.codegen.records import Generated
 from aotlens.ir.render import Names
 from aotlens.partition.records import Partitioned
@@ -70,10 +69,7 @@ def _header(parts: Partitioned, names: Names, bound: dict[str, Any], imports: li
     head.add("below_views = torch._C._AutoDispatchBelowADInplaceOrView")
     if captured.modes.casts:
         head.add("without_autocast = torch._C._DisableAutocast")
-    if any(
-        info.version_bumps and info.mutation_type is MutationType.MUTATED_IN_GRAPH
-        for info in parts.joint.meta.inputs
-    ):
+    if any(info.bumps_to_tell for info in parts.joint.meta.inputs):
         head.add("increment_version = torch.autograd.graph.increment_version")
     owned = [given.slot for given in captured.inputs if hasattr(given.slot, "fqn")]
     if owned:

@@ -3,14 +3,16 @@
 from typing import Any
 
 from aotlens.analysis.records import (
+    AliasBase,
+    AutogradChange,
     ConstantBase,
     Geometry,
     InputAliasInfo,
     InputBase,
     IntermediateBaseOf,
-    MutationType,
     OutputAliasInfo,
     OutputBase,
+    OutputType,
 )
 from aotlens.capture.records import Captured
 from aotlens.capture.views import ViewStep
@@ -26,8 +28,9 @@ from aotlens.runtime.arguments import Unpacking
 from aotlens.runtime.autograd import function_outputs, output_name
 from aotlens.runtime.bases import write_bases
 from aotlens.runtime.builder import TextBuilder
-from aotlens.runtime.graphs import call_graph, graph_context
+from aotlens.runtime.graphs import call_graph, graph_context, view_text
 from aotlens.runtime.guards import Guards
+from aotlens.runtime.leaves import leaf_results, made_leaves, reshaped_leaves, write_leaves
 from aotlens.runtime.structure import result_text
 
 
@@ -43,6 +46,7 @@ class WrapperText:
         self._meta = parts.joint.meta
         self.arguments = argument_names(self._captured, names)
         self.needs_overlap_helper = False
+        self._reshaped = reshaped_leaves(parts) if code.backward is not None else ()
 
     def write(self) -> None:
         """`def call(…)` with its steps, in the order in which they run."""
@@ -63,13 +67,80 @@ class WrapperText:
             guards.write()
             self.needs_overlap_helper = guards.needs_helper
             write_bases(builder, self._captured, self.arguments)
+            self._require_grad()
+            self._reshape()
+            write_leaves(builder, self._parts, self._names, self.arguments)
             self._run()
+            self._detach()
             self._write_back()
+            self._exchange()
             self._move()
             self._raise_versions()
             self._aliases()
             self._grad_mode()
             self._return()
+
+    def _require_grad(self) -> None:
+        """Before the graphs run, so that autograd leads the gradient to the input."""
+        turned = [info for info in self._meta.inputs if info.autograd is AutogradChange.REQUIRES_GRAD]
+        if not turned:
+            return
+        with self._builder.step("make inputs require grad", "the function turns it on for an input"):
+            for info in turned:
+                self._builder.add(f"{self.arguments[info.index]}.requires_grad_()")
+
+    def _reshape(self) -> None:
+        """Before autograd sees a leaf: it checks each gradient against the sizes that it has seen."""
+        if not self._reshaped:
+            return
+        with self._builder.step("give leaves their new sizes", "their gradients have these sizes"):
+            for info in self._reshaped:
+                name, given = self.arguments[info.index], self._captured.inputs[info.index]
+                size = literal(tuple(given.argument.shape), self._names)
+                self._builder.add(f"before_{name} = {name}.detach()")
+                if info.new_geometry is not None:
+                    with self._builder.block("with torch.no_grad():"):
+                        self._builder.add(f"{name}.as_strided_({self._geometry(info.new_geometry)})")
+                else:
+                    self._builder.add(f"{name}.data = {name}.new_empty({size})")
+
+    def _detach(self) -> None:
+        turned = [info for info in self._meta.inputs if info.autograd is AutogradChange.DETACHED]
+        if not turned:
+            return
+        with self._builder.step("take inputs off their history", "the function detaches an input in place"):
+            for info in turned:
+                leaf = self._captured.inputs[info.index].is_leaf
+                name = self.arguments[info.index]
+                self._builder.add(f"{name}.requires_grad_(False)" if leaf else f"{name}.detach_()")
+
+    def _exchange(self) -> None:
+        """All new storages are taken first: two inputs may have been given each other's."""
+        exchanged = [info for info in self._meta.inputs if info.exchange is not None]
+        if not exchanged:
+            return
+        with self._builder.step(
+            "exchange storages of inputs", "an input leaves on another storage", 0, self._sites(exchanged)
+        ):
+            for output in self._meta.outputs:
+                if self._outlives(output):
+                    self._make_alias(output)
+            for info in exchanged:
+                exchange: Any = info.exchange
+                text = self._chain(f"{self._base_name(exchange.base)}.detach()", exchange.chain)
+                self._builder.add(f"new_{info.index} = {text}")
+            for info in exchanged:
+                self._builder.add(f"{self.arguments[info.index]}.data = new_{info.index}")
+                if info.seen_by_autograd:
+                    self._copy(info)
+
+    def _outlives(self, info: OutputAliasInfo) -> bool:
+        """Whether a result lies on the storage that an input gives up."""
+        return (
+            info.output_type is OutputType.ALIAS_OF_INPUT
+            and isinstance(info.base, InputBase)
+            and self._meta.inputs[info.base.index].exchange is not None
+        )
 
     def _run(self) -> None:
         graph_inputs = [
@@ -77,6 +148,8 @@ class WrapperText:
             for name, given in zip(self.arguments, self._captured.inputs, strict=True)
             if given.is_graph_input
         ]
+        graph_inputs += [f"before_{self.arguments[info.index]}" for info in self._reshaped]
+        graph_inputs += made_leaves(self._parts)
         results = [output_name(out) for out in function_outputs(self._parts)]
         if self._code.backward is not None:
             without = self._without_gradient()
@@ -107,7 +180,8 @@ class WrapperText:
         )
         with self._builder.step("write back mutated inputs", reason, size, self._sites(changed)):
             for info in changed:
-                self._copy(info)
+                if info.exchange is None or not info.seen_by_autograd:
+                    self._copy(info)
 
     def _copy(self, info: InputAliasInfo) -> None:
         name = self.arguments[info.index]
@@ -128,13 +202,19 @@ class WrapperText:
         reason = "sizes or strides of an input change" if moved else "no input's sizes or strides change"
         with self._builder.step("change metadata of inputs", reason, 0, self._sites(tuple(moved))):
             for info in moved:
+                if info in self._reshaped:
+                    continue
                 geometry: Any = info.new_geometry
                 name = self.arguments[info.index]
-                self._builder.add(f"{name}.as_strided_({self._geometry(geometry)})")
+                line = f"{name}.as_strided_({self._geometry(geometry)})"
+                if info.autograd is AutogradChange.NONE:
+                    self._builder.add(line)
+                    continue
+                with self._builder.block("with torch.no_grad():"):
+                    self._builder.add(line)
 
     def _raise_versions(self) -> None:
-        inside = MutationType.MUTATED_IN_GRAPH
-        raised = [info for info in self._meta.inputs if info.mutation_type is inside and info.version_bumps]
+        raised = [info for info in self._meta.inputs if info.bumps_to_tell]
         reason = "autograd is told of the writes inside the graph" if raised else "no version counter changes"
         with self._builder.step("raise version counters", reason, 0, self._sites(tuple(raised))):
             for info in raised:
@@ -149,36 +229,48 @@ class WrapperText:
         )
         with self._builder.step("make aliased results again", reason):
             for info in sorted(aliases, key=lambda info: isinstance(info.base, OutputBase)):
-                line = f"out_{info.index} = {self._alias(info)}"
-                if not info.viewed_without_grad:
-                    self._builder.add(line)
-                    continue
-                with self._builder.block("with torch.no_grad():"):
-                    self._builder.add(line)
+                if not self._outlives(info):
+                    self._make_alias(info)
         with self._builder.step("make results require grad", "the function turned it on itself"):
+            given = {info.index for info in leaf_results(self._parts)}
             for info in self._meta.outputs:
-                if info.new_leaf:
+                if info.index in given:
+                    if info.new_leaf:
+                        self._builder.add(f"leaf_{info.index}.data = out_{info.index}")
+                    self._builder.add(f"out_{info.index} = leaf_{info.index}")
+                elif info.new_leaf or info.made_leaf:
                     self._builder.add(f"out_{info.index}.requires_grad_()")
+
+    def _make_alias(self, info: OutputAliasInfo) -> None:
+        line = f"out_{info.index} = {self._alias(info)}"
+        if not info.viewed_without_grad:
+            self._builder.add(line)
+            return
+        with self._builder.block("with torch.no_grad():"):
+            self._builder.add(line)
 
     def _alias(self, info: OutputAliasInfo) -> str:
         if info.same_object_as is not None:
             return f"out_{info.same_object_as}"
-        base = self._base_name(info)
+        base = self._base_name(info.base)
         if info.geometry is not None:
             geometry = info.geometry
             text = f"{base}.as_strided({self._geometry(geometry)})"
         else:
-            text = base
-            for step in info.chain:
-                text = self._view(step, text)
+            text = self._chain(base, info.chain)
         return f"{text}.detach()" if info.detached else text
+
+    def _chain(self, text: str, chain: tuple[ViewStep, ...]) -> str:
+        for step in chain:
+            text = view_text(step, text, self._names)
+        return text
 
     def _geometry(self, geometry: Geometry) -> str:
         parts = (geometry.size, geometry.stride, geometry.offset)
         return ", ".join(literal(part, self._names) for part in parts)
 
-    def _base_name(self, info: OutputAliasInfo) -> str:
-        match info.base:
+    def _base_name(self, base: AliasBase | None) -> str:
+        match base:
             case InputBase(index=index):
                 return self.arguments[index]
             case IntermediateBaseOf(index=index):
@@ -189,12 +281,6 @@ class WrapperText:
                 return self._names.node(node)
             case None:
                 raise AssertionError("an alias has a base")
-
-    def _view(self, step: ViewStep, source: str) -> str:
-        arguments = [source, *(literal(arg, self._names) for arg in step.args)]
-        arguments += [f"{key}={literal(value, self._names)}" for key, value in step.kwargs]
-        text = f"{self._names.operator(step.op)}({', '.join(arguments)})"
-        return text if step.result is None else f"{text}[{step.result}]"
 
     def _grad_mode(self) -> None:
         after = self._meta.grad_mode_after

@@ -103,58 +103,58 @@ def metadata_under_no_grad(x: Tensor) -> Tensor:
     return x + 1
 
 
-@cases(lambda: (plain(3, 4),), later="requires_grad_ on an input")
+@cases(lambda: (plain(3, 4),))
 def requires_grad_inside(x: Tensor) -> Tensor:
     x.requires_grad_(True)
     return x * x
 
 
-@cases(lambda: (plain(3, 4),), later="requires_grad_ on an input")
+@cases(lambda: (plain(3, 4),))
 def requires_grad_on_view(x: Tensor) -> Tensor:
     row = x[0]
     row.requires_grad_(True)
     return row * row
 
 
-@cases(lambda: (plain(3, 4), leaf(4)), later="requires_grad_ on an input")
+@cases(lambda: (plain(3, 4), leaf(4)))
 def requires_grad_beside_leaf(x: Tensor, y: Tensor) -> Tensor:
     x.requires_grad_(True)
     return x * y
 
 
-@cases(lambda: (leaf(3, 4),), later="requires_grad_ on an input")
+@cases(lambda: (leaf(3, 4),))
 def requires_grad_switched_off(x: Tensor) -> Tensor:
     x.requires_grad_(False)
     return x * x
 
 
-@cases(lambda: (tape(3, 4),), later="detach_ on an input")
+@cases(lambda: (tape(3, 4),))
 def detach_in_place(x: Tensor) -> Tensor:
     x.detach_()
     return x * 2
 
 
-@cases(lambda: (plain(3, 4),), later="storage resize")
+@cases(lambda: (plain(3, 4),))
 def resize_in_place(x: Tensor) -> Tensor:
     x.resize_(2, 4)
     return x * 2
 
 
-@cases(lambda: (plain(3, 4), plain(2, 2)), later="set_")
+@cases(lambda: (plain(3, 4), plain(2, 2)))
 def set_to_other_input(x: Tensor, y: Tensor) -> Tensor:
     with torch.no_grad():
         x.set_(y)  # type: ignore[call-overload]
     return x * 2
 
 
-@cases(lambda: (leaf(3, 4), plain(2, 2)), later="set_")
+@cases(lambda: (leaf(3, 4), plain(2, 2)))
 def set_parameter_to_other(x: Tensor, y: Tensor) -> Tensor:
     with torch.no_grad():
         x.set_(y)  # type: ignore[call-overload]
     return x * 2
 
 
-@cases(lambda: (plain(3, 4),), later="set_")
+@cases(lambda: (plain(3, 4),))
 def set_to_slice_of_intermediate(x: Tensor) -> Tensor:
     made = torch.ones(5, 4)
     with torch.no_grad():
@@ -163,7 +163,7 @@ def set_to_slice_of_intermediate(x: Tensor) -> Tensor:
     return made + 1
 
 
-@cases(lambda: (plain(3, 4), plain(2, 2)), later="set_")
+@cases(lambda: (plain(3, 4), plain(2, 2)))
 def set_then_source_is_mutated(x: Tensor, y: Tensor) -> Tensor:
     with torch.no_grad():
         x.set_(y)  # type: ignore[call-overload]
@@ -171,23 +171,105 @@ def set_then_source_is_mutated(x: Tensor, y: Tensor) -> Tensor:
     return x * 2
 
 
-@cases(lambda: (plain(3, 4),), later="set_")
+@cases(lambda: (plain(3, 4),))
 def set_to_itself(x: Tensor) -> Tensor:
     with torch.no_grad():
         x.set_(x.detach())  # type: ignore[call-overload]
     return x * 2
 
 
-@cases(lambda: (plain(3, 4), plain(3, 4)), later="set_")
+@cases(lambda: (plain(3, 4), plain(3, 4)))
 def data_assigned(x: Tensor, y: Tensor) -> Tensor:
     x.data = y * 2
     return x + 1
 
 
-@cases(lambda: (plain(3, 4), plain(2, 4)), later="set_")
+@cases(lambda: (plain(3, 4), plain(2, 4)))
 def two_sets_that_cancel_out(x: Tensor, y: Tensor) -> Tensor:
     keep = x.detach()
     with torch.no_grad():
         x.set_(y)  # type: ignore[call-overload]
         x.set_(keep)  # type: ignore[call-overload]
     return x * 2
+
+
+@cases(lambda: (leaf(3, 4),))
+def t_of_a_leaf_under_no_grad(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        x.t_()
+    return x * 2
+
+
+@cases(lambda: (leaf(3, 4),))
+def leaf_used_before_and_after_no_grad_write(x: Tensor) -> Tensor:
+    before = x.sin()
+    with torch.no_grad():
+        x.set_(torch.ones(3, 4))  # type: ignore[call-overload]
+    return x.cos() + before
+
+
+@cases(lambda: (plain(3, 4), leaf(4)))
+def requires_grad_on_view_returned(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    row = x[0]
+    row.requires_grad_(True)
+    return row, row * y
+
+
+@cases(lambda: (plain(3, 4),))
+def requires_grad_on_view_returned_alone(x: Tensor) -> Tensor:
+    return x.view(-1).requires_grad_(True)
+
+
+@cases(lambda: (plain(3, 4),))
+def requires_grad_on_fresh(x: Tensor) -> Tensor:
+    weight = torch.ones(3, 4).requires_grad_()
+    return x * weight
+
+
+@cases(lambda: (leaf(3, 4),))
+def requires_grad_on_fresh_returned(x: Tensor) -> tuple[Tensor, Tensor]:
+    weight = torch.ones(3, 4).requires_grad_()
+    return weight, x * weight
+
+
+@cases(lambda: (plain(3, 4),))
+def requires_grad_after_write(x: Tensor) -> Tensor:
+    x.mul_(2)
+    x.requires_grad_()
+    return x.sin()
+
+
+@cases(lambda: (plain(3, 4),))
+def requires_grad_and_metadata(x: Tensor) -> Tensor:
+    x.t_()
+    x.requires_grad_()
+    return x.sin()
+
+
+@cases(lambda: (leaf(3, 4),))
+def requires_grad_off_after_use(x: Tensor) -> Tensor:
+    made = x * x
+    x.requires_grad_(False)
+    return made
+
+
+@cases(lambda: (tape(3, 4),))
+def detach_in_place_after_use(x: Tensor) -> tuple[Tensor, Tensor]:
+    made = x * x
+    x.detach_()
+    return made, x * 3
+
+
+@cases(lambda: (tape(3, 4), leaf(3, 4)))
+def detach_in_place_then_written(x: Tensor, y: Tensor) -> Tensor:
+    x.detach_()
+    x.mul_(y)
+    return x * 3
+
+
+@cases(lambda: (leaf(3, 4),))
+def detach_in_place_of_intermediate(x: Tensor) -> tuple[Tensor, Tensor]:
+    made = x * 2
+    other = made.sin()
+    made.detach_()
+    return made, other

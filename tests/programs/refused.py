@@ -30,21 +30,21 @@ def sparse_argument(x: Tensor) -> Tensor:
     return x.to_dense() * 2
 
 
-@cases(lambda: (leaf(3),), later="hook on a tensor")
+@cases(lambda: (leaf(3),))
 def tensor_hook(x: Tensor) -> Tensor:
     hidden = x * 2
     hidden.register_hook(lambda gradient: gradient * 3)
     return hidden.sin()
 
 
-@cases(lambda: (leaf(3),), later="backward inside")
+@cases(lambda: (leaf(3),))
 def backward_inside(x: Tensor) -> Any:
     fresh = x.detach().requires_grad_()
     (fresh * fresh).sum().backward()
     return fresh.grad
 
 
-@cases(lambda: (leaf(3),), later="retain_grad")
+@cases(lambda: (leaf(3),))
 def retain_grad(x: Tensor) -> tuple[Tensor, Tensor]:
     hidden = x * 2
     hidden.retain_grad()

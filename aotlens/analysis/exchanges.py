@@ -1,0 +1,67 @@
+"""Inputs that leave the function on another storage than they came with.
+
+Invariant: what lay on the storage that an input took over still lies there with it after the call.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from aotlens.analysis.records import AliasBase, BaseInfo, Exchange, InputBase, IntermediateBaseOf
+from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.storage import Storage
+from aotlens.errors import UnsupportedError
+
+
+def is_exchanged(captured: Captured, given: CapturedInput) -> bool:
+    """Whether the function gave the input another storage."""
+    if given.storage is None or given.duplicate_of is not None:
+        return False
+    tracked = captured.recorder.tracked(given.argument)
+    if tracked.storage is given.storage:
+        first = given.fake.untyped_storage()._cdata
+        if given.argument.untyped_storage()._cdata != first:
+            raise UnsupportedError(
+                f"storage mutation of `{given.slot.name}`",
+                captured.subject.span,
+                "return the new tensor instead",
+            )
+        return False
+    return True
+
+
+class Exchanges:
+    """The exchanges of one captured function, and the hidden outputs that carry their new storages."""
+
+    def __init__(self, captured: Captured) -> None:
+        self._captured = captured
+        self.bases: list[BaseInfo] = []
+        self.known: dict[int, AliasBase] = {}
+        """By storage: what tensors on it are made from."""
+        self.by_input: dict[int, Exchange] = {}
+        for index, given in enumerate(captured.inputs):
+            if is_exchanged(captured, given):
+                self.by_input[index] = self._exchange(given)
+
+    def _exchange(self, given: CapturedInput) -> Exchange:
+        tracked = self._captured.recorder.tracked(given.argument)
+        storage = tracked.storage
+        owner = next((at for at, other in self._inputs() if other.storage is storage), None)
+        if owner is not None:
+            return Exchange(InputBase(owner), tracked.chain)
+        if id(storage) not in self.known:
+            self.bases.append(BaseInfo(storage.base, self._differentiable(storage)))
+            self.known[id(storage)] = IntermediateBaseOf(len(self.bases) - 1)
+        return Exchange(self.known[id(storage)], tracked.chain)
+
+    def _inputs(self) -> Iterator[tuple[int, CapturedInput]]:
+        for index, given in enumerate(self._captured.inputs):
+            if given.storage is not None and given.duplicate_of is None:
+                yield index, given
+
+    def _differentiable(self, storage: Storage) -> Any:
+        """The storage's tensor, where a result with history lies there too; otherwise none is needed."""
+        tensors = [value for value in self._captured.outputs if isinstance(value, torch.Tensor)]
+        lying = (value for value in tensors if self._captured.recorder.tracked(value).storage is storage)
+        return storage.base_tensor if any(value.requires_grad for value in lying) else None

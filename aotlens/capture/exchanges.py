@@ -1,0 +1,135 @@
+"""Exchanges of a tensor's storage: `set_`, `resize_` and an assignment to `.data`.
+
+Invariant: after an exchange the tensor is tracked on its new storage, and whatever looked at the old one
+stays there; the analysis finds an exchanged input by comparing its storage with the one it came with.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from aotlens.capture.mutations import Write
+from aotlens.capture.operators import aten
+from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.tape import TRACK, Tape
+from aotlens.capture.views import ViewStep
+from aotlens.errors import UnsupportedError
+from aotlens.ir.program import Node, op_name
+
+
+def record_exchange(tape: Tape, call: Write) -> Any:
+    """One operator that gives its first argument another storage, or more of the one that it has."""
+    target = call.args[0]
+    packet = call.func.overloadpacket
+    if packet is aten.set_:
+        found: Tracked | None = _looked_at(tape, call)
+        result = call.func(*call.args, **call.kwargs)
+    elif packet in (aten.resize_, aten.resize_as_, aten._resize_output_):
+        found = _resized(tape, call)
+        result = call.func(*call.args, **call.kwargs) if found is None else target
+    else:
+        raise UnsupportedError(f"storage mutation by `{call.name}`", tape.span, "give the new tensor back")
+    if found is not None:
+        setattr(target, TRACK, found)
+    return result
+
+
+def record_data_assignment(tape: Tape, target: Any, source: Any) -> None:
+    """`target.data = source`: the tensor lies where the source lies."""
+    node, look = tape.node_of(source), tape.tracked(source)
+    tape.tracked(target).storage.moves.append(tape.write_here())
+    setattr(target, TRACK, Tracked(look.storage, look.chain, node, look.version))
+
+
+def _looked_at(tape: Tape, call: Write) -> Tracked:
+    """What the target of a `set_` looks at afterwards."""
+    target, *rest = call.args
+    tape.tracked(target).storage.moves.append(tape.write_here())
+    if not rest:
+        node = tape.emit(aten.empty.memory_format, [0], dtype=target.dtype, device=target.device)
+        return Tracked(Storage(node, node.val), (), node, 0)
+    source, *geometry = rest
+    if isinstance(source, torch.UntypedStorage):
+        source = _tensor_on(tape, source)
+        geometry = geometry or _whole(source, target)
+        look = Tracked(tape.tracked(source).storage, (), tape.tracked(source).storage.base, -1)
+    else:
+        tape.node_of(source)
+        look = tape.tracked(source)
+    if not geometry:
+        return Tracked(look.storage, look.chain, look.node, look.version)
+    offset, size, *stride = geometry
+    strides = list(stride[0]) if stride and stride[0] else _contiguous_strides(size)
+    step = ViewStep(aten.as_strided.default, (list(size), strides, offset))
+    chain = (*look.chain, step)
+    return Tracked(look.storage, chain, tape.replay(look.storage, chain), look.storage.version)
+
+
+def _whole(source: Any, target: Any) -> list[Any]:
+    """`set_` to a storage alone: all of it in one dimension."""
+    return [0, [source.untyped_storage().nbytes() // target.element_size()], [1]]
+
+
+def _contiguous_strides(size: Any) -> list[Any]:
+    strides: list[Any] = []
+    step: Any = 1
+    for length in reversed(size):
+        strides.insert(0, step)
+        step = step * max(length, 1)
+    return strides
+
+
+def _tensor_on(tape: Tape, storage: Any) -> Any:
+    """A tensor that the recorder has seen on a storage."""
+    for tensor in tape.seen_tensors():
+        if tensor.untyped_storage()._cdata == storage._cdata:
+            return tensor
+    raise UnsupportedError("`set_` to a storage that no tensor here has", tape.span, "pass the tensor")
+
+
+def _resized(tape: Tape, call: Write) -> Tracked | None:
+    """What a tensor looks at after `resize_`; None where it keeps its sizes."""
+    target, wanted = call.args[0], call.args[1]
+    size = list(wanted.shape) if isinstance(wanted, torch.Tensor) else list(wanted)
+    if list(target.shape) == size:
+        return None
+    tracked, node = tape.tracked(target), tape.node_of(target)
+    tracked.storage.moves.append(tape.write_here())
+    old, new = target.numel(), _product(size)
+    call.func(*call.args, **call.kwargs)
+    if new <= old and node.val.is_contiguous():
+        steps = list(_shortened(old, new, size))
+        chain = (*tracked.chain, *steps)
+        return Tracked(tracked.storage, chain, tape.replay(tracked.storage, chain), tracked.storage.version)
+    if tracked.storage.inputs:
+        raise UnsupportedError(
+            f"`{op_name(call.func)}` that needs more memory than an input has", tape.span, "make a new tensor"
+        )
+    made = _grown(tape, target, node, (old, new, size))
+    return Tracked(Storage(made, target), (), made, 0)
+
+
+def _shortened(old: Any, new: Any, size: list[Any]) -> Iterator[ViewStep]:
+    """The first elements of a contiguous tensor in other sizes."""
+    yield ViewStep(aten.view.default, ([old],))
+    if new != old:
+        yield ViewStep(aten.slice.Tensor, (0, 0, new))
+    yield ViewStep(aten.view.default, (size,))
+
+
+def _grown(tape: Tape, target: Any, node: Node, sizes: tuple[Any, Any, list[Any]]) -> Node:
+    """An intermediate in a larger memory: what it held comes first, the rest is not set."""
+    old, new, size = sizes
+    made = tape.emit(aten.empty.memory_format, [new], dtype=target.dtype, device=target.device)
+    if old and node.val.is_contiguous():
+        flat = tape.emit(aten.view.default, node, [old])
+        made = tape.emit(aten.slice_scatter.default, made, flat, 0, 0, min(old, new))
+    return tape.emit(aten.view.default, made, size)
+
+
+def _product(size: list[Any]) -> Any:
+    result: Any = 1
+    for length in size:
+        result = result * length
+    return result

@@ -1,0 +1,75 @@
+"""Leaves that the autograd function must be given although no graph takes them.
+
+Invariant: autograd leads each gradient to the tensor that the caller finds it on, in the sizes that this
+tensor has after the call.
+"""
+
+from typing import Any
+
+from aotlens.analysis.records import InputAliasInfo, InputBase, OutputAliasInfo
+from aotlens.errors import UnsupportedError
+from aotlens.ir.render import Names, literal
+from aotlens.ir.slots import LeafGradient
+from aotlens.partition.records import Partitioned
+from aotlens.runtime.builder import TextBuilder
+from aotlens.runtime.graphs import view_text
+
+ANCHOR = "anchor"
+"""A leaf that stands in where no input gets a gradient, so that results can require grad."""
+
+
+def reshaped_leaves(parts: Partitioned) -> tuple[InputAliasInfo, ...]:
+    """Leaves that leave the function with other sizes, which their gradients then have."""
+    inputs = parts.joint.captured.inputs
+    return tuple(
+        info
+        for info in parts.joint.meta.inputs
+        if info.is_moved
+        and inputs[info.index].gradient_leaf is inputs[info.index].argument
+        and inputs[info.index].argument.shape != inputs[info.index].fake.shape
+    )
+
+
+def leaf_results(parts: Partitioned) -> tuple[OutputAliasInfo, ...]:
+    """Results that the function made leaves of, and to which the backward gives a gradient."""
+    if parts.backward is None:
+        return ()
+    found = {out.slot.index for out in parts.backward.outputs if isinstance(out.slot, LeafGradient)}
+    return tuple(info for info in parts.joint.meta.outputs if info.index in found)
+
+
+def made_leaves(parts: Partitioned) -> list[str]:
+    """Names of the leaves that the wrapper makes for the call of the autograd function."""
+    found = [f"leaf_{info.index}" for info in leaf_results(parts)]
+    if found or parts.backward is None:
+        return found
+    return [] if any(out.value is not None for out in parts.backward.outputs) else [ANCHOR]
+
+
+def write_leaves(builder: TextBuilder, parts: Partitioned, names: Names, arguments: list[str]) -> None:
+    """The lines that make them."""
+    made = made_leaves(parts)
+    if not made:
+        return
+    with builder.step("make leaves", "the function makes something require grad itself"):
+        if made == [ANCHOR]:
+            builder.add(f"{ANCHOR} = torch.empty(0, requires_grad=True)")
+        for info in leaf_results(parts):
+            builder.add(f"leaf_{info.index} = {_leaf(parts, info, names, arguments)}")
+
+
+def _leaf(parts: Partitioned, info: OutputAliasInfo, names: Names, arguments: list[str]) -> str:
+    if not isinstance(info.base, InputBase):
+        tensor: Any = info.tensor
+        sizes = f"{literal(tuple(tensor.shape), names)}, {literal(tuple(tensor.stride()), names)}"
+        kind = f"dtype={tensor.dtype}, device={str(tensor.device)!r}"
+        return f"torch.empty_strided({sizes}, {kind}, requires_grad=True)"
+    if parts.joint.meta.inputs[info.base.index].is_moved:
+        raise UnsupportedError(
+            "`requires_grad_()` on a view of an input whose sizes or storage change",
+            parts.joint.captured.subject.span,
+        )
+    text = arguments[info.base.index]
+    for step in info.chain:
+        text = view_text(step, text, names)
+    return f"{text}.detach().requires_grad_()" if info.chain == () else f"{text}.requires_grad_()"
