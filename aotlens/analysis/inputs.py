@@ -45,7 +45,7 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
     storage: Any = given.storage
     mutates_data = _writes_data(given)
     moved = _moved(given)
-    autograd = _autograd_change(captured, given)
+    autograd = _autograd_change(given)
     bumps = _version_bumps(given)
     if not mutates_data and moved is None:
         kind, reason = MutationType.NOT_MUTATED, "not written to"
@@ -125,7 +125,7 @@ def _exchanged(captured: Captured, index: int, exchange: Exchange, keep_mutation
         value=value,
         writes=(*storage.writes, *storage.moves),
         exchange=exchange,
-        autograd=_autograd_change(captured, given),
+        autograd=_autograd_change(given),
     )
 
 
@@ -150,11 +150,10 @@ def _version_bumps(given: CapturedInput) -> int:
     return bumps + sum(write.origin.op.startswith(FOREACH) for write in storage.writes)
 
 
-def _autograd_change(captured: Captured, given: CapturedInput) -> AutogradChange:
+def _autograd_change(given: CapturedInput) -> AutogradChange:
     if given.argument.requires_grad and not given.requires_grad and given.argument.is_leaf:
         return AutogradChange.REQUIRES_GRAD
-    taken_off = any(tensor is given.argument for tensor in captured.recorder.detached)
-    if given.requires_grad and (taken_off or not given.argument.requires_grad):
+    if given.requires_grad and not given.argument.requires_grad:
         return AutogradChange.DETACHED
     return AutogradChange.NONE
 

@@ -42,7 +42,6 @@ def record_metadata_mutation(tape: Tape, call: Write) -> Any:
     tensor = call.args[0]
     tracked = tape.tracked(tensor)
     if call.func is aten.detach_.default:
-        tape.detached.append(tensor)
         return call.func(*call.args, **call.kwargs)
     functional = call.operator.functional
     if functional is None:

@@ -103,7 +103,7 @@ class Recorder(Tape, TorchDispatchMode):
 
     def data_assigned(self, target: Any, source: Any) -> None:
         """`target.data = source` has happened, which no operator tells of."""
-        self.origin = self._new_origin(aten.set_.source_Tensor)
+        self.origin = self._new_origin(aten.set_.source_Tensor, None)
         record_data_assignment(self, target, source)
 
     def seen_tensors(self) -> Iterator[Any]:

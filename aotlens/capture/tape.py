@@ -35,8 +35,6 @@ class Tape:
         self.nodes: list[Node] = []
         self.symbols = Symbols(self._append)
         self.in_backward = False
-        self.detached: list[Any] = []
-        """Tensors that the user's function detached in place."""
         self.origin = Origin(NOWHERE, "")
         """Of the nodes that are recorded now."""
         self._names: dict[str, int] = {}

@@ -260,7 +260,7 @@ def detach_in_place_after_use(x: Tensor) -> tuple[Tensor, Tensor]:
     return made, x * 3
 
 
-@cases(lambda: (tape(3, 4), leaf(3, 4)))
+@cases(lambda: (tape(3, 4), plain(3, 4)))
 def detach_in_place_then_written(x: Tensor, y: Tensor) -> Tensor:
     x.detach_()
     x.mul_(y)
