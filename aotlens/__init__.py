@@ -28,7 +28,15 @@ if TYPE_CHECKING:
         compiled_function,
         compiled_module,
     )
+    from aotlens.frontends.functorch_export import (
+        JointWithDescriptors,
+        aot_compile_joint_with_descriptors,
+        aot_export_joint_simple,
+        aot_export_joint_with_descriptors,
+        aot_export_module,
+    )
     from aotlens.frontends.partitioners import default_partition, min_cut_rematerialization_partition
+    from aotlens.frontends.signatures import BackwardSignature, GraphSignature
     from aotlens.options import CompileOptions
     from aotlens.report.records import Report
     from aotlens.session.example_decorator import example
@@ -36,9 +44,16 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AotlensError": "aotlens.errors",
+    "BackwardSignature": "aotlens.frontends.signatures",
     "CompileOptions": "aotlens.options",
+    "GraphSignature": "aotlens.frontends.signatures",
+    "JointWithDescriptors": "aotlens.frontends.functorch_export",
     "Report": "aotlens.report.records",
     "UnsupportedError": "aotlens.errors",
+    "aot_compile_joint_with_descriptors": "aotlens.frontends.functorch_export",
+    "aot_export_joint_simple": "aotlens.frontends.functorch_export",
+    "aot_export_joint_with_descriptors": "aotlens.frontends.functorch_export",
+    "aot_export_module": "aotlens.frontends.functorch_export",
     "aot_function": "aotlens.frontends.functorch",
     "aot_module": "aotlens.frontends.functorch",
     "aot_module_simplified": "aotlens.frontends.functorch",
@@ -65,10 +80,17 @@ _HOMES = {
 
 __all__ = [
     "AotlensError",
+    "BackwardSignature",
     "CompileOptions",
+    "GraphSignature",
+    "JointWithDescriptors",
     "Report",
     "UnsupportedError",
     "__version__",
+    "aot_compile_joint_with_descriptors",
+    "aot_export_joint_simple",
+    "aot_export_joint_with_descriptors",
+    "aot_export_module",
     "aot_function",
     "aot_module",
     "aot_module_simplified",

@@ -94,6 +94,38 @@ def compile_direct(
         BackendError: code generation failed.
     """
     clock = _Clock()
+    with clock.stage("capture"):
+        captured = _capture(fn, args, kwargs, options, name)
+    compiled = _finish(captured, options, clock)
+    announce_compiled(compiled)
+    return compiled
+
+
+def trace_direct(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], options: CompileOptions
+) -> JointProgram:
+    """The joint program of a function or module, for callers that go on with it by themselves."""
+    return _build_joint(_capture(fn, args, kwargs, options, None), options, _Clock())
+
+
+def compile_joint(joint: JointProgram, module: Any, options: CompileOptions) -> Compiled:
+    """Compile `module`, a graph module of a joint program that its user may have edited."""
+    clock = _Clock()
+    with clock.stage("partition"):
+        parts = partition(joint, options.policy, module)
+    compiled = _generate(parts, options, clock)
+    compiled = replace(compiled, call=compiled.module.call)
+    announce_compiled(compiled)
+    return compiled
+
+
+def _capture(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    options: CompileOptions,
+    name: str | None,
+) -> Captured:
     mode = _fake_mode(args, kwargs, options.dynamic)
     settings = Settings(
         fake_mode=mode,
@@ -102,13 +134,10 @@ def compile_direct(
         observe_variables=options.observe_variables,
         allow_side_effects=options.allow_side_effects,
     )
-    with clock.stage("capture"):
-        captured = capture_direct(fn, args, kwargs, settings, name)
-        if options.flat_result:
-            captured = replace(captured, structure=replace(captured.structure, result=None))
-    compiled = _finish(captured, options, clock)
-    announce_compiled(compiled)
-    return compiled
+    captured = capture_direct(fn, args, kwargs, settings, name)
+    if options.flat_result:
+        captured = replace(captured, structure=replace(captured.structure, result=None))
+    return captured
 
 
 def compile_graph_module(gm: Any, example_inputs: Any, options: CompileOptions) -> Compiled:
@@ -125,14 +154,23 @@ def compile_graph_module(gm: Any, example_inputs: Any, options: CompileOptions) 
 
 
 def _finish(captured: Captured, options: CompileOptions, clock: "_Clock") -> Compiled:
+    joint = _build_joint(captured, options, clock)
+    with clock.stage("partition"):
+        parts = partition(joint, options.policy)
+    return _generate(parts, options, clock)
+
+
+def _build_joint(captured: Captured, options: CompileOptions, clock: "_Clock") -> JointProgram:
     dynamic = captured.recorder.fake_mode.shape_env is not None
     with clock.stage("analysis"):
         meta = analyse(captured, options.keep_input_mutations)
     with clock.stage("joint"):
         every_result = isinstance(options.backend, Compilers) or callable(options.policy)
-        joint = build_joint(captured, meta, dynamic, every_result)
-    with clock.stage("partition"):
-        parts = partition(joint, options.policy)
+        return build_joint(captured, meta, dynamic, every_result)
+
+
+def _generate(parts: Partitioned, options: CompileOptions, clock: "_Clock") -> Compiled:
+    captured = parts.joint.captured
     with clock.stage("codegen"):
         code = clock.timing_backward(generate(parts, options))
         text = write_module(parts, code)
@@ -142,7 +180,7 @@ def _finish(captured: Captured, options: CompileOptions, clock: "_Clock") -> Com
         function: Any = captured.subject.function
         if module_tensors(function):
             call = bind_module(function, module.call)
-    return Compiled(captured, meta, joint, parts, code, module, call, clock.timings_ms)
+    return Compiled(captured, parts.joint.meta, parts.joint, parts, code, module, call, clock.timings_ms)
 
 
 def _fake_mode(args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: bool) -> FakeTensorMode:

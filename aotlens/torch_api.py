@@ -69,6 +69,7 @@ __all__ = [
     "strip_overloads",
     "tell_of_data_assignments",
     "tensor_metadata",
+    "trace_above_autograd",
     "tracing",
     "without_autocast",
     "without_compiled_autograd",
@@ -225,6 +226,31 @@ def optimised_script(module: Any) -> Any:
         return torch.jit.optimize_for_inference(torch.jit.freeze(scripted.eval()))
     finally:
         torch._C._jit_set_autocast_mode(before)
+
+
+def trace_above_autograd(
+    run: Callable[[list[Any]], list[Any]], values: list[Any], updated: list[int], fake_mode: FakeTensorMode
+) -> Any:
+    """A functional graph of `run`, recorded before autograd: new values of `updated` inputs, then results."""
+    from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def unwrapped(value: Any) -> Any:
+        if not isinstance(value, FunctionalTensor):
+            return value
+        torch._sync(value)  # type: ignore[attr-defined]
+        return torch._from_functional_tensor(value.elem)
+
+    def functional(*flat: Any) -> tuple[Any, ...]:
+        above = torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.Functionalize))
+        with above:
+            given = [FunctionalTensor.to_functional(v) if isinstance(v, torch.Tensor) else v for v in flat]
+            results = run(given)
+            return tuple(unwrapped(value) for value in [*(given[at] for at in updated), *results])
+
+    mode = FunctionalTensorMode(pre_dispatch=True, export=True, _allow_token_discovery=True)
+    with fake_mode, python_dispatcher(), mode:
+        return make_fx(functional, pre_dispatch=True, record_module_stack=True)(*values)
 
 
 def tensor_metadata(val: Any) -> Any:

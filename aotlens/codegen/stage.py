@@ -38,11 +38,11 @@ def generate(parts: Partitioned, options: CompileOptions) -> Generated:
 
 def _in_three(parts: Partitioned, compilers: Compilers) -> Generated:
     """Code by compilers that follow torch's own convention; without saved sizes the backward is not lazy."""
+    modules = parts.modules or (None, None)
     saved = tuple(given.node for given in parts.saved_inputs)
     forward = forward_convention(parts.joint, parts.forward, saved)
     if parts.backward is None:
-        return Generated(_code(parts.forward, forward, compilers.inference, None), None)
-    modules = parts.modules or (None, None)
+        return Generated(_code(parts.forward, forward, compilers.inference, modules[0]), None)
     backward = backward_convention(parts.joint, parts.backward)
     lazy = any(isinstance(node.val, torch.SymInt) for node in saved)
     return Generated(

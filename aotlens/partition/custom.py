@@ -65,6 +65,14 @@ def partition_with(
     )
 
 
+def inference_with(joint: JointProgram, module: fx.GraphModule) -> Partitioned:
+    """An inference program that a user edited as a graph module."""
+    read = _read_forward(joint, primals(joint), module, "the edited graph")
+    whole = _joined(joint, read, (), [])
+    program = Program("inference", whole.program.inputs, read.nodes, whole.program.outputs)
+    return Partitioned(whole, "none", program, None, modules=(module, None))
+
+
 def _tangents(joint: JointProgram) -> tuple[ProgramInput, ...]:
     return tuple(given for given in joint.program.inputs if isinstance(given.slot, Tangent))
 
@@ -109,7 +117,9 @@ def _joined(
 ) -> JointProgram:
     """The joint program with the nodes that the function's graphs have."""
     values = {out.slot: value for out, value in zip(forward_results(joint), read.results, strict=True)}
-    values |= {out.slot: value for out, value in zip(gradients(joint, primals(joint)), grads, strict=True)}
+    if joint.training:
+        slots = [out.slot for out in gradients(joint, primals(joint))]
+        values |= dict(zip(slots, grads, strict=True))
     outputs = tuple(ProgramOutput(values[out.slot], out.slot) for out in joint.program.outputs)
     aliases = tuple(ProgramOutput(values[out.slot], out.slot) for out in joint.aliases)
     nodes = tuple(dict.fromkeys((*read.nodes, *backward_nodes)))

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from torch import fx
+
 from aotlens.errors import UserError
 from aotlens.ir.program import (
     Node,
@@ -18,7 +20,7 @@ from aotlens.ir.program import (
 from aotlens.ir.slots import FlatInput, SavedForBackward, SavedInput, Tangent
 from aotlens.joint.records import Joint, JointProgram
 from aotlens.options import POLICIES, PartitionFunction
-from aotlens.partition.custom import partition_with
+from aotlens.partition.custom import inference_with, partition_with
 from aotlens.partition.min_cut import cheapest_cut
 from aotlens.partition.records import Partitioned, Recomputed, Saved
 from aotlens.partition.rules import (
@@ -54,13 +56,20 @@ class Split:
     backward_nodes: tuple[Node, ...]
 
 
-def partition(joint: JointProgram, policy: str | PartitionFunction) -> Partitioned:
-    """Split the joint program; in inference the forward is the whole of it."""
+def partition(
+    joint: JointProgram, policy: str | PartitionFunction, module: fx.GraphModule | None = None
+) -> Partitioned:
+    """Split the joint program; in inference the forward is the whole of it.
+
+    `module` is the program as a graph module that its user edited, for a policy that is a function.
+    """
+    if module is not None and not joint.training:
+        return inference_with(joint, module)
     if not joint.training:
         name = policy if isinstance(policy, str) else "none"
         return Partitioned(joint, name, _named(joint.program, "inference"), None)
     if not isinstance(policy, str):
-        return partition_with(joint, policy)
+        return partition_with(joint, policy, module)
     split = split_joint(joint, policy)
     return Partitioned(
         joint=joint,

@@ -1,0 +1,227 @@
+"""Exported graphs: `aot_export_module`, `aot_export_joint_simple`, and joint graphs that are compiled later.
+
+Invariant: the graph is the joint program of our pipeline; nothing here traces by another way.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.errors import RefusedAssertionError, RefusedRuntimeError
+from aotlens.frontends.compilers import nop
+from aotlens.frontends.export_checks import (
+    refuse_conventions,
+    refuse_inexpressible,
+    refuse_loss,
+    refuse_pytrees,
+    refuse_settings,
+)
+from aotlens.frontends.functorch import Decompositions, Request
+from aotlens.frontends.partitioners import default_partition
+from aotlens.frontends.pre_dispatch import pre_dispatch_module
+from aotlens.frontends.signatures import GraphSignature, describe_graph
+from aotlens.ir.from_graph_module import flat_results
+from aotlens.joint.convention import forward_results, joint_module, primals
+from aotlens.joint.records import JointProgram
+from aotlens.options import Backend, CompileOptions, PartitionFunction
+from aotlens.pipeline import compile_joint, trace_direct
+from aotlens.torch_api import pytree
+
+aten = torch.ops.aten
+
+
+def aot_export_module(  # noqa: PLR0913 (torch's signature)
+    mod: torch.nn.Module,
+    args: Iterable[Any],
+    *,
+    decompositions: Decompositions | None = None,
+    trace_joint: bool,
+    output_loss_index: int | None = None,
+    pre_dispatch: bool = False,
+    dynamic_shapes: bool | None = None,
+    kwargs: dict[str, Any] | None = None,
+) -> tuple[fx.GraphModule, GraphSignature]:
+    """A functional graph of a module, flat, with parameters and buffers as inputs; and what each value is.
+
+    Outputs are the new values of written buffers and inputs, then results; with `trace_joint` the gradients
+    of the output `output_loss_index` follow.  With `pre_dispatch` composite operators stay whole.
+
+    Raises:
+        RuntimeError: a mutation that the graph cannot express, or a loss that is none.
+    """
+    if pre_dispatch and trace_joint:
+        raise RefusedRuntimeError("pre_dispatch is not supported when trace_joint is True")
+    refuse_settings()
+    call_args, call_kwargs = tuple(args), kwargs or {}
+    options = _options(decompositions, dynamic=bool(dynamic_shapes))
+    with nullcontext() if trace_joint or pre_dispatch else torch.no_grad():
+        joint = trace_direct(mod, call_args, call_kwargs, options)
+    refuse_inexpressible(joint, trace_joint)
+    if trace_joint:
+        refuse_loss(_result(joint), output_loss_index)
+    if pre_dispatch:
+        module = pre_dispatch_module(joint, mod, call_args, call_kwargs)
+    else:
+        module = joint_module(joint)
+        if trace_joint:
+            _name_inputs(module)
+            _start_from_loss(module, joint)
+    owned = [*dict(mod.named_parameters()).values(), *dict(mod.named_buffers()).values()]
+    in_spec = pytree.tree_structure(((*owned, *call_args), call_kwargs))
+    loss_index = output_loss_index if trace_joint else None
+    return module, describe_graph(joint, module, in_spec, loss_index)
+
+
+def aot_export_joint_simple(
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    *,
+    trace_joint: bool,
+    num_params_buffers: int = 0,
+    decompositions: Decompositions | None = None,
+) -> fx.GraphModule:
+    """The joint graph of a function of flat arguments, or its inference graph, called as the function is.
+
+    Raises:
+        RuntimeError: nested arguments or results, a mutated input, a result that is an alias.
+    """
+    refuse_pytrees(args, None)
+    refuse_settings()
+    with nullcontext() if trace_joint else torch.no_grad():
+        joint = trace_direct(func, tuple(args), {}, _options(decompositions))
+    refuse_inexpressible(joint, trace_joint)
+    refuse_conventions(joint)
+    refuse_pytrees(args, joint.captured.structure.result)
+    return joint_module(joint)
+
+
+@dataclass
+class JointWithDescriptors:
+    """A joint graph to edit, and to compile with `aot_compile_joint_with_descriptors`.
+
+    Every placeholder, and the output node, has `meta["desc"]`: a slot, or the list of slots, which says what
+    each value is by the user's name.
+    """
+
+    graph_module: fx.GraphModule
+    params_spec: list[str]
+    """Qualified names of the parameters, in the order in which the compiled function takes them."""
+    buffers_spec: list[str]
+    in_spec: Any
+    out_spec: Any
+    joint: JointProgram
+
+    @property
+    def fake_mode(self) -> Any:
+        return self.joint.captured.recorder.fake_mode
+
+
+def aot_export_joint_with_descriptors(  # noqa: PLR0913 (torch's signature)
+    stack: ExitStack,
+    mod: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    decompositions: Decompositions | None = None,
+    keep_inference_input_mutations: bool = False,
+    ignore_shape_env: bool = False,
+    disable_functionalization: bool = False,
+    _record_nn_module_stack: bool = False,
+    _disable_torch_fn_metadata_mode: bool = False,
+) -> JointWithDescriptors:
+    """The joint graph of a module, with a descriptor for every input and output, of all that compiles.
+
+    `stack` is accepted for the sake of callers and not used; the names after `decompositions` but
+    `keep_inference_input_mutations` have no effect.
+    """
+    options = _options(decompositions)
+    options = replace(options, keep_input_mutations=keep_inference_input_mutations)
+    joint = trace_direct(mod, tuple(args), kwargs or {}, options)
+    return JointWithDescriptors(
+        graph_module=joint_module(joint),
+        params_spec=list(dict(mod.named_parameters())),
+        buffers_spec=list(dict(mod.named_buffers())),
+        in_spec=pytree.tree_structure((tuple(args), kwargs or {})),
+        out_spec=joint.captured.structure.result,
+        joint=joint,
+    )
+
+
+def aot_compile_joint_with_descriptors(
+    jd: JointWithDescriptors,
+    *,
+    partition_fn: PartitionFunction = default_partition,
+    fw_compiler: Backend = nop,
+    bw_compiler: Backend | None = nop,
+    serializable: bool = False,
+) -> Callable[..., Any]:
+    """Compile a joint graph, edited or not; the result takes parameters, buffers, and then the arguments.
+
+    Raises:
+        RuntimeError: `serializable` is asked for.
+    """
+    if serializable:
+        hint = "use `aotlens.export`, which gives a module as text"
+        raise RefusedRuntimeError("a joint graph compiled to be serialised", None, hint)
+    options = Request(fw_compiler, bw_compiler, partition_fn=partition_fn).options()
+    options = replace(options, policy=partition_fn)
+    return compile_joint(jd.joint, jd.graph_module, options).call
+
+
+def _options(decompositions: Decompositions | None, *, dynamic: bool = False) -> CompileOptions:
+    request = Request(nop, decompositions=decompositions, dynamic=dynamic)
+    return request.options()
+
+
+def _result(joint: JointProgram) -> Any:
+    """The result as the traced function gave it, on fake tensors."""
+    spec, outputs = joint.captured.structure.result, list(joint.captured.outputs)
+    return pytree.tree_unflatten(outputs, spec) if spec is not None else outputs
+
+
+def _name_inputs(module: fx.GraphModule) -> None:
+    """Call the inputs `arg0_1` and on, as in an inference graph."""
+    at = 0
+    for node in module.graph.find_nodes(op="placeholder"):
+        if not node.name.startswith("tangents"):
+            node.name = node.target = f"arg{at}_1"
+            at += 1
+
+
+def _start_from_loss(module: fx.GraphModule, joint: JointProgram) -> None:
+    """Let the backward begin with one at the loss, and give only the gradients that exist.
+
+    Raises:
+        AssertionError: something requires grad and gets none.
+    """
+    graph = module.graph
+    placeholders = graph.find_nodes(op="placeholder")
+    (tangent,) = placeholders[len(primals(joint)) :]
+    results = forward_results(joint)
+    differentiable = {
+        out.slot for out, yes in zip(joint.forward_outputs, joint.differentiable, strict=True) if yes
+    }
+    values = flat_results(module)
+    loss = next(value for value, out in zip(values, results, strict=False) if out.slot in differentiable)
+    with graph.inserting_after(loss):
+        ones = graph.call_function(aten.ones_like.default, (loss,))
+    ones.meta = dict(tangent.meta)
+    tangent.replace_all_uses_with(ones)
+    graph.erase_node(tangent)
+    for out in joint.gradients:
+        if out.value is None:
+            raise RefusedAssertionError(
+                f"Found a parameter that did not receive a gradient: `{out.slot.name}`",
+                joint.captured.subject.span,
+                "let the loss depend on it, or do not let it require grad",
+            )
+    grads = [value for value in values[len(results) :] if value is not None]
+    output = graph.output_node()
+    output.args = ((*values[: len(results)], *grads),)
+    output.meta["desc"] = [out.slot for out in (*results, *joint.gradients)]
+    graph.set_codegen(fx.graph.CodeGen())
+    module.recompile()

@@ -1,0 +1,44 @@
+"""Graphs above autograd: composite operators whole, grad mode switches as nodes.
+
+Our recorder stands below autograd, where composite operators are gone already; here torch's own tracer
+records the function a second time.  Invariant: which inputs are updated, and in what order the values come,
+is what the pipeline's analysis said.
+"""
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.ir.slots import Buffer, MutatedInput, Parameter
+from aotlens.joint.convention import described, forward_results
+from aotlens.joint.records import JointProgram
+from aotlens.torch_api import pytree, trace_above_autograd
+
+
+def pre_dispatch_module(
+    joint: JointProgram, mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> fx.GraphModule:
+    """The graph of a module as its operators are before autograd takes them apart."""
+    captured = joint.captured
+    given = [item for item in captured.inputs if isinstance(item.fake, torch.Tensor) or item.node is None]
+    owned = [item.slot.fqn for item in given if isinstance(item.slot, (Parameter, Buffer))]
+    spec = pytree.tree_structure((args, kwargs))
+    updated = [out.slot.index for out in forward_results(joint) if isinstance(out.slot, MutatedInput)]
+
+    def run(flat: list[Any]) -> list[Any]:
+        call_args, call_kwargs = pytree.tree_unflatten(flat[len(owned) :], spec)
+        tensors = dict(zip(owned, flat, strict=False))
+        return pytree.tree_leaves(torch.func.functional_call(mod, tensors, call_args, call_kwargs))
+
+    mode = captured.recorder.fake_mode
+    values = [_fresh(item) for item in given]
+    module = trace_above_autograd(run, values, updated, mode)
+    return described(module)
+
+
+def _fresh(item: Any) -> Any:
+    """A fake tensor like the input before the function ran, or the plain value."""
+    if not isinstance(item.fake, torch.Tensor):
+        return item.argument
+    return item.fake.detach().requires_grad_(item.requires_grad)
