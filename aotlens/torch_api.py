@@ -13,6 +13,8 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch._guards import StorageOverlap, TracingContext, detect_fake_mode, tracing
+from torch._higher_order_ops.auto_functionalize import auto_functionalized, can_auto_functionalize
+from torch._higher_order_ops.effects import _get_effect
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -39,7 +41,9 @@ __all__ = [
     "TorchFunctionMode",
     "TracingContext",
     "UnsupportedOperatorException",
+    "auto_functionalized",
     "below_views",
+    "can_auto_functionalize",
     "checkpoints_run_once",
     "compile_with_inductor",
     "current_autograd_node",
@@ -51,6 +55,7 @@ __all__ = [
     "get_decompositions",
     "guard_overlap",
     "has_composite_kernel",
+    "has_ordered_effect",
     "hide_from_dynamo",
     "inductor_config_patch",
     "inductor_decompositions",
@@ -122,6 +127,11 @@ def replace_compilation_in_higher_order(instead: Callable[..., Any]) -> None:
         return original(fn, args, kwargs) if result is NotImplemented else result
 
     utils._hop_compile_and_call = call
+
+
+def has_ordered_effect(func: Any) -> bool:
+    """Whether a call is seen outside of its results (it prints, or is registered so)."""
+    return _get_effect(func) is not None
 
 
 def hide_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:

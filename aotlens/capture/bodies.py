@@ -5,6 +5,7 @@ a parameter; a write to a parameter is refused by name.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,9 +19,9 @@ from aotlens.capture.tape import Tape
 from aotlens.errors import UnsupportedError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.origin import NOWHERE, Origin
-from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, nodes_in, reachable
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, has_effect, nodes_in, reachable
 from aotlens.ir.slots import UserInput, UserOutput
-from aotlens.torch_api import make_shape_env, pytree
+from aotlens.torch_api import has_ordered_effect, make_shape_env, pytree
 
 INLINE = frozenset({"strict_mode"})
 """Operators that say something about tracing and compute nothing themselves."""
@@ -47,6 +48,8 @@ def record_higher_order(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: di
     node_args, node_kwargs = _mapped(args, to_node), _mapped(kwargs, to_node)
     swap = lambda value: modules.get(id(value), value)
     result = func(*_mapped(args, swap), **_mapped(kwargs, swap))
+    if has_ordered_effect(func) or any(has_effect(node) for body in programs.values() for node in body.nodes):
+        tape.origin = replace(tape.origin, effect=True)
     node = tape.add_node(func, node_args, node_kwargs, result)
     _adopt(tape, node, result)
     return result

@@ -14,7 +14,7 @@ import torch
 from torch import Tag
 
 from aotlens.ir.program import is_higher_order
-from aotlens.torch_api import has_composite_kernel
+from aotlens.torch_api import has_composite_kernel, has_ordered_effect
 
 aten = torch.ops.aten
 
@@ -28,6 +28,7 @@ class Kind(Enum):
     METADATA_MUTATION = "changes an argument's sizes and strides"
     COMPOSITE = "is defined by other operators"
     EXCHANGE = "changes what storage a tensor has"
+    EFFECT = "does something that is seen outside of its results"
     HIGHER_ORDER = "runs functions that are among its arguments"
 
 
@@ -86,11 +87,18 @@ def describe(func: Any) -> Operator:
         returns = func._schema.returns
         same = bool(returns) and all(r.alias_info is not None and r.alias_info.is_write for r in returns)
         return Operator(Kind.MUTATION, written, same, functional_variant(func), random)
+    if has_ordered_effect(func):
+        return Operator(Kind.EFFECT)
     if has_composite_kernel(func):
         return Operator(Kind.COMPOSITE)
     if any(r.alias_info is not None for r in func._schema.returns):
         return Operator(Kind.VIEW)
     return Operator(Kind.PURE, random=random)
+
+
+def is_builtin(func: Any) -> bool:
+    """Whether torch itself brings the operator."""
+    return func.namespace in ("aten", "prim", "prims")
 
 
 def written_arguments(func: Any) -> tuple[int | str, ...]:

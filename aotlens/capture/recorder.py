@@ -7,6 +7,7 @@ wrote to them where, is known at every moment (`aotlens.capture.tape`).
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import CodeType
 from typing import Any
 
@@ -14,10 +15,11 @@ import torch
 
 from aotlens.capture.bodies import record_higher_order
 from aotlens.capture.checkpoints import Checkpoints
+from aotlens.capture.custom_operators import record_custom_mutation
 from aotlens.capture.exchanges import record_data_assignment, record_exchange
 from aotlens.capture.frames import user_place
 from aotlens.capture.mutations import Write, only_reads, record_metadata_mutation, record_mutation
-from aotlens.capture.operators import Decompositions, Kind, Operator, aten, describe
+from aotlens.capture.operators import Decompositions, Kind, Operator, aten, describe, is_builtin
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
@@ -95,6 +97,7 @@ class Recorder(Tape, TorchDispatchMode):
             Kind.COMPOSITE: self._composite,
             Kind.EXCHANGE: lambda *call: record_exchange(self, Write(*call)),
             Kind.HIGHER_ORDER: self._higher_order,
+            Kind.EFFECT: self._effect,
         }
         self.originals: dict[int, Any] = {}
         """The caller's values by the identity of the argument that stands for each."""
@@ -333,6 +336,10 @@ class Recorder(Tape, TorchDispatchMode):
         with self:
             return func.decompose(*args, **kwargs)
 
+    def _effect(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.origin = replace(self.origin, effect=True)
+        return self.pure(func, operator, args, kwargs)
+
     def _higher_order(
         self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
@@ -340,6 +347,8 @@ class Recorder(Tape, TorchDispatchMode):
 
     def _mutation(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call = Write(func, operator, args, kwargs)
+        if operator.functional is None and not is_builtin(func):
+            return record_custom_mutation(self, call)
         if only_reads(call):
             return self.pure(func, Operator(Kind.PURE), args, kwargs)
         return record_mutation(self, call)

@@ -70,7 +70,7 @@ class Origin:
     reason: str = ""
     """Why that stage added it, when no expression of the user's asked for it."""
     effect: bool = False
-    """Whether it writes to an input."""
+    """Whether it runs although nobody reads it, once and in order: it writes to an input, or prints."""
     differentiates: "Origin | None" = None
     """For a backward node, the forward operator whose gradient it computes; None where none is known."""
     checkpoint: Checkpoint | None = None

@@ -155,8 +155,13 @@ def reachable(outputs: Iterable[Any], nodes: tuple[Node, ...]) -> tuple[Node, ..
 
 
 def has_effect(node: Node) -> bool:
-    """Whether the node writes to an input."""
+    """Whether the node does something that is seen outside of its value: it writes to an input, or prints."""
     return node.origin.effect
+
+
+def before_backward(nodes: Iterable[Node]) -> tuple[Node, ...]:
+    """The nodes without those that the backward runs for what they do outside of their value."""
+    return tuple(node for node in nodes if not (node.origin.effect and node.origin.backward))
 
 
 @cache

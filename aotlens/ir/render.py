@@ -157,11 +157,12 @@ def _heading(node: Node) -> str | None:
 
 def _assignment(node: Node, names: Names, dead: tuple[str, ...]) -> str:
     text = call_text(node, names)
-    line = text if node.origin.effect else f"{names.node(node)} = {text}"
+    silent = node.origin.effect and (node.val is None or node.op is torch.ops.aten.copy_.default)
+    line = text if silent else f"{names.node(node)} = {text}"
     if dead:
         line += f"; del {', '.join(dead)}"
     shape = type_text(node.val)
-    return f"{line}  # {shape}" if shape and not node.origin.effect else line
+    return f"{line}  # {shape}" if shape and not silent else line
 
 
 def _last_uses(program: Program) -> dict[int, tuple[str, ...]]:

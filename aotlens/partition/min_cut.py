@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aotlens.ir.program import Node, has_effect
+from aotlens.ir.program import Node
 from aotlens.joint.records import Joint
 from aotlens.partition.rules import (
     Keep,
@@ -50,7 +50,7 @@ class _Network:
 
 def cheapest_cut(joint: Joint, sides: Sides) -> Cut:
     """The values to save under the rules of `aotlens.partition.rules`."""
-    nodes = [node for node in joint.program.nodes if id(node) not in sides.backward and not has_effect(node)]
+    nodes = [node for node in joint.program.nodes if id(node) not in sides.backward]
     index = {id(node): at for at, node in enumerate(nodes)}
     source, sink = 2 * len(nodes), 2 * len(nodes) + 1
     network = _Network()

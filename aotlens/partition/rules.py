@@ -15,7 +15,7 @@ from torch import Tag
 
 from aotlens.capture.operators import UNSAFE_VIEWS, Kind, describe
 from aotlens.ir.origin import Mark
-from aotlens.ir.program import Node, draws, getitem
+from aotlens.ir.program import Node, draws, getitem, has_effect
 from aotlens.ir.sizes import SymbolicExpression
 from aotlens.report.describe import size_bytes
 
@@ -126,6 +126,10 @@ def is_random(node: Node) -> bool:
     return draws(source.op)
 
 
+def is_effect(node: Node) -> bool:
+    return has_effect(node.args[0] if node.op is getitem else node)
+
+
 def is_costly(node: Node) -> bool:
     return not _cheap_operator(node.op)
 
@@ -169,6 +173,7 @@ def is_checkpointed(node: Node) -> bool:
 
 RULES = (
     Rule(lambda node: node.op is None, Keep.SAVE, "an input, which its owner keeps"),
+    Rule(is_effect, Keep.SAVE, "what it does is done once"),
     Rule(is_random, Keep.SAVE, "a second draw would differ"),
     Rule(is_checkpointed, Keep.RECOMPUTE, "inside an activation checkpoint"),
     Rule(

@@ -6,7 +6,7 @@ needs is forward; every other node can be computed on either side.
 
 from dataclasses import dataclass
 
-from aotlens.ir.program import Node, ancestors, getitem
+from aotlens.ir.program import Node, ancestors, before_backward, getitem, has_effect
 from aotlens.ir.slots import Tangent
 from aotlens.joint.records import Joint
 
@@ -43,9 +43,11 @@ def split_sides(joint: Joint) -> Sides:
     backward = {id(given.node) for given in program.inputs if isinstance(given.slot, Tangent)}
     inputs = {id(given.node) for given in program.inputs if id(given.node) not in backward}
     for node in program.nodes:
-        if any(id(source) in backward for source in node.inputs()):
+        prints = has_effect(node) and node.origin.backward
+        if prints or any(id(source) in backward for source in node.inputs()):
             backward.add(id(node))
-    forward = ancestors([out.value for out in joint.forward_outputs], program.nodes, effects=True)
+    results = [out.value for out in joint.forward_outputs]
+    forward = ancestors(results, before_backward(program.nodes), effects=True)
     return Sides(
         forward=frozenset(forward),
         backward=frozenset(backward),

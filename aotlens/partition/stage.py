@@ -13,6 +13,7 @@ from aotlens.ir.program import (
     ProgramInput,
     ProgramOutput,
     ancestors,
+    before_backward,
     has_effect,
     nodes_in,
     reachable,
@@ -111,6 +112,7 @@ def _default(joint: Joint, sides: Sides) -> Choice:
     again: set[int] = set()
     for node in reversed(joint.program.nodes):
         kept = id(node) in sides.leaving or sides.only_now(node) or not is_checkpointed(node)
+        kept = kept or has_effect(node)
         if id(node) in read and not kept:
             again.add(id(node))
             read.update(id(source) for source in node.inputs())
@@ -162,7 +164,7 @@ def _backward_nodes(joint: Joint, sides: Sides, saved: set[int]) -> tuple[tuple[
 
     needed = ancestors([out.value for out in joint.gradients], joint.program.nodes)
     for node in joint.program.nodes:
-        if id(node) in sides.backward and id(node) in needed:
+        if id(node) in sides.backward and (id(node) in needed or has_effect(node)):
             visit(node)
     for node in nodes_in(out.value for out in joint.gradients):
         visit(node)
@@ -186,7 +188,7 @@ def _forward_program(joint: JointProgram, saved: tuple[Node, ...]) -> Program:
             if node.op is not None and id(node) not in at_hand
         ),
     )
-    nodes = reachable([out.value for out in outputs], joint.program.nodes)
+    nodes = reachable([out.value for out in outputs], before_backward(joint.program.nodes))
     inputs = tuple(given for given in joint.program.inputs if not isinstance(given.slot, Tangent))
     return Program("forward", inputs, nodes, outputs)
 
@@ -199,7 +201,7 @@ def _numbers_last(saved: tuple[Node, ...]) -> tuple[Node, ...]:
 def _backward_program(joint: JointProgram, saved: tuple[Node, ...], nodes: tuple[Node, ...]) -> Program:
     tangents = tuple(given for given in joint.program.inputs if isinstance(given.slot, Tangent))
     inputs = (*(ProgramInput(node, SavedInput(node.name)) for node in _numbers_last(saved)), *tangents)
-    kept = tuple(node for node in nodes if not has_effect(node))
+    kept = tuple(node for node in nodes if not has_effect(node) or node.origin.backward)
     return Program("backward", inputs, kept, joint.gradients)
 
 

@@ -185,7 +185,7 @@ class DoubledGradient(torch.autograd.Function):
 
 @cases(lambda: (leaf(3), flag()), "dynamo")
 def autograd_function_in_cond(x: Tensor, flag: Tensor) -> Any:
-    return torch.cond(flag, DoubledGradient.apply, lambda y: y * 2, (x,))
+    return torch.cond(flag, lambda y: DoubledGradient.apply(y) * 1, lambda y: y * 2, (x,))
 
 
 @cases(lambda: (leaf(3, 3), leaf(3, 3)), "dynamo", "inductor")
