@@ -1,6 +1,5 @@
 """What operators do outside of their results happens once, in order, on its side."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -38,9 +37,9 @@ BACKENDS = ("eager", "inductor")
 
 
 @pytest.fixture(autouse=True)
-def events() -> Iterator[list[str]]:
+def events() -> list[str]:
     EVENTS.clear()
-    yield EVENTS
+    return EVENTS
 
 
 def two_notes(x: Tensor) -> Tensor:
