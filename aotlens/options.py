@@ -47,3 +47,5 @@ class CompileOptions:
     """How many leaves of the arguments, from the first on, are parameters or buffers."""
     flat_result: bool = False
     """Return a tuple of the result's leaves instead of the user's containers."""
+    lazy_backward: bool = True
+    """Generate the backward's code at the first backward, so that one that never runs costs nothing."""

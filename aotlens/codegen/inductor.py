@@ -37,15 +37,15 @@ def decompositions(config: Config) -> dict[Any, Callable[..., Any]]:
         return inductor_decompositions()
 
 
-def inductor_code(parts: Partitioned, config: Config) -> Generated:
-    """Compiled forward at once, compiled backward at its first call."""
+def inductor_code(parts: Partitioned, config: Config, lazy: bool = True) -> Generated:
+    """Compiled forward at once, compiled backward at its first call when it is lazy."""
     unit = _Unit(parts, config)
     forward = GraphCode(parts.forward, unit.compile_forward, kernels=unit.kernels_of("forward"))
     if parts.backward is None:
         inference = GraphCode(parts.forward, unit.compile_forward, kernels=unit.kernels_of("inference"))
         return Generated(inference, None)
     backward = GraphCode(
-        parts.backward, unit.compile_backward, lazy=True, kernels=unit.kernels_of("backward")
+        parts.backward, unit.compile_backward, lazy=lazy, kernels=unit.kernels_of("backward")
     )
     return Generated(forward, backward)
 

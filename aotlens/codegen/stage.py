@@ -28,11 +28,11 @@ def generate(parts: Partitioned, options: CompileOptions) -> Generated:
         backward = GraphCode(parts.backward, None) if parts.backward is not None else None
         return Generated(GraphCode(parts.forward, None), backward)
     if backend == "inductor":
-        return inductor_code(parts, dict(options.inductor_config))
+        return inductor_code(parts, dict(options.inductor_config), options.lazy_backward)
     if isinstance(backend, Compilers):
         return _in_three(parts, backend)
     if callable(backend):
-        return _custom(parts, backend)
+        return _custom(parts, backend, options)
     raise BackendError(f"no backend `{backend}`; choose one of {', '.join(BACKENDS)} or give a callable")
 
 
@@ -56,12 +56,13 @@ def _code(
 ) -> GraphCode:
     def compile_graph() -> Callable[[list[Any]], Any]:
         given = module if module is not None else convention.module()
-        return convention.adapt(boxed(compiler(given, convention.examples)))
+        with without_autocast():  # what it casts to is in the graph
+            return convention.adapt(boxed(compiler(given, convention.examples)))
 
     return GraphCode(program, compile_graph, lazy)
 
 
-def _custom(parts: Partitioned, backend: Callable[..., Any]) -> Generated:
+def _custom(parts: Partitioned, backend: Callable[..., Any], options: CompileOptions) -> Generated:
     training = parts.backward is not None
 
     def code(program: Program, lazy: bool) -> GraphCode:
@@ -72,4 +73,5 @@ def _custom(parts: Partitioned, backend: Callable[..., Any]) -> Generated:
 
         return GraphCode(program, compile_graph, lazy)
 
-    return Generated(code(parts.forward, False), code(parts.backward, True) if parts.backward else None)
+    backward = code(parts.backward, options.lazy_backward) if parts.backward is not None else None
+    return Generated(code(parts.forward, False), backward)

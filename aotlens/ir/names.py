@@ -19,6 +19,7 @@ _FIXED = frozenset(
         "below_views",
         "call",
         "ctx",
+        "differentiable_backward",
         "gradients",
         "increment_version",
         "inputs",
@@ -29,6 +30,7 @@ _FIXED = frozenset(
         "spec",
         "tensor",
         "torch",
+        "weakref",
         "without_autocast",
     }
 )

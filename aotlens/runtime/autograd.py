@@ -24,6 +24,7 @@ from aotlens.ir.slots import (
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
 from aotlens.runtime.builder import TextBuilder
+from aotlens.runtime.double import double_call, write_double, write_kept
 from aotlens.runtime.graphs import call_graph, graph_context, view_text
 from aotlens.runtime.leaves import made_leaves, reshaped_leaves
 
@@ -38,7 +39,7 @@ def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, na
         _forward(builder, parts, code.forward, names)
         builder.add("", "@staticmethod")
         _backward(builder, parts, code.backward, names)
-    _double_backward(builder, parts, code.backward)
+    write_double(builder, parts, code.backward)
 
 
 def function_outputs(parts: Partitioned) -> list[ProgramOutput]:
@@ -72,6 +73,7 @@ def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: N
             builder.add(f"{_targets(results)} = {call_graph(code, inputs)}")
         with builder.step("save for backward", _save_reason(parts)):
             _save(builder, parts, names)
+            write_kept(builder, parts, names)
         if any(info.function_view_of is not None for info in parts.joint.meta.outputs):
             with builder.step("make custom views again", "autograd must know them as views of an input"):
                 _custom_views(builder, parts, names)
@@ -174,6 +176,8 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
         for out in function_outputs(parts)
     ]
     with builder.block(f"def backward(ctx, {', '.join(parameters)}):"):
+        if code.compile is not None:
+            _refuse_surroundings(builder, parts)
         _unpack(builder, [given.node for given in saved], names)
         with builder.step("fill in missing gradients", "several results: some may get no gradient"):
             if len(tangents) > 1 and not _symbolic(parts.forward):
@@ -185,10 +189,28 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
         arguments = [names.node(given.node) for given in program.inputs]
         gradients = _gradients(parts)
         with builder.block("if torch.is_grad_enabled():"):
-            builder.add(f"gradients = DoubleBackward.apply({', '.join(arguments)})")
+            builder.add(f"gradients = {double_call(parts, code, names)}")
         with builder.block("else:"), builder.block(graph_context(parts)):
             builder.add(f"gradients = {call_graph(code, arguments)}")
         _return_gradients(builder, gradients)
+
+
+def _refuse_surroundings(builder: TextBuilder, parts: Partitioned) -> None:
+    """What a backend's code cannot follow, other than the graph's own text."""
+    name = parts.joint.captured.subject.name
+    with builder.block("if torch._C._functorch.peek_interpreter_stack() is not None:"):
+        message = (
+            f"`{name}`: It looks like you're trying to call a compiled backward function within "
+            "vmap/grad/vjp, which isn't supported; put the transform inside the compiled function"
+        )
+        builder.add(f"raise RuntimeError({message!r})")
+    if not parts.joint.captured.modes.deterministic:
+        with builder.block("if torch.are_deterministic_algorithms_enabled():"):
+            message = (
+                f"the backward of `{name}` was compiled for a forward without "
+                "torch.use_deterministic_algorithms(True), and runs with it; set it before the forward"
+            )
+            builder.add(f"raise RuntimeError({message!r})")
 
 
 def _return_gradients(builder: TextBuilder, gradients: list[int | None]) -> None:
@@ -247,20 +269,3 @@ def _gradients(parts: Partitioned) -> list[int | None]:
         found.append(positions.get(slot.index) if isinstance(slot, FlatInput) else None)
     found += [None] * len(reshaped_leaves(parts))
     return found + (leaves or [None] * len(made_leaves(parts)))
-
-
-def _double_backward(builder: TextBuilder, parts: Partitioned, code: GraphCode) -> None:
-    name = parts.joint.captured.subject.name
-    arguments = [f"inputs[{at}]" for at in range(len(code.program.inputs))]
-    builder.add("", "")
-    with builder.block("class DoubleBackward(torch.autograd.Function):"):
-        builder.add("@staticmethod")
-        with builder.block("def forward(ctx, *inputs):"), builder.block(graph_context(parts)):
-            builder.add(f"return tuple({call_graph(code, arguments)})")
-        builder.add("", "@staticmethod")
-        with builder.block("def backward(ctx, *gradients):"):
-            message = (
-                f"the compiled backward of `{name}` was itself differentiated (double backward), which is "
-                "not supported: call the function uncompiled where second derivatives are needed"
-            )
-            builder.add(f"raise RuntimeError({message!r})")

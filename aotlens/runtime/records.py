@@ -15,6 +15,8 @@ class ModuleText:
     steps: tuple[WrapperStep, ...]
     bound: dict[str, Any]
     """Names that text cannot make: compiled graphs, large constants, specs of the user's own containers."""
+    late: dict[str, Any]
+    """Names that the text defines by a refusal; they can do more where the original function is at hand."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from aotlens.report.records import WrapperStep
 from aotlens.runtime.arguments import is_plain
 from aotlens.runtime.autograd import write_function
 from aotlens.runtime.builder import TextBuilder
+from aotlens.runtime.double import BOUND_NAME, DifferentiableBackward, needs_weakref, why_not
 from aotlens.runtime.graphs import write_graph, write_header
 from aotlens.runtime.guards import OVERLAP_HELPER
 from aotlens.runtime.records import LoadedModule, ModuleText
@@ -40,11 +41,16 @@ def write_module(parts: Partitioned, code: Generated) -> ModuleText:
     wrapper.write()
     if wrapper.needs_overlap_helper:
         body.add(*OVERLAP_HELPER.splitlines())
-    imports = ["import math", "import torch"] if _uses_math(body) else ["import torch"]
+    imports = ["import math"] if _uses_math(body) else []
+    imports += ["import weakref"] if needs_weakref(parts) else []
+    imports += ["import torch"]
     head = _header(parts, names, bound, imports)
     offset = len(head.lines)
     steps = tuple(_shifted(step, offset) for step in body.steps)
-    return ModuleText("\n".join([*head.lines, *body.lines]) + "\n", steps, bound)
+    late: dict[str, Any] = {}
+    if parts.backward is not None and why_not(parts) is None:
+        late[BOUND_NAME] = DifferentiableBackward(parts)
+    return ModuleText("\n".join([*head.lines, *body.lines]) + "\n", steps, bound, late)
 
 
 def _uses_math(body: TextBuilder) -> bool:
@@ -104,4 +110,5 @@ def load_module(text: ModuleText, name: str) -> LoadedModule:
     linecache.cache[filename] = (len(text.source), None, text.source.splitlines(keepends=True), filename)
     namespace: dict[str, Any] = {"__name__": "aotlens_module", **text.bound}
     exec(compile(text.source, filename, "exec"), namespace)  # noqa: S102 (our own text)
+    namespace.update(text.late)
     return LoadedModule(text, filename, namespace["call"])

@@ -85,12 +85,6 @@ class TwiceTheWeight(nn.Module):
 cases(lambda: (plain(3, 4),), context=autocast)(TwiceTheWeight)
 
 
-@cases(lambda: (leaf(3, 4),), refused="autocast")
-def autocast_left_on(x: Tensor) -> Tensor:
-    torch.set_autocast_enabled("cpu", True)
-    return x * 2
-
-
 @cases(lambda: (leaf(3, 4),), context=torch.inference_mode)
 def under_inference_mode(x: Tensor) -> Tensor:
     return x * 2

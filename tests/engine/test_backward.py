@@ -1,0 +1,205 @@
+"""The backward: second derivatives, surroundings that it refuses, when it is compiled, what it lets go of."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from aotlens.errors import UnsupportedError
+from aotlens.options import CompileOptions
+from aotlens.pipeline import Compiled, compile_direct
+from tests.programs.program import leaf, plain
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+EAGER = CompileOptions(backend="eager")
+
+
+def compiled(fn: Callable[..., Any], *args: Any, options: CompileOptions = EAGER) -> Compiled:
+    return compile_direct(fn, args, {}, options)
+
+
+def second_order(fn: Callable[..., Any], *args: Tensor) -> tuple[Tensor | None, ...]:
+    """Gradients of a function of the gradients."""
+    wanted = [arg for arg in args if arg.requires_grad]
+    first = torch.autograd.grad(fn(*args).sin().sum(), wanted, create_graph=True)
+    total = torch.stack([gradient.square().sum() for gradient in first]).sum()
+    return torch.autograd.grad(total, wanted, allow_unused=True)
+
+
+class Straight(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.round()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] * 2
+
+
+TWICE_DIFFERENTIABLE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "product": lambda x, w: (x @ w.t()).sigmoid() * x.sum(),
+    "input that is not saved": lambda x, w: (x + 1).sin() + w.exp(),
+    "detached": lambda x, w: x * x.detach() + w,
+    "part without gradients": lambda x, w: x * _quiet(w) * w,
+    "custom function": lambda x, w: Straight.apply(x.sin()) * w,
+    "mask": lambda x, w: nn.functional.relu(x * w) * w,
+}
+
+
+def _quiet(w: Tensor) -> Tensor:
+    with torch.no_grad():
+        return w.cos()
+
+
+@pytest.mark.parametrize("case", TWICE_DIFFERENTIABLE)
+def test_second_derivatives(case: str) -> None:
+    fn, x, w = TWICE_DIFFERENTIABLE[case], leaf(3, 4), leaf(3, 4)
+    torch.testing.assert_close(second_order(compiled(fn, x, w).call, x, w), second_order(fn, x, w))
+
+
+def test_gradient_penalty_of_a_module() -> None:
+    module, x = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1)), leaf(3, 4)
+    weights = list(module.parameters())
+
+    def penalty(fn: Callable[..., Any]) -> Sequence[Any]:
+        (first,) = torch.autograd.grad(fn(x).sum(), x, create_graph=True)
+        return torch.autograd.grad((first.norm() - 1).square(), weights, allow_unused=True)
+
+    torch.testing.assert_close(penalty(compiled(module, x).call), penalty(module))
+
+
+def test_second_derivative_with_random_numbers_names_the_function() -> None:
+    def noisy(x: Tensor) -> Tensor:
+        return x.sin() * torch.rand(3)
+
+    x = leaf(3)
+    with pytest.raises(RuntimeError, match=r"`noisy` was itself differentiated.*draws random numbers"):
+        second_order(compiled(noisy, x).call, x)
+
+
+def test_second_derivative_after_an_input_changed() -> None:
+    x, y = leaf(3), plain(3)
+    out = compiled(lambda x, y: (x + y).sin(), x, y).call(x, y)
+    y.add_(1)
+    with pytest.raises(RuntimeError, match=r"written to since|modified by an inplace operation"):
+        torch.autograd.grad(out.sum(), x, create_graph=True)
+
+
+def nothing(gm: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
+    forward: Callable[..., Any] = gm.forward
+    return forward
+
+
+def test_transform_around_a_compiled_backward() -> None:
+    x = leaf(3)
+    out = compiled(torch.sin, x, options=CompileOptions(backend=nothing)).call(x)
+    with pytest.raises(RuntimeError, match="call a compiled backward function within vmap/grad/vjp"):
+        torch.func.vmap(lambda v: torch.autograd.grad(out, x, v))(torch.eye(3))
+
+
+def test_transform_around_the_graphs_own_text() -> None:
+    x = leaf(3)
+    out = compiled(torch.sin, x).call(x)
+    (found,) = torch.func.vmap(lambda v: torch.autograd.grad(out, x, v))(torch.eye(3))
+    torch.testing.assert_close(found, torch.diag(x.cos()).detach())
+
+
+@contextmanager
+def deterministic() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_deterministic_mode_after_the_forward() -> None:
+    x = leaf(3)
+    out = compiled(torch.sin, x, options=CompileOptions(backend=nothing)).call(x).sum()
+    with deterministic(), pytest.raises(RuntimeError, match="use_deterministic_algorithms"):
+        out.backward()
+
+
+def test_deterministic_mode_throughout() -> None:
+    x = leaf(3)
+    with deterministic():
+        compiled(torch.sin, x, options=CompileOptions(backend=nothing)).call(x).sum().backward()
+    assert x.grad is not None
+
+
+@pytest.mark.parametrize("left", ["autocast", "default dtype", "deterministic"])
+def test_a_mode_left_changed_is_refused_and_put_back(left: str) -> None:
+    changes: dict[str, Callable[[], object]] = {
+        "autocast": lambda: torch.set_autocast_enabled("cpu", True),
+        "default dtype": lambda: torch.set_default_dtype(torch.float64),
+        "deterministic": lambda: torch.use_deterministic_algorithms(True),
+    }
+
+    def leaves(x: Tensor) -> Tensor:
+        changes[left]()
+        return x * 2
+
+    with pytest.raises(UnsupportedError, match=left):
+        compiled(leaves, plain(3))
+    assert not torch.is_autocast_enabled("cpu")
+    assert torch.get_default_dtype() is torch.float32
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_autocast_switched_off_inside() -> None:
+    def step(x: Tensor, w: Tensor) -> Tensor:
+        with torch.autocast("cpu", enabled=False):
+            hidden = x @ w
+        return hidden @ w.t()
+
+    x, w = leaf(3, 4), leaf(4, 5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        expected, found = step(x, w), compiled(step, x, w).call(x, w)
+    assert found.dtype is torch.bfloat16
+    torch.testing.assert_close(
+        torch.autograd.grad(found.float().sum(), (x, w)), torch.autograd.grad(expected.float().sum(), (x, w))
+    )
+
+
+def test_hooks_of_the_caller_run_at_run_time_only() -> None:
+    x, seen = leaf(3), []
+
+    def pack(tensor: Tensor) -> Tensor:
+        seen.append(type(tensor))
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        call = compiled(torch.sin, x).call
+        assert seen == []
+        out = call(x)
+    assert seen == [Tensor]
+    out.sum().backward()
+
+
+def count_calls(calls: list[str]) -> Callable[..., Any]:
+    def backend(gm: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
+        calls.append(type(gm).__name__)
+        return nothing(gm, inputs)
+
+    return backend
+
+
+@pytest.mark.parametrize(("lazy", "expected"), [(True, ["forward"]), (False, ["forward", "backward"])])
+def test_when_the_backward_is_compiled(lazy: bool, expected: list[str]) -> None:
+    calls: list[str] = []
+    options = CompileOptions(backend=count_calls(calls), lazy_backward=lazy)
+    x = leaf(3)
+    call = compiled(torch.sin, x, options=options).call
+    assert calls == expected
+    call(x).sum().backward()
+    assert calls == ["forward", "backward"]
+
+
+def test_a_backward_inside_autocast_keeps_its_types() -> None:
+    x, w = leaf(3, 4), leaf(4, 5)
+    out = compiled(torch.matmul, x, w).call(x, w)
+    assert torch.autograd.grad(out.sum(), x)[0].dtype is torch.float32
