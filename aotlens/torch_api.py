@@ -62,6 +62,7 @@ __all__ = [
     "is_traceable_wrapper_subclass",
     "known_number",
     "make_shape_env",
+    "mark_symbolic",
     "next_sequence_number",
     "optimised_script",
     "print_expression",
@@ -72,6 +73,7 @@ __all__ = [
     "replace_compilation_in_higher_order",
     "set_joint_signature",
     "strip_overloads",
+    "symbolic_sizes",
     "tell_of_data_assignments",
     "tensor_metadata",
     "trace_above_autograd",
@@ -285,6 +287,26 @@ def set_joint_signature(module: Any, primals: int, tangents: int, results: int) 
 def first_expression(number: Any) -> Any:
     """A symbolic number as it was made, before anything was found out about its symbols."""
     return number.node._expr
+
+
+MARK = "_dynamo_dynamic_indices"
+"""Where `torch._dynamo.mark_dynamic` keeps which sizes of a tensor are symbols."""
+
+
+def mark_symbolic(tensor: torch.Tensor, dims: set[int]) -> None:
+    """Say that of this tensor's sizes just these are symbols, as `torch._dynamo.mark_dynamic` does."""
+    setattr(tensor, MARK, dims)
+
+
+def symbolic_sizes(tensor: torch.Tensor) -> Any:
+    """How to make the marked sizes of a tensor symbols; None when nothing is marked."""
+    marked = getattr(tensor, MARK, None)
+    if marked is None:
+        return None
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+
+    kinds = [DimDynamic.DUCK if dim in marked else DimDynamic.STATIC for dim in range(tensor.dim())]
+    return StatelessSymbolicContext(dynamic_sizes=kinds)
 
 
 def known_number(mode: FakeTensorMode, make: Callable[[], torch.Tensor]) -> FakeTensor:

@@ -18,7 +18,13 @@ from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput, SyntheticBase
-from aotlens.torch_api import FakeTensor, below_views, dynamo_knows, is_traceable_wrapper_subclass
+from aotlens.torch_api import (
+    FakeTensor,
+    below_views,
+    dynamo_knows,
+    is_traceable_wrapper_subclass,
+    symbolic_sizes,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +180,9 @@ def _fake_base(tape: Tape, group: Group, values: list[Any]) -> Any:
 def as_fake(tape: Tape, value: Any, dynamic: bool) -> Any:
     if type(value) is FakeTensor:
         return value
+    sizes = symbolic_sizes(value) if dynamic else None
+    if sizes is not None:
+        return tape.fake_mode.from_tensor(value, symbolic_context=sizes)
     static = None if dynamo_knows(value) else not dynamic  # Dynamo has decided which sizes are symbols
     return tape.fake_mode.from_tensor(value, static_shapes=static)
 

@@ -16,7 +16,7 @@ from aotlens.errors import UnsupportedError
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
-from aotlens.ir.slots import FlatInput, SymIntInput
+from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput
 from aotlens.torch_api import is_traceable_wrapper_subclass
 
 
@@ -67,7 +67,7 @@ def _tensor(recorder: Recorder, value: Any, slot: FlatInput, dynamic: bool) -> C
         raise UnsupportedError(
             f"a {value.layout} tensor as the input `{slot.name}`", None, "pass a dense tensor"
         )
-    fake = as_fake(recorder, value, dynamic)
+    fake = as_fake(recorder, value, dynamic and not isinstance(slot, (Parameter, Buffer)))
     return base_input(recorder, slot, fake, value, node_name(slot.name))
 
 

@@ -7,6 +7,7 @@ the function reads from elsewhere (plain attributes of a module, globals) is bui
 """
 
 import functools
+import itertools
 import platform
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,7 +42,9 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
 
     @functools.wraps(fn.forward if isinstance(fn, torch.nn.Module) else fn)
     def call(*args: Any, **kwargs: Any) -> Any:
-        key = signature(fn, args, kwargs)
+        key = signature(fn, args, kwargs, sizes=not chosen.dynamic)
+        if chosen.dynamic:
+            return _call_fitting(cache, key, lambda: compile_direct(fn, args, kwargs, chosen), (args, kwargs))
         compiled = cache.get(key)
         if compiled is None:
             compiled = cache[key] = compile_direct(fn, args, kwargs, chosen)
@@ -51,8 +54,35 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
     return call
 
 
-def signature(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a compilation assumes of its arguments, as a dictionary key."""
+def _call_fitting(
+    cache: dict[Any, Compiled], key: Any, make: Callable[[], Compiled], arguments: tuple[Any, Any]
+) -> Any:
+    """Call the first compilation whose guards on sizes let these arguments in; make one if none does."""
+    args, kwargs = arguments
+    for number in itertools.count():
+        compiled = cache.get((key, number))
+        if compiled is None:
+            compiled = cache[key, number] = make()
+            return compiled.call(*args, **kwargs)
+        try:
+            return compiled.call(*args, **kwargs)
+        except (TypeError, ValueError) as error:
+            if not _refused_by_guard(error, compiled):
+                raise
+    raise AssertionError("a compilation that is just made is called")
+
+
+def _refused_by_guard(error: Exception, compiled: Compiled) -> bool:
+    """Whether the error is the module text's own check of the arguments, before anything ran."""
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    code = step.tb_frame.f_code if step is not None else None
+    return code is not None and code.co_filename == compiled.module.filename and code.co_name == "call"
+
+
+def signature(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], sizes: bool = True) -> Any:
+    """What a compilation assumes of its arguments, as a dictionary key; `sizes` may be left to guards."""
     leaves, spec = pytree.tree_flatten((args, kwargs))
     leaves = [*module_tensors(fn).values(), *leaves]
     objects: dict[int, int] = {}
@@ -66,9 +96,7 @@ def signature(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             (
                 leaf.dtype,
                 leaf.device,
-                tuple(leaf.shape),
-                leaf.stride(),
-                leaf.storage_offset(),
+                _layout(leaf, sizes),
                 leaf.requires_grad,
                 leaf.is_leaf,
                 objects.setdefault(id(leaf), len(objects)),
@@ -82,6 +110,14 @@ def signature(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     )
     mode = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), training, autocast)
     return (str(spec), tuple(described), mode)
+
+
+def _layout(tensor: Any, sizes: bool) -> tuple[Any, ...]:
+    if sizes:
+        return tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
+    strides = tensor.stride()
+    order = tuple(sorted(range(len(strides)), key=lambda dim: -strides[dim]))
+    return len(strides), order, tensor.is_contiguous()
 
 
 def inspect(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:

@@ -100,8 +100,7 @@ class Guards:
             if not given.is_tensor or not isinstance(given.slot, UserInput):
                 continue
             fake = given.fake
-            symbolic = any(isinstance(size, torch.SymInt) for size in fake.shape)
-            shape = f"{name}.dim() != {fake.dim()}" if symbolic else f"{name}.shape != {tuple(fake.shape)}"
+            shape = _other_shape(name, fake)
             message = (
                 f"`{given.slot.name}` must be a tensor like {fake.dtype} {list(fake.shape)}, got another"
             )
@@ -202,6 +201,16 @@ class Guards:
             named = ", ".join(f"{given.slot.name!r}: {name}" for name, given in arguments)
             slots = [given.slot.name for name, given in arguments if name in written]
             self._builder.add(f"refuse_overlap({self._target!r}, {{{named}}}, {tuple(slots)!r})")
+
+
+def _other_shape(name: str, fake: Any) -> str:
+    """The condition that a tensor has another shape, as far as its sizes are known."""
+    if not any(isinstance(size, torch.SymInt) for size in fake.shape):
+        return f"{name}.shape != {tuple(fake.shape)}"
+    known = [(dim, size) for dim, size in enumerate(fake.shape) if not isinstance(size, torch.SymInt)]
+    return " or ".join(
+        [f"{name}.dim() != {fake.dim()}", *(f"{name}.size({dim}) != {size}" for dim, size in known)]
+    )
 
 
 def _text(expression: Any) -> str:

@@ -12,6 +12,7 @@ import torch
 from aotlens.errors import ExampleError
 from aotlens.report.records import Span
 from aotlens.session.example_decorator import DecoratedExample
+from aotlens.torch_api import mark_symbolic
 from aotlens.worker.grammar import (
     DTYPES,
     Example,
@@ -135,6 +136,8 @@ class _Maker:
             made = made.to(spec.device)
         except (RuntimeError, AssertionError) as error:  # no such device here, sizes too large for the memory
             raise self._error(str(error).splitlines()[0]) from error
+        if self.sizes:
+            mark_symbolic(made, {dim for dim, size in enumerate(spec.sizes) if isinstance(size, Size)})
         return made.requires_grad_(spec.grad)
 
     def _values(self, shape: list[int], dtype: torch.dtype) -> torch.Tensor:

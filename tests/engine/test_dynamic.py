@@ -1,0 +1,126 @@
+"""Symbolic sizes: what one compilation serves, what a guard refuses, what is compiled anew."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import aotlens
+from aotlens.errors import UnsupportedError
+from aotlens.options import CompileOptions
+from aotlens.pipeline import Compiled, compile_direct
+from aotlens.torch_api import mark_symbolic
+
+DYNAMIC = CompileOptions(backend="eager", dynamic=True)
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def doubled(x: Tensor) -> Tensor:
+    return x * 2
+
+
+def by_size(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[0] > 5 else x - 1
+
+
+def compiled(fn: Any, *args: Any) -> Compiled:
+    return compile_direct(fn, args, {}, DYNAMIC)
+
+
+def test_one_compilation_serves_many_sizes() -> None:
+    call: Any = aotlens.compile(doubled, options=DYNAMIC)
+    for size in (3, 4, 7):
+        x = torch.randn(size, 2)
+        assert torch.equal(call(x), doubled(x))
+    assert len(call.compiled) == 1
+
+
+def test_a_violated_guard_compiles_anew() -> None:
+    call: Any = aotlens.compile(by_size, options=DYNAMIC)
+    for size in (3, 8, 4, 9, 1):
+        x = torch.randn(size, 2)
+        assert torch.equal(call(x), by_size(x))
+    assert len(call.compiled) == 3  # small, large, and the size 1, which broadcasts
+
+
+def test_a_violated_guard_is_an_error_of_the_flat_call() -> None:
+    call = compiled(by_size, torch.randn(3, 2)).call
+    with pytest.raises(ValueError) as raised:
+        call(torch.randn(8, 2))
+    assert "compiled `by_size`: sizes must satisfy" in str(raised.value)
+
+
+def test_an_error_of_the_function_itself_is_not_taken_for_a_guard() -> None:
+    def refused(x: Tensor, index: Tensor) -> Tensor:
+        return x.index_select(0, index)
+
+    call: Any = aotlens.compile(refused, options=DYNAMIC)
+    call(torch.randn(4), torch.tensor([1, 2, 3]))
+    with pytest.raises(IndexError):
+        call(torch.randn(4), torch.tensor([1, 2, 9]))
+    assert len(call.compiled) == 1
+
+
+def test_only_marked_sizes_are_symbols() -> None:
+    x, y = torch.randn(4, 3), torch.randn(3)
+    mark_symbolic(x, {0})
+    mark_symbolic(y, set())
+
+    def scaled(x: Tensor, y: Tensor) -> Tensor:
+        return x * y
+
+    found = compiled(scaled, x, y)
+    assert str(found.captured.inputs[0].fake.shape) == "torch.Size([s0, 3])".replace("s0", symbol(found))
+    other = torch.randn(9, 3)
+    assert torch.equal(found.call(other, y), scaled(other, y))
+    with pytest.raises(TypeError):
+        found.call(torch.randn(9, 1), y)
+
+
+def symbol(found: Compiled) -> str:
+    return str(found.captured.inputs[0].fake.shape[0])
+
+
+def test_parameters_keep_their_sizes() -> None:
+    found = compiled(nn.Linear(3, 2), torch.randn(5, 3))
+    assert tuple(found.captured.inputs[0].fake.shape) == (2, 3)
+    assert all(type(size) is int for size in found.captured.inputs[0].fake.shape)
+
+
+def test_sizes_are_saved_as_numbers() -> None:
+    x = torch.randn(4, 3, requires_grad=True)
+    found = compiled(lambda x: x.sum(), x)
+    assert [saved.node.target for saved in found.parts.saved] == ["aten.sym_size.int"] * 2
+    assert "save_for_backward" not in found.source
+    found.call(x).backward()
+    assert torch.equal(x.grad, torch.ones(4, 3))  # type: ignore[arg-type]
+
+
+def test_a_size_check_of_the_function_is_kept() -> None:
+    def first(x: Tensor, count: Tensor) -> Tensor:
+        size = count.item()
+        torch._check(size >= 0)
+        torch._check(size < x.shape[0])
+        return x.new_zeros(int_like(size)) + x.sum()
+
+    call = compile_direct(first, (torch.randn(4), torch.tensor(2)), {}, CompileOptions(backend="eager")).call
+    assert call(torch.randn(4), torch.tensor(3)).shape == (3,)
+    with pytest.raises(RuntimeError) as raised:
+        call(torch.randn(4), torch.tensor(4))
+    assert "compiled `first`: sizes must satisfy u0 <" in str(raised.value)
+
+
+def int_like(size: Any) -> Any:
+    return size
+
+
+def test_a_branch_on_data_is_refused_with_its_line() -> None:
+    def chosen(x: Tensor) -> Tensor:
+        return x * 2 if x.sum().item() > 0 else x
+
+    with pytest.raises(UnsupportedError) as raised:
+        compiled(chosen, torch.randn(3))
+    assert "control flow that depends on data" in str(raised.value)
+    assert "test_dynamic.py" in str(raised.value)
