@@ -179,7 +179,7 @@ def _generate(parts: Partitioned, options: CompileOptions, clock: "_Clock") -> C
         call = module.call
         function: Any = captured.subject.function
         if module_tensors(function):
-            call = bind_module(function, module.call)
+            call = bind_module(function, module.call, captured.structure.rebound)
     return Compiled(captured, parts.joint.meta, parts.joint, parts, code, module, call, clock.timings_ms)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.containers import watch_containers, with_refills
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
 from aotlens.capture.run import capture_run
@@ -40,16 +41,16 @@ def capture_direct(
         flat = [given.argument for given in inputs]
         call_args, call_kwargs = pytree.tree_unflatten(flat[len(owned) :], spec)
         surroundings = () if settings.allow_side_effects else watch(function)
+        containers = () if settings.allow_side_effects else watch_containers(call_args, call_kwargs)
         if isinstance(function, torch.nn.Module):
             tensors = dict(zip(owned, flat, strict=False))
             result = torch.func.functional_call(function, tensors, call_args, call_kwargs)
-            _refuse_rebound(subject, tensors, flat)
+            rebound = _rebound(subject, tensors, flat, not settings.allow_side_effects)
         else:
+            rebound = ()
             result = function(*call_args, **call_kwargs)
         refuse_changes(surroundings, subject.span)
-        if not settings.allow_side_effects:
-            _refuse_changed_containers(subject, (call_args, call_kwargs), flat[len(owned) :], spec)
-        return result
+        return with_refills(result, containers, rebound, subject.span)
 
     captured = capture_run(subject, FlatCall(values, tuple(slots), spec, run), settings)
     names = _parameters(signature, spec)
@@ -112,26 +113,21 @@ def _refuse_lazy(subject: Subject) -> None:
         raise UnsupportedError("a lazy module without its parameters", subject.span, "call it once before")
 
 
-def _refuse_rebound(subject: Subject, tensors: dict[str, Any], given: list[Any]) -> None:
-    """A module that binds a buffer or parameter to another tensor: the binding would be lost."""
-    for (fqn, now), before in zip(tensors.items(), given, strict=False):
-        if now is not before:
+def _rebound(
+    subject: Subject, tensors: dict[str, Any], given: list[Any], allowed: bool
+) -> tuple[tuple[str, Any], ...]:
+    """Buffers that the module bound to another tensor."""
+    found = tuple(
+        (fqn, now) for (fqn, now), before in zip(tensors.items(), given, strict=False) if now is not before
+    )
+    for fqn, now in found:
+        if not allowed or not isinstance(now, torch.Tensor):
             raise UnsupportedError(
                 f"the module binds `{fqn}` to another tensor",
                 subject.span,
                 f"write in place: `self.{fqn}.copy_(…)`",
             )
-
-
-def _refuse_changed_containers(subject: Subject, arguments: Any, before: list[Any], spec: Any) -> None:
-    """A function that fills or empties a container that it was given: the caller's would not change."""
-    leaves, now = pytree.tree_flatten(arguments)
-    if now != spec or any(new is not old for new, old in zip(leaves, before, strict=True)):
-        raise UnsupportedError(
-            "a list or dict argument that the function changes",
-            subject.span,
-            "return a new container instead",
-        )
+    return found
 
 
 def _parameters(signature: inspect.Signature | None, spec: Any) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from aotlens.capture.containers import Refill
 from aotlens.capture.modes import Modes
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.storage import Storage
@@ -82,6 +83,10 @@ class Structure:
     """The pytree structure of the result; None when it is a flat tuple or list."""
     parameters: tuple[str, ...] = ()
     """Python names of the function's positional parameters, when every argument is a leaf."""
+    refills: tuple[Refill, ...] = ()
+    """Containers among the arguments that the function changes; what they hold follows the flat results."""
+    rebound: tuple[str, ...] = ()
+    """Buffers that the module binds to another tensor; their tensors are the last of the flat results."""
 
 
 @dataclass(frozen=True, slots=True)

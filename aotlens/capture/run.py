@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.bases import with_bases
+from aotlens.capture.containers import WithRefills
 from aotlens.capture.frames import is_user_code
 from aotlens.capture.inputs import make_inputs
 from aotlens.capture.lifting import lifting
@@ -59,13 +60,15 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     refuse_changed_modes(modes, recorder.span)
     _refuse_seeding(recorder, random_state)
     inputs, bases = with_bases(inputs, joined)
+    changes = result if isinstance(result, WithRefills) else WithRefills(result, (), ())
+    result, filled = changes.result, changes.leaves
     paths, spec = pytree.tree_flatten_with_path(result)
     return Captured(
         subject=subject,
         inputs=inputs,
-        outputs=tuple(value for _, value in paths),
-        output_names=tuple("out" + pytree.keystr(path) for path, _ in paths),
-        structure=Structure(call.arguments, spec),
+        outputs=(*(value for _, value in paths), *(value for _, value in filled)),
+        output_names=(*("out" + pytree.keystr(path) for path, _ in paths), *(name for name, _ in filled)),
+        structure=Structure(call.arguments, spec, refills=changes.refills, rebound=changes.rebound),
         recorder=recorder,
         grad_enabled=grad_enabled,
         grad_mode_after=after,

@@ -6,14 +6,26 @@ from typing import Any
 import torch
 
 
-def bind_module(module: torch.nn.Module, call: Callable[..., Any]) -> Callable[..., Any]:
-    """`call` with the module's tensors first; a tensor that the user exchanges is seen at the next call."""
+def bind_module(
+    module: torch.nn.Module, call: Callable[..., Any], rebound: tuple[str, ...] = ()
+) -> Callable[..., Any]:
+    """`call` with the module's tensors first; a tensor that the user exchanges is seen at the next call.
+
+    With `rebound` names of buffers, `call` gives their new tensors beside the result.
+    """
     places = [*_places(module, "_parameters"), *_places(module, "_buffers")]
 
     def call_module(*args: Any, **kwargs: Any) -> Any:
         return call(*[store[key] for store, key in places], *args, **kwargs)
 
-    return call_module
+    def call_and_bind(*args: Any, **kwargs: Any) -> Any:
+        result, tensors = call_module(*args, **kwargs)
+        for fqn, tensor in tensors.items():
+            owner, _, name = fqn.rpartition(".")
+            module.get_submodule(owner)._buffers[name] = tensor
+        return result
+
+    return call_and_bind if rebound else call_module
 
 
 def _places(module: torch.nn.Module, kind: str) -> list[tuple[dict[str, Any], str]]:

@@ -83,6 +83,8 @@ def _header(parts: Partitioned, names: Names, bound: dict[str, Any], imports: li
         head.add(
             "", "# `call` takes these first, in this order, and then the arguments", f"OWNED = ({listed},)"
         )
+    if captured.structure.rebound:
+        head.add("", "# `call` returns a pair: the result, and the new tensors of rebound buffers")
     write_header(head, names, parts, bound)
     _specs(head, parts, bound)
     return head

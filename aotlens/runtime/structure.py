@@ -3,10 +3,13 @@
 Invariant: tuples, lists and dicts are written out; any other container goes through pytree with its spec.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+from aotlens.capture.containers import Item, Refill
+from aotlens.errors import UnsupportedError
 from aotlens.torch_api import pytree
 
 RESULT_SPEC = "RESULT_SPEC"
@@ -44,6 +47,30 @@ def _written(spec: Any, leaves: Any) -> str | None:
             "{" + ", ".join(f"{key!r}: {part}" for key, part in zip(spec.context, parts, strict=True)) + "}"
         )
     return None
+
+
+def refill_lines(refills: tuple[Refill, ...], leaves: list[str]) -> list[str]:
+    """Statements that put new items into the caller's containers; all are looked up before any changes."""
+    remaining = iter(leaves)
+    boxes = [f"box_{at}" for at in range(len(refills))]
+    lines = [f"{box} = {refill.place}" for box, refill in zip(boxes, refills, strict=True)]
+    for box, refill in zip(boxes, refills, strict=True):
+        lines += [f"del {box}[{key!r}]" for key in refill.removed]
+        items = [_item(box, item, remaining) for item in refill.items]
+        if not refill.keyed:
+            lines.append(f"{box}[:] = [{', '.join(items)}]")
+        else:
+            lines += [f"{box}[{item.key!r}] = {text}" for item, text in zip(refill.items, items, strict=True)]
+    return lines
+
+
+def _item(box: str, item: Item, leaves: Iterator[str]) -> str:
+    if item.before is not None:
+        return f"{box}[{item.before}]"
+    text = _written(item.spec, leaves)
+    if text is None:
+        raise UnsupportedError("a container argument that gets a container of a class of its own", None)
+    return text
 
 
 def spec_text(spec: Any) -> str | None:

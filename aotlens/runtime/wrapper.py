@@ -31,7 +31,7 @@ from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import call_graph, graph_context, view_text
 from aotlens.runtime.guards import Guards
 from aotlens.runtime.leaves import leaf_results, made_leaves, reshaped_leaves, write_leaves
-from aotlens.runtime.structure import result_text
+from aotlens.runtime.structure import refill_lines, result_text
 
 
 class WrapperText:
@@ -296,10 +296,19 @@ class WrapperText:
             else:
                 leaves.append(literal(info.value, self._names))
         spec = self._captured.structure.result
+        refills, rebound = self._captured.structure.refills, self._captured.structure.rebound
+        own = len(leaves) if spec is None else spec.num_leaves
+        leaves, filled = leaves[:own], leaves[own:]
+        if refills:
+            with self._builder.step("fill containers of the caller", "the function changes what they hold"):
+                self._builder.add(*refill_lines(refills, filled))
         if spec is None:
             text = f"({', '.join(leaves)}{',' if len(leaves) == 1 else ''})"
         else:
             text = result_text(spec, leaves)
+        if rebound:
+            named = zip(rebound, filled[-len(rebound) :], strict=True)
+            text = f"{text}, {{{', '.join(f'{fqn!r}: {value}' for fqn, value in named)}}}"
         self._builder.add(f"return {text}")
 
     def _sites(self, infos: tuple[InputAliasInfo, ...] | list[InputAliasInfo]) -> tuple[Site, ...]:

@@ -61,13 +61,13 @@ def ordered_dictionary(values: OrderedDict[str, Tensor]) -> OrderedDict[str, Ten
     return OrderedDict((key, value * 2) for key, value in values.items())
 
 
-@cases(lambda: ({"x": leaf(3)},), later="argument container changed")
+@cases(lambda: ({"x": leaf(3)},))
 def dictionary_filled_inside(batch: dict[str, Tensor]) -> dict[str, Tensor]:
     batch["y"] = batch["x"] * 2
     return batch
 
 
-@cases(lambda: ([leaf(3), leaf(3)],), later="argument container changed")
+@cases(lambda: ([leaf(3), leaf(3)],))
 def list_grows_inside(values: list[Tensor]) -> Tensor:
     values.append(values[0] * 2)
     return torch.stack(values).sum(0)
@@ -125,3 +125,23 @@ def sizes_object(x: Tensor) -> tuple[torch.Size, Tensor]:
 def same_container_twice(x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
     out = [x * 2]
     return out, out
+
+
+@cases(lambda: ({"x": leaf(3), "rest": [plain(3)]},))
+def nested_containers_filled_inside(batch: dict[str, Any]) -> Tensor:
+    batch["rest"].append(batch["x"] * 2)
+    batch["new"] = {"twice": batch["x"].view(-1), "count": 3}
+    return batch["rest"][1].sum()
+
+
+@cases(lambda: ([leaf(3), leaf(3), leaf(3)],))
+def list_reordered_inside(values: list[Tensor]) -> Tensor:
+    values.insert(0, values.pop())
+    return values[0] * 2
+
+
+@cases(lambda: ({"x": leaf(3), "y": leaf(3)},))
+def dictionary_emptied_inside(batch: dict[str, Tensor]) -> Tensor:
+    taken = batch.pop("y")
+    batch["x"] = taken * 2
+    return batch["x"] + taken
