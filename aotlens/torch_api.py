@@ -262,7 +262,12 @@ def trace_above_autograd(
 
     mode = FunctionalTensorMode(pre_dispatch=True, export=True, _allow_token_discovery=True)
     with fake_mode, python_dispatcher(), mode:
-        return make_fx(functional, pre_dispatch=True, record_module_stack=True)(*values)
+        module = make_fx(functional, pre_dispatch=True, record_module_stack=True)(*values)
+    for part in module.modules():
+        if isinstance(part, torch.fx.GraphModule):
+            part.graph.eliminate_dead_code()
+            part.recompile()
+    return module
 
 
 def tensor_metadata(val: Any) -> Any:

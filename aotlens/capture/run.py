@@ -129,7 +129,7 @@ def refusing(recorder: Recorder) -> Iterator[None]:
     except AotlensError:
         raise
     except Exception as error:
-        refusal = _refusal(error, _raising_span(error) or recorder.span)
+        refusal = _refusal(error, raising_span(error) or recorder.span)
         if refusal is None:
             raise
         raise refusal from error
@@ -166,7 +166,7 @@ def _refusal(error: Exception, span: Span | None) -> AotlensError | None:
     return None
 
 
-def _raising_span(error: Exception) -> Span | None:
+def raising_span(error: Exception) -> Span | None:
     """The user's expression that was running when the error was raised."""
     found = None
     step = error.__traceback__

@@ -10,10 +10,15 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotlens.capture.run import raising_span
+from aotlens.errors import RefusedRuntimeError
 from aotlens.ir.slots import Buffer, MutatedInput, Parameter
 from aotlens.joint.convention import described, forward_results
 from aotlens.joint.records import JointProgram
 from aotlens.torch_api import pytree, trace_above_autograd
+
+FROZEN = "cannot mutate tensors with frozen storage"
+"""Torch's words, which programs look for."""
 
 
 def pre_dispatch_module(
@@ -33,7 +38,14 @@ def pre_dispatch_module(
 
     mode = captured.recorder.fake_mode
     values = [_fresh(item) for item in given]
-    module = trace_above_autograd(run, values, updated, mode)
+    try:
+        module = trace_above_autograd(run, values, updated, mode)
+    except RuntimeError as error:
+        if FROZEN not in str(error):
+            raise
+        case = f"{FROZEN}: a write to the result of an operator that may be its argument, before dispatch"
+        hint = "write to a clone, or export without `pre_dispatch`"
+        raise RefusedRuntimeError(case, raising_span(error) or captured.subject.span, hint) from error
     return described(module)
 
 

@@ -151,26 +151,31 @@ class Guards:
     def _gradients(self) -> None:
         grad_enabled = self._captured.grad_enabled
         fresh = [
-            (name, given)
-            for name, given in self._inputs()
+            (at, name, given)
+            for at, (name, given) in enumerate(self._inputs())
             if given.is_tensor
             and given.fake.dtype.is_floating_point | given.fake.dtype.is_complex
             and given.duplicate_of is None
             and not (given.requires_grad and grad_enabled)
         ]
         if fresh:
-            condition = " or ".join(f"{name}.requires_grad" for name, _ in fresh)
-            which = ", ".join(f"`{given.slot.name}`" for _, given in fresh[:4])
-            more = " …" if len(fresh) > 4 else ""
-            message = f"no gradient was needed for {which}{more} when it was compiled, now it is"
-            self._refuse(f"torch.is_grad_enabled() and ({condition})", "RuntimeError", message)
+            condition = " or ".join(f"{name}.requires_grad" for _, name, _ in fresh)
+            with self._builder.block(f"if torch.is_grad_enabled() and ({condition}):"):
+                named = ", ".join(f"({at}, {given.slot.name!r}, {name})" for at, name, given in fresh)
+                self._builder.add(
+                    f"at, name = next((at, name) for at, name, tensor in ({named},) if tensor.requires_grad)",
+                    'raise AssertionError(f"'
+                    + _assumption("{at} would not require grad", "`{name}` does")
+                    + '")',
+                )
 
     def _duplicates(self) -> None:
-        for name, given in self._inputs():
+        for at, (name, given) in enumerate(self._inputs()):
             if given.duplicate_of is not None:
                 other = self._captured.inputs[given.duplicate_of]
-                message = (
-                    f"`{given.slot.name}` was the same tensor as `{other.slot.name}` when it was compiled"
+                message = _assumption(
+                    f"{at} would be a duplicate of input {given.duplicate_of}",
+                    f"`{given.slot.name}` was the same tensor as `{other.slot.name}`",
                 )
                 self._refuse(f"{name} is not {self._names[given.duplicate_of]}", "AssertionError", message)
 
@@ -210,6 +215,14 @@ def _other_shape(name: str, fake: Any) -> str:
     known = [(dim, size) for dim, size in enumerate(fake.shape) if not isinstance(size, torch.SymInt)]
     return " or ".join(
         [f"{name}.dim() != {fake.dim()}", *(f"{name}.size({dim}) != {size}" for dim, size in known)]
+    )
+
+
+def _assumption(assumed: str, found: str) -> str:
+    """The words that programs written for `functorch.compile` look for, and the argument by its name."""
+    return (
+        f"At compilation time, graph 0 was compiled under the assumption that input {assumed}, "
+        f"but at runtime this was not the case: {found}"
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import functorch.compile as peer
 import pytest
 import torch
+from torch._functorch import config
 
 import aotlens
 from aotlens.torch_api import FakeTensorMode, make_shape_env, pytree
@@ -276,3 +277,96 @@ def test_parameters_in_nested_dicts() -> None:
     torch.testing.assert_close(result, mod(x))
     result.sum().backward()
     assert mod.bias.grad.tolist() == [5.0] * 4
+
+
+class Moves(torch.nn.Module):
+    def forward(self, x: Any, y: Any) -> Any:
+        x.t_()
+        y.unsqueeze_(0)
+        return (x + y,)
+
+
+@pytest.mark.parametrize("fake", [False, True])
+def test_debug_assert_refuses_other_duplicates(fake: Any) -> None:
+    def square() -> Any:
+        return torch.randn(3, 3, requires_grad=True).clone()
+
+    def examples(*tensors: Any) -> Any:
+        mode = FakeTensorMode()
+        return tuple(mode.from_tensor(t) for t in tensors) if fake else tensors
+
+    x = square()
+    apart = aotlens.aot_module_simplified(Moves(), examples(square(), square()), aotlens.nop)
+    same = aotlens.aot_module_simplified(Moves(), examples(x, x), aotlens.nop)
+    with config.patch(debug_assert=True):
+        apart(square(), square())
+        x, y = square(), square()
+        apart(x, x)
+        phrase = "under the assumption that input 1 would be a duplicate of input 0"
+        with pytest.raises(AssertionError, match=phrase):
+            same(square(), y)
+
+
+def test_debug_assert_refuses_a_new_gradient() -> None:
+    fn = aotlens.aot_function(lambda x, y: (x + y, y * 1), aotlens.nop)
+    x, y = torch.ones(2, requires_grad=True), torch.ones(2)
+    fn(x, y)
+    with config.patch(debug_assert=True):
+        fn(x.detach(), y)
+        phrase = "input 1 would not require grad, but at runtime this was not the case: `y` does"
+        with pytest.raises(AssertionError, match=phrase):
+            fn(x, y.clone().requires_grad_())
+    fn(x, y.requires_grad_())[1].sum().backward()
+    assert y.grad.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_mutation_hidden_from_autograd_stays_in_the_graph_when_asked(keep: Any) -> None:
+    def fn(x: Any, y: Any) -> Any:
+        with torch.no_grad():
+            x.mul_(2)
+        return x * y
+
+    forward = Seen()
+    compiled = aotlens.aot_function(fn, forward, keep_inference_input_mutations=keep)
+    x, y = torch.ones(2), torch.ones(2, requires_grad=True)
+    result = compiled(x, y)
+    assert x.tolist() == [2, 2]
+    assert result.grad_fn.name() == "CompiledFunctionBackward"
+    copies = forward.graphs[0].graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
+    assert len(copies) == int(keep)
+    result.sum().backward()
+    assert y.grad.tolist() == [2, 2]
+
+
+def test_mutation_that_autograd_sees_is_a_result_of_the_graph() -> None:
+    forward = Seen()
+    compiled = aotlens.aot_function(lambda x: x.mul_(2).sin(), forward, keep_inference_input_mutations=True)
+    leaf = torch.ones(2, requires_grad=True)
+    x = leaf.clone()
+    compiled(x).sum().backward()
+    assert x.tolist() == [2, 2]
+    assert not forward.graphs[0].graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
+    torch.testing.assert_close(leaf.grad, 2 * torch.cos(torch.full((2,), 2.0)))
+
+
+def test_batch_norm_in_eval_mode_leaves_no_copy() -> None:
+    forward = Seen()
+    mod = torch.nn.BatchNorm1d(3).eval()
+    aotlens.aot_module(mod, forward, keep_inference_input_mutations=True)(torch.randn(2, 3))
+    assert not forward.graphs[0].graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
+
+
+def test_size_is_saved_as_a_number_for_a_sum() -> None:
+    forward, backward = Seen(), Seen()
+    fn = aotlens.aot_function(
+        lambda x: x.sum(),
+        forward,
+        backward,
+        aotlens.min_cut_rematerialization_partition,
+        dynamic=True,
+    )
+    fn(torch.randn(5, 7, requires_grad=True)).backward()
+    saved = forward.graphs[0].graph.output_node().args[0][1:]
+    assert all(not isinstance(node.meta["val"], torch.Tensor) for node in saved)
+    assert len(backward.graphs) == 1
