@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import torch
+
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.analysis.stage import analyse
 from aotlens.capture.direct import capture_direct, module_tensors
@@ -130,7 +132,7 @@ def _capture(
     settings = Settings(
         fake_mode=mode,
         decompositions=_decompositions(options),
-        dynamic=mode.shape_env is not None,
+        dynamic=options.dynamic or (mode.shape_env is not None and not _has_ragged(args, kwargs)),
         observe_variables=options.observe_variables,
         allow_side_effects=options.allow_side_effects,
     )
@@ -188,7 +190,14 @@ def _fake_mode(args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: bool) -> 
     for leaf in pytree.tree_leaves((args, kwargs)):
         if isinstance(leaf, FakeTensor):
             return leaf.fake_mode
-    return FakeTensorMode(allow_non_fake_inputs=True, shape_env=make_shape_env() if dynamic else None)
+    symbolic = dynamic or _has_ragged(args, kwargs)
+    return FakeTensorMode(allow_non_fake_inputs=True, shape_env=make_shape_env() if symbolic else None)
+
+
+def _has_ragged(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a jagged nested tensor is among them, whose ragged size needs an environment of sizes."""
+    leaves = pytree.tree_leaves((args, kwargs))
+    return any(isinstance(leaf, torch.Tensor) and leaf.layout is torch.jagged for leaf in leaves)
 
 
 def _decompositions(options: CompileOptions) -> Decompositions:

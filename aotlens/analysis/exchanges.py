@@ -16,7 +16,7 @@ from aotlens.errors import UnsupportedError
 
 def is_exchanged(captured: Captured, given: CapturedInput) -> bool:
     """Whether the function gave the input another storage."""
-    if given.storage is None or given.duplicate_of is not None:
+    if given.storage is None or given.duplicate_of is not None or given.wrapped is not None:
         return False
     tracked = captured.recorder.tracked(given.argument)
     if tracked.storage is given.storage:

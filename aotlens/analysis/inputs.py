@@ -7,7 +7,9 @@ rule about single operators stands here.
 from typing import Any
 
 from aotlens.analysis.exchanges import Exchanges
+from aotlens.analysis.placement import placement
 from aotlens.analysis.records import AutogradChange, Exchange, Geometry, InputAliasInfo, MutationType
+from aotlens.analysis.wrappers import analyse_wrapper
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Write
 from aotlens.errors import UnsupportedError
@@ -33,6 +35,8 @@ def analyse_inputs(
     for index, given in enumerate(captured.inputs):
         if not given.is_tensor or given.duplicate_of is not None or given.storage is None:
             found.append(InputAliasInfo(index, MutationType.NOT_MUTATED, "not written to"))
+        elif given.wrapped is not None:
+            found.append(analyse_wrapper(captured, index, given, given.wrapped, keep_mutations))
         elif index in exchanges.by_input:
             found.append(_exchanged(captured, index, exchanges.by_input[index], keep_mutations))
         else:
@@ -54,7 +58,7 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
         return InputAliasInfo(index, kind, reason, version_bumps=bumps, autograd=autograd)
     written = given if given.base is None else captured.inputs[given.base]
     seen = _is_seen(written)
-    mutation_type, reason = _placement(mutates_data, _moved(written), seen, keep_mutations)
+    mutation_type, reason = placement(mutates_data, _moved(written), seen, keep_mutations)
     return InputAliasInfo(
         index=index,
         mutation_type=mutation_type,
@@ -156,20 +160,3 @@ def _autograd_change(given: CapturedInput) -> AutogradChange:
     if given.requires_grad and not given.argument.requires_grad:
         return AutogradChange.DETACHED
     return AutogradChange.NONE
-
-
-def _placement(
-    mutates_data: bool, moved: Geometry | None, seen: bool, keep_mutations: bool
-) -> tuple[MutationType, str]:
-    """Where the mutation happens, and why, in the user's words."""
-    if moved is not None:
-        what = "data and sizes or strides" if mutates_data else "sizes or strides"
-        return MutationType.MUTATED_OUT_GRAPH, f"{what} change, which only the wrapper can do"
-    if seen:
-        return (
-            MutationType.MUTATED_OUT_GRAPH,
-            "autograd must see the new value, so the wrapper writes it back",
-        )
-    if not keep_mutations:
-        return MutationType.MUTATED_OUT_GRAPH, "in-graph mutations are switched off"
-    return MutationType.MUTATED_IN_GRAPH, "autograd need not see the change, so the graph writes it"

@@ -3,6 +3,7 @@
 Invariant: two results share a storage in the compiled function exactly when they do in eager.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,8 +25,10 @@ from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Storage
 from aotlens.capture.tape import PLAIN
 from aotlens.capture.views import ViewStep
+from aotlens.capture.wrappers import inner_storages, inner_tensors, is_wrapper, value_of
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
+from aotlens.ir.subclasses import Wrapped
 from aotlens.torch_api import FakeTensor
 
 aten = torch.ops.aten
@@ -43,13 +46,16 @@ def analyse_outputs(
         if not isinstance(value, torch.Tensor):
             found.append(_plain(captured, index, value))
             continue
-        if type(value) is not FakeTensor:
+        if type(value) is not FakeTensor and not is_wrapper(value):
             found.append(_constant(captured, index, value))
             continue
         same = next((i for i in range(index) if captured.outputs[i] is value), None)
         storage = captured.recorder.tracked(value).storage
+        inside = _storage_inside(captured, value, storage)
         if id(value) in owners:
             found.append(_is_input(captured, index, value, owners[id(value)]))
+        elif inside is not None:
+            found.append(_inside_a_wrapper(captured, index, value, inside))
         elif storage.inputs:
             found.append(_alias_of_input(captured, index, value, storage, same))
         elif same is not None:
@@ -86,6 +92,29 @@ def _constant(captured: Captured, index: int, value: Any) -> OutputAliasInfo:
     node = captured.recorder.node_of(value)
     reason = "a tensor that the function has from outside, handed back as it is"
     return OutputAliasInfo(index, OutputType.IS_INPUT, reason, None, base=ConstantBase(node), tensor=value)
+
+
+def _storage_inside(captured: Captured, value: Any, storage: Storage) -> Storage | None:
+    """The input's storage that a result shares otherwise than as a view: inside a wrapper, or around it."""
+    if storage.inputs:
+        return None if any(given.storage is storage for given in captured.inputs) else storage
+    inner = inner_storages(value) if is_wrapper(value) else ()
+    return next((found for found in inner if found.inputs and found.base.val.is_floating_point()), None)
+
+
+def _inside_a_wrapper(captured: Captured, index: int, value: Any, storage: Storage) -> OutputAliasInfo:
+    """A look at a tensor inside a wrapper: for autograd no view, so the graph itself may hand it out."""
+    at = storage.inputs[0]
+    name = captured.inputs[at].slot.name
+    if storage.version:
+        raise UnsupportedError(
+            f"a result that shares memory with `{name}` inside a wrapper, and is written to",
+            storage.writes[-1].origin.place.innermost,
+            "clone the result",
+        )
+    own = _own(captured.recorder, index, value)
+    reason = f"shares memory with `{name}` inside a wrapper, which autograd does not see"
+    return replace(own, output_type=OutputType.CUSTOM_FUNCTION_VIEW, reason=reason, base=InputBase(at))
 
 
 def _repeated(index: int, value: Any, same: int) -> OutputAliasInfo:
@@ -274,15 +303,18 @@ def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: 
             captured.subject.span,
             "clone one of them",
         )
-    bases.append(BaseInfo(storage.base, storage.base_tensor))
+    bases.append(BaseInfo(value_of(recorder, storage.base_tensor), storage.base_tensor))
     return IntermediateBaseOf(len(bases) - 1)
 
 
 def _own(recorder: Recorder, index: int, value: Any) -> OutputAliasInfo:
     """A result that is handed out as the graph computed it."""
-    node = recorder.node_of(value)
-    if node.val.stride() != value.stride() and value.numel() > 1:
-        node = _restrided(recorder, node, value)
+    node = value_of(recorder, value)
+    if isinstance(node, Wrapped):
+        tensors = dict(inner_tensors(value))
+        node = node.map(lambda path, inner: _in_strides_of(recorder, inner, tensors[path]))
+    else:
+        node = _in_strides_of(recorder, node, value)
     base = value._base
     unsafe = base is not None and value.requires_grad and base.requires_grad
     reason = "its base does not leave the function" if unsafe else "memory of its own"
@@ -298,7 +330,9 @@ def _own(recorder: Recorder, index: int, value: Any) -> OutputAliasInfo:
     )
 
 
-def _restrided(recorder: Recorder, node: Node, value: Any) -> Node:
+def _in_strides_of(recorder: Recorder, node: Node, value: Any) -> Node:
     """The same values in eager's strides."""
+    if node.val.stride() == value.stride() or value.numel() <= 1:
+        return node
     empty = recorder.emit(aten.new_empty_strided.default, node, list(value.shape), list(value.stride()))
     return recorder.emit(aten.copy.default, empty, node)

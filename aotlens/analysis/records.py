@@ -7,6 +7,7 @@ from typing import Any
 from aotlens.capture.storage import Write
 from aotlens.capture.views import ViewStep
 from aotlens.ir.program import Node
+from aotlens.ir.subclasses import Value
 
 
 class MutationType(Enum):
@@ -105,7 +106,7 @@ class InputAliasInfo:
     """The metadata after the call; None when it is not changed."""
     seen_by_autograd: bool = False
     """Whether the new value has a history of its own, so that its gradient arrives as a tangent."""
-    value: Node | None = None
+    value: Value | None = None
     """The new value in the input's first geometry; None when the data is not mutated."""
     """In the new geometry for an input that is written to after its storage was exchanged."""
     writes: tuple[Write, ...] = ()
@@ -142,7 +143,8 @@ class OutputAliasInfo:
     output_type: OutputType
     reason: str
     value: Any
-    """The node that computes it; a plain value for a result that is no tensor; None for an alias."""
+    """The node that computes it, or a wrapper around such nodes; a plain value for a result that is no
+    tensor; None for an alias."""
     base: AliasBase | None = None
     chain: tuple[ViewStep, ...] = ()
     """The views that lead from the base to the result; replayed on each call."""
@@ -169,7 +171,7 @@ class OutputAliasInfo:
 class BaseInfo:
     """An intermediate that several results are views of, returned as a hidden output."""
 
-    value: Node
+    value: Value
     tensor: Any
 
 

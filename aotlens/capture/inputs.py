@@ -12,12 +12,13 @@ import torch
 from aotlens.capture.bases import Joined, as_fake, base_input, join_inputs, overlap, overlapping_groups
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedInput
+from aotlens.capture.wrapper_inputs import overlaps_wrapper, share_inner, storage_identities, wrapper_input
+from aotlens.capture.wrappers import is_wrapper
 from aotlens.errors import UnsupportedError
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput
-from aotlens.torch_api import is_traceable_wrapper_subclass
 
 
 def make_inputs(
@@ -36,7 +37,8 @@ def make_inputs(
                 found.append(_duplicate(found[same], slot, same))
                 continue
             given = members.get(index) or _tensor(recorder, value, slot, dynamic)
-            storages.setdefault(given.fake.untyped_storage()._cdata, []).append(index)
+            for storage in storage_identities(given.fake):
+                storages.setdefault(storage, []).append(index)
         else:
             given = _number(recorder, value, slot)
         found.append(given)
@@ -57,12 +59,8 @@ def _duplicate(first: CapturedInput, slot: FlatInput, index: int) -> CapturedInp
 
 
 def _tensor(recorder: Recorder, value: Any, slot: FlatInput, dynamic: bool) -> CapturedInput:
-    if is_traceable_wrapper_subclass(value):
-        raise UnsupportedError(
-            f"tensor subclass `{type(value).__name__}` as the input `{slot.name}`",
-            None,
-            "pass a plain tensor",
-        )
+    if is_wrapper(value):
+        return wrapper_input(recorder, value, slot, node_name(slot.name), dynamic)
     if value.layout is not torch.strided:
         raise UnsupportedError(
             f"a {value.layout} tensor as the input `{slot.name}`", None, "pass a dense tensor"
@@ -83,16 +81,27 @@ def _with_sharing(
     inputs: tuple[CapturedInput, ...], storages: dict[int, list[int]]
 ) -> tuple[CapturedInput, ...]:
     """Tell each storage which inputs stand on it."""
-    sharing: dict[int, tuple[int, ...]] = {}
+    sharing: dict[int, set[int]] = {}
     for indices in storages.values():
         for index in indices:
-            sharing[index] = tuple(other for other in indices if other != index)
+            sharing.setdefault(index, set()).update(other for other in indices if other != index)
     result = []
     for index, given in enumerate(inputs):
-        if given.storage is not None and given.duplicate_of is None:
-            others = sharing.get(index, ())
+        if given.wrapped is not None and given.duplicate_of is None:
+            others = tuple(sorted(sharing.get(index, ())))
+            share_inner(index, given, [(other, inputs[other].fake) for other in others], overlap)
+            result.append(replace(given, shares_storage_with=others))
+        elif given.storage is not None and given.duplicate_of is None:
+            others = tuple(sorted(sharing.get(index, ())))
+            wrappers = [inputs[other] for other in others if inputs[other].wrapped is not None]
+            given.storage.inside = next(
+                (other.slot.name for other in wrappers if overlaps_wrapper(given.fake, other.fake, overlap)),
+                "",
+            )
             if not given.storage.inputs:
-                overlapping = tuple(other for other in others if overlap(given.fake, inputs[other].fake))
+                overlapping = tuple(
+                    other for other in others if overlaps_wrapper(given.fake, inputs[other].fake, overlap)
+                )
                 given.storage.inputs = (index, *overlapping)
             result.append(replace(given, shares_storage_with=others))
         else:

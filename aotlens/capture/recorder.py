@@ -23,6 +23,7 @@ from aotlens.capture.operators import Decompositions, Kind, Operator, aten, desc
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
+from aotlens.capture.wrappers import has_wrapper, note_result
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import Checkpoint, Origin, Place
 from aotlens.ir.program import Node, nodes_in, op_name
@@ -42,6 +43,7 @@ from aotlens.torch_api import (
 QUERIES = frozenset(
     {
         torch.ops.prim.device.default,
+        torch.ops.prim.layout.default,
         aten.size.default,
         aten.sym_size.default,
         aten.sym_size.int,
@@ -85,6 +87,7 @@ class Recorder(Tape, TorchDispatchMode):
         self._boundary = boundary
         self._default_dtype = torch.get_default_dtype()
         self._depth = 0
+        self._declines = False
         self._sequence: list[int] = []
         self._by_sequence: list[Origin] = []
         self._handlers: dict[Kind, Callable[..., Any]] = {
@@ -120,6 +123,8 @@ class Recorder(Tape, TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if has_wrapper(types):
+            return self._desugared(func, args, kwargs)
         if func in QUERIES:
             return self._answer(func, args, kwargs)
         operator = describe(func)
@@ -149,6 +154,29 @@ class Recorder(Tape, TorchDispatchMode):
         return bool(tensors) and not any(
             type(tensor) is not FakeTensor or hasattr(tensor, TRACK) for tensor in tensors
         )
+
+    def _desugared(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Let the subclass take an operator on wrappers apart; its inner operators come back here.
+
+        The operator is called once more so that torch itself finds the subclass's way (a DTensor's is not in
+        Python); that second time it is declined.
+        """
+        if self._declines:
+            self._declines = False
+            return NotImplemented
+        query, place = func in QUERIES, self.place
+        if not query and place is None:
+            self.place = user_place(self._boundary)
+        self._declines = True
+        try:
+            with self:
+                result = func(*args, **kwargs)
+            if not query:
+                self.origin = self._new_origin(func, None)
+                note_result(self, Write(func, describe(func), args, kwargs), result)
+        finally:
+            self._declines, self.place = False, place
+        return result
 
     def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func is torch.ops.prim.device.default and type(args[0]) is FakeTensor:

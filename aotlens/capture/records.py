@@ -10,6 +10,7 @@ from aotlens.capture.recorder import Recorder
 from aotlens.capture.storage import Storage
 from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput, SyntheticBase
+from aotlens.ir.subclasses import Wrapped
 from aotlens.report.records import Span, Variable
 
 
@@ -43,6 +44,16 @@ class CapturedInput:
     def is_graph_input(self) -> bool:
         """Whether the graph takes it: no plain value, no duplicate, no view of a synthetic base."""
         return self.node is not None and self.base is None
+
+    wrapped: Wrapped | None = None
+    """For a wrapper subclass: the graph inputs inside it, in whose place `node` only gives the name."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The graph inputs: one, the inner ones of a wrapper, or none for a plain value."""
+        if self.wrapped is not None:
+            return self.wrapped.nodes()
+        return (self.node,) if self.node is not None else ()
 
     @property
     def is_tensor(self) -> bool:

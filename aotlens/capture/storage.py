@@ -34,6 +34,8 @@ class Storage:
     """That tensor."""
     inputs: tuple[int, ...] = ()
     """Flat inputs on this storage; empty for an intermediate."""
+    inside: str = ""
+    """The user's name of a wrapper subclass that it lies in; empty for all others."""
     version: int = 0
     writes: list[Write] = field(default_factory=list)
     moves: list[Write] = field(default_factory=list)

@@ -136,6 +136,9 @@ class Tape:
         found = getattr(tensor, TRACK, None)
         if found is not None and getattr(found.storage, "base", None) is not None:
             return found
+        if type(tensor) is not FakeTensor and hasattr(type(tensor), "__tensor_flatten__"):
+            self.track(tensor, Storage(Node(self.name("wrapper"), None, (), {}, tensor, self.origin), tensor))
+            return self.tracked(tensor)
         if type(tensor) is FakeTensor:
             raise RefusedAssertionError(
                 "a fake tensor that was made outside the traced function (Unexpected fake)",
@@ -221,6 +224,13 @@ class Tape:
                 f"mutation by `{op_name(func)}` of a tensor that is neither argument, parameter nor buffer",
                 self.span,
                 "pass it as an argument or register it as a buffer",
+            )
+        if tracked.storage.inside and len(tracked.storage.inputs) > 1:
+            raise UnsupportedError(
+                "Encountered aliased inputs that are mutated in the graph, but "
+                f"`{tracked.storage.inside}` is a tensor subclass. This is not supported today",
+                self.span,
+                "clone one of them before the call",
             )
         if len(tracked.storage.inputs) > 1 and not tracked.storage.joined:
             raise UnsupportedError(

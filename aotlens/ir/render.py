@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from aotlens.ir.program import Node, Program, getitem, is_higher_order
-from aotlens.ir.sizes import SymbolicExpression
+from aotlens.ir.sizes import SymbolicExpression, is_ragged
 from aotlens.report.describe import dimension, short_dtype
 from aotlens.report.records import Span
 from aotlens.torch_api import OpOverload, print_expression
@@ -29,6 +29,18 @@ class Names:
         """Name in the text by the operator's path: `torch.ops.aten.mm.default._op` to `aten_mm`."""
         self.bodies: set[str] = set()
         """Bodies of higher-order operators that the text has."""
+
+        self.objects: dict[str, Any] = {}
+        """What the text names but cannot write out in place: classes, the metadata of wrappers."""
+
+    def object(self, value: Any, base: str) -> str:
+        """The name of an object, the same for the same one."""
+        for name, known in self.objects.items():
+            if known is value:
+                return name
+        name = base if base not in self.objects else f"{base}_{len(self.objects)}"
+        self.objects[name] = value
+        return name
 
     def node(self, node: Node) -> str:
         return f"{node.name}_" if node.name in RESERVED else node.name
@@ -69,6 +81,8 @@ def literal(value: Any, names: Names) -> str:
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return f"float('{value}')"
     if isinstance(value, torch.SymInt):
+        if is_ragged(value):
+            return str(value)
         expression = value.node.expr
         return print_expression(expression, {str(symbol): str(symbol) for symbol in expression.free_symbols})
     if isinstance(value, torch.device):

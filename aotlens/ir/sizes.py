@@ -6,6 +6,11 @@ from typing import Any
 from aotlens.torch_api import print_expression
 
 
+def is_ragged(size: Any) -> bool:
+    """Whether a size is a nested int of a jagged tensor: it stands for many sizes, and has no expression."""
+    return not size.node.is_symbolic()
+
+
 @dataclass(frozen=True, slots=True)
 class SymbolicExpression:
     """An operator that computes a number from other numbers: `2*s0 + 1`."""

@@ -1,9 +1,13 @@
 """What each input and output of a graph means, with the user's own name for it.
 
+`inner` is set for a tensor inside a wrapper subclass: the attributes that lead to it from the whole that the
+slot stands for; it is empty for the whole.
+
 Invariant: no other module reads meaning from a position; `aotlens.ir.program` turns slots into positions.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +17,7 @@ class UserInput:
     name: str
     index: int
     """Position among the flat inputs (parameters and buffers first)."""
+    inner: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,7 @@ class Parameter:
     name: str
     index: int
     fqn: str
+    inner: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,7 @@ class Buffer:
     name: str
     index: int
     fqn: str
+    inner: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,7 @@ class Tangent:
 
     name: str
     """Of the output that it belongs to."""
+    inner: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,7 @@ class UserOutput:
 
     name: str
     index: int
+    inner: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,7 @@ class MutatedInput:
     name: str
     index: int
     """Of the flat input."""
+    inner: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +105,7 @@ class IntermediateBase:
     name: str
     index: int
     """Among the intermediate bases."""
+    inner: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +129,7 @@ class Gradient:
 
     name: str
     index: int
+    inner: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +139,7 @@ class LeafGradient:
     name: str
     index: int
     """Of the result."""
+    inner: tuple[str, ...] = ()
 
 
 GRADIENTS = (Gradient, LeafGradient)
@@ -135,3 +148,21 @@ GraphOutput = (
 )
 DIFFERENTIABLE_OUTPUTS = (UserOutput, MutatedInput, IntermediateBase, DataSize)
 """The kinds of output that go through autograd to the wrapper."""
+
+Slot = TypeVar(
+    "Slot",
+    UserInput,
+    Parameter,
+    Buffer,
+    Tangent,
+    UserOutput,
+    MutatedInput,
+    IntermediateBase,
+    Gradient,
+    LeafGradient,
+)
+
+
+def inner_slot(slot: Slot, path: tuple[str, ...]) -> Slot:
+    """The slot of one tensor inside a wrapper, named as the user would: `x.a`."""
+    return replace(slot, name=".".join((slot.name, *path)), inner=path) if path else slot

@@ -1,11 +1,12 @@
 """What the joint stage gives: one program whose outputs are the forward's and then the gradients."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.capture.records import Captured
 from aotlens.ir.program import Program, ProgramOutput
 from aotlens.ir.slots import GRADIENTS, IntermediateBase, UserOutput
+from aotlens.ir.subclasses import Wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,13 @@ class JointProgram(Joint):
     """For each forward output, whether its gradient arrives as a tangent (in that order)."""
     aliases: tuple[ProgramOutput, ...] = ()
     """Results that the wrapper makes, as values of the graph; only for compilers that want every result."""
+    wrapped_tangents: tuple[Wrapped | None, ...] = ()
+    """For each tangent that autograd gives, in order: the wrapper that it is expected to be."""
+    wrapped_gradients: dict[tuple[type, int], Wrapped] = field(default_factory=dict)
+    """Gradients that are handed out as wrappers, by the class of their slot and its index."""
 
     @property
     def changed_inputs(self) -> frozenset[int]:
         inputs = self.captured.inputs
-        return frozenset(id(inputs[info.index].node) for info in self.meta.inputs if info.mutates_data)
+        changed = (info.index for info in self.meta.inputs if info.mutates_data)
+        return frozenset(id(node) for index in changed for node in inputs[index].nodes)

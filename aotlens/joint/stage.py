@@ -4,6 +4,7 @@ Invariant: the backward is what autograd runs for this function on these tensors
 derivative.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.run import call_boundary, recording, refusing
 from aotlens.capture.storage import Storage
+from aotlens.capture.wrappers import is_wrapper, value_of
 from aotlens.errors import UnsupportedError
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
@@ -27,12 +29,37 @@ from aotlens.ir.slots import (
     MutatedInput,
     Tangent,
     UserOutput,
+    inner_slot,
 )
+from aotlens.ir.subclasses import Value, Wrapped, leaves_of
 from aotlens.joint.checks import check_sizes, sizes_for_wrapper
 from aotlens.joint.records import JointProgram
+from aotlens.joint.wrappers import wrapper_tangent
 from aotlens.torch_api import without_autocast
 
 aten = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class TangentInput:
+    """The gradient that arrives for one output."""
+
+    inputs: tuple[ProgramInput, ...]
+    """One, or those inside a wrapper."""
+    tensor: Any
+    """What autograd is run with."""
+    wrapped: Wrapped | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """A recorded backward."""
+
+    tangents: tuple[TangentInput, ...] = ()
+    gradients: tuple[tuple[Gradient | LeafGradient, Value | None], ...] = ()
+
+    def outputs(self) -> tuple[ProgramOutput, ...]:
+        return _expanded(self.gradients)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +87,14 @@ def build_joint(
     wanted = wanted_gradients(captured, meta)
     differentiable = [output for output in outputs if output.differentiable]
     training = bool(differentiable)
-    tangents: tuple[ProgramInput, ...] = ()
-    gradients: tuple[ProgramOutput, ...] = ()
+    backward = Backward()
     if training:
-        tangents, gradients = record_backward(captured, differentiable, wanted, dynamic)
+        backward = record_backward(captured, differentiable, wanted, dynamic)
     check_sizes(captured)
     write_in_graph(captured, meta)
+    tangents = (given for tangent in backward.tangents for given in tangent.inputs)
     inputs = (*graph_inputs(captured), *tangents)
-    results = (*(ProgramOutput(output.value, output.slot) for output in outputs), *gradients)
+    results = (*_expanded((output.slot, output.value) for output in outputs), *backward.outputs())
     needed = [result.value for result in (*results, *aliases)]
     nodes = reachable(needed, tuple(captured.recorder.nodes))
     return JointProgram(
@@ -75,22 +102,39 @@ def build_joint(
         meta=meta,
         program=Program("joint", inputs, nodes, results),
         training=training,
-        differentiable=tuple(training and output.differentiable for output in outputs),
+        differentiable=tuple(
+            training and output.differentiable for output in outputs for _ in leaves_of(output.value)
+        ),
         aliases=aliases,
+        wrapped_tangents=tuple(tangent.wrapped for tangent in backward.tangents),
+        wrapped_gradients={
+            (type(slot), slot.index): value
+            for slot, value in backward.gradients
+            if isinstance(value, Wrapped)
+        },
+    )
+
+
+def _expanded(outputs: Iterable[tuple[Any, Any]]) -> tuple[ProgramOutput, ...]:
+    """Program outputs, a wrapper by the tensors inside it."""
+    return tuple(
+        ProgramOutput(inner, inner_slot(slot, path))
+        for slot, value in outputs
+        for path, inner in leaves_of(value)
     )
 
 
 def alias_values(captured: Captured, meta: ViewAndMutationMeta) -> tuple[ProgramOutput, ...]:
     """The graph's own value of every result that the wrapper makes, or that is no tensor."""
-    recorder, found = captured.recorder, []
+    recorder, found = captured.recorder, list[tuple[Any, Any]]()
     with recorder.fake_mode, recorder.adding("joint", "a result that the wrapper makes again"):
         for output in meta.outputs:
-            if isinstance(output.value, Node):
+            if isinstance(output.value, (Node, Wrapped)):
                 continue
             tensor = captured.outputs[output.index]
-            value = recorder.node_of(tensor) if isinstance(tensor, torch.Tensor) else output.value
-            found.append(ProgramOutput(value, UserOutput(captured.output_names[output.index], output.index)))
-    return tuple(found)
+            value = value_of(recorder, tensor) if isinstance(tensor, torch.Tensor) else output.value
+            found.append((UserOutput(captured.output_names[output.index], output.index), value))
+    return _expanded(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +162,13 @@ def wanted_gradients(captured: Captured, meta: ViewAndMutationMeta) -> list[Want
 
 def graph_inputs(captured: Captured) -> tuple[ProgramInput, ...]:
     """The flat inputs that the graph takes: no plain values, no duplicates."""
-    return tuple(
-        ProgramInput(given.node, given.slot)
-        for given in captured.inputs
-        if given.node is not None and given.is_graph_input
-    )
+    found: list[ProgramInput] = []
+    for given in captured.inputs:
+        slot: Any = given.slot
+        for path, node in leaves_of(given.wrapped or given.node):
+            if node is not None and given.is_graph_input:
+                found.append(ProgramInput(node, inner_slot(slot, path)))
+    return tuple(found)
 
 
 def forward_outputs(captured: Captured, meta: ViewAndMutationMeta) -> tuple[ForwardOutput, ...]:
@@ -133,7 +179,7 @@ def forward_outputs(captured: Captured, meta: ViewAndMutationMeta) -> tuple[Forw
         tensor = _in_first_geometry(captured, given, info) if info.seen_by_autograd else None
         found.append(ForwardOutput(MutatedInput(given.slot.name, info.index), info.value, tensor))
     for output in meta.outputs:
-        if isinstance(output.value, Node):
+        if isinstance(output.value, (Node, Wrapped)):
             slot = UserOutput(captured.output_names[output.index], output.index)
             found.append(ForwardOutput(slot, output.value, None if output.new_leaf else output.tensor))
     for index, base in enumerate(meta.bases):
@@ -155,8 +201,8 @@ def _in_first_geometry(captured: Captured, given: CapturedInput, info: InputAlia
 
 def record_backward(
     captured: Captured, differentiable: list[ForwardOutput], wanted: list[Wanted], dynamic: bool
-) -> tuple[tuple[ProgramInput, ...], tuple[ProgramOutput, ...]]:
-    """Run autograd's backward on the recording; the tangents it takes and the gradients it gives."""
+) -> Backward:
+    """Run autograd's backward on the recording."""
     recorder = captured.recorder
     recorder.in_backward = True
     before = [given.storage.version if given.storage is not None else 0 for given in captured.inputs]
@@ -170,7 +216,7 @@ def record_backward(
                 else torch.autograd.grad(
                     [output.tensor for output in differentiable],
                     [item.leaf for item in wanted],
-                    [tensor for _, tensor in tangents],
+                    [tangent.tensor for tangent in tangents],
                     allow_unused=True,
                 )
             )
@@ -178,11 +224,11 @@ def record_backward(
     _refuse_writes(captured, before)
     with recorder.fake_mode, recorder.adding("joint", "a gradient, brought up to date after a write"):
         results = tuple(
-            ProgramOutput(None if gradient is None else recorder.node_of(gradient), item.slot)
+            (item.slot, None if gradient is None else value_of(recorder, gradient))
             for item, gradient in zip(wanted, gradients, strict=True)
             if gradient is not None or isinstance(item.slot, Gradient)
         )
-    return tuple(given for given, _ in tangents), results
+    return Backward(tuple(tangents), results)
 
 
 def _refuse_writes(captured: Captured, before: list[int]) -> None:
@@ -195,7 +241,19 @@ def _refuse_writes(captured: Captured, before: list[int]) -> None:
             )
 
 
-def _tangent(recorder: Recorder, output: ForwardOutput) -> tuple[ProgramInput, Any]:
+def _tangent(recorder: Recorder, output: ForwardOutput) -> TangentInput:
+    if not is_wrapper(output.tensor):
+        given, tensor = _plain_tangent(recorder, output)
+        return TangentInput((given,), tensor)
+    slot: Any = output.slot
+    inputs, wrapped, tensor = wrapper_tangent(
+        output.tensor,
+        lambda path, inner: _plain_tangent(recorder, ForwardOutput(inner_slot(slot, path), None, inner)),
+    )
+    return TangentInput(inputs, tensor, wrapped)
+
+
+def _plain_tangent(recorder: Recorder, output: ForwardOutput) -> tuple[ProgramInput, Any]:
     """A gradient that arrives in its output's layout, or contiguous where that layout has gaps."""
     like = output.tensor
     if aten.is_non_overlapping_and_dense.default(like):
@@ -206,7 +264,7 @@ def _tangent(recorder: Recorder, output: ForwardOutput) -> tuple[ProgramInput, A
     node = Node(recorder.name(node_name(f"tangent_{output.slot.name}")), None, (), {}, tensor, origin)
     alias = tensor.detach()
     recorder.track(alias, Storage(node, alias))
-    return ProgramInput(node, Tangent(output.slot.name)), alias
+    return ProgramInput(node, Tangent(output.slot.name, getattr(output.slot, "inner", ()))), alias
 
 
 def write_in_graph(captured: Captured, meta: ViewAndMutationMeta) -> None:
@@ -219,4 +277,7 @@ def write_in_graph(captured: Captured, meta: ViewAndMutationMeta) -> None:
         place = info.writes[-1].origin.place if info.writes else NOWHERE
         reason = f"writes the new value of `{given.slot.name}` back"
         origin = Origin(place, "aten.copy_.default", stage="joint", reason=reason, effect=True)
-        recorder.add_node(aten.copy_.default, (given.node, info.value), {}, given.fake, origin)
+        targets = given.wrapped.nodes() if given.wrapped is not None else (given.node,)
+        for target, (_, value) in zip(targets, leaves_of(info.value), strict=True):
+            if value is not target:
+                recorder.add_node(aten.copy_.default, (target, value), {}, target.val, origin)

@@ -6,20 +6,15 @@ import torch
 
 from aotlens.capture.records import CapturedInput
 from aotlens.codegen.records import Generated, GraphCode
-from aotlens.errors import InternalError
 from aotlens.ir.program import Node, Program, ProgramOutput
 from aotlens.ir.render import Names
 from aotlens.ir.slots import (
     DIFFERENTIABLE_OUTPUTS,
-    DataSize,
-    FlatInput,
+    GRADIENTS,
     Gradient,
-    IntermediateBase,
     LeafGradient,
-    MutatedInput,
     SavedForBackward,
     Tangent,
-    UserOutput,
 )
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
@@ -27,19 +22,28 @@ from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.double import double_call, write_double, write_kept
 from aotlens.runtime.graphs import call_graph, graph_context, view_text
 from aotlens.runtime.leaves import made_leaves, reshaped_leaves
+from aotlens.runtime.subclass_backward import BackwardWrappers
+from aotlens.runtime.subclasses import (
+    outer_inputs,
+    outer_outputs,
+    output_name,
+    write_unwrapping,
+    write_wrapping,
+)
 
 
 def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, names: Names) -> None:
     """`CompiledFunction`, and `DoubleBackward`, which refuses a second derivative by name."""
     if code.backward is None or parts.backward is None:
         return
+    BackwardWrappers(parts, names, code.backward.compile is not None).write_functions(builder)
     builder.add("", "")
     with builder.block("class CompiledFunction(torch.autograd.Function):"):
         builder.add("@staticmethod")
         _forward(builder, parts, code.forward, names)
         builder.add("", "@staticmethod")
         _backward(builder, parts, code.backward, names)
-    write_double(builder, parts, code.backward)
+    write_double(builder, parts, code.backward, names)
 
 
 def function_outputs(parts: Partitioned) -> list[ProgramOutput]:
@@ -47,30 +51,21 @@ def function_outputs(parts: Partitioned) -> list[ProgramOutput]:
     return [out for out in parts.forward.outputs if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS)]
 
 
-def output_name(out: ProgramOutput) -> str:
-    """The text's name for one output of a graph."""
-    match out.slot:
-        case MutatedInput(index=index):
-            return f"updated_{index}"
-        case IntermediateBase(index=index):
-            return f"base_{index}"
-        case UserOutput(index=index):
-            return f"out_{index}"
-        case DataSize(name=name):
-            return name
-        case slot:
-            raise InternalError(f"`{slot}` is no output of the autograd function")
-
-
 def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names) -> None:
+    captured = parts.joint.captured
     inputs = [names.node(given.node) for given in parts.forward.inputs]
     parameters = _forward_parameters(parts, names)
     returned = function_outputs(parts)
+    outer = outer_outputs(parts, returned)
     saved_slots = [out for out in parts.forward.outputs if isinstance(out.slot, SavedForBackward)]
     results = [output_name(out) for out in returned] + [f"saved_{at}" for at in range(len(saved_slots))]
     with builder.block(f"def forward(ctx, {', '.join(parameters)}):"):
+        write_unwrapping(builder, captured, names)
         with builder.block(graph_context(parts)):
             builder.add(f"{_targets(results)} = {call_graph(code, inputs)}")
+        backward_wrappers = BackwardWrappers(parts, names)
+        backward_wrappers.write_forward(builder, outer)
+        write_wrapping(builder, outer, {id(given.node) for given in parts.forward.inputs}, names)
         with builder.step("save for backward", _save_reason(parts)):
             _save(builder, parts, names)
             write_kept(builder, parts, names)
@@ -78,19 +73,20 @@ def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: N
             with builder.step("make custom views again", "autograd must know them as views of an input"):
                 _custom_views(builder, parts, names)
         with builder.step("mark non-differentiable results", "results that carry no gradient"):
-            plain = [
-                name for name, out in zip(results, returned, strict=False) if not _differentiable(parts, out)
-            ]
             tensors = [
-                name
-                for name, out in zip(results, returned, strict=False)
-                if name in plain and isinstance(out.value, Node) and isinstance(out.value.val, torch.Tensor)
+                out.name
+                for out in outer
+                if not _differentiable(parts, out.inner[0]) and _is_tensor(out.inner[0].value)
             ]
             if tensors:
                 builder.add(f"ctx.mark_non_differentiable({', '.join(tensors)})")
-        builder.add(f"ctx.set_materialize_grads({_symbolic(parts.forward)})")
-        names_returned = results[: len(returned)]
-        builder.add(f"return {names_returned[0] if len(returned) == 1 else ', '.join(names_returned)}")
+        materialize = _symbolic(parts.forward) and not backward_wrappers.needed
+        builder.add(f"ctx.set_materialize_grads({materialize})")
+        builder.add(f"return {', '.join(out.name for out in outer)}")
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Node) and isinstance(value.val, torch.Tensor)
 
 
 def _forward_parameters(parts: Partitioned, names: Names) -> list[str]:
@@ -98,8 +94,8 @@ def _forward_parameters(parts: Partitioned, names: Names) -> list[str]:
     leaves = [parts.joint.captured.inputs[info.index].node for info in reshaped_leaves(parts)]
     changed = {id(node) for node in leaves}
     found = [
-        f"now_{names.node(given.node)}" if id(given.node) in changed else names.node(given.node)
-        for given in parts.forward.inputs
+        f"now_{given.name}" if id(given.node) in changed else given.name
+        for given in outer_inputs(parts.joint.captured, parts.forward.inputs, names)
     ]
     return [*found, *(names.node(node) for node in leaves if node is not None), *made_leaves(parts)]
 
@@ -139,6 +135,7 @@ def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
         if not is_number(node)
     ]
     numbers = [computed.get(id(node)) or names.node(node) for node in saved if is_number(node)]
+    tensors += BackwardWrappers(parts, names).saved_arguments()
     if tensors:
         builder.add(f"ctx.save_for_backward({', '.join(tensors)})")
     if numbers:
@@ -168,31 +165,30 @@ def _symbolic(program: Program) -> bool:
 
 def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names) -> None:
     program = code.program
-    tangents = [given for given in program.inputs if isinstance(given.slot, Tangent)]
+    wrappers = BackwardWrappers(parts, names, code.compile is not None)
+    tangents = wrappers.tangents(function_outputs(parts), parts.joint.differentiable)
     saved = [given for given in program.inputs if not isinstance(given.slot, Tangent)]
-    received = iter(names.node(given.node) for given in tangents)
-    parameters = [
-        next(received) if _differentiable(parts, out) else f"_{output_name(out)}"
-        for out in function_outputs(parts)
-    ]
-    with builder.block(f"def backward(ctx, {', '.join(parameters)}):"):
+    with builder.block(f"def backward(ctx, {', '.join(tangent.parameter for tangent in tangents)}):"):
         if code.compile is not None:
             _refuse_surroundings(builder, parts)
-        _unpack(builder, [given.node for given in saved], names)
+        _unpack(builder, [given.node for given in saved], wrappers.saved_arguments(), names)
+        wrappers.read_symbols(builder)
+        received = [tangent for tangent in tangents if tangent.nodes]
         with builder.step("fill in missing gradients", "several results: some may get no gradient"):
-            if len(tangents) > 1 and not _symbolic(parts.forward):
-                for given in tangents:
-                    _zeros(builder, names.node(given.node), given.node.val)
+            if len(received) > 1 and (wrappers.needed or not _symbolic(parts.forward)):
+                for tangent in received:
+                    wrappers.write_zeros(builder, tangent)
         with builder.step("coerce gradients", "the backward was traced for gradients in this layout"):
-            for given in tangents:
-                _coerce(builder, names.node(given.node), given.node.val)
+            for tangent in received:
+                wrappers.write_coercion(builder, tangent)
+                for node in tangent.nodes:
+                    _coerce(builder, names.node(node), node.val)
         arguments = [names.node(given.node) for given in program.inputs]
-        gradients = _gradients(parts)
         with builder.block("if torch.is_grad_enabled():"):
-            builder.add(f"gradients = {double_call(parts, code, names)}")
+            builder.add(f"gradients = {double_call(parts, code, names, wrappers.also_seen(received))}")
         with builder.block("else:"), builder.block(graph_context(parts)):
-            builder.add(f"gradients = {call_graph(code, arguments)}")
-        _return_gradients(builder, gradients)
+            builder.add(f"gradients = {wrappers.wrapped_call(call_graph(code, arguments))}")
+        _return_gradients(builder, _gradients(parts, names))
 
 
 def _refuse_surroundings(builder: TextBuilder, parts: Partitioned) -> None:
@@ -222,8 +218,8 @@ def _return_gradients(builder: TextBuilder, gradients: list[int | None]) -> None
     builder.add(f"return {', '.join(items)}")
 
 
-def _unpack(builder: TextBuilder, saved: list[Node], names: Names) -> None:
-    tensors = [names.node(node) for node in saved if not is_number(node)]
+def _unpack(builder: TextBuilder, saved: list[Node], arguments: list[str], names: Names) -> None:
+    tensors = [*(names.node(node) for node in saved if not is_number(node)), *arguments]
     numbers = [names.node(node) for node in saved if is_number(node)]
     if tensors:
         builder.add(f"{_targets(tensors)} = ctx.saved_tensors")
@@ -231,15 +227,9 @@ def _unpack(builder: TextBuilder, saved: list[Node], names: Names) -> None:
         builder.add(f"{_targets(numbers)} = ctx.sizes")
 
 
-def _zeros(builder: TextBuilder, name: str, val: Any) -> None:
-    with builder.block(f"if {name} is None:"):
-        builder.add(
-            f"{name} = torch.empty_strided({tuple(val.shape)}, {tuple(val.stride())}, "
-            f"dtype={val.dtype}, device={str(val.device)!r}).zero_()"
-        )
-
-
 def _coerce(builder: TextBuilder, name: str, val: Any) -> None:
+    if not (val.is_floating_point() or val.is_complex()):
+        return
     if any(isinstance(size, torch.SymInt) for size in (*val.shape, *val.stride())):
         if val.is_contiguous():
             builder.add(f"{name} = {name}.contiguous()")
@@ -253,19 +243,15 @@ def _coerce(builder: TextBuilder, name: str, val: Any) -> None:
         )
 
 
-def _gradients(parts: Partitioned) -> list[int | None]:
+def _gradients(parts: Partitioned, names: Names) -> list[int | None]:
     """For each input of the forward, the position of its gradient among the backward's results."""
     assert parts.backward is not None  # written for training only
-    positions: dict[int, int] = {}
-    leaves: list[int | None] = []
-    for at, out in enumerate(parts.backward.outputs):
-        if isinstance(out.slot, Gradient):
-            positions[out.slot.index] = at
-        elif isinstance(out.slot, LeafGradient):
-            leaves.append(at)
-    found: list[int | None] = []
-    for given in parts.forward.inputs:
-        slot: Any = given.slot
-        found.append(positions.get(slot.index) if isinstance(slot, FlatInput) else None)
+    order = dict[tuple[type, int], int]()
+    for out in parts.backward.outputs:
+        if isinstance(out.slot, GRADIENTS):
+            order.setdefault((type(out.slot), out.slot.index), len(order))
+    inputs = outer_inputs(parts.joint.captured, parts.forward.inputs, names)
+    found = [order.get((Gradient, given.index)) for given in inputs]
     found += [None] * len(reshaped_leaves(parts))
+    leaves: list[int | None] = [at for (kind, _), at in order.items() if kind is LeafGradient]
     return found + (leaves or [None] * len(made_leaves(parts)))

@@ -23,6 +23,7 @@ from aotlens.partition.records import Partitioned
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import call_graph, graph_context
 from aotlens.runtime.leaves import made_leaves
+from aotlens.runtime.subclass_backward import BackwardWrappers
 from aotlens.torch_api import pytree
 
 BOUND_NAME = "differentiable_backward"
@@ -40,13 +41,10 @@ def why_not(parts: Partitioned) -> str | None:
         return "it makes a tensor require grad itself"
     if any(draws(node.op) for node in parts.forward.nodes):
         return "it draws random numbers"
-    if any(type(given.fake) is not torch.Tensor and not _is_plain(given) for given in joint.captured.inputs):
-        return "it takes a tensor subclass"
+    wrapped = any(given.wrapped is not None for given in joint.captured.inputs)
+    if wrapped or joint.wrapped_gradients or any(joint.wrapped_tangents):
+        return "it takes or gives a tensor subclass"
     return None
-
-
-def _is_plain(given: CapturedInput) -> bool:
-    return given.fake is None or type(given.fake).__name__ == "FakeTensor"
 
 
 def unsaved_inputs(parts: Partitioned) -> list[CapturedInput]:
@@ -87,12 +85,15 @@ def needs_weakref(parts: Partitioned) -> bool:
     )
 
 
-def double_call(parts: Partitioned, code: GraphCode, names: Names) -> str:
-    """The expression that gives the gradients where they are to be differentiated again."""
+def double_call(parts: Partitioned, code: GraphCode, names: Names, also_seen: list[str]) -> str:
+    """The expression that gives the gradients where they are to be differentiated again.
+
+    What is `also_seen` by autograd are the wrappers, of which the graph gets the tensors inside.
+    """
     program = code.program
     arguments = [names.node(given.node) for given in program.inputs]
     if why_not(parts) is not None:
-        return f"DoubleBackward.apply({', '.join(arguments)})"
+        return f"DoubleBackward.apply({', '.join([*arguments, *also_seen])})"
     flat = {id(given.node) for given in parts.joint.captured.inputs if given.node is not None}
     saved = [name for name, given in zip(arguments, program.inputs, strict=True) if id(given.node) in flat]
     tangents = [
@@ -108,7 +109,7 @@ def _tuple(names: Sequence[str]) -> str:
     return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
 
 
-def write_double(builder: TextBuilder, parts: Partitioned, code: GraphCode) -> None:
+def write_double(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names) -> None:
     """`differentiable_backward` where it can be made, or `DoubleBackward`, which refuses by name."""
     name, reason = parts.joint.captured.subject.name, why_not(parts)
     builder.add("", "")
@@ -121,7 +122,9 @@ def write_double(builder: TextBuilder, parts: Partitioned, code: GraphCode) -> N
     with builder.block("class DoubleBackward(torch.autograd.Function):"):
         builder.add("@staticmethod")
         with builder.block("def forward(ctx, *inputs):"), builder.block(graph_context(parts)):
-            builder.add(f"return tuple({call_graph(code, arguments)})")
+            wrappers = BackwardWrappers(parts, names)
+            wrappers.read_symbols(builder, "inputs[-1]")
+            builder.add(f"return tuple({wrappers.wrapped_call(call_graph(code, arguments))})")
         builder.add("", "@staticmethod")
         with builder.block("def backward(ctx, *gradients):"):
             builder.add(f"raise RuntimeError({_refusal(name, reason)!r})")

@@ -58,6 +58,14 @@ def view_text(step: ViewStep, source: str, names: Names) -> str:
     return text if step.result is None else f"{text}[{step.result}]"
 
 
+def import_text(value: Any, name: str) -> str | None:
+    """The line that imports a class of torch's; None for what only the user's program has."""
+    module = getattr(value, "__module__", "")
+    if not isinstance(value, type) or module.split(".")[0] != "torch" or value.__qualname__ != value.__name__:
+        return None
+    return f"from {module} import {value.__name__}" + (f" as {name}" if name != value.__name__ else "")
+
+
 def write_header(builder: TextBuilder, names: Names, parts: Partitioned, bound: dict[str, Any]) -> None:
     """Operators and constants, under the names that the graphs use."""
     programs = [parts.forward] if parts.backward is None else [parts.forward, parts.backward]
@@ -66,6 +74,12 @@ def write_header(builder: TextBuilder, names: Names, parts: Partitioned, bound: 
         builder.add("")
         for path, name in sorted(names.operators.items(), key=lambda item: item[1]):
             builder.add(f"{name} = {path}")
+    for name, value in names.objects.items():
+        line = import_text(value, name)
+        if line is None:
+            bound[name] = value
+            line = f"# {name}: {type(value).__name__} of a tensor subclass, bound when this module is loaded"
+        builder.add("", line)
     constants = {node.name: node for program in programs for node in program.constants()}
     constants |= {node.name: node for node in returned}
     if constants:

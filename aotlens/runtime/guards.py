@@ -10,9 +10,13 @@ import torch
 
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.wrappers import inner_tensors
 from aotlens.ir.render import Names, literal
-from aotlens.ir.slots import UserInput
+from aotlens.ir.sizes import is_ragged
+from aotlens.ir.slots import UserInput, inner_slot
+from aotlens.ir.subclasses import Wrapped
 from aotlens.runtime.builder import TextBuilder
+from aotlens.runtime.subclasses import context_text
 from aotlens.torch_api import print_expression
 
 SHARED_MEMORY = "which arguments share memory is built into the graph"
@@ -42,14 +46,21 @@ class Guards:
     """Writes the checks of one target."""
 
     def __init__(
-        self, builder: TextBuilder, captured: Captured, meta: ViewAndMutationMeta, names: list[str]
+        self,
+        builder: TextBuilder,
+        captured: Captured,
+        meta: ViewAndMutationMeta,
+        arguments: list[str],
+        names: Names,
     ) -> None:
         self._builder = builder
         self._captured = captured
         self._meta = meta
-        self._names = names
+        self._names = arguments
+        self._text_names = names
         self._target = captured.subject.name
         self._sizes: set[str] = set()
+        self._ragged: set[str] = set()
         self.needs_helper = False
         """Whether the written text calls `refuse_overlap`."""
 
@@ -100,12 +111,33 @@ class Guards:
             if not given.is_tensor or not isinstance(given.slot, UserInput):
                 continue
             fake = given.fake
+            if given.wrapped is not None:
+                self._wrapper(name, given, given.wrapped)
+                continue
             shape = _other_shape(name, fake)
             message = (
                 f"`{given.slot.name}` must be a tensor like {fake.dtype} {list(fake.shape)}, got another"
             )
             different = f"not isinstance({name}, torch.Tensor) or {shape} or {name}.dtype is not {fake.dtype}"
             self._refuse(different, "TypeError", message)
+
+    def _wrapper(self, name: str, given: CapturedInput, wrapped: Wrapped) -> None:
+        """A subclass of the same kind, with the same metadata, around tensors of the same sizes."""
+        kind = self._text_names.object(wrapped.meta.kind, wrapped.meta.name)
+        message = f"`{given.slot.name}` must be a `{wrapped.meta.name}`, got a "
+        self._refuse(f"type({name}) is not {kind}", "TypeError", message, f"type({name}).__name__")
+        if wrapped.meta.context is not None and all(isinstance(size, int) for size in wrapped.meta.size):
+            condition = f"{name}.__tensor_flatten__()[1] != {context_text(wrapped, self._text_names)}"
+            message = f"`{given.slot.name}` must have the metadata that it was compiled for, got "
+            self._refuse(condition, "TypeError", message, f"{name}.__tensor_flatten__()[1]")
+        for path, node in wrapped.leaves():
+            inner, wanted = ".".join((name, *path)), node.val
+            shape = tuple(wanted.shape)
+            same = all(isinstance(size, int) for size in shape)
+            different = f"{inner}.shape != {shape}" if same else f"{inner}.dim() != {len(shape)}"
+            inside = ".".join((given.slot.name, *path))
+            message = f"`{inside}` must be a tensor like {wanted.dtype} {list(shape)}, got another"
+            self._refuse(f"{different} or {inner}.dtype is not {wanted.dtype}", "TypeError", message)
 
     def _bind_sizes(self, checked: bool) -> None:
         """Names for the symbols that the text reads; a size that must equal another is checked."""
@@ -117,8 +149,17 @@ class Guards:
             for dim, size in enumerate(given.fake.shape):
                 if isinstance(size, torch.SymInt):
                     self._bind(size, f"{name}.size({dim})", given, checked)
+            for path, node in given.wrapped.leaves() if given.wrapped is not None else ():
+                for dim, size in enumerate(node.val.shape):
+                    if isinstance(size, torch.SymInt):
+                        self._bind(size, f"{'.'.join((name, *path))}.size({dim})", given, checked)
 
     def _bind(self, size: Any, source: str, given: CapturedInput, checked: bool) -> None:
+        if is_ragged(size):
+            if str(size) not in self._ragged:
+                self._ragged.add(str(size))
+                self._builder.add(f"{size} = {source}")
+            return
         expression = size.node.expr
         if expression.is_symbol and str(expression) not in self._sizes:
             self._sizes.add(str(expression))
@@ -182,29 +223,30 @@ class Guards:
     def _aliases(self) -> None:
         """An argument that is written to must not overlap with one that it lay apart from before."""
         arguments = [
-            (name, given)
+            (".".join((name, *path)), inner_slot(given.slot, path), tensor)
             for name, given in self._inputs()
             if isinstance(given.slot, UserInput) and given.is_tensor and given.duplicate_of is None
+            for path, tensor in inner_tensors(given.fake)
         ]
-        written = [
-            self._names[info.index]
+        changed = {
+            info.index
             for info in self._meta.inputs
             if (info.mutates_data or info.mutates_metadata)
             and not self._captured.inputs[info.index].shares_storage_with
-        ]
-        written = [name for name in written if any(name == other for other, _ in arguments)]
+        }
+        written = [name for name, slot, _ in arguments if slot.index in changed]
         if not written or len(arguments) < 2:
             return
-        storages = len({given.fake.untyped_storage()._cdata for _, given in arguments})
-        tensors = ", ".join(name for name, _ in arguments)
+        storages = len({tensor.untyped_storage()._cdata for _, _, tensor in arguments})
+        tensors = ", ".join(name for name, _, _ in arguments)
         self.needs_helper = True
         several = f"len({{tensor.untyped_storage()._cdata for tensor in ({tensors})}}) != {storages}"
         if len(arguments) == storages == 2:  # without a set, in half the time
-            (first, _), (second, _) = arguments
+            (first, _, _), (second, _, _) = arguments
             several = f"{first}.untyped_storage()._cdata == {second}.untyped_storage()._cdata"
         with self._builder.block(f"if {several}:"):
-            named = ", ".join(f"{given.slot.name!r}: {name}" for name, given in arguments)
-            slots = [given.slot.name for name, given in arguments if name in written]
+            named = ", ".join(f"{slot.name!r}: {name}" for name, slot, _ in arguments)
+            slots = [slot.name for name, slot, _ in arguments if name in written]
             self._builder.add(f"refuse_overlap({self._target!r}, {{{named}}}, {tuple(slots)!r})")
 
 

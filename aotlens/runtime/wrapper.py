@@ -20,18 +20,20 @@ from aotlens.codegen.records import Generated
 from aotlens.ir.program import Node
 from aotlens.ir.render import Names, literal
 from aotlens.ir.slots import Gradient
+from aotlens.ir.subclasses import Wrapped
 from aotlens.partition.records import Partitioned
 from aotlens.report.describe import size_bytes
 from aotlens.report.records import Site
 from aotlens.report.sites import site_of
 from aotlens.runtime.arguments import Unpacking
-from aotlens.runtime.autograd import function_outputs, output_name
+from aotlens.runtime.autograd import function_outputs
 from aotlens.runtime.bases import write_bases
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import call_graph, graph_context, view_text
 from aotlens.runtime.guards import Guards
 from aotlens.runtime.leaves import leaf_results, made_leaves, reshaped_leaves, write_leaves
 from aotlens.runtime.structure import refill_lines, result_text
+from aotlens.runtime.subclasses import outer_outputs, output_name, write_unwrapping, write_wrapping
 
 
 class WrapperText:
@@ -63,7 +65,7 @@ class WrapperText:
                     Unpacking(builder, self._captured.subject.name, arguments[owned:]).write(
                         structure.arguments
                     )
-            guards = Guards(builder, self._captured, self._meta, self.arguments)
+            guards = Guards(builder, self._captured, self._meta, self.arguments, self._names)
             guards.write()
             self.needs_overlap_helper = guards.needs_helper
             write_bases(builder, self._captured, self.arguments)
@@ -143,15 +145,17 @@ class WrapperText:
         )
 
     def _run(self) -> None:
-        graph_inputs = [
-            name
-            for name, given in zip(self.arguments, self._captured.inputs, strict=True)
-            if given.is_graph_input
-        ]
-        graph_inputs += [f"before_{self.arguments[info.index]}" for info in self._reshaped]
-        graph_inputs += made_leaves(self._parts)
-        results = [output_name(out) for out in function_outputs(self._parts)]
+        outputs = function_outputs(self._parts)
+        outer = outer_outputs(self._parts, outputs)
         if self._code.backward is not None:
+            graph_inputs = [
+                name
+                for name, given in zip(self.arguments, self._captured.inputs, strict=True)
+                if given.is_graph_input
+            ]
+            graph_inputs += [f"before_{self.arguments[info.index]}" for info in self._reshaped]
+            graph_inputs += made_leaves(self._parts)
+            results = [out.name for out in outer]
             without = self._without_gradient()
             given = ", ".join(f"{name}.detach()" if name in without else name for name in graph_inputs)
             line = f"{', '.join(results)} = CompiledFunction.apply({given})"
@@ -161,9 +165,14 @@ class WrapperText:
                 with self._builder.block("with torch.enable_grad():"):
                     self._builder.add(line)
             return
+        results = [output_name(out) for out in outputs]
+        program = self._code.forward.program
+        graph_inputs = [self._names.node(given.node) for given in program.inputs]
+        write_unwrapping(self._builder, self._captured, self._names)
         targets = f"{', '.join(results)}{',' if len(results) == 1 else ''} = " if results else ""
         with self._builder.block(graph_context(self._parts)):
             self._builder.add(f"{targets}{call_graph(self._code.forward, graph_inputs)}")
+        write_wrapping(self._builder, outer, {id(given.node) for given in program.inputs}, self._names)
 
     def _without_gradient(self) -> frozenset[str]:
         """Inputs that require grad and get none: passed on without their history, which may be used up."""
@@ -223,7 +232,7 @@ class WrapperText:
                 self._builder.add(f"increment_version({several})")
 
     def _aliases(self) -> None:
-        aliases = [info for info in self._meta.outputs if info.base is not None]
+        aliases = [info for info in self._meta.outputs if info.base is not None and info.value is None]
         reason = (
             "; ".join(dict.fromkeys(info.reason for info in aliases)) or "every result has memory of its own"
         )
@@ -291,7 +300,7 @@ class WrapperText:
     def _return(self) -> None:
         leaves = []
         for info in self._meta.outputs:
-            if info.base is not None or isinstance(info.value, Node):
+            if info.base is not None or isinstance(info.value, (Node, Wrapped)):
                 leaves.append(f"out_{info.index}")
             else:
                 leaves.append(literal(info.value, self._names))

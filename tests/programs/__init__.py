@@ -23,6 +23,7 @@ from tests.programs import (
     mutation_kinds,
     randomness,
     refused,
+    subclasses,
     transforms,
     views_of_inputs,
     views_of_intermediates,
@@ -53,6 +54,7 @@ FILES = (
     checkpointing,
     higher_order,
     refused,
+    subclasses,
 )
 
 PROGRAMS: tuple[Program, ...] = tuple(program for file in FILES for program in file.cases.programs)

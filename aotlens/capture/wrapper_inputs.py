@@ -1,0 +1,121 @@
+"""Wrapper subclasses among the flat inputs.
+
+Invariant: every tensor inside becomes a graph input of its own, named as the user would (`x.a`); the user's
+function gets a wrapper around them that is a leaf exactly when the caller's is.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from aotlens.capture.records import CapturedInput
+from aotlens.capture.storage import Storage
+from aotlens.capture.tape import TRACK, Tape
+from aotlens.capture.wrappers import Path, inner_tensors, is_wrapper, rebuild
+from aotlens.errors import UnsupportedError
+from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.ir.program import Node
+from aotlens.ir.slots import FlatInput
+from aotlens.torch_api import FakeTensor, below_views
+
+Overlap = Callable[[Any, Any], bool]
+
+
+class _NonLeaf(torch.autograd.Function):
+    """Gives a wrapper that is made elsewhere a place in the tape."""
+
+    @staticmethod
+    def forward(ctx: Any, leaf: Any, make: Callable[[], Any]) -> Any:
+        return make()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient, None
+
+
+def wrapper_input(tape: Tape, value: Any, slot: FlatInput, name: str, dynamic: bool) -> CapturedInput:
+    """Capture one wrapper; call inside the recorder's fake mode."""
+    fake = value if _is_fake(value) else tape.fake_mode.from_tensor(value, static_shapes=not dynamic)
+
+    def make_inner(path: Path, inner: Any) -> tuple[Node, Any]:
+        if inner.layout is not torch.strided:
+            inside = ".".join((slot.name, *path))
+            raise UnsupportedError(f"a {inner.layout} tensor as `{inside}`", None, "pass a dense tensor")
+        node_name = "_".join((name, *(part.strip("_") for part in path)))
+        node = Node(tape.name(node_name), None, (), {}, inner, Origin(NOWHERE, ""))
+        alias = _untracked(path, inner)[1]
+        tape.track(alias, Storage(node, alias))
+        tape.symbols.define_sizes(node)
+        return node, alias
+
+    with torch.no_grad():
+        wrapped, argument = rebuild(fake, make_inner)
+    argument, leaf = _with_grad(value, fake, argument)
+    node = Node(tape.name(name), None, (), {}, fake, Origin(NOWHERE, ""))
+    storage = Storage(node, argument)
+    tape.track(argument, storage)
+    return CapturedInput(
+        slot=slot,
+        argument=argument,
+        node=node,
+        fake=fake,
+        leaf=leaf,
+        storage=storage,
+        grad_fn=argument.grad_fn,
+        version=0 if argument.is_inference() else argument._version,
+        is_leaf=value.is_leaf,
+        wrapped=wrapped,
+    )
+
+
+def _with_grad(value: Any, fake: Any, argument: Any) -> tuple[Any, Any]:
+    """The argument and the leaf behind it, which requires grad as the caller's tensor does."""
+    if not value.requires_grad:
+        return argument, None
+    if value.is_leaf:
+        argument.requires_grad_()
+        return argument, argument
+    with torch.no_grad():
+        leaf = rebuild(fake, _untracked)[1].requires_grad_()
+    with torch.enable_grad():
+        return _NonLeaf.apply(leaf, lambda: argument), leaf
+
+
+def _untracked(path: Path, inner: Any) -> tuple[Any, Any]:
+    with torch.no_grad(), below_views():
+        return None, inner.detach()
+
+
+def _is_fake(value: Any) -> bool:
+    return any(type(inner) is FakeTensor for _, inner in inner_tensors(value))
+
+
+def storage_identities(fake: Any) -> Iterator[int]:
+    """The storages that a flat input lies on; several for a wrapper."""
+    if is_wrapper(fake):
+        for _, inner in inner_tensors(fake):
+            yield from storage_identities(inner)
+    else:
+        yield fake.untyped_storage()._cdata
+
+
+def overlaps_wrapper(left: Any, right: Any, overlap: Overlap) -> bool:
+    """Whether two flat inputs, of which either may be a wrapper, have an element in common."""
+    return any(
+        overlap(one, other)
+        for _, one in inner_tensors(left)
+        for _, other in inner_tensors(right)
+        if one.untyped_storage()._cdata == other.untyped_storage()._cdata
+    )
+
+
+def share_inner(index: int, given: CapturedInput, others: list[tuple[int, Any]], overlap: Overlap) -> None:
+    """Tell each inner storage, and the wrapper's own, which inputs stand on it."""
+    assert given.storage is not None  # it was made here
+    given.storage.inputs = (index,)
+    befores = dict(inner_tensors(given.fake))
+    for path, tensor in inner_tensors(given.argument):
+        shared = [other for other, fake in others if overlaps_wrapper(befores[path], fake, overlap)]
+        storage = getattr(tensor, TRACK).storage
+        storage.inputs, storage.inside = (index, *shared), given.slot.name

@@ -1,0 +1,207 @@
+"""The text that takes wrapper subclasses apart before a graph and wraps its results again.
+
+Invariant: outside the graphs, names stand for what the caller and autograd hold; inside, for plain tensors.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotlens.capture.records import Captured
+from aotlens.errors import InternalError
+from aotlens.ir.program import Node, ProgramInput, ProgramOutput
+from aotlens.ir.render import Names, literal
+from aotlens.ir.sizes import is_ragged
+from aotlens.ir.slots import DataSize, FlatInput, IntermediateBase, MutatedInput, UserOutput
+from aotlens.ir.subclasses import Opaque, Wrapped
+from aotlens.partition.records import Partitioned
+from aotlens.runtime.builder import TextBuilder
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OuterOutput:
+    """One result of the autograd function: what autograd sees."""
+
+    name: str
+    """Its name in the text."""
+    inner: tuple[ProgramOutput, ...]
+    """The graph outputs that it is made of: itself, or those inside a wrapper."""
+    wrapped: Wrapped | None = None
+
+
+def inner_name(outer: str, path: Path) -> str:
+    """`out_0` and `("a",)` give `out_0_a`."""
+    return "_".join((outer, *(part.strip("_") for part in path)))
+
+
+def output_name(out: ProgramOutput) -> str:
+    """The text's name for one output of a graph."""
+    match out.slot:
+        case MutatedInput(index=index, inner=inner):
+            return inner_name(f"updated_{index}", inner)
+        case IntermediateBase(index=index, inner=inner):
+            return inner_name(f"base_{index}", inner)
+        case UserOutput(index=index, inner=inner):
+            return inner_name(f"out_{index}", inner)
+        case DataSize(name=name):
+            return name
+        case slot:
+            raise InternalError(f"`{slot}` is no output of the autograd function")
+
+
+def outer_outputs(parts: Partitioned, outputs: Iterable[ProgramOutput]) -> list[OuterOutput]:
+    """The graph's outputs, those inside one wrapper taken together."""
+    meta = parts.joint.meta
+    found: dict[str, OuterOutput] = {}
+    for out in outputs:
+        slot: Any = out.slot
+        name = output_name(out)
+        if getattr(slot, "inner", ()):
+            name = name.removesuffix(inner_name("", slot.inner))
+        known = found.get(name)
+        value: Any = None
+        match slot:
+            case MutatedInput(index=index):
+                value = meta.inputs[index].value
+            case IntermediateBase(index=index):
+                value = meta.bases[index].value
+            case UserOutput(index=index):
+                value = meta.outputs[index].value
+        inner = (*(known.inner if known is not None else ()), out)
+        found[name] = OuterOutput(name, inner, value if isinstance(value, Wrapped) else None)
+    return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class OuterInput:
+    """One argument of the autograd function."""
+
+    name: str
+    node: Node
+    index: int
+    """Among the flat inputs; -1 for what is none."""
+
+
+def outer_inputs(captured: Captured, inputs: Iterable[ProgramInput], names: Names) -> list[OuterInput]:
+    """What the graph's inputs are taken from, each once."""
+    found: dict[str, OuterInput] = {}
+    for given in inputs:
+        slot: Any = given.slot
+        node: Any = given.node
+        if getattr(slot, "inner", ()):
+            node = captured.inputs[slot.index].node
+        index = slot.index if isinstance(slot, FlatInput) else -1
+        found.setdefault(names.node(node), OuterInput(names.node(node), node, index))
+    return list(found.values())
+
+
+def write_unwrapping(builder: TextBuilder, captured: Captured, names: Names) -> None:
+    """Bind the names of the tensors inside every wrapper that is an argument."""
+    with builder.step("unwrap subclasses", "graphs compute on the tensors inside a wrapper"):
+        for given in captured.inputs:
+            if given.wrapped is not None and given.node is not None:
+                unwrap(builder, names.node(given.node), given.wrapped, names)
+
+
+def unwrap(builder: TextBuilder, outer: str, wrapped: Wrapped, names: Names) -> None:
+    targets = [names.node(node) for node in wrapped.nodes()]
+    sources = [".".join((outer, *path)) for path, _ in wrapped.leaves()]
+    builder.add(f"{', '.join(targets)} = {', '.join(sources)}")
+
+
+def write_wrapping(builder: TextBuilder, outputs: list[OuterOutput], kept: set[int], names: Names) -> None:
+    """Make the wrappers again; a graph input that is handed on stays the object that it is."""
+    with builder.step("wrap subclasses", "results that are wrappers, made of what the graph computed"):
+        for out in outputs:
+            if out.wrapped is None:
+                continue
+
+            def text(path: Path, node: Node, outer: str = out.name) -> str:
+                return names.node(node) if id(node) in kept else inner_name(outer, path)
+
+            builder.add(f"{out.name} = {wrap_text(out.wrapped, text, names)}")
+
+
+def wrap_text(wrapped: Wrapped, text: Callable[[Path, Node], str], names: Names, at: Path = ()) -> str:
+    """The expression that makes a wrapper around values whose text is given by path."""
+    parts = []
+    for name, part in wrapped.parts:
+        if isinstance(part, Wrapped):
+            value = wrap_text(part, text, names, (*at, name))
+        elif isinstance(part, Opaque):
+            value = names.object(part.value, name.upper().strip("_"))
+        else:
+            value = text((*at, name), part)
+        parts.append(f"{name!r}: {value}")
+    meta = wrapped.meta
+    kind, context = names.object(meta.kind, meta.name), context_text(wrapped, names)
+    size, stride = literal(meta.size, names), literal(meta.stride, names)
+    return f"{kind}.__tensor_unflatten__({{{', '.join(parts)}}}, {context}, torch.Size({size}), {stride})"
+
+
+def context_text(wrapped: Wrapped, names: Names) -> str:
+    """A subclass's own metadata, written out where it is made of plain values."""
+    context = wrapped.meta.context
+    return repr(context) if _is_plain(context) else names.object(context, "CONTEXT")
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(_is_plain(item) for pair in value.items() for item in pair)
+    if type(value) in (list, tuple):
+        return all(_is_plain(item) for item in value)
+    return value is None or type(value) in (int, str, bool, float)
+
+
+def symbols_in(values: Iterable[Any]) -> set[str]:
+    """Names of the symbols and nested ints among sizes and strides."""
+    found: set[str] = set()
+    for value in values:
+        if isinstance(value, torch.SymInt):
+            if is_ragged(value):
+                found.add(nested_int_name(value))
+            else:
+                found |= {str(symbol) for symbol in value.node.expr.free_symbols}
+    return found
+
+
+def nested_int_name(size: Any) -> str:
+    """The name of a ragged size: `j1`, whatever it is multiplied with."""
+    return str(size).rpartition("*")[2]
+
+
+def symbols_of(wrapped: Wrapped) -> set[str]:
+    """The symbols that `wrap_text` writes."""
+    found = symbols_in((*wrapped.meta.size, *wrapped.meta.stride))
+    for _, part in wrapped.parts:
+        if isinstance(part, Wrapped):
+            found |= symbols_of(part)
+    return found
+
+
+def size_sources(captured: Captured, names: Names) -> Iterator[tuple[str, str]]:
+    """Symbols by the text that reads them off the graph's arguments."""
+    for given in captured.inputs:
+        if given.node is None:
+            continue
+        name = names.node(given.node)
+        if isinstance(given.node.val, torch.SymInt):
+            yield from _source(given.node.val, name)
+        elif given.is_tensor:
+            for dim, size in enumerate(given.fake.shape):
+                yield from _source(size, f"{name}.size({dim})")
+            for node in given.nodes if given.wrapped is not None else ():
+                for dim, size in enumerate(node.val.shape):
+                    yield from _source(size, f"{names.node(node)}.size({dim})")
+
+
+def _source(size: Any, text: str) -> Iterator[tuple[str, str]]:
+    if isinstance(size, torch.SymInt):
+        if is_ragged(size):
+            yield str(size), text
+        elif size.node.expr.is_symbol:
+            yield str(size.node.expr), text

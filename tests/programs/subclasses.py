@@ -1,0 +1,268 @@
+"""Traceable wrapper subclasses: two tensors in one, distributed tensors, jagged tensors."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.testing._internal.two_tensor import TwoTensor
+
+from tests.programs.program import Cases, leaf, plain
+
+cases = Cases("subclasses")
+
+
+def two(*sizes: int) -> Tensor:
+    """A wrapper that needs no gradient."""
+    return TwoTensor(plain(*sizes), plain(*sizes))
+
+
+def two_leaf(*sizes: int) -> Tensor:
+    """A wrapper that is a leaf and requires grad."""
+    return two(*sizes).requires_grad_()
+
+
+def two_tape(*sizes: int) -> Tensor:
+    """A wrapper with a history."""
+    return two_leaf(*sizes) * 2
+
+
+def twice(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x, x
+
+
+def with_view(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x, x.view(-1)
+
+
+def and_inside(x: Tensor) -> tuple[Tensor, Tensor]:
+    """A tensor, and a wrapper with it inside."""
+    return x, TwoTensor(x, plain(*x.shape))
+
+
+@cases(lambda: (two(3, 4),), "dynamic", "inductor", "dynamo")
+def inference(x: Tensor) -> Tensor:
+    return x.sin() + 1
+
+
+@cases(lambda: (two_leaf(3, 4),), "dynamic", "inductor", "dynamo")
+def training(x: Tensor) -> Tensor:
+    return (x * x).sin()
+
+
+@cases(lambda: (two_leaf(3, 4), leaf(3, 4)), "dynamic", "inductor", "dynamo")
+def mixed_with_plain(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return x * y.cos(), y.exp()
+
+
+@cases(lambda: (two(3, 4),), "dynamo")
+def mutated(x: Tensor) -> Tensor:
+    x.mul_(2)
+    return x + 1
+
+
+@cases(lambda: (two_tape(3, 4),))
+def mutated_with_history(x: Tensor) -> Tensor:
+    x.mul_(2)
+    return x + 1
+
+
+@cases(lambda: (two_leaf(3, 4),))
+def view_returned(x: Tensor) -> Tensor:
+    return x.view(-1)
+
+
+@cases(lambda: (two_leaf(3, 4),))
+def returned(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x, x * 2
+
+
+@cases(lambda: (two(3, 4), plain(3, 4)))
+def both_mutated(x: Tensor, y: Tensor) -> Tensor:
+    x.add_(1)
+    y.mul_(2)
+    return x * y
+
+
+@cases(lambda: (two_leaf(3, 4),))
+def mutated_under_no_grad(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        x.mul_(2)
+    return x * 3
+
+
+@cases(lambda: (two_leaf(3, 4),))
+def detached_mutated(x: Tensor) -> Tensor:
+    x.detach().mul_(2)
+    return x * 3
+
+
+@cases(lambda: (two_tape(3, 4),))
+def mutated_through_a_view(x: Tensor) -> Tensor:
+    x.view(-1).mul_(2)
+    return x + 1
+
+
+@cases(lambda: (two_tape(3, 4),))
+def view_of_mutated_returned(x: Tensor) -> tuple[Tensor, Tensor]:
+    x.mul_(2)
+    return x.t(), x.sin()
+
+
+@cases(lambda: (two_leaf(4, 3),))
+def split_returned(x: Tensor) -> tuple[Tensor, ...]:
+    return x.split(2)
+
+
+@cases(lambda: (two_leaf(3, 4),))
+def intermediate_and_its_view(x: Tensor) -> tuple[Tensor, Tensor]:
+    hidden = x * 2
+    return hidden, hidden.view(-1)
+
+
+@cases(lambda: (two_leaf(3, 4),))
+def views_of_an_intermediate(x: Tensor) -> tuple[Tensor, Tensor]:
+    hidden = x * 2
+    return hidden.t(), hidden.view(-1)
+
+
+@cases(lambda: (two_leaf(3, 4),))
+def detached_returned(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.detach(), (x * 2).detach()
+
+
+@cases(lambda: (two_leaf(3, 4), plain(3, 4)), "dynamic")
+def made_inside(x: Tensor, y: Tensor) -> Tensor:
+    return x * TwoTensor(y.sin(), y.cos())
+
+
+@cases(lambda: (plain(3, 4), plain(3, 4)), "dynamic")
+def made_of_plain_inputs(x: Tensor, y: Tensor) -> Tensor:
+    return TwoTensor(x * 2, y * 3)
+
+
+@cases(lambda: (plain(3, 4), plain(3, 4)))
+def wrapped_inputs_returned(x: Tensor, y: Tensor) -> Tensor:
+    return TwoTensor(x, y)
+
+
+@cases(lambda: (two(3, 4),))
+def inner_tensor_returned(x: Any) -> tuple[Tensor, Tensor]:
+    return x.a, x.b * 2
+
+
+@cases(lambda: (TwoTensor(two(3, 4), two(3, 4)),), "dynamic")
+def nested_inference(x: Tensor) -> Tensor:
+    return x.sin() * 2
+
+
+@cases(lambda: (TwoTensor(two(3, 4), two(3, 4)).requires_grad_(), leaf(3, 4)), "dynamo")
+def nested_training(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return (x * y).sin(), x.view(-1)
+
+
+@cases(lambda: (TwoTensor(two(3, 4), plain(3, 4)).requires_grad_() * 2,))
+def nested_unevenly_mutated(x: Tensor) -> Tensor:
+    x.mul_(2)
+    return x.sum()
+
+
+@cases(lambda: (TwoTensor(plain(4, 3).t(), plain(4, 3).t()).requires_grad_(),), "dynamic")
+def not_contiguous(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.sin(), x.t()
+
+
+@cases(lambda: tuple(map(TwoTensor, plain(6).chunk(2), plain(6).chunk(2))))
+def halves_of_one_storage(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return x + y
+
+
+@cases(lambda: (two_leaf(3, 4),))
+def same_twice(x: Tensor) -> tuple[Tensor, Tensor]:
+    hidden = x.sin()
+    return hidden, hidden
+
+
+@cases(lambda: twice(two_leaf(3, 4)))
+def duplicate(x: Tensor, y: Tensor) -> Tensor:
+    return x * y
+
+
+@cases(lambda: twice(two(3, 4)))
+def duplicate_mutated(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return x * y
+
+
+@cases(lambda: with_view(two(3, 4)), later="aliased subclass inputs")
+def aliases_mutated(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return x + y.sum()
+
+
+@cases(lambda: with_view(two_leaf(3, 4)))
+def aliases(x: Tensor, y: Tensor) -> Tensor:
+    return x.sin() + y.sum()
+
+
+@cases(lambda: and_inside(plain(3, 4)), later="aliased subclass inputs")
+def inside_another_mutated(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return x + y
+
+
+@cases(lambda: (two(3, 4),), later="metadata mutation of a subclass")
+def transposed_in_place(x: Tensor) -> Tensor:
+    x.t_()
+    return x + 1
+
+
+@cases(lambda: (two_leaf(3, 4),))
+def intermediate_transposed_in_place(x: Tensor) -> Tensor:
+    hidden = x * 2
+    hidden.t_()
+    return hidden
+
+
+@cases(lambda: (two_leaf(3, 4),), context=torch.no_grad)
+def under_no_grad(x: Tensor) -> Tensor:
+    return x.sin()
+
+
+@cases(lambda: (two(3, 4),), context=torch.inference_mode)
+def under_inference_mode(x: Tensor) -> Tensor:
+    return x.sin() @ x.t()
+
+
+@cases(lambda: (two_leaf(3, 4), two_leaf(3, 4)))
+def concatenated(x: Tensor, y: Tensor) -> Tensor:
+    return torch.cat([x, y]).softmax(0)
+
+
+@cases(lambda: ({"x": two_leaf(3, 4), "y": [leaf(3, 4)]},))
+def in_containers(batch: dict[str, Any]) -> dict[str, Tensor]:
+    return {"sum": batch["x"] + batch["y"][0], "product": batch["x"] * batch["y"][0]}
+
+
+@cases(lambda: (two_leaf(3, 4),))
+def gradient_of_one_result_only(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.sin(), x.cos().detach()
+
+
+@cases(lambda: (plain(3, 4),), "dynamo")
+class WithParameters(nn.Module):
+    """Parameters and a buffer that are wrappers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(two(4, 5))
+        self.register_buffer("count", two(5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count.add_(1)
+        return x @ self.weight + self.count
+
+
+@cases(lambda: (two_leaf(2, 3, 4, 4).to(memory_format=torch.channels_last),))
+def channels_last(x: Tensor) -> Tensor:
+    return x.sin()
