@@ -26,33 +26,50 @@ from aotlens.torch_api import has_ordered_effect, make_shape_env, pytree
 INLINE = frozenset({"strict_mode"})
 """Operators that say something about tracing and compute nothing themselves."""
 
+Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
+"""The results of a call, its arguments and its keyword arguments."""
+
 LOOPS = frozenset({"map_impl", "scan", "while_loop", "while_loop_stack_output"})
 """Operators whose fake kernels and lowerings count steps with a symbol."""
 
 
-def record_higher_order(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Record one call of a higher-order operator and give its results."""
+def record_higher_order(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """Record one call of a higher-order operator; its results, and its arguments with functional bodies."""
     name = func.name()
-    if name in INLINE:
-        with tape:  # type: ignore[attr-defined]
-            return args[0](*args[1])
     if name in LOOPS and tape.fake_mode.shape_env is None:
         tape.fake_mode.shape_env = make_shape_env()
     programs: dict[int, Program] = {}
     modules: dict[int, Any] = {}
     for label, function, inputs in BODIES[name](*args, **kwargs) if name in BODIES else ():
         if id(function) not in programs:
-            programs[id(function)] = program = record_body(tape, name, (label, function, inputs))
-            modules[id(function)] = to_graph_module(program, training=False)
+            key = _same_region(name, args)
+            if key not in tape.regions:
+                program = record_body(tape, name, (label, function, inputs))
+                tape.regions[key] = (program, to_graph_module(program, training=False), function)
+            programs[id(function)], modules[id(function)], _ = tape.regions[key]
     to_node = lambda value: _argument(tape, name, value, programs)
     node_args, node_kwargs = _mapped(args, to_node), _mapped(kwargs, to_node)
     swap = lambda value: modules.get(id(value), value)
-    result = func(*_mapped(args, swap), **_mapped(kwargs, swap))
+    args, kwargs = _mapped(args, swap), _mapped(kwargs, swap)
+    result = func(*args, **kwargs)
     if has_ordered_effect(func) or any(has_effect(node) for body in programs.values() for node in body.nodes):
         tape.origin = replace(tape.origin, effect=True)
     node = tape.add_node(func, node_args, node_kwargs, result)
     _adopt(tape, node, result)
-    return result
+    return result, args, kwargs
+
+
+def _same_region(operator: str, args: tuple[Any, ...]) -> Any:
+    """Equal for calls of one marked region on like operands, which share a program."""
+    if operator != "invoke_subgraph":
+        return object()
+    kinds = tuple(
+        (tuple(map(str, arg.shape)), tuple(map(str, arg.stride())), arg.dtype, arg.device)
+        if isinstance(arg, torch.Tensor)
+        else str(arg)
+        for arg in args[2:]
+    )
+    return (args[1], id(args[0]), kinds)
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:

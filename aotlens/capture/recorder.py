@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.bodies import record_higher_order
+from aotlens.capture.bodies import INLINE, record_higher_order
 from aotlens.capture.checkpoints import Checkpoints
 from aotlens.capture.custom_operators import record_custom_mutation
 from aotlens.capture.exchanges import record_data_assignment, record_exchange
@@ -131,7 +131,7 @@ class Recorder(Tape, TorchDispatchMode):
         if self._depth:
             return self._handlers[operator.kind](func, operator, args, kwargs)
         mark = self.checkpoints.mark(func, args, kwargs) if self.checkpoints.active else None
-        self.origin = origin = self._new_origin(func, mark)
+        self.origin = self._new_origin(func, mark)
         self._depth = 1
         try:
             result = self._handlers[operator.kind](func, operator, args, kwargs)
@@ -141,8 +141,8 @@ class Recorder(Tape, TorchDispatchMode):
             return func(*args, **kwargs)
         finally:
             self._depth = 0
-        if not self.in_backward:
-            self.calls.append((func, args, kwargs, result, origin))
+        if not self.in_backward and operator.kind is not Kind.HIGHER_ORDER:
+            self.calls.append((func, args, kwargs, result, self.origin))
         return result
 
     def _on_stand_ins(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -371,7 +371,14 @@ class Recorder(Tape, TorchDispatchMode):
     def _higher_order(
         self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        return record_higher_order(self, func, args, kwargs)
+        if func.name() in INLINE:
+            self._depth = 0
+            with self:
+                return args[0](*args[1])
+        result, args, kwargs = record_higher_order(self, func, args, kwargs)
+        if not self.in_backward:
+            self.calls.append((func, args, kwargs, result, self.origin))
+        return result
 
     def _mutation(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call = Write(func, operator, args, kwargs)

@@ -37,6 +37,8 @@ class Tape:
         self.in_backward = False
         self.origin = Origin(NOWHERE, "")
         """Of the nodes that are recorded now."""
+        self.regions: dict[Any, Any] = {}
+        """Programs of the marked regions, so that each is recorded once."""
         self._names: dict[str, int] = {}
         self._constants: dict[int, Any] = {}
 

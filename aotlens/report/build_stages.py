@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import fx
 
 from aotlens.capture.recorder import Call
 from aotlens.capture.tape import TRACK
@@ -168,7 +169,7 @@ def _call_row(call: Call, names: _TensorNames) -> tuple[StageNode, str]:
     reads = tuple(dict.fromkeys(names.of(value) for value in _tensors([*args, *kwargs.values()])))
     results = list(_tensors([result]))
     new = [value for value in results if not names.known(value)]
-    base = func._schema.name.split("::")[-1].strip("_")
+    base = op_name(func).split(".")[-2 if hasattr(func, "_schema") else -1].strip("_")
     given = [names.give(value, base) for value in new]
     name = given[0] if given else names.give(object(), base)
     called = f"{text.operator(func)}({', '.join(arguments)})"
@@ -186,7 +187,7 @@ def _argument(value: Any, names: _TensorNames, text: Names) -> str:
         return names.of(value)
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(_argument(item, names, text) for item in value)}]"
-    return repr(value)
+    return type(value).__name__ if isinstance(value, fx.GraphModule) else repr(value)
 
 
 def _tensors(values: Any) -> Any:

@@ -1,0 +1,100 @@
+"""Higher-order operators beyond the shared list: torch's own database, regions compiled once, the report."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor
+from torch.testing._internal.hop_db import hop_db
+
+from aotlens.frontends.dynamo import compile_graph_module
+from aotlens.options import CompileOptions
+from aotlens.pipeline import Compiled, compile_direct
+from tests.programs.higher_order import flag, region
+
+ELSEWHERE = frozenset({"flex_attention", "flex_attention_backward", "inline_asm_elementwise"})
+"""On the CPU torch has no eager kernel or no sample for these."""
+
+OPERATORS = [op for op in hop_db if op.name not in ELSEWHERE]
+
+
+def _copy(values: Any, factor: float = 1.0) -> Any:
+    def change(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        changed = value.detach() * factor if value.is_floating_point() else value.detach().clone()
+        return changed.requires_grad_(value.requires_grad)
+
+    return pytree.tree_map(change, values)
+
+
+def _results(function: Any, arguments: tuple[Any, ...]) -> list[Tensor | None]:
+    """Results, the arguments as they are afterwards, and gradients."""
+    results = [leaf for leaf in pytree.tree_leaves(function(*arguments)) if isinstance(leaf, Tensor)]
+    leaves = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, Tensor)]
+    wanted = [leaf for leaf in leaves if leaf.requires_grad]
+    loss = [result.sum() for result in results if result.requires_grad]
+    gradients = torch.autograd.grad(loss, wanted, allow_unused=True) if wanted and loss else ()
+    return [*results, *leaves, *gradients]
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "symbolic"])
+@pytest.mark.parametrize("op", OPERATORS, ids=lambda op: f"{op.name}-{op.variant_test_name}")
+@pytest.mark.filterwarnings("ignore")
+def test_torchs_higher_order_operators(op: Any, dynamic: bool) -> None:
+    for sample in op.sample_inputs("cpu", torch.float32, requires_grad=op.supports_autograd):
+
+        def function(first: Any, rest: Any, named: Any) -> Any:
+            return op.op(first, *rest, **named)
+
+        given = (sample.input, sample.args, sample.kwargs)
+        options = CompileOptions(backend="eager", dynamic=dynamic)
+        compiled = compile_direct(function, _copy(given), {}, options)
+        assert compiled.target().stages
+        for factor in (1.0, 0.5):
+            expected = _results(function, _copy(given, factor))
+            torch.testing.assert_close(_results(compiled.call, _copy(given, factor)), expected)
+
+
+def _compiled_behind_dynamo(function: Any, *arguments: Any) -> Compiled:
+    seen: list[Compiled] = []
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        seen.append(compile_graph_module(gm, example_inputs, CompileOptions(backend="eager")))
+        return seen[0].call
+
+    torch._dynamo.reset()
+    torch.compile(function, backend=backend, fullgraph=True)(*arguments)
+    return seen[0]
+
+
+def deep(x: Tensor, w: Tensor) -> Tensor:
+    for _ in range(4):
+        x = region(x, w)
+    return x
+
+
+def test_a_marked_region_is_recorded_once_for_all_its_calls() -> None:
+    x, w = (torch.randn(3, 3, requires_grad=True) for _ in range(2))
+    compiled = _compiled_behind_dynamo(deep, x, w)
+    parts = compiled.parts
+    assert parts.backward is not None
+    assert [len(program.bodies()) for program in (parts.forward, parts.backward)] == [1, 1]
+    assert compiled.source.count("def subgraph_body") == 2
+    assert compiled.source.count("higher_order_invoke_subgraph(subgraph_body") == 8
+
+
+def test_branches_stand_in_the_text_as_functions_with_the_users_lines() -> None:
+    def function(x: Tensor, flag: Tensor) -> Any:
+        return torch.cond(
+            flag,
+            lambda y: y.sin(),  # the true branch
+            lambda y: y.cos(),
+            (x,),
+        )
+
+    compiled = compile_direct(function, (torch.randn(3), flag()), {}, CompileOptions(backend="eager"))
+    assert "def if_true_body(if_true_0):\n    # test_higher_order.py" in compiled.source
+    assert "lambda y: y.sin(),  # the true branch\n    sin = aten_sin(if_true_0)" in compiled.source
+    assert "higher_order_cond(flag, if_true_body, if_false_body, (x,))" in compiled.source
