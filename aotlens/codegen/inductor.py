@@ -5,6 +5,7 @@ sees, which inputs stay at their address, the strides that the forward chose) is
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -45,9 +46,28 @@ def inductor_code(parts: Partitioned, config: Config, lazy: bool = True) -> Gene
         inference = GraphCode(parts.forward, unit.compile_forward, kernels=unit.kernels_of("inference"))
         return Generated(inference, None)
     backward = GraphCode(
-        parts.backward, unit.compile_backward, lazy=lazy, kernels=unit.kernels_of("backward")
+        parts.backward,
+        unit.compile_backward,
+        lazy=lazy,
+        kernels=unit.kernels_of("backward"),
+        donated=donated_positions(parts),
     )
     return Generated(forward, backward)
+
+
+@dataclass(frozen=True, slots=True)
+class _Metadata:
+    """What Inductor asks of an AOT stage while it lowers a backward."""
+
+    bw_donated_idxs: list[int]
+    static_input_indices: list[int]
+
+
+def donated_positions(parts: Partitioned) -> tuple[int, ...]:
+    """Positions of the backward's inputs whose memory nobody else holds."""
+    assert parts.backward is not None  # asked in training only
+    donated = {id(saved.node) for saved in parts.saved if saved.donated}
+    return tuple(at for at, given in enumerate(parts.backward.inputs) if id(given.node) in donated)
 
 
 class _Unit:
@@ -83,7 +103,9 @@ class _Unit:
         with self._fake_mode:
             for given, node in zip(program.inputs, module.graph.find_nodes(op="placeholder"), strict=True):
                 self._restride(id(given.node), node)
-        with tracing(TracingContext(self._fake_mode)):
+        context: Any = TracingContext(self._fake_mode)
+        context.fw_metadata = _Metadata(list(donated_positions(self._parts)), list(_static(program)))
+        with tracing(context):
             return self._compile(module, program, "backward", is_backward=True)
 
     def _restride(self, identity: int, node: fx.Node) -> None:

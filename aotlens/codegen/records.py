@@ -19,6 +19,13 @@ class GraphCode:
     """Whether `compile` waits for the first call."""
     kernels: Callable[[], tuple[Kernel, ...]] = tuple
     """What was generated so far."""
+    donated: tuple[int, ...] = ()
+    """Positions of the inputs whose memory the code may write over."""
+
+    @property
+    def boxed(self) -> bool:
+        """Whether it takes one list, which it may empty: what a backend made, and every backward."""
+        return self.compile is not None or self.program.name == "backward"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import builtins
 import keyword
 import linecache
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -132,11 +133,16 @@ def source_text(span: Span) -> str:
     return f"{os.path.basename(span.file)}:{span.line}: {line}"
 
 
-def function_lines(program: Program, name: str, names: Names) -> list[str]:
-    """The program as the lines of `def name(inputs): …`, returning a tuple."""
+def function_lines(program: Program, name: str, names: Names, *, boxed: bool = False) -> list[str]:
+    """The program as the lines of `def name(…): …`, returning a tuple.
+
+    A boxed one takes one list, empties it, and lets go of each input after its last use.
+    """
     parameters = ", ".join(names.node(given.node) for given in program.inputs)
-    lines = [f"def {name}({parameters}):"]
-    last_use = _last_uses(program)
+    lines = [f"def {name}({'inputs' if boxed else parameters}):"]
+    if boxed:
+        lines += [f"    {parameters}{',' if len(program.inputs) == 1 else ''} = inputs", "    inputs.clear()"]
+    last_use = _last_uses(program, () if boxed else [given.node for given in program.inputs])
     group = None
     for at, node in enumerate(program.nodes):
         if node.constant is not None:
@@ -179,13 +185,15 @@ def _assignment(node: Node, names: Names, dead: tuple[str, ...]) -> str:
     return f"{line}  # {shape}" if shape and not silent else line
 
 
-def _last_uses(program: Program) -> dict[int, tuple[str, ...]]:
-    """By node position: the names that nobody reads after it, so that their memory is given back."""
-    kept = {id(output.value) for output in program.outputs}
-    kept |= {id(given.node) for given in program.inputs}
+def _last_uses(program: Program, held: Sequence[Node]) -> dict[int, tuple[str, ...]]:
+    """By node position: the names that nobody reads after it, so that their memory is given back.
+
+    What the caller holds stays.
+    """
+    kept = {id(output.value) for output in program.outputs} | {id(node) for node in held}
     names = Names()
     last: dict[int, int] = {}
-    by_id: dict[int, Node] = {}
+    by_id: dict[int, Node] = {id(given.node): given.node for given in program.inputs}
     for at, node in enumerate(program.nodes):
         by_id[id(node)] = node
         for source in node.inputs():

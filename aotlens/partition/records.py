@@ -21,6 +21,9 @@ class Saved:
     size_bytes: int
     """What it adds to memory: 0 when something else keeps it alive."""
 
+    donated: bool = False
+    """Whether the backward owns its memory: nobody else holds it or a view of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recomputed:

@@ -1,5 +1,6 @@
 """The partition stage: a joint program and a policy give forward, backward, and what passes between."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -212,6 +213,8 @@ def _describe(joint: JointProgram, saved: tuple[Node, ...], choice: Choice) -> t
         id(given.node): given.slot for given in joint.program.inputs if not isinstance(given.slot, Tangent)
     }
     counted: set[int] = set()
+    roots = Counter(id(storage_root(node)) for node in saved)
+    shared = {identity for identity, count in roots.items() if count > 1}
     found = []
     for node in saved:
         root = storage_root(node)
@@ -224,7 +227,8 @@ def _describe(joint: JointProgram, saved: tuple[Node, ...], choice: Choice) -> t
             reason = "kept by its owner anyway"
         elif is_output:
             reason = "a result, which the caller keeps"
-        found.append(Saved(node, reason, owner, is_output, 0 if free else node_bytes(root)))
+        donated = not free and not is_number(node) and root.constant is None and id(root) not in shared
+        found.append(Saved(node, reason, owner, is_output, 0 if free else node_bytes(root), donated))
     return tuple(found)
 
 

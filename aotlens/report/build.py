@@ -197,4 +197,5 @@ def _saved(
         span=span,
         used_by=tuple(readers.get(id(value.node), ())),
         name=slot.name if slot is not None else names.get((span.file, span.line)) if span else None,
+        donated=value.donated,
     )

@@ -20,7 +20,7 @@ from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.double import double_call, write_double, write_kept
-from aotlens.runtime.graphs import call_graph, graph_context, view_text
+from aotlens.runtime.graphs import call_graph, graph_context, graph_name, view_text
 from aotlens.runtime.leaves import made_leaves, reshaped_leaves
 from aotlens.runtime.subclass_backward import BackwardWrappers
 from aotlens.runtime.subclasses import (
@@ -171,7 +171,6 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
     with builder.block(f"def backward(ctx, {', '.join(tangent.parameter for tangent in tangents)}):"):
         if code.compile is not None:
             _refuse_surroundings(builder, parts)
-        _unpack(builder, [given.node for given in saved], wrappers.saved_arguments(), names)
         wrappers.read_symbols(builder)
         received = [tangent for tangent in tangents if tangent.nodes]
         with builder.step("fill in missing gradients", "several results: some may get no gradient"):
@@ -183,12 +182,36 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
                 wrappers.write_coercion(builder, tangent)
                 for node in tangent.nodes:
                     _coerce(builder, names.node(node), node.val)
-        arguments = [names.node(given.node) for given in program.inputs]
         with builder.block("if torch.is_grad_enabled():"):
+            _unpack(builder, [given.node for given in saved], wrappers.saved_arguments(), names)
             builder.add(f"gradients = {double_call(parts, code, names, wrappers.also_seen(received))}")
-        with builder.block("else:"), builder.block(graph_context(parts)):
-            builder.add(f"gradients = {wrappers.wrapped_call(call_graph(code, arguments))}")
+        with builder.block("else:"):
+            arrived = [names.node(given.node) for given in program.inputs if isinstance(given.slot, Tangent)]
+            only_some = bool(wrappers.saved_arguments())
+            _hand_over(builder, [given.node for given in saved], arrived, code, only_some)
+            with builder.block(graph_context(parts)):
+                builder.add(f"gradients = {wrappers.wrapped_call(f'{graph_name(code.program)}(inputs)')}")
         _return_gradients(builder, _gradients(parts, names))
+
+
+def _hand_over(
+    builder: TextBuilder, saved: list[Node], tangents: list[str], code: GraphCode, only_some: bool
+) -> None:
+    """Give the graph the only references, so that each value's memory is free after its last use.
+
+    It takes `only_some` of the saved tensors where wrappers are saved beside the tensors inside them.
+    """
+    count = sum(not is_number(node) for node in saved)
+    tensors = [f"*ctx.saved_tensors{f'[:{count}]' if only_some else ''}"] if count else []
+    numbers = ["*ctx.sizes"] if any(is_number(node) for node in saved) else []
+    builder.add(f"inputs = [{', '.join([*tensors, *numbers, *tangents])}]")
+    if code.donated:
+        again = builder.block("if torch._C._autograd._get_current_graph_task_keep_graph():")
+        with again, builder.block(f"for at in {code.donated}:"):
+            builder.add("inputs[at] = inputs[at].clone()  # the graph writes over it, and may run again")
+    if tensors:
+        builder.add("ctx.maybe_clear_saved_tensors()")
+    builder.add(f"del {', '.join(tangents)}")
 
 
 def _refuse_surroundings(builder: TextBuilder, parts: Partitioned) -> None:

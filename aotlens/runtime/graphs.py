@@ -19,7 +19,8 @@ def write_graph(builder: TextBuilder, code: GraphCode, names: Names, bound: dict
     """One graph as a function of the module, or as a name that code generation fills."""
     name = graph_name(code.program)
     if code.compile is None:
-        builder.add("", "", *body_lines(code.program, names), *function_lines(code.program, name, names))
+        lines = function_lines(code.program, name, names, boxed=code.boxed)
+        builder.add("", "", *body_lines(code.program, names), *lines)
         return
     count = len(code.program.nodes)
     if not code.lazy:
@@ -47,7 +48,7 @@ def call_graph(code: GraphCode, arguments: list[str]) -> str:
     """The call of a graph, in the convention that its code has."""
     listed = ", ".join(arguments)
     name = graph_name(code.program)
-    return f"{name}({listed})" if code.compile is None else f"{name}([{listed}])"
+    return f"{name}([{listed}])" if code.boxed else f"{name}({listed})"
 
 
 def view_text(step: ViewStep, source: str, names: Names) -> str:

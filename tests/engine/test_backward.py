@@ -1,5 +1,6 @@
 """The backward: second derivatives, surroundings that it refuses, when it is compiled, what it lets go of."""
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from aotlens.errors import UnsupportedError
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
+from aotlens.torch_api import TorchDispatchMode
 from tests.programs.program import leaf, plain
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -50,6 +52,10 @@ TWICE_DIFFERENTIABLE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
+def double(x: Tensor) -> Tensor:
+    return x.detach().double().requires_grad_()
+
+
 def _quiet(w: Tensor) -> Tensor:
     with torch.no_grad():
         return w.cos()
@@ -57,7 +63,7 @@ def _quiet(w: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("case", TWICE_DIFFERENTIABLE)
 def test_second_derivatives(case: str) -> None:
-    fn, x, w = TWICE_DIFFERENTIABLE[case], leaf(3, 4), leaf(3, 4)
+    fn, x, w = TWICE_DIFFERENTIABLE[case], double(leaf(3, 4)), double(leaf(3, 4))
     torch.testing.assert_close(second_order(compiled(fn, x, w).call, x, w), second_order(fn, x, w))
 
 
@@ -203,3 +209,48 @@ def test_a_backward_inside_autocast_keeps_its_types() -> None:
     x, w = leaf(3, 4), leaf(4, 5)
     out = compiled(torch.matmul, x, w).call(x, w)
     assert torch.autograd.grad(out.sum(), x)[0].dtype is torch.float32
+
+
+class Alive(TorchDispatchMode):
+    """Notes at each operator how many of the watched tensors are alive."""
+
+    def __init__(self, watched: list[Any]) -> None:
+        super().__init__()
+        self.watched = watched
+        self.counts: list[int] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.mul.Tensor:
+            self.counts.append(sum(reference() is not None for reference in self.watched))
+        return func(*args, **(kwargs or {}))
+
+
+def test_activations_are_freed_as_the_backward_goes() -> None:
+    x = leaf(4)
+    options = CompileOptions(backend="eager", policy="default")
+    out = compiled(lambda x: x.exp().exp().exp() * 2, x, options=options).call(x).sum()
+    node = out.grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+    watched = [weakref.ref(saved) for saved in node.saved_tensors]  # type: ignore[union-attr]
+    with Alive(watched) as alive:
+        out.backward()
+    assert alive.counts == [3, 3, 2, 1]
+
+
+def test_saved_values_are_donated_unless_somebody_holds_them() -> None:
+    x, w = leaf(3, 4), leaf(4, 5)
+    found = compiled(lambda x, w: (x @ w).sigmoid().exp(), x, w)
+    donated = {saved.node.target: saved.donated for saved in found.parts.saved}
+    assert donated["aten.sigmoid.default"]
+    assert not any(saved.donated for saved in found.parts.saved if saved.owner is not None)
+    assert [saved.donated for saved in found.target().partition.saved].count(True) == 1
+
+
+def test_a_retained_graph_keeps_what_a_backend_may_write_over() -> None:
+    def step(x: Tensor) -> Tensor:
+        return torch.tanh(x.exp() * 3).square().sum() * x.sum()
+
+    x = leaf(40)
+    out = compiled(step, x, options=CompileOptions(backend="inductor", policy="default")).call(x)
+    first = torch.autograd.grad(out, x, retain_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(out, x), first)
+    torch.testing.assert_close(first, torch.autograd.grad(step(x), x))
