@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from aotlens.codegen.boxed import boxed
+from aotlens.codegen.in_place import in_place
 from aotlens.codegen.inductor import inductor_code
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.errors import BackendError
@@ -26,7 +27,7 @@ def generate(parts: Partitioned, options: CompileOptions) -> Generated:
     backend = options.backend
     if backend == "eager":
         backward = GraphCode(parts.backward, None) if parts.backward is not None else None
-        return Generated(GraphCode(parts.forward, None), backward)
+        return Generated(GraphCode(in_place(parts.forward), None), backward)
     if backend == "inductor":
         return inductor_code(parts, dict(options.inductor_config), options.lazy_backward)
     if isinstance(backend, Compilers):

@@ -1,7 +1,7 @@
 """Sizes that only the data tells: what the function assumed of them is checked in the graph.
 
-Invariant: a call on which such an assumption fails raises, before any input is written to; it never
-computes with sizes that the recording did not allow.
+Invariant: a call on which such an assumption fails raises; it never gives results for sizes that the
+recording did not allow.
 """
 
 from typing import Any

@@ -240,10 +240,11 @@ class Guards:
         storages = len({tensor.untyped_storage()._cdata for _, _, tensor in arguments})
         tensors = ", ".join(name for name, _, _ in arguments)
         self.needs_helper = True
-        several = f"len({{tensor.untyped_storage()._cdata for tensor in ({tensors})}}) != {storages}"
-        if len(arguments) == storages == 2:  # without a set, in half the time
-            (first, _, _), (second, _, _) = arguments
-            several = f"{first}.untyped_storage()._cdata == {second}.untyped_storage()._cdata"
+        several = f"len({{tensor.untyped_storage() for tensor in ({tensors})}}) != {storages}"
+        if len(written) == 1 and len(arguments) == storages:  # without a set, in half the time
+            self._builder.add(f"storage = {written[0]}.untyped_storage()")
+            others = [name for name, _, _ in arguments if name != written[0]]
+            several = " or ".join(f"{name}.untyped_storage() is storage" for name in others)
         with self._builder.block(f"if {several}:"):
             named = ", ".join(f"{slot.name!r}: {name}" for name, slot, _ in arguments)
             slots = [slot.name for name, slot, _ in arguments if name in written]
