@@ -12,7 +12,7 @@ from aotlens.analysis.records import AutogradChange, Exchange, Geometry, InputAl
 from aotlens.analysis.wrappers import analyse_wrapper
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Write
-from aotlens.errors import UnsupportedError
+from aotlens.errors import RefusedAssertionError
 from aotlens.report.records import Span
 
 FOREACH = "aten._foreach_"
@@ -110,7 +110,7 @@ def _exchanged(captured: Captured, index: int, exchange: Exchange, keep_mutation
     storage: Any = given.storage
     old, seen = _writes_data(given), _is_seen(given)
     if old and seen:
-        raise UnsupportedError(
+        raise RefusedAssertionError(
             f"a storage mutation (`set_`) of `{given.slot.name}`, but the input has other mutations that we "
             "cannot do in the graph: autograd sees a write to it",
             span_of_writes(storage.moves) or captured.subject.span,

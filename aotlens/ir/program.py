@@ -164,6 +164,11 @@ def before_backward(nodes: Iterable[Node]) -> tuple[Node, ...]:
     return tuple(node for node in nodes if not (node.origin.effect and node.origin.backward))
 
 
+def writes_input(node: Node) -> bool:
+    """Whether the node puts an input's new value into the caller's tensor: a final `copy_`."""
+    return node.origin.effect and node.op is torch.ops.aten.copy_.default
+
+
 @cache
 def draws(op: Any) -> bool:
     """Whether an operator moves the random state."""

@@ -10,13 +10,12 @@ from typing import Any
 
 import torch
 
-from aotlens.analysis.records import InputAliasInfo, MutationType, ViewAndMutationMeta
+from aotlens.analysis.records import InputAliasInfo, ViewAndMutationMeta
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.run import call_boundary, recording, refusing
 from aotlens.capture.storage import Storage
 from aotlens.capture.wrappers import is_wrapper, value_of
-from aotlens.errors import UnsupportedError
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable
@@ -35,6 +34,7 @@ from aotlens.ir.subclasses import Value, Wrapped, leaves_of
 from aotlens.joint.checks import check_sizes, sizes_for_wrapper
 from aotlens.joint.records import JointProgram
 from aotlens.joint.wrappers import wrapper_tangent
+from aotlens.joint.writes import states_of, write_in_backward, write_in_graph
 from aotlens.torch_api import without_autocast
 
 aten = torch.ops.aten
@@ -89,7 +89,9 @@ def build_joint(
     training = bool(differentiable)
     backward = Backward()
     if training:
+        before = states_of(captured)
         backward = record_backward(captured, differentiable, wanted, dynamic)
+        write_in_backward(captured, meta, before)
     check_sizes(captured)
     write_in_graph(captured, meta)
     tangents = (given for tangent in backward.tangents for given in tangent.inputs)
@@ -205,7 +207,6 @@ def record_backward(
     """Run autograd's backward on the recording."""
     recorder = captured.recorder
     recorder.in_backward = True
-    before = [given.storage.version if given.storage is not None else 0 for given in captured.inputs]
     with recorder.fake_mode:
         tangents = [_tangent(recorder, output) for output in differentiable]
     with recording(recorder, dynamic), refusing(recorder), torch.enable_grad(), without_autocast():
@@ -221,7 +222,6 @@ def record_backward(
                 )
             )
         )
-    _refuse_writes(captured, before)
     with recorder.fake_mode, recorder.adding("joint", "a gradient, brought up to date after a write"):
         results = tuple(
             (item.slot, None if gradient is None else value_of(recorder, gradient))
@@ -229,16 +229,6 @@ def record_backward(
             if gradient is not None or isinstance(item.slot, Gradient)
         )
     return Backward(tuple(tangents), results)
-
-
-def _refuse_writes(captured: Captured, before: list[int]) -> None:
-    for given, version in zip(captured.inputs, before, strict=True):
-        if given.storage is not None and given.storage.version != version:
-            raise UnsupportedError(
-                f"the backward writes to the input `{given.slot.name}`",
-                captured.recorder.span,
-                "write to a clone",
-            )
 
 
 def _tangent(recorder: Recorder, output: ForwardOutput) -> TangentInput:
@@ -265,19 +255,3 @@ def _plain_tangent(recorder: Recorder, output: ForwardOutput) -> tuple[ProgramIn
     alias = tensor.detach()
     recorder.track(alias, Storage(node, alias))
     return ProgramInput(node, Tangent(output.slot.name, getattr(output.slot, "inner", ()))), alias
-
-
-def write_in_graph(captured: Captured, meta: ViewAndMutationMeta) -> None:
-    """Add the final `copy_` of each mutation that stays in the graph."""
-    recorder = captured.recorder
-    for info in meta.in_graph:
-        given = captured.inputs[info.index]
-        if given.node is None or info.mutation_type is not MutationType.MUTATED_IN_GRAPH:
-            continue
-        place = info.writes[-1].origin.place if info.writes else NOWHERE
-        reason = f"writes the new value of `{given.slot.name}` back"
-        origin = Origin(place, "aten.copy_.default", stage="joint", reason=reason, effect=True)
-        targets = given.wrapped.nodes() if given.wrapped is not None else (given.node,)
-        for target, (_, value) in zip(targets, leaves_of(info.value), strict=True):
-            if value is not target:
-                recorder.add_node(aten.copy_.default, (target, value), {}, target.val, origin)

@@ -18,6 +18,7 @@ from aotlens.ir.program import (
     has_effect,
     nodes_in,
     reachable,
+    writes_input,
 )
 from aotlens.ir.slots import FlatInput, SavedForBackward, SavedInput, Tangent
 from aotlens.joint.records import Joint, JointProgram
@@ -165,10 +166,13 @@ def _backward_nodes(joint: Joint, sides: Sides, saved: set[int]) -> tuple[tuple[
 
     needed = ancestors([out.value for out in joint.gradients], joint.program.nodes)
     for node in joint.program.nodes:
-        if id(node) in sides.backward and (id(node) in needed or has_effect(node)):
+        if id(node) in sides.backward and (id(node) in needed or has_effect(node)) and not writes_input(node):
             visit(node)
     for node in nodes_in(out.value for out in joint.gradients):
         visit(node)
+    for node in joint.program.nodes:
+        if writes_input(node) and node.origin.backward:
+            visit(node)
     return tuple(order), read
 
 

@@ -18,6 +18,7 @@ from aotlens.ir.slots import (
 )
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
+from aotlens.runtime.backward_writes import find_written, refuse_second_write, tell_of_writes
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.double import double_call, write_double, write_kept
 from aotlens.runtime.graphs import call_graph, graph_context, graph_name, view_text
@@ -184,13 +185,16 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
                     _coerce(builder, names.node(node), node.val)
         with builder.block("if torch.is_grad_enabled():"):
             _unpack(builder, [given.node for given in saved], wrappers.saved_arguments(), names)
+            refuse_second_write(builder, parts)
             builder.add(f"gradients = {double_call(parts, code, names, wrappers.also_seen(received))}")
         with builder.block("else:"):
             arrived = [names.node(given.node) for given in program.inputs if isinstance(given.slot, Tangent)]
             only_some = bool(wrappers.saved_arguments())
+            find_written(builder, program, names)
             _hand_over(builder, [given.node for given in saved], arrived, code, only_some)
             with builder.block(graph_context(parts)):
                 builder.add(f"gradients = {wrappers.wrapped_call(f'{graph_name(code.program)}(inputs)')}")
+        tell_of_writes(builder, program, names)
         _return_gradients(builder, _gradients(parts, names))
 
 

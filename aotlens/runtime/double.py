@@ -20,6 +20,7 @@ from aotlens.ir.program import draws
 from aotlens.ir.render import Names
 from aotlens.ir.slots import Buffer, Gradient, Parameter, SavedInput, UserOutput
 from aotlens.partition.records import Partitioned
+from aotlens.runtime.backward_writes import written_in_backward
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import call_graph, graph_context
 from aotlens.runtime.leaves import made_leaves
@@ -34,6 +35,8 @@ def why_not(parts: Partitioned) -> str | None:
     joint = parts.joint
     if any(info.mutation_type is not MutationType.NOT_MUTATED for info in joint.meta.inputs):
         return "it writes to an input"
+    if written_in_backward(parts.backward):
+        return "its backward writes to an input"
     wanted = [out for out, needed in zip(joint.forward_outputs, joint.differentiable, strict=True) if needed]
     if not all(isinstance(out.slot, UserOutput) for out in wanted):
         return "its results are views of a hidden result"

@@ -14,6 +14,7 @@ from aotlens.partition.records import Partitioned
 from aotlens.report.records import WrapperStep
 from aotlens.runtime.arguments import is_plain
 from aotlens.runtime.autograd import write_function
+from aotlens.runtime.backward_writes import written_in_backward
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.double import BOUND_NAME, DifferentiableBackward, needs_weakref, why_not
 from aotlens.runtime.graphs import write_graph, write_header
@@ -75,7 +76,7 @@ def _header(parts: Partitioned, names: Names, bound: dict[str, Any], imports: li
     head.add("below_views = torch._C._AutoDispatchBelowADInplaceOrView")
     if captured.modes.casts:
         head.add("without_autocast = torch._C._DisableAutocast")
-    if any(info.bumps_to_tell for info in parts.joint.meta.inputs):
+    if any(info.bumps_to_tell for info in parts.joint.meta.inputs) or written_in_backward(parts.backward):
         head.add("increment_version = torch.autograd.graph.increment_version")
     owned = [given.slot for given in captured.inputs if hasattr(given.slot, "fqn")]
     if owned:

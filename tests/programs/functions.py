@@ -118,6 +118,30 @@ class MutatesSavedInput(Function):
         return grads[0] * state, None
 
 
+class ScalesInBackward(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        x.mul_(2)
+        return grads[0].clone()
+
+
+class MutatesGradient(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        grads[0].mul_(2)
+        return grads[0].clone()
+
+
 class MutatesInput(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, state: Tensor) -> Tensor:
@@ -190,9 +214,24 @@ def function_mutating_an_input(x: Tensor, state: Tensor) -> Tensor:
     return MutatesInput.apply(x, state)
 
 
-@cases(lambda: (leaf(3, 4), plain(3, 4)), later="mutation in the backward")
+@cases(lambda: (leaf(3, 4), plain(3, 4)))
 def function_mutating_in_backward(x: Tensor, state: Tensor) -> Tensor:
     return MutatesSavedInput.apply(x, state)
+
+
+@cases(lambda: (leaf(3, 4), leaf(3, 4)))
+def function_mutating_leaf_in_backward(x: Tensor, y: Tensor) -> Tensor:
+    return x * ScalesInBackward.apply(y)
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)))
+def function_mutating_in_backward_not_run(x: Tensor, y: Tensor) -> Tensor:
+    return x * ScalesInBackward.apply(y)
+
+
+@cases(lambda: (leaf(3, 4),))
+def function_mutating_incoming_gradient(x: Tensor) -> Tensor:
+    return MutatesGradient.apply(x) * 2
 
 
 @cases(lambda: (leaf(3, 4), leaf(3, 4)))

@@ -1,0 +1,88 @@
+"""Writes to inputs that the graphs make themselves: the last nodes of the forward, and of the backward.
+
+Invariant: such a node is a `copy_` into a graph input with an effect; it runs after everything that reads
+the input's former value.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotlens.analysis.records import MutationType, ViewAndMutationMeta
+from aotlens.capture.records import Captured, CapturedInput
+from aotlens.errors import RefusedAssertionError, UnsupportedError
+from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.ir.subclasses import leaves_of
+
+aten = torch.ops.aten
+
+
+def write_in_graph(captured: Captured, meta: ViewAndMutationMeta) -> None:
+    """Add the final `copy_` of each mutation that stays in the graph."""
+    recorder = captured.recorder
+    for info in meta.in_graph:
+        given = captured.inputs[info.index]
+        if given.node is None or info.mutation_type is not MutationType.MUTATED_IN_GRAPH:
+            continue
+        place = info.writes[-1].origin.place if info.writes else NOWHERE
+        reason = f"writes the new value of `{given.slot.name}` back"
+        origin = Origin(place, "aten.copy_.default", stage="joint", reason=reason, effect=True)
+        targets = given.wrapped.nodes() if given.wrapped is not None else (given.node,)
+        for target, (_, value) in zip(targets, leaves_of(info.value), strict=True):
+            if value is not target:
+                recorder.add_node(aten.copy_.default, (target, value), {}, target.val, origin)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What an input was when the forward had run."""
+
+    version: int
+    """Of its storage."""
+    shape: tuple[Any, ...]
+    stride: tuple[Any, ...]
+
+
+def states_of(captured: Captured) -> list[State | None]:
+    """One per input; None for what is no tensor."""
+    return [_state(given) for given in captured.inputs]
+
+
+def _state(given: CapturedInput) -> State | None:
+    if given.storage is None or given.duplicate_of is not None:
+        return None
+    return State(given.storage.version, tuple(given.argument.shape), tuple(given.argument.stride()))
+
+
+def write_in_backward(captured: Captured, meta: ViewAndMutationMeta, before: list[State | None]) -> None:
+    """Add the final `copy_` into each input that the backward has written to.
+
+    Raises:
+        UnsupportedError: it changed an input's sizes or strides, or one that the forward changes too.
+    """
+    recorder = captured.recorder
+    for index, (given, state) in enumerate(zip(captured.inputs, before, strict=True)):
+        if state is None or given.storage is None or state == _state(given):
+            continue
+        if (state.shape, state.stride) != (tuple(given.argument.shape), tuple(given.argument.stride())):
+            raise RefusedAssertionError(
+                f"`{given.slot.name}` is an input that had its metadata mutated in the backward",
+                recorder.span,
+                "take a view of it instead",
+            )
+        changed = index < len(meta.inputs) and meta.inputs[index]
+        if (
+            given.node is None
+            or given.base is not None
+            or (changed and (changed.mutates_data or changed.is_moved))
+        ):
+            raise UnsupportedError(
+                f"the backward writes to the input `{given.slot.name}`, which the forward writes to as well",
+                recorder.span,
+                "write to a clone in one of them",
+            )
+        place = given.storage.writes[-1].origin.place
+        reason = f"the backward changes `{given.slot.name}`"
+        origin = Origin(place, "aten.copy_.default", backward=True, stage="joint", reason=reason, effect=True)
+        recorder.add_node(aten.copy_.default, (given.node, given.storage.base), {}, given.fake, origin)
