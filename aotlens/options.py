@@ -43,8 +43,6 @@ class CompileOptions:
     """Operator decompositions; None takes what the backend asks for."""
     allow_side_effects: bool = False
     """Let what the function does besides its result (a list that it fills) happen while it is traced only."""
-    parameter_leaves: int = 0
-    """How many leaves of the arguments, from the first on, are parameters or buffers."""
     flat_result: bool = False
     """Return a tuple of the result's leaves instead of the user's containers."""
     lazy_backward: bool = True

@@ -63,33 +63,45 @@ class Entries:
     def __init__(self, fn: Callable[..., Any], options: CompileOptions) -> None:
         self._fn = fn
         self._options = options
-        self._last: Callable[..., Any] | None = None
         self._key: Any = None
+        self.last: Callable[..., Any] = _not_compiled
+        """What to call; when it raises one of `REFUSALS`, `again` goes on."""
         self.compiled: dict[Any, Compiled] = {}
 
-    def call(self, *args: Any, **kwargs: Any) -> Any:
-        last = self._last
-        if last is None:
-            return self.compile(args, kwargs).call(*args, **kwargs)
-        try:
-            return last(*args, **kwargs)
-        except REFUSALS as error:
-            key = signature(self._fn, args, kwargs)
-            broken = ASSUMPTION in str(error) and debug_assert()
-            if key == self._key or broken:
-                raise
+    def again(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call with arguments that the last compilation refused; an error of the call's own is raised."""
+        key = signature(self._fn, args, kwargs)
+        if key == self._key or (ASSUMPTION in str(error) and debug_assert()):
+            raise error
         found = self.compiled.get(key)
         if found is None:
             return self.compile(args, kwargs, key).call(*args, **kwargs)
-        self._last, self._key = found.call, key
+        self.last, self._key = found.call, key
         return found.call(*args, **kwargs)
+
+    def function(self) -> Callable[..., Any]:
+        """What the user calls."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return self.last(*args, **kwargs)
+            except REFUSALS as error:
+                refused = error
+            return self.again(refused, args, kwargs)
+
+        call.compiled = self.compiled  # type: ignore[attr-defined]
+        return call
 
     def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any = None) -> Compiled:
         """Compile for these arguments, real or fake, and remember it as the last one."""
         self._key = key if key is not None else signature(self._fn, args, kwargs)
         compiled = self.compiled[self._key] = compile_direct(self._fn, args, kwargs, self._options)
-        self._last = compiled.call
+        self.last = compiled.call
         return compiled
+
+
+def _not_compiled(*args: Any, **kwargs: Any) -> Any:
+    raise RuntimeError("not compiled yet")
 
 
 def aot_function(  # noqa: PLR0913 (functorch's signature)
@@ -109,8 +121,8 @@ def aot_function(  # noqa: PLR0913 (functorch's signature)
 ) -> Callable[..., Any]:
     """`fn`, traced and compiled at its first call: forward, backward and inference each by its compiler.
 
-    `num_params_buffers` says how many leaves of the arguments, from the first on, are parameters or buffers.
-    `enable_log` and the names after it have no effect here.
+    `num_params_buffers`, `enable_log` and the names after it change nothing here: a parameter is told by
+    its type, and each call is checked.
     """
     request = Request(
         fw_compiler,
@@ -121,14 +133,7 @@ def aot_function(  # noqa: PLR0913 (functorch's signature)
         keep_inference_input_mutations,
         dynamic,
     )
-    entries = Entries(fn, replace(request.options(), parameter_leaves=num_params_buffers))
-
-    @functools.wraps(fn)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return entries.call(*args, **kwargs)
-
-    call.compiled = entries.compiled  # type: ignore[attr-defined]
-    return call
+    return functools.wraps(fn)(Entries(fn, request.options()).function())
 
 
 class AOTModule(torch.nn.Module):
@@ -137,10 +142,10 @@ class AOTModule(torch.nn.Module):
     def __init__(self, module: torch.nn.Module, options: CompileOptions) -> None:
         super().__init__()
         self.orig_module = module
-        self._by_mode = {training: Entries(module, options) for training in (True, False)}
+        self._by_mode = {training: Entries(module, options).function() for training in (True, False)}
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self._by_mode[self.orig_module.training].call(*args, **kwargs)
+        return self._by_mode[self.orig_module.training](*args, **kwargs)
 
 
 POSITIONAL = (
@@ -191,13 +196,10 @@ def aot_module_simplified(  # noqa: PLR0913 (functorch's signature)
     entries = Entries(mod, replace(request.options(), flat_result=True))
     entries.compile(tuple(args), {}, None if _are_real(args) else "the fake example arguments")
 
-    def forward(*runtime_args: Any) -> Any:
-        return entries.call(*runtime_args)
-
-    forward.zero_grad = mod.zero_grad  # type: ignore[attr-defined]
-    forward.named_parameters = mod.named_parameters  # type: ignore[attr-defined]
-    forward.named_buffers = mod.named_buffers  # type: ignore[attr-defined]
-    forward.compiled = entries.compiled  # type: ignore[attr-defined]
+    forward: Any = entries.function()
+    forward.zero_grad = mod.zero_grad
+    forward.named_parameters = mod.named_parameters
+    forward.named_buffers = mod.named_buffers
     return forward
 
 
