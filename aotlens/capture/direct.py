@@ -8,11 +8,12 @@ from typing import Any
 import torch
 
 from aotlens.capture.containers import watch_containers, with_refills
+from aotlens.capture.reach import NOTHING, reach
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
 from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings
-from aotlens.capture.surroundings import refuse_changes, watch
+from aotlens.capture.surroundings import refuse_changes
 from aotlens.errors import UnsupportedError
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, UserInput
 from aotlens.report.records import Span
@@ -36,11 +37,11 @@ def capture_direct(
     for index, (path, _) in enumerate(paths):
         slots.append(UserInput(argument_name(path, signature), len(owned) + index))
     values = [*owned.values(), *(value for _, value in paths)]
+    surroundings = NOTHING if settings.allow_side_effects else reach(function)
 
     def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
         flat = [given.argument for given in inputs]
         call_args, call_kwargs = pytree.tree_unflatten(flat[len(owned) :], spec)
-        surroundings = () if settings.allow_side_effects else watch(function)
         containers = () if settings.allow_side_effects else watch_containers(call_args, call_kwargs)
         if isinstance(function, torch.nn.Module):
             tensors = dict(zip(owned, flat, strict=False))
@@ -54,7 +55,8 @@ def capture_direct(
 
     captured = capture_run(subject, FlatCall(values, tuple(slots), spec, run), settings)
     names = _parameters(signature, spec)
-    return replace(captured, structure=replace(captured.structure, parameters=names))
+    structure = replace(captured.structure, parameters=names)
+    return replace(captured, structure=structure, surroundings=surroundings)
 
 
 def module_tensors(function: Any) -> dict[str, Any]:

@@ -29,6 +29,11 @@ def is_user_file(filename: str) -> bool:
     return not filename.startswith(_STDLIB) or filename.startswith(_SITE)
 
 
+def is_own_file(filename: str) -> bool:
+    """Whether the user wrote the file: an installed package is not their own."""
+    return is_user_file(filename) and not filename.startswith(_SITE)
+
+
 def is_user_code(code: CodeType) -> bool:
     known = _is_user.get(code)
     if known is None:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from aotlens.capture.containers import Refill
 from aotlens.capture.modes import Modes
+from aotlens.capture.reach import NOTHING, Reach
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.storage import Storage
 from aotlens.ir.program import Node
@@ -148,6 +149,8 @@ class Captured:
     """How many nodes the forward recorded."""
     variables: tuple[Variable, ...] = ()
     bases: tuple[SyntheticBaseOf, ...] = ()
+    surroundings: Reach = NOTHING
+    """What the function can read besides its arguments, as it was; empty behind Dynamo, which guards."""
     guard_sources: tuple[Any, ...] = ()
     """Dynamo's source of each flat input, for its guards; empty without Dynamo."""
 

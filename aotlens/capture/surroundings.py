@@ -4,98 +4,129 @@ Invariant: a change that a compiled call would not repeat is undone and refused 
 repeats such changes, is the way out.
 """
 
-import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from types import CellType
 from typing import Any
 
-import torch
-
+from aotlens.capture.reach import Place, Reach
 from aotlens.errors import UnsupportedError
 from aotlens.report.records import Span
 
-CONTAINERS = (list, dict, set)
+PLAIN = (bool, int, float, complex, str, bytes)
+"""Equal values of one of these types are the same to a compiled function."""
 
 
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """A namespace or container, and what was in it before the function ran."""
-
-    what: str
-    """For the message: `the attribute`, `the global`, `the list`."""
-    owner: Any
-    before: Any
-    """A shallow copy."""
-
-
-def watch(function: Callable[..., Any]) -> tuple[Watched, ...]:
-    """Remember the surroundings of a function or module; torch's own modules see to theirs."""
-    if isinstance(function, torch.nn.Module):
-        own = (m for m in function.modules() if not type(m).__module__.startswith("torch."))
-        return tuple(Watched("the attribute", vars(m), dict(vars(m))) for m in own)
-    plain = inspect.unwrap(function)
-    plain = getattr(plain, "__func__", plain)
-    code = getattr(plain, "__code__", None)
-    if code is None:
-        return ()
-    names = {name: plain.__globals__[name] for name in code.co_names if name in plain.__globals__}
-    found = [Watched("the global", plain.__globals__, names)]
-    cells = zip(code.co_freevars, plain.__closure__ or (), strict=True)
-    inner = {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
-    for name, value in {**names, **inner}.items():
-        if type(value) in CONTAINERS:
-            found.append(Watched(f"the {type(value).__name__} `{name}`", value, value.copy()))
-    return tuple(found)
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:  # a variable that is bound later
-        return False
-
-
-def refuse_changes(watched: tuple[Watched, ...], span: Span | None) -> None:
+def refuse_changes(before: Reach, span: Span | None) -> None:
     """Undo and refuse.
 
     Raises:
         UnsupportedError: something is not as it was.
     """
-    for item in watched:
-        changed = _changed_name(item)
-        if changed is not None:
-            named = f"{item.what} `{changed}`" if isinstance(item.before, dict) and changed else item.what
-            _restore(item)
-            raise UnsupportedError(
-                f"a function that changes {named}, which a compiled call would not do again",
-                span,
-                "return the value instead, or use `torch.compile(fn, backend='aotlens')`",
-            )
+    changed = [place for place in before.places if not place.foreign and not is_unchanged(place)]
+    fresh = [(store, key) for store, keys in before.instances for key in store.keys() - keys]
+    if not changed and not fresh:
+        return
+    what, name = _described(changed[0]) if changed else ("the attribute", fresh[0][1])
+    for place in changed:
+        _restore(place)
+    for store, key in fresh:
+        del store[key]
+    raise UnsupportedError(
+        f"a function that changes {what} `{name}`, which a compiled call would not do again",
+        span,
+        "return the value instead, or use `torch.compile(fn, backend='aotlens')`",
+    )
 
 
-def _changed_name(item: Watched) -> str | None:
-    """The key that changed; an empty name for a list or set; None when nothing did."""
-    if not isinstance(item.before, dict):
-        same = len(item.owner) == len(item.before) and all(
-            now is then for now, then in zip(item.owner, item.before, strict=True)
-        )
-        return None if same else ""
-    for key, value in item.before.items():
-        if key not in item.owner or item.owner[key] is not value:
-            return str(key)
-    if item.what != "the global":  # other globals may appear: imports, caches
-        return next((str(key) for key in item.owner if key not in item.before), None)
-    return None
+def _described(place: Place) -> tuple[str, str]:
+    inside = place.content is not None and place.now() is place.value
+    return (f"the {type(place.value).__name__}" if inside else place.what), place.name
 
 
-def _restore(item: Watched) -> None:
-    if isinstance(item.owner, list):
-        item.owner[:] = item.before
-    elif isinstance(item.owner, set):
-        item.owner.clear()
-        item.owner.update(item.before)
+def is_unchanged(place: Place) -> bool:
+    """Whether a name is bound to the same value, and a container has the same items."""
+    now = place.now()
+    if place.content is None:
+        return now is place.value or _equal(now, place.value)
+    return type(now) is type(place.value) and same_items(now, place.content)
+
+
+def same_items(now: Any, then: Any) -> bool:
+    """Whether two containers of one type have the same items in the same order."""
+    if len(now) != len(then):
+        return False
+    if isinstance(now, dict):
+        return all(key in then and _same(value, then[key]) for key, value in now.items())
+    if isinstance(now, set):
+        return bool(now == then)
+    return all(map(_same, now, then))
+
+
+def _same(now: Any, then: Any) -> bool:
+    return now is then or _equal(now, then)
+
+
+def _equal(now: Any, then: Any) -> bool:
+    if type(now) is not type(then):
+        return False
+    if isinstance(now, tuple):
+        return same_items(now, then)
+    return isinstance(now, PLAIN) and bool(now == then)
+
+
+def _restore(place: Place) -> None:
+    value, store = place.value, place.store
+    if isinstance(value, list):
+        value[:] = place.content
+    elif isinstance(value, (dict, set)):
+        value.clear()
+        value.update(place.content)
+    if isinstance(store, CellType):
+        store.cell_contents = value
+    elif isinstance(store, type):
+        setattr(store, place.name, value)
     else:
-        if item.what != "the global":
-            for key in [key for key in item.owner if key not in item.before]:
-                del item.owner[key]
-        item.owner.update(item.before)
+        store[place.name] = value
+
+
+def surroundings_check(before: Reach) -> Callable[[], bool]:
+    """A function that tells whether all that a function can read is as it was.
+
+    It is one expression of identities, some tens of nanoseconds each; only where one of them fails are values
+    compared.
+    """
+    names: dict[str, Any] = {}
+    conditions = []
+    for index, place in enumerate(before.places):
+        names[f"s{index}"], names[f"v{index}"] = place.store, place.value
+        conditions.append(f"{_reading(place, index)} is v{index}")
+        if place.content is not None:
+            names[f"c{index}"] = place.content
+            items = f"same_items(v{index}, c{index})"
+            conditions.append(items if place.content else f"not v{index}")
+    for index, (store, keys) in enumerate(before.instances):
+        names[f"i{index}"] = store
+        conditions.append(f"len(i{index}) == {len(keys)}")
+    if not conditions:
+        return lambda: True
+    source = f"lambda: {' and '.join(conditions)}"
+    same_objects = eval(source, {"same_items": same_items, **names})  # noqa: S307 (our own text)
+
+    def fits() -> bool:
+        try:
+            if same_objects():
+                return True
+        except (KeyError, ValueError):  # a name that is gone
+            return False
+        same_keys = all(len(store) == len(keys) for store, keys in before.instances)
+        return same_keys and all(map(is_unchanged, before.places))
+
+    return fits
+
+
+def _reading(place: Place, index: int) -> str:
+    if isinstance(place.store, CellType):
+        return f"s{index}.cell_contents"
+    if isinstance(place.store, type):
+        return f"s{index}.__dict__[{place.name!r}]"
+    return f"s{index}[{place.name!r}]"

@@ -1,28 +1,38 @@
 """`aotlens.compile`, `aotlens.inspect`, `aotlens.export`: the engine without a command line.
 
 Invariant: a call whose arguments differ in what the compilation assumed (types, sizes, strides, gradients,
-which arguments share memory, grad mode, autocast, train or eval of every submodule) is compiled anew.  What
-the function reads from elsewhere (plain attributes of a module, globals) is built in: where that changes,
-`torch.compile(fn, backend="aotlens")` brings Dynamo's guards.
+which arguments share memory, grad mode, autocast, train or eval of every submodule), or that finds other
+values in what the function reads from elsewhere (attributes, globals, closures), is compiled anew.
 """
 
 import functools
-import itertools
 import platform
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, overload
 
 import torch
 
-from aotlens.capture.direct import module_tensors
+from aotlens.capture.surroundings import surroundings_check
+from aotlens.frontends.signature import OwnedTensors, argument_signature, signature
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
 from aotlens.report.export import refuse_unbound
 from aotlens.report.records import Report
-from aotlens.torch_api import pytree
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One compilation, and what it assumes beside the arguments' own signature."""
+
+    compiled: Compiled
+    surroundings_fit: Callable[[], bool]
+    owned: OwnedTensors
+
+    def fits(self, leaves: list[Any]) -> bool:
+        return self.surroundings_fit() and self.owned.fit(leaves)
 
 
 @overload
@@ -39,37 +49,29 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
         return functools.partial(compile, options=options)
     chosen = options or CompileOptions()
     cache: dict[Any, Compiled] = {}
+    variants_of: dict[Any, list[Variant]] = {}
 
     @functools.wraps(fn.forward if isinstance(fn, torch.nn.Module) else fn)
     def call(*args: Any, **kwargs: Any) -> Any:
-        key = signature(fn, args, kwargs, sizes=not chosen.dynamic)
-        if chosen.dynamic:
-            return _call_fitting(cache, key, lambda: compile_direct(fn, args, kwargs, chosen), (args, kwargs))
-        compiled = cache.get(key)
-        if compiled is None:
-            compiled = cache[key] = compile_direct(fn, args, kwargs, chosen)
+        leaves, key = argument_signature(args, kwargs, sizes=not chosen.dynamic)
+        variants = variants_of.setdefault(key, [])
+        for variant in variants:
+            if not variant.fits(leaves):
+                continue
+            if not chosen.dynamic:
+                return variant.compiled.call(*args, **kwargs)
+            try:
+                return variant.compiled.call(*args, **kwargs)
+            except (TypeError, ValueError) as error:
+                if not _refused_by_guard(error, variant.compiled):
+                    raise
+        compiled = cache[signature(fn, args, kwargs)] = compile_direct(fn, args, kwargs, chosen)
+        unchanged = surroundings_check(compiled.captured.surroundings)
+        variants.append(Variant(compiled, unchanged, OwnedTensors(fn, leaves)))
         return compiled.call(*args, **kwargs)
 
     call.compiled = cache  # type: ignore[attr-defined]
     return call
-
-
-def _call_fitting(
-    cache: dict[Any, Compiled], key: Any, make: Callable[[], Compiled], arguments: tuple[Any, Any]
-) -> Any:
-    """Call the first compilation whose guards on sizes let these arguments in; make one if none does."""
-    args, kwargs = arguments
-    for number in itertools.count():
-        compiled = cache.get((key, number))
-        if compiled is None:
-            compiled = cache[key, number] = make()
-            return compiled.call(*args, **kwargs)
-        try:
-            return compiled.call(*args, **kwargs)
-        except (TypeError, ValueError) as error:
-            if not _refused_by_guard(error, compiled):
-                raise
-    raise AssertionError("a compilation that is just made is called")
 
 
 def _refused_by_guard(error: Exception, compiled: Compiled) -> bool:
@@ -79,45 +81,6 @@ def _refused_by_guard(error: Exception, compiled: Compiled) -> bool:
         step = step.tb_next
     code = step.tb_frame.f_code if step is not None else None
     return code is not None and code.co_filename == compiled.module.filename and code.co_name == "call"
-
-
-def signature(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], sizes: bool = True) -> Any:
-    """What a compilation assumes of its arguments, as a dictionary key; `sizes` may be left to guards."""
-    leaves, spec = pytree.tree_flatten((args, kwargs))
-    leaves = [*module_tensors(fn).values(), *leaves]
-    objects: dict[int, int] = {}
-    storages: dict[int, int] = {}
-    described: list[tuple[Any, ...]] = []
-    for leaf in leaves:
-        if not isinstance(leaf, torch.Tensor):
-            described.append((type(leaf), leaf if leaf.__hash__ is not None else id(leaf)))
-            continue
-        described.append(
-            (
-                leaf.dtype,
-                leaf.device,
-                _layout(leaf, sizes),
-                leaf.requires_grad,
-                leaf.is_leaf,
-                objects.setdefault(id(leaf), len(objects)),
-                storages.setdefault(leaf.untyped_storage()._cdata, len(storages)),
-            )
-        )
-    training = tuple(m.training for m in fn.modules()) if isinstance(fn, torch.nn.Module) else None
-    autocast = tuple(
-        torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-        for kind in ("cpu", "cuda")
-    )
-    mode = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), training, autocast)
-    return (str(spec), tuple(described), mode)
-
-
-def _layout(tensor: Any, sizes: bool) -> tuple[Any, ...]:
-    if sizes:
-        return tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
-    strides = tensor.stride()
-    order = tuple(sorted(range(len(strides)), key=lambda dim: -strides[dim]))
-    return len(strides), order, tensor.is_contiguous()
 
 
 def inspect(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:

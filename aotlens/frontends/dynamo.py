@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from aotlens.frontends.compile import signature
+from aotlens.frontends.signature import signature
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_graph_module
 from aotlens.torch_api import hide_from_dynamo, record_dynamo_spans, tracing

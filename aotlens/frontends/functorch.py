@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from aotlens.frontends.compile import signature
 from aotlens.frontends.partitioners import default_partition, min_cut_rematerialization_partition
+from aotlens.frontends.signature import signature
 from aotlens.options import Backend, CompileOptions, Compilers, PartitionFunction
 from aotlens.pipeline import Compiled, compile_direct
 from aotlens.torch_api import FakeTensor, debug_assert

@@ -13,7 +13,7 @@ def bind_module(
 
     With `rebound` names of buffers, `call` gives their new tensors beside the result.
     """
-    places = [*_places(module, "_parameters"), *_places(module, "_buffers")]
+    places = tensor_places(module)
 
     def call_module(*args: Any, **kwargs: Any) -> Any:
         return call(*[store[key] for store, key in places], *args, **kwargs)
@@ -26,6 +26,11 @@ def bind_module(
         return result
 
     return call_and_bind if rebound else call_module
+
+
+def tensor_places(module: torch.nn.Module) -> list[tuple[dict[str, Any], str]]:
+    """Where each parameter and then each buffer hangs."""
+    return [*_places(module, "_parameters"), *_places(module, "_buffers")]
 
 
 def _places(module: torch.nn.Module, kind: str) -> list[tuple[dict[str, Any], str]]:

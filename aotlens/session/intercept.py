@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 import aotlens
-from aotlens.frontends.compile import signature
 from aotlens.frontends.dynamo import dynamo_backend, with_user_options
+from aotlens.frontends.signature import signature
 from aotlens.options import CompileOptions
 from aotlens.session.collect import Collector
 from aotlens.session.failures import failure_of

@@ -1,0 +1,231 @@
+"""What a function can read besides its arguments: globals, closures, attributes, and theirs in turn.
+
+Invariant: only what the code names is listed (names in its bytecode, in what it calls, in the methods of
+the classes it uses); installed packages are not looked into, but for the attributes of their layers.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from aotlens.capture.frames import is_own_file
+
+CONTAINERS = (list, dict, set)
+MAX_ITEMS = 64
+"""Longer containers are compared, but their items are not looked into."""
+
+
+NAMESPACES = (SimpleNamespace, argparse.Namespace)
+"""Classes of the standard library that hold the user's own attributes."""
+HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+"""What calling a layer reads besides its own code."""
+MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A name that the function can read, and what it was bound to."""
+
+    what: str
+    """For a message: `the global`, `the attribute`, `the closure variable`."""
+    name: str
+    store: Any
+    """The dictionary, class or cell that binds the name."""
+    value: Any
+    content: Any = None
+    """A shallow copy of a container; None for every other value."""
+    foreign: bool = False
+    """The attribute of an object of torch's or of a package, which sees to its own state."""
+
+    def now(self) -> Any:
+        """What the name is bound to at this moment; MISSING when it is not."""
+        if isinstance(self.store, CellType):
+            return self.store.cell_contents if _is_filled(self.store) else MISSING
+        store = vars(self.store) if isinstance(self.store, type) else self.store
+        return store.get(self.name, MISSING)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """All that one function can read."""
+
+    places: tuple[Place, ...]
+    instances: tuple[tuple[dict[str, Any], frozenset[str]], ...]
+    """The attributes of each object of the user's, and the names that were there."""
+
+
+NOTHING = Reach((), ())
+
+
+def reach(function: Callable[..., Any]) -> Reach:
+    """Everything that a function, method, partial or module can read by name."""
+    walk = _Walk()
+    walk.look_into(function, frozenset())
+    walk.run()
+    return Reach(tuple(walk.places.values()), tuple(walk.instances))
+
+
+class _Walk:
+    """Looks into each object once."""
+
+    def __init__(self) -> None:
+        self.places: dict[tuple[int, str], Place] = {}
+        self.instances: list[tuple[dict[str, Any], frozenset[str]]] = []
+        self._waiting: list[tuple[Any, frozenset[str]]] = []
+        self._seen: set[int] = set()
+        self._class_names: dict[type, frozenset[str]] = {}
+
+    def look_into(self, value: Any, names: frozenset[str]) -> None:
+        """Note a value that code with these names can reach."""
+        if value is None or isinstance(value, (int, float, str, torch.Tensor)) or id(value) in self._seen:
+            return
+        self._seen.add(id(value))
+        self._waiting.append((value, names))
+
+    def run(self) -> None:
+        while self._waiting:
+            self._visit(*self._waiting.pop())
+
+    def _visit(self, value: Any, names: frozenset[str]) -> None:
+        if isinstance(value, torch.nn.Module):
+            for owner in value.modules():
+                self._layer(owner)
+        elif isinstance(value, (list, tuple, set, dict)):
+            for item in _items(value):
+                self.look_into(item, names)
+        elif isinstance(value, ModuleType):
+            if is_own_file(getattr(value, "__file__", None) or ""):
+                self._names_in("the global", vars(value), names)
+        elif isinstance(value, (FunctionType, MethodType, partial)):
+            self._callable(value, names)
+        elif isinstance(value, type):
+            self._class(value, names)
+        elif hasattr(value, "__dict__") and not type(value).__module__.startswith("torch."):
+            self._instance(value, names | self._names_of(type(value)))
+
+    def _callable(self, value: Any, names: frozenset[str]) -> None:
+        if isinstance(value, FunctionType):
+            self._function(value)
+        elif isinstance(value, MethodType):
+            self.look_into(value.__func__, names)
+            self.look_into(value.__self__, names | _names(getattr(value.__func__, "__code__", None)))
+        else:
+            for part in (value.func, *value.args, *value.keywords.values()):
+                self.look_into(part, names)
+
+    def _function(self, function: FunctionType) -> None:
+        self.look_into(getattr(function, "__wrapped__", None), frozenset())
+        code = function.__code__
+        if not is_own_file(code.co_filename):
+            return
+        names = _names(code)
+        self._names_in("the global", function.__globals__, names)
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            if _is_filled(cell):
+                self._place("the closure variable", name, cell, cell.cell_contents)
+                self.look_into(cell.cell_contents, names)
+
+    def _instance(self, value: Any, names: frozenset[str]) -> None:
+        store, foreign = vars(value), not is_own_class(type(value)) and not isinstance(value, NAMESPACES)
+        if not foreign:
+            self.instances.append((store, frozenset(store)))
+        self._names_in("the attribute", store, names, foreign)
+        self._class(type(value), names)
+
+    def _layer(self, layer: torch.nn.Module) -> None:
+        """The attributes of one module of layers, its submodules and its hooks."""
+        self._seen.add(id(layer))
+        kind, store = type(layer), vars(layer)
+        foreign = kind.__module__.startswith("torch.")
+        names = self._names_of(kind) | {"training"}
+        for name in names & store.keys() - NOT_READ:
+            self._place("the attribute", name, store, store[name], foreign)
+            if not foreign:
+                self.look_into(store[name], names)
+        for name, inner in layer._modules.items():
+            self._place("the submodule", name, layer._modules, inner, foreign)
+        for tensors in (layer._parameters, layer._buffers):
+            for name, tensor in tensors.items():
+                if tensor is None:
+                    self._place("the tensor", name, tensors, None, foreign)
+        for hooks in HOOKS:
+            self._place("the hooks", hooks, store, store[hooks], foreign=True)
+        if not foreign:
+            self.instances.append((store, frozenset(store)))
+            self._class(kind, names)
+
+    def _class(self, kind: type, names: frozenset[str]) -> None:
+        for base in kind.__mro__:
+            if not is_own_class(base):
+                continue
+            self._names_in("the class attribute", base, names)
+            for member in vars(base).values():
+                self.look_into(_function_of(member), names)
+
+    def _names_in(self, what: str, owner: Any, names: frozenset[str], foreign: bool = False) -> None:
+        store = vars(owner) if isinstance(owner, type) else owner
+        for name in names & store.keys():
+            value = store[name]
+            self._place(what, name, owner, value, foreign)
+            self.look_into(value, names)
+
+    def _place(self, what: str, name: str, store: Any, value: Any, foreign: bool = False) -> None:
+        if isinstance(value, ModuleType) or (id(store), name) in self.places:
+            return
+        content = value.copy() if isinstance(value, CONTAINERS) else None
+        self.places[id(store), name] = Place(what, name, store, value, content, foreign)
+
+    def _names_of(self, kind: type) -> frozenset[str]:
+        """The names in the code of a class's methods, up to what torch and Python bring."""
+        known = self._class_names.get(kind)
+        if known is None:
+            found: set[str] = set()
+            for base in kind.__mro__:
+                if base not in (object, torch.nn.Module):
+                    for member in vars(base).values():
+                        found |= _names(getattr(_function_of(member), "__code__", None))
+            known = self._class_names[kind] = frozenset(found)
+        return known
+
+
+NOT_READ = frozenset({"_parameters", "_buffers", "_modules", *HOOKS})
+"""Attributes of a layer that are listed otherwise, or are arguments of the graph."""
+
+
+def is_own_class(kind: type) -> bool:
+    """Whether a class is defined in the user's own files."""
+    module = sys.modules.get(kind.__module__)
+    return kind.__module__ == "__main__" or is_own_file(getattr(module, "__file__", None) or "")
+
+
+def _function_of(member: Any) -> Any:
+    """The function behind a method of any kind, or behind a property; any other member itself."""
+    if isinstance(member, property):
+        return member.fget
+    return getattr(member, "__func__", member)
+
+
+def _names(code: CodeType | None) -> frozenset[str]:
+    """The names that code reads or writes, those of the functions inside it included."""
+    if code is None:
+        return frozenset()
+    inner = (_names(const) for const in code.co_consts if isinstance(const, CodeType))
+    return frozenset(code.co_names).union(*inner)
+
+
+def _items(value: Any) -> Iterator[Any]:
+    if len(value) <= MAX_ITEMS:
+        yield from value.values() if isinstance(value, dict) else value
+
+
+def _is_filled(cell: CellType) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:  # a variable that is bound later
+        return False

@@ -1,0 +1,116 @@
+"""What a compilation assumes of the tensors that it is called with, cheap enough to ask at every call.
+
+Invariant: two calls with the same signature, whose module tensors fit, can run the same code.
+"""
+
+from typing import Any
+
+import torch
+
+from aotlens.capture.direct import module_tensors
+from aotlens.runtime.owner import tensor_places
+from aotlens.torch_api import pytree
+
+LEAVES = frozenset({torch.Tensor, torch.nn.Parameter, int, float, bool, str, type(None)})
+"""Types that need no pytree to be known as leaves."""
+
+
+def signature(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """All of it as one dictionary key, the tensors and flags of a module included."""
+    leaves, structure = _flatten(args, kwargs)
+    described = _describe([*module_tensors(fn).values(), *leaves])
+    training = tuple(m.training for m in fn.modules()) if isinstance(fn, torch.nn.Module) else None
+    return (structure, described, training, _modes())
+
+
+def argument_signature(args: tuple[Any, ...], kwargs: dict[str, Any], sizes: bool) -> tuple[list[Any], Any]:
+    """The leaves of a call, and the key of what is assumed of them and of the modes.
+
+    Without `sizes` those are left to the guards of the module text.
+    """
+    leaves, structure = _flatten(args, kwargs)
+    return leaves, (structure, _describe(leaves, sizes), _modes())
+
+
+def _flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+    if not kwargs and all(type(arg) in LEAVES for arg in args):
+        return list(args), len(args)
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    return leaves, str(spec)
+
+
+def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
+    objects: dict[int, int] = {}
+    storages: dict[int, int] = {}
+    described: list[tuple[Any, ...]] = []
+    for leaf in leaves:
+        if not isinstance(leaf, torch.Tensor):
+            described.append((type(leaf), leaf if leaf.__hash__ is not None else id(leaf)))
+            continue
+        described.append(
+            (
+                leaf.dtype,
+                leaf.device,
+                (leaf.shape, leaf.stride(), leaf.storage_offset()) if sizes else _layout(leaf),
+                leaf.requires_grad,
+                leaf.is_leaf,
+                objects.setdefault(id(leaf), len(objects)),
+                storages.setdefault(leaf.untyped_storage()._cdata, len(storages)),
+            )
+        )
+    return tuple(described)
+
+
+def _layout(tensor: Any) -> tuple[Any, ...]:
+    strides = tensor.stride()
+    order = tuple(sorted(range(len(strides)), key=lambda dim: -strides[dim]))
+    return len(strides), order, tensor.is_contiguous()
+
+
+def _modes() -> tuple[Any, ...]:
+    autocast = tuple(
+        torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        for kind in ("cpu", "cuda")
+    )
+    return (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), autocast)
+
+
+class OwnedTensors:
+    """A module's parameters and buffers: the same objects as before, or others of the same kind."""
+
+    def __init__(self, fn: Any, leaves: list[Any]) -> None:
+        self._places = tensor_places(fn) if isinstance(fn, torch.nn.Module) else []
+        self._described = _describe([store[key] for store, key in self._places])
+        self._remember()
+        self._shared = self._sharing(leaves)
+
+    def fit(self, leaves: list[Any]) -> bool:
+        """Whether they are as they were, and the arguments share memory with them as before."""
+        if not self._places:
+            return True
+        for store, key, tensor, requires_grad, shape in self._known:
+            now = store.get(key)
+            if now is not tensor or now.requires_grad is not requires_grad or now.shape != shape:
+                if not self._same_kind():
+                    return False
+                self._remember()
+                break
+        return self._sharing(leaves) == self._shared
+
+    def _same_kind(self) -> bool:
+        tensors = [store.get(key) for store, key in self._places]
+        return _describe(tensors) == self._described
+
+    def _remember(self) -> None:
+        tensors = [(store, key, store[key]) for store, key in self._places]
+        self._known = [(store, key, t, t.requires_grad, t.shape) for store, key, t in tensors]
+        self._storages = {t.untyped_storage()._cdata: at for at, (_, _, t) in enumerate(tensors)}
+        self._objects = {id(t): at for at, (_, _, t) in enumerate(tensors)}
+
+    def _sharing(self, leaves: list[Any]) -> list[tuple[Any, Any]]:
+        """For each argument: which of the tensors it is, and with which it shares its storage."""
+        return [
+            (self._objects.get(id(leaf)), self._storages.get(leaf.untyped_storage()._cdata))
+            for leaf in leaves
+            if isinstance(leaf, torch.Tensor)
+        ]

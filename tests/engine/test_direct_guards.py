@@ -1,0 +1,214 @@
+"""`aotlens.compile` compiles anew when what the function reads changes, and refuses what it would change."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import aotlens
+from aotlens.errors import UnsupportedError
+from aotlens.options import CompileOptions
+from tests.programs.program import leaf, plain
+
+EAGER = CompileOptions(backend="eager")
+FACTOR = 2.0
+TABLE = {"shift": 1.0}
+
+
+@dataclass
+class Config:
+    scale: float = 1.5
+
+
+CONFIG = Config()
+
+
+def through_global(x: Tensor) -> Tensor:
+    return x * FACTOR
+
+
+def through_dictionary(x: Tensor) -> Tensor:
+    return x + TABLE["shift"]
+
+
+def helper(x: Tensor) -> Tensor:
+    return through_global(x) * CONFIG.scale
+
+
+def through_callee(x: Tensor) -> Tensor:
+    return helper(x) + 1
+
+
+class Scaling(nn.Module):
+    offset = 0.5
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
+        self.plain = nn.Linear(3, 3, bias=False)
+        self.factor = 2.0
+        self.parts = [1.0, 2.0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.plain(self.inner(x)) * self.factor * sum(self.parts) + self.offset
+
+
+def follows(fn: Callable[..., Any], change: Callable[[], None], x: Tensor) -> int:
+    """How many compilations a further call takes, after calls before and after a change; all as eager."""
+    compiled: Any = aotlens.compile(fn, options=EAGER)
+    torch.testing.assert_close(compiled(x), fn(x))
+    torch.testing.assert_close(compiled(x), fn(x))
+    change()
+    torch.testing.assert_close(compiled(x), fn(x))
+    seen: list[Any] = []
+    with aotlens.observe.observing(on_compiled=seen.append):
+        compiled(x)
+    return len(seen)
+
+
+@pytest.mark.parametrize("fn", [through_global, through_callee])
+def test_a_global(fn: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert follows(fn, lambda: monkeypatch.setitem(globals(), "FACTOR", 5.0), plain(3)) == 0
+
+
+def test_an_item_of_a_global_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert follows(through_dictionary, lambda: monkeypatch.setitem(TABLE, "shift", 7.0), plain(3)) == 0
+
+
+def test_an_attribute_of_a_global_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert follows(through_callee, lambda: monkeypatch.setattr(CONFIG, "scale", 4.0), plain(3)) == 0
+
+
+def test_a_function_that_is_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert follows(through_callee, lambda: monkeypatch.setitem(globals(), "helper", torch.sin), plain(3)) == 0
+
+
+def test_a_closure_variable() -> None:
+    factor = 2.0
+
+    def change() -> None:
+        nonlocal factor
+        factor = 3.0
+
+    assert follows(lambda x: x * factor, change, plain(3)) == 0
+
+
+CHANGES: dict[str, Callable[[Scaling], Any]] = {
+    "attribute": lambda module: setattr(module, "factor", 3.0),
+    "item of a list": lambda module: module.parts.append(4.0),
+    "class attribute": lambda module: setattr(module, "offset", 1.0),
+    "submodule": lambda module: setattr(module, "inner", nn.Linear(3, 3)),
+    "inner submodule": lambda module: module.inner.__setitem__(0, nn.Linear(3, 3, bias=False)),
+    "attribute of torch's module": lambda module: setattr(module.inner[1], "inplace", True),
+    "hook": lambda module: module.inner[0].register_forward_hook(lambda *seen: seen[-1] * 2),
+    "parameter": lambda module: setattr(module.inner[0], "weight", nn.Parameter(torch.ones(3, 3))),
+    "parameter that was None": lambda module: setattr(module.plain, "bias", nn.Parameter(torch.ones(3))),
+    "frozen": lambda module: module.requires_grad_(False),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_module(change: str) -> None:
+    module = Scaling().eval()
+    assert follows(module, lambda: CHANGES[change](module), leaf(2, 3)) == 0
+
+
+def test_training_flag_and_back() -> None:
+    module = Scaling()
+    compiled: Any = aotlens.compile(module, options=EAGER)
+    x = plain(2, 3)
+    for training in (True, False, True, False):
+        module.train(training)
+        torch.manual_seed(0)
+        expected = module(x)
+        torch.manual_seed(0)
+        torch.testing.assert_close(compiled(x), expected)
+    assert len(compiled.compiled) == 2
+
+
+STATE = SimpleNamespace(count=0)
+LOG: list[int] = []
+
+
+def counting(x: Tensor) -> Tensor:
+    STATE.count += 1
+    return x + 1
+
+
+def logging(x: Tensor) -> Tensor:
+    LOG.append(1)
+    return x + 1
+
+
+def set_global(x: Tensor) -> Tensor:
+    global FACTOR  # noqa: PLW0603 (a change of a global is the case)
+    FACTOR = 9.0
+    return x * FACTOR
+
+
+@pytest.mark.parametrize(
+    ("inner", "named"),
+    [
+        (logging, "the list `LOG`"),
+        (counting, "the attribute `count`"),
+        (set_global, "the global `FACTOR`"),
+    ],
+)
+def test_a_change_in_a_callee_is_undone_and_refused(inner: Callable[..., Any], named: str) -> None:
+    def outer(x: Tensor) -> Tensor:
+        return inner(x) * 2
+
+    with pytest.raises(UnsupportedError, match=named):
+        aotlens.compile(outer, options=EAGER)(plain(3))
+    assert (LOG, STATE.count) == ([], 0)
+    assert FACTOR == 2.0
+
+
+def test_a_new_attribute_in_a_callee_is_undone_and_refused() -> None:
+    config = Config()
+
+    def remember(x: Tensor) -> Tensor:
+        config.last = 3  # type: ignore[attr-defined]
+        return x
+
+    with pytest.raises(UnsupportedError, match="the attribute `last`"):
+        aotlens.compile(lambda x: remember(x) * 2, options=EAGER)(plain(3))
+    assert not hasattr(config, "last")
+
+
+def test_a_closure_variable_of_a_callee_is_undone_and_refused() -> None:
+    count = 0
+
+    def tick(x: Tensor) -> Tensor:
+        nonlocal count
+        count += 1
+        return x
+
+    with pytest.raises(UnsupportedError, match="the closure variable `count`"):
+        aotlens.compile(lambda x: tick(x) * 2, options=EAGER)(plain(3))
+    assert count == 0
+
+
+def test_other_arguments_compile_anew() -> None:
+    def double(x: Tensor, y: Tensor) -> Tensor:
+        return x * 2 + y
+
+    compiled: Any = aotlens.compile(double, options=EAGER)
+    shared = plain(4)
+    pairs = [
+        (plain(4), plain(4)),
+        (plain(5), plain(5)),
+        (plain(4).double(), plain(4)),
+        (leaf(4), plain(4)),
+        (shared, shared),
+        (shared, shared.view(4)),
+        (shared, shared.view(2, 2).t().reshape(4)),
+    ]
+    for x, y in pairs:
+        torch.testing.assert_close(compiled(x, y), double(x, y))
+    with torch.no_grad():
+        assert not compiled(leaf(4), plain(4)).requires_grad
