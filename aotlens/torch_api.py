@@ -4,6 +4,7 @@ Invariant: a new torch release is this one file's work.  Checked with torch 2.13
 """
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -57,6 +58,7 @@ __all__ = [
     "has_composite_kernel",
     "has_ordered_effect",
     "hide_from_dynamo",
+    "indexing_by_tensors",
     "inductor_config_patch",
     "inductor_decompositions",
     "is_traceable_wrapper_subclass",
@@ -78,6 +80,7 @@ __all__ = [
     "tensor_metadata",
     "trace_above_autograd",
     "tracing",
+    "uncompiled_flex_attention",
     "without_autocast",
     "without_compiled_autograd",
     "without_modes",
@@ -129,6 +132,31 @@ def replace_compilation_in_higher_order(instead: Callable[..., Any]) -> None:
         return original(fn, args, kwargs) if result is NotImplemented else result
 
     utils._hop_compile_and_call = call
+
+
+def indexing_by_tensors() -> Any:
+    """A context in which `tensor[i]` with a scalar tensor `i` reads no value: flex attention needs it."""
+    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex  # imports Dynamo
+
+    return TransformGetItemToIndex()
+
+
+@contextmanager
+def uncompiled_flex_attention(around: Callable[[], Any]) -> Iterator[None]:
+    """Let `flex_attention` call its operator within `around()` and not compile it.
+
+    Does nothing where nobody has imported it.
+    """
+    module: Any = sys.modules.get("torch.nn.attention.flex_attention")
+    if module is None:
+        yield
+        return
+    before = module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG, module.setup_compilation_env
+    module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG, module.setup_compilation_env = True, around
+    try:
+        yield
+    finally:
+        module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG, module.setup_compilation_env = before
 
 
 def has_ordered_effect(func: Any) -> bool:

@@ -5,6 +5,7 @@ a parameter; a write to a parameter is refused by name.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +20,9 @@ from aotlens.capture.tape import Tape
 from aotlens.errors import UnsupportedError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.origin import NOWHERE, Origin
-from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, has_effect, nodes_in, reachable
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, must_run, nodes_in, reachable
 from aotlens.ir.slots import UserInput, UserOutput
-from aotlens.torch_api import has_ordered_effect, make_shape_env, pytree
+from aotlens.torch_api import has_ordered_effect, indexing_by_tensors, make_shape_env, pytree
 
 INLINE = frozenset({"strict_mode"})
 """Operators that say something about tracing and compute nothing themselves."""
@@ -52,7 +53,7 @@ def record_higher_order(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: di
     swap = lambda value: modules.get(id(value), value)
     args, kwargs = _mapped(args, swap), _mapped(kwargs, swap)
     result = func(*args, **kwargs)
-    if has_ordered_effect(func) or any(has_effect(node) for body in programs.values() for node in body.nodes):
+    if has_ordered_effect(func) or any(must_run(node) for body in programs.values() for node in body.nodes):
         tape.origin = replace(tape.origin, effect=True)
     node = tape.add_node(func, node_args, node_kwargs, result)
     _adopt(tape, node, result)
@@ -117,7 +118,7 @@ def record_body(tape: Tape, operator: str, body: Body) -> Program:
     label, function, inputs = body
     inner = tape.body()
     parameters = [_parameter(inner, f"{label}_{at}", value) for at, value in enumerate(inputs)]
-    with inner:
+    with inner, indexing_by_tensors() if operator.startswith("flex") else nullcontext():
         result = _runner(inner, function)(*(argument for _, argument in parameters))
     given = tuple(parameter for parameter, _ in parameters)
     _refuse_writes(operator, label, parameters, inner)

@@ -8,7 +8,7 @@ gradients reach the tensors that the user's function closes over.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +21,7 @@ from aotlens.torch_api import (
     FakeTensor,
     TorchFunctionMode,
     detect_fake_mode,
+    indexing_by_tensors,
     pytree,
     replace_compilation_in_higher_order,
     without_modes,
@@ -46,14 +47,14 @@ def lifting(originals: dict[int, Any]) -> Iterator[None]:
 def _instead_of_compiling(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if _active.get() is None:
         return NotImplemented
-    with _Lifting():
+    with Lifting():
         return function(*args, **kwargs)
 
 
 replace_compilation_in_higher_order(_instead_of_compiling)
 
 
-class _Lifting(TorchFunctionMode):
+class Lifting(TorchFunctionMode):
     """Catches the call of the higher-order operator above autograd."""
 
     def __torch_function__(
@@ -71,15 +72,25 @@ def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     outside: dict[int, Any] = {}
     fake_mode = detect_fake_mode(pytree.tree_leaves(args))
     assert fake_mode is not None  # within a recording
-    with without_modes(), fake_mode, torch.no_grad():
+    indexing = indexing_by_tensors() if func.name() == "flex_attention" else nullcontext()
+    with without_modes(), fake_mode, torch.no_grad(), indexing:
         for label, function, inputs in BODIES[func.name()](*args):
             seen = found[id(function)] = _observe(function, inputs, one=label in ONE_RESULT)
             outside |= seen.outside
+    if func.name() == "flex_attention":
+        return func(*_flex_arguments(args, list(found.values())))
     bodies = {key: Lifted(seen, tuple(outside.values())) for key, seen in found.items()}
     swapped = tuple(bodies.get(id(arg), arg) for arg in args)
     results = func(*with_more_operands(func.name(), swapped, tuple(outside.values())))
     structure = next(reversed(found.values())).structure
     return pytree.tree_unflatten(list(results), structure)
+
+
+def _flex_arguments(args: tuple[Any, ...], found: list["Observed"]) -> tuple[Any, ...]:
+    """Score and mask functions, each with the tensors that it reads as buffers of its own."""
+    buffers = tuple(tuple(seen.outside.values()) for seen in found)
+    score, mask = (Lifted(seen, own) for seen, own in zip(found, buffers, strict=True))
+    return (*args[:3], score, (*args[4][:-1], mask), *args[5:7], *buffers)
 
 
 def _flat(arg: Any) -> Any:

@@ -4,7 +4,7 @@ Invariant: whatever happens in the user's function, grad mode and the mode stack
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
@@ -14,10 +14,10 @@ from aotlens.capture.bases import with_bases
 from aotlens.capture.containers import WithRefills
 from aotlens.capture.frames import is_user_code
 from aotlens.capture.inputs import make_inputs
-from aotlens.capture.lifting import lifting
+from aotlens.capture.lifting import Lifting, lifting
 from aotlens.capture.modes import apart_from_the_caller, current_modes, refuse_changed_modes
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured, FlatCall, Structure, Subject
+from aotlens.capture.records import Captured, CapturedInput, FlatCall, Structure, Subject
 from aotlens.capture.settings import Settings
 from aotlens.capture.variables import VariableObserver
 from aotlens.errors import AotlensError, UnsupportedError, UserError
@@ -30,6 +30,7 @@ from aotlens.torch_api import (
     python_dispatcher,
     pytree,
     quiet_fake_tensors,
+    uncompiled_flex_attention,
     without_compiled_autograd,
     without_onednn,
 )
@@ -59,6 +60,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         after = torch.is_grad_enabled()
     refuse_changed_modes(modes, recorder.span)
     _refuse_seeding(recorder, random_state)
+    _refuse_hooks(recorder, inputs, result)
     inputs, bases = with_bases(inputs, joined)
     changes = result if isinstance(result, WithRefills) else WithRefills(result, (), ())
     result, filled = changes.result, changes.leaves
@@ -77,6 +79,20 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         variables=observer.variables() if observer is not None else (),
         bases=bases,
     )
+
+
+def _refuse_hooks(recorder: Recorder, inputs: Sequence[CapturedInput], result: Any) -> None:
+    """A returned input with a hook of the function's: the caller's tensor would not have it."""
+    for given in inputs:
+        argument = given.argument
+        if not isinstance(argument, torch.Tensor) or not argument._backward_hooks:
+            continue
+        if any(leaf is argument for leaf in pytree.tree_leaves(result)):
+            raise UnsupportedError(
+                f"a hook on the input `{given.slot.name}`, which the function returns",
+                recorder.span,
+                "register it outside of the compiled function",
+            )
 
 
 def _refuse_seeding(recorder: Recorder, before: torch.Tensor) -> None:
@@ -107,6 +123,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         if dynamic:
             stack.enter_context(python_dispatcher())
         stack.enter_context(lifting(recorder.originals))
+        stack.enter_context(uncompiled_flex_attention(Lifting))
         stack.enter_context(recorder.fake_mode)
         stack.enter_context(recorder)
         yield

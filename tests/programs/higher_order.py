@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch._higher_order_ops import associative_scan, scan, while_loop
 from torch._higher_order_ops import map as hop_map
 from torch._higher_order_ops.invoke_subgraph import mark_compile_region
+from torch.nn.attention.flex_attention import flex_attention
 
 from tests.programs.program import Cases, Fixed, leaf, plain
 
@@ -195,3 +196,19 @@ def no_grad_and_autocast_regions(x: Tensor, w: Tensor) -> Tensor:
     with torch.autocast("cpu", torch.bfloat16):
         z = x @ w
     return z.float() + y
+
+
+def heads() -> tuple[Tensor, Tensor, Tensor]:
+    """Query, key and value."""
+    query, key, value = (torch.randn(1, 2, 16, 8) for _ in range(3))
+    return query, key, value
+
+
+@cases(heads, "dynamo")
+def flexible_attention(query: Tensor, key: Tensor, value: Tensor) -> Any:
+    return flex_attention(query, key, value, score_mod=lambda score, b, h, i, j: score + (i - j))
+
+
+@cases(lambda: (*heads(), plain(2)), "dynamo")
+def flexible_attention_with_a_bias(query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Any:
+    return flex_attention(query, key, value, score_mod=lambda score, b, h, i, j: score * bias[h])
