@@ -40,7 +40,7 @@ from aotlens.report.records import Target
 from aotlens.runtime.owner import bind_module
 from aotlens.runtime.records import LoadedModule
 from aotlens.runtime.stage import load_module, write_module
-from aotlens.torch_api import FakeTensor, FakeTensorMode, make_shape_env, pytree
+from aotlens.torch_api import FakeTensor, FakeTensorMode, LazyShapesMode, make_shape_env, pytree
 
 STAGES = ("capture", "analysis", "joint", "partition", "codegen", "runtime")
 
@@ -191,7 +191,7 @@ def _fake_mode(args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: bool) -> 
         if isinstance(leaf, FakeTensor):
             return leaf.fake_mode
     symbolic = dynamic or _has_ragged(args, kwargs)
-    return FakeTensorMode(allow_non_fake_inputs=True, shape_env=make_shape_env() if symbolic else None)
+    return LazyShapesMode(allow_non_fake_inputs=True, shape_env=make_shape_env() if symbolic else None)
 
 
 def _has_ragged(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

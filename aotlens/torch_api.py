@@ -37,6 +37,7 @@ __all__ = [
     "DATA_DEPENDENT_ERRORS",
     "FakeTensor",
     "FakeTensorMode",
+    "LazyShapesMode",
     "OpOverload",
     "TorchDispatchMode",
     "TorchFunctionMode",
@@ -347,6 +348,15 @@ def known_number(mode: FakeTensorMode, make: Callable[[], torch.Tensor]) -> Fake
     with unset_fake_temporarily():
         real = make()
     return mode.fake_tensor_converter.from_real_tensor(mode, real, make_constant=True)
+
+
+class LazyShapesMode(FakeTensorMode):
+    """A fake mode with known sizes that gets an environment of symbols when a jagged tensor is made in it."""
+
+    def create_symbolic_nested_int(self, **options: Any) -> Any:
+        if self.shape_env is None:
+            self.shape_env = make_shape_env()
+        return super().create_symbolic_nested_int(**options)
 
 
 def make_shape_env() -> Any:

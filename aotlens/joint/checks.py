@@ -48,5 +48,10 @@ def check_sizes(captured: Captured) -> None:
             condition = recorder.symbols.of_expression(check.expr, value)
             message = f"compiled `{captured.subject.name}`: sizes must satisfy {check.expr}"
             reason = "a size that depends on data must be as the recording assumed"
-            origin = Origin(NOWHERE, "aten._assert_scalar.default", stage="joint", reason=reason, effect=True)
+            late = any(
+                recorder.symbols.of_symbol(symbol).origin.backward for symbol in check.expr.free_symbols
+            )
+            origin = Origin(
+                NOWHERE, "aten._assert_scalar.default", late, stage="joint", reason=reason, effect=True
+            )
             recorder.add_node(aten._assert_scalar.default, (condition, message), {}, None, origin)

@@ -60,7 +60,6 @@ class Guards:
         self._text_names = names
         self._target = captured.subject.name
         self._sizes: set[str] = set()
-        self._ragged: set[str] = set()
         self.needs_helper = False
         """Whether the written text calls `refuse_overlap`."""
 
@@ -156,9 +155,6 @@ class Guards:
 
     def _bind(self, size: Any, source: str, given: CapturedInput, checked: bool) -> None:
         if is_ragged(size):
-            if str(size) not in self._ragged:
-                self._ragged.add(str(size))
-                self._builder.add(f"{size} = {source}")
             return
         expression = size.node.expr
         if expression.is_symbol and str(expression) not in self._sizes:

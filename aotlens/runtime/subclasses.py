@@ -13,7 +13,6 @@ from aotlens.capture.records import Captured
 from aotlens.errors import InternalError
 from aotlens.ir.program import Node, ProgramInput, ProgramOutput
 from aotlens.ir.render import Names, literal
-from aotlens.ir.sizes import is_ragged
 from aotlens.ir.slots import DataSize, FlatInput, IntermediateBase, MutatedInput, UserOutput
 from aotlens.ir.subclasses import Opaque, Wrapped
 from aotlens.partition.records import Partitioned
@@ -139,8 +138,17 @@ def wrap_text(wrapped: Wrapped, text: Callable[[Path, Node], str], names: Names,
         parts.append(f"{name!r}: {value}")
     meta = wrapped.meta
     kind, context = names.object(meta.kind, meta.name), context_text(wrapped, names)
-    size, stride = literal(meta.size, names), literal(meta.stride, names)
-    return f"{kind}.__tensor_unflatten__({{{', '.join(parts)}}}, {context}, torch.Size({size}), {stride})"
+    size, stride = _sizes_text(meta.size, names), _sizes_text(meta.stride, names)
+    size = size if "None" in size else f"torch.Size({size})"
+    return f"{kind}.__tensor_unflatten__({{{', '.join(parts)}}}, {context}, {size}, {stride})"
+
+
+def _sizes_text(sizes: tuple[Any, ...], names: Names) -> str:
+    """Sizes or strides; a jagged tensor takes its ragged size from its offsets, so none is written."""
+    ragged = (isinstance(size, torch.SymInt) and size.node.is_nested_int() for size in sizes)
+    return literal(
+        tuple(None if unknown else size for unknown, size in zip(ragged, sizes, strict=True)), names
+    )
 
 
 def context_text(wrapped: Wrapped, names: Names) -> str:
@@ -158,20 +166,12 @@ def _is_plain(value: Any) -> bool:
 
 
 def symbols_in(values: Iterable[Any]) -> set[str]:
-    """Names of the symbols and nested ints among sizes and strides."""
+    """Names of the symbols among sizes and strides."""
     found: set[str] = set()
     for value in values:
-        if isinstance(value, torch.SymInt):
-            if is_ragged(value):
-                found.add(nested_int_name(value))
-            else:
-                found |= {str(symbol) for symbol in value.node.expr.free_symbols}
+        if isinstance(value, torch.SymInt) and not value.node.is_nested_int():
+            found |= {str(symbol) for symbol in value.node.expr.free_symbols}
     return found
-
-
-def nested_int_name(size: Any) -> str:
-    """The name of a ragged size: `j1`, whatever it is multiplied with."""
-    return str(size).rpartition("*")[2]
 
 
 def symbols_of(wrapped: Wrapped) -> set[str]:
@@ -200,8 +200,5 @@ def size_sources(captured: Captured, names: Names) -> Iterator[tuple[str, str]]:
 
 
 def _source(size: Any, text: str) -> Iterator[tuple[str, str]]:
-    if isinstance(size, torch.SymInt):
-        if is_ragged(size):
-            yield str(size), text
-        elif size.node.expr.is_symbol:
-            yield str(size.node.expr), text
+    if isinstance(size, torch.SymInt) and not size.node.is_nested_int() and size.node.expr.is_symbol:
+        yield str(size.node.expr), text

@@ -101,7 +101,8 @@ class Cloner:
 
     def _subclass(self, original: Tensor) -> Tensor:
         names, context = original.__tensor_flatten__()  # type: ignore[attr-defined]
-        inner = {name: self.tensor(getattr(original, name)) for name in names}
+        parts = {name: getattr(original, name) for name in names}
+        inner = {k: self.tensor(part) if isinstance(part, Tensor) else part for k, part in parts.items()}
         with torch.no_grad():
             made: Tensor = type(original).__tensor_unflatten__(  # type: ignore[attr-defined]
                 inner, context, original.size(), original.stride()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from aotlens.verify.observe import Facts, Failure, Observation
-from aotlens.verify.values import close, error_between, shape_of, shown, wide
+from aotlens.verify.values import close, error_between, metadata, shape_of, shown, wide
 
 Kind = Literal[
     "error",
@@ -156,6 +156,8 @@ def _tensor(found: Facts, expected: Facts, kind: Kind) -> Iterator[Difference]:
             yield Difference(field, name, str(getattr(found, field)), str(getattr(expected, field)))
     if found.kind != expected.kind:
         yield Difference("type", name, found.kind, expected.kind)
+    elif found.metadata != expected.metadata:
+        yield Difference("type", name, found.metadata, expected.metadata)
     yield from _relations(found, expected)
 
 
@@ -195,6 +197,9 @@ def _gradients(compiled: Observation, eager: Observation) -> Iterator[Difference
         if gradient is None or expected is None:
             if gradient is not expected:
                 yield Difference("gradient", name, _present(gradient), _present(expected))
+            continue
+        if metadata(gradient) != metadata(expected):
+            yield Difference("gradient", name, _of_kind(gradient), _of_kind(expected))
             continue
         wrong = _values("gradient", name, gradient, expected, scale)
         if wrong:
@@ -268,6 +273,10 @@ def _count(number: int, noun: str) -> str:
 
 def _present(gradient: Tensor | None) -> str:
     return "None" if gradient is None else "a gradient " + shown(gradient)
+
+
+def _of_kind(gradient: Tensor) -> str:
+    return f"a `{type(gradient).__name__}` {metadata(gradient)}"
 
 
 def _same(name: str | None) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from aotlens.verify.values import inner_tensors
 from aotlens.verify.world import Named, World
 
 
@@ -39,11 +40,22 @@ def backward(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> 
 def tangent(output: Tensor, seed: int) -> Tensor:
     """Random numbers fixed by the seed, shaped as the output."""
     generator = torch.Generator().manual_seed(1000 + seed)
+    if hasattr(output, "__tensor_flatten__"):
+        return _wrapper_tangent(output, seed)
+    if output.layout != torch.strided or type(output) not in (Tensor, torch.nn.Parameter):
+        return torch.ones_like(output)
     dtype = torch.complex128 if output.dtype.is_complex else torch.float64
     values = torch.randn(output.shape, generator=generator, dtype=dtype)
-    if output.layout == torch.strided and type(output) in (Tensor, torch.nn.Parameter):
-        return values.to(device=output.device, dtype=output.dtype)
-    return torch.ones_like(output)
+    return values.to(device=output.device, dtype=output.dtype)
+
+
+def _wrapper_tangent(output: Tensor, seed: int) -> Tensor:
+    """A wrapper of the output's kind with random numbers inside."""
+    made = torch.ones_like(output.detach())
+    for at, (_, inner) in enumerate(inner_tensors(made)):
+        if inner.is_floating_point() and inner.numel():
+            inner.copy_(tangent(inner, seed + 100 * at))
+    return made
 
 
 def _roots(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> Iterator[Named]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from aotlens.torch_api import pytree
 from aotlens.verify.gradients import Gradients, backward
 from aotlens.verify.sharing import Write, sharing, try_writes
-from aotlens.verify.values import same_values
+from aotlens.verify.values import metadata, same_values
 from aotlens.verify.world import Named, World
 
 
@@ -40,6 +40,8 @@ class Facts:
     is_leaf: bool
     kind: str
     """The tensor's class: `Tensor`, `Parameter`, a subclass."""
+    metadata: str
+    """What a wrapper subclass says of itself; empty for a plain tensor."""
     same_as: str | None
     """The first input or output that is the same object; None when this is the first."""
     view_of: str | None
@@ -159,6 +161,7 @@ def _facts(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> tu
                 requires_grad=tensor.requires_grad,
                 is_leaf=tensor.is_leaf,
                 kind=type(tensor).__name__,
+                metadata=metadata(tensor),
                 same_as=first.get(id(tensor)),
                 view_of=_known_base(tensor, given.inputs),
                 shares=groups.get(item.name, frozenset()),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from aotlens.verify.values import same_values
+from aotlens.verify.values import inner_tensors, same_values
 from aotlens.verify.world import Named
 
 
@@ -25,8 +25,8 @@ class Write:
 def storages(tensor: Tensor) -> Iterator[int]:
     """The identities of the storages that hold the tensor; several for a wrapper subclass."""
     if hasattr(tensor, "__tensor_flatten__"):
-        for name in tensor.__tensor_flatten__()[0]:
-            yield from storages(getattr(tensor, name))
+        for _, inner in inner_tensors(tensor):
+            yield from storages(inner)
     elif tensor.layout == torch.strided:
         yield tensor.untyped_storage()._cdata
 

@@ -1,5 +1,6 @@
 """Whether two tensors hold the same values: one table of tolerances, and the error between them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +25,26 @@ TOLERANCES: dict[torch.dtype, Tolerance] = {
 }
 """Every other dtype must be equal to the bit."""
 EXACT = Tolerance(0.0, 0.0)
+
+
+def inner_tensors(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """What a wrapper subclass holds, by attribute name; a part that is no tensor is left out."""
+    for name in tensor.__tensor_flatten__()[0]:  # type: ignore[attr-defined]
+        inner = getattr(tensor, name)
+        if isinstance(inner, Tensor):
+            yield name, inner
+
+
+def metadata(tensor: Tensor) -> str:
+    """How a wrapper subclass describes itself and what it holds; empty for a plain tensor."""
+    if not hasattr(tensor, "__tensor_flatten__"):
+        return ""
+    own = tensor.__tensor_flatten__()[1]
+    inside = (
+        f"{name}: {type(inner).__name__}{list(inner.shape)} {metadata(inner)}"
+        for name, inner in inner_tensors(tensor)
+    )
+    return f"{own} around {', '.join(inside)}"
 
 
 def close(found: Tensor, expected: Tensor, scale: float = 1.0) -> bool:
@@ -97,6 +118,5 @@ def _marked(values: Tensor, ordinary: Tensor) -> Tensor:
 
 def _dense(tensor: Tensor) -> Tensor:
     if hasattr(tensor, "__tensor_flatten__"):
-        inner = [_dense(getattr(tensor, name)).flatten() for name in tensor.__tensor_flatten__()[0]]
-        return torch.cat(inner)
+        return torch.cat([_dense(inner).flatten() for _, inner in inner_tensors(tensor)])
     return tensor.to_dense() if tensor.layout != torch.strided else tensor.resolve_conj().resolve_neg()

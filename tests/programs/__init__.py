@@ -13,9 +13,11 @@ from tests.programs import (
     containers,
     custom_operators,
     data_dependent,
+    distributed,
     effects,
     functions,
     higher_order,
+    jagged,
     metadata,
     modes,
     modules,
@@ -54,6 +56,8 @@ FILES = (
     checkpointing,
     higher_order,
     refused,
+    distributed,
+    jagged,
     subclasses,
 )
 

@@ -266,3 +266,8 @@ class WithParameters(nn.Module):
 @cases(lambda: (two_leaf(2, 3, 4, 4).to(memory_format=torch.channels_last),))
 def channels_last(x: Tensor) -> Tensor:
     return x.sin()
+
+
+@cases(lambda: (two_leaf(3, 4), two_leaf(3, 4)))
+def several_differentiable(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return x * y, x.sin(), y.sum()

@@ -1,0 +1,75 @@
+"""Nested tensors with jagged layout: a wrapper around values and offsets, with a ragged size."""
+
+import torch
+from torch import Tensor
+
+from tests.programs.program import Cases, Fixed, leaf
+
+cases = Cases("jagged")
+
+
+def jagged(*, grad: bool = False) -> Tensor:
+    """Two rows of unequal length."""
+    rows = [torch.randn(2, 3), torch.randn(4, 3)]
+    return torch.nested.nested_tensor(rows, layout=torch.jagged, requires_grad=grad)
+
+
+@cases(lambda: (jagged(),), "dynamo")
+def inference(x: Tensor) -> Tensor:
+    return x.sin() + 1
+
+
+@cases(lambda: (jagged(grad=True),), "dynamo")
+def training(x: Tensor) -> Tensor:
+    return (x * x).sin()
+
+
+@cases(lambda: (jagged(grad=True), leaf(Fixed(5), Fixed(3)), leaf(Fixed(5))), "dynamo")
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return torch.nn.functional.linear(x, weight, bias).relu()
+
+
+@cases(lambda: (jagged(grad=True),))
+def layer_norm(x: Tensor) -> Tensor:
+    return torch.nn.functional.layer_norm(x, (3,))
+
+
+@cases(lambda: (jagged(grad=True),))
+def values(x: Tensor) -> Tensor:
+    return x.values() * 2
+
+
+@cases(lambda: (jagged(grad=True),))
+def transposed(x: Tensor) -> Tensor:
+    return x.transpose(1, 2)
+
+
+@cases(lambda: (jagged(),))
+def mutated(x: Tensor) -> Tensor:
+    x.mul_(2)
+    return x + 1
+
+
+@cases(lambda: (jagged(grad=True),))
+def summed(x: Tensor) -> Tensor:
+    return x.sum()
+
+
+@cases(lambda: (jagged(grad=True),))
+def two_results(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.cos(), x.softmax(-1)
+
+
+@cases(lambda: (jagged(grad=True),))
+def padded(x: Tensor) -> Tensor:
+    return x.to_padded_tensor(0.0)
+
+
+@cases(lambda: (leaf(Fixed(6), Fixed(3)), torch.tensor([0, 2, 6])))
+def made_inside(x: Tensor, offsets: Tensor) -> Tensor:
+    return torch.nested.nested_tensor_from_jagged(x, offsets) * 2
+
+
+@cases(lambda: (jagged(grad=True), leaf(Fixed(3), Fixed(4))))
+def matrix_product(x: Tensor, w: Tensor) -> Tensor:
+    return x @ w
