@@ -36,6 +36,7 @@ from aotlens.options import CompileOptions, Compilers
 from aotlens.partition.records import Partitioned
 from aotlens.partition.stage import partition
 from aotlens.report.build import build_target
+from aotlens.report.build_programs import StageProgram, stage_programs
 from aotlens.report.records import Target
 from aotlens.runtime.owner import bind_module
 from aotlens.runtime.records import LoadedModule
@@ -80,6 +81,10 @@ class Compiled:
     def target(self) -> Target:
         """The report's row, built anew at each call."""
         return build_target(self.parts, self.code, self.module, self.timings_ms)
+
+    def stages(self) -> tuple[StageProgram, ...]:
+        """The stages up to the module text as programs that run, built anew at each call."""
+        return stage_programs(self.parts)
 
 
 def compile_direct(

@@ -7,6 +7,7 @@ wrote to them where, is known at every moment (`aotlens.capture.tape`).
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from types import CodeType
 from typing import Any
@@ -25,7 +26,7 @@ from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
 from aotlens.capture.wrappers import has_wrapper, note_result
 from aotlens.errors import UnsupportedError
-from aotlens.ir.origin import Checkpoint, Origin, Place
+from aotlens.ir.origin import NOWHERE, Checkpoint, Origin, Place
 from aotlens.ir.program import Node, nodes_in, op_name
 from aotlens.torch_api import (
     DATA_DEPENDENT_ERRORS,
@@ -83,7 +84,9 @@ class Recorder(Tape, TorchDispatchMode):
         self.checkpoints = Checkpoints()
         self.place: Place | None = None
         """Set by a frontend that knows the place itself; None walks the stack."""
-        self._decompositions = decompositions
+        self.decompositions = decompositions
+        self.decomposed = False
+        """Whether any operator was taken apart."""
         self._boundary = boundary
         self._default_dtype = torch.get_default_dtype()
         self._depth = 0
@@ -104,6 +107,8 @@ class Recorder(Tape, TorchDispatchMode):
         }
         self.originals: dict[int, Any] = {}
         """The caller's values by the identity of the argument that stands for each."""
+        self._stage: tuple[str, str] | None = None
+        """The stage of ours that runs operators now, and why; None for the user's code."""
         self._caller: Origin | None = None
         """Of the higher-order operator whose body is recorded; None for the user's function itself."""
 
@@ -111,6 +116,7 @@ class Recorder(Tape, TorchDispatchMode):
         """`target.data = source` has happened, which no operator tells of."""
         self.origin = self._new_origin(aten.set_.source_Tensor, None)
         record_data_assignment(self, target, source)
+        self.calls.append((aten.set_.source_Tensor, (target, source), {}, target, self.origin))
 
     def seen_tensors(self) -> Iterator[Any]:
         """Every tensor that an operator took or gave so far."""
@@ -141,7 +147,12 @@ class Recorder(Tape, TorchDispatchMode):
             return func(*args, **kwargs)
         finally:
             self._depth = 0
-        if not self.in_backward and operator.kind is not Kind.HIGHER_ORDER:
+        if not self.in_backward:
+            if (
+                torch.get_default_dtype() is not self._default_dtype
+                and operator.kind is not Kind.HIGHER_ORDER
+            ):
+                kwargs = _with_dtype(func, kwargs, result)
             self.calls.append((func, args, kwargs, result, self.origin))
         return result
 
@@ -178,13 +189,34 @@ class Recorder(Tape, TorchDispatchMode):
             self._declines, self.place = False, place
         return result
 
+    @contextmanager
+    def on_behalf_of(self, stage: str, reason: str) -> Iterator[None]:
+        """Within the block, a stage of ours runs operators on the recorded tensors, seen by autograd."""
+        self._stage = (stage, reason)
+        try:
+            yield
+        finally:
+            self._stage = None
+
+    def play(self, call: Call) -> Any:
+        """Record one call of another recording, its arguments given as this recording's; its result here.
+
+        Call it below autograd and in the fake mode, with this recorder off the stack of modes.
+        """
+        func, args, kwargs, _, self.origin = call
+        self._depth = 1
+        try:
+            return self._handlers[describe(func).kind](func, describe(func), args, kwargs)
+        finally:
+            self._depth = 0
+
     def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func is torch.ops.prim.device.default and type(args[0]) is FakeTensor:
             return args[0].fake_device
         return func(*args, **kwargs)
 
     def body(self) -> "Recorder":
-        body = Recorder(self.fake_mode, self._decompositions, self._boundary)
+        body = Recorder(self.fake_mode, self.decompositions, self._boundary)
         body._names = self._names
         body._caller = self.origin
         return body
@@ -206,6 +238,8 @@ class Recorder(Tape, TorchDispatchMode):
                 place = forward.place
             return Origin(place, op_name(func), backward=True, differentiates=forward)
         origin = Origin(place, op_name(func), checkpoint=checkpoint)
+        if self._stage is not None:
+            origin = Origin(NOWHERE, op_name(func), stage=self._stage[0], reason=self._stage[1])
         number = next_sequence_number() - 1
         if not self._sequence or number > self._sequence[-1]:
             self._sequence.append(number)
@@ -220,17 +254,18 @@ class Recorder(Tape, TorchDispatchMode):
     def decomposed_node(
         self, op: Any, values: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        if op not in self._decompositions:
+        if op not in self.decompositions:
             return None
         bound = [self._bind(value, arg) for value, arg in zip(values, args, strict=True)]
         depth, self._depth = self._depth, 1
         try:
             with self:
-                result = self._decompositions[op](*bound, **kwargs)
+                result = self.decompositions[op](*bound, **kwargs)
         finally:
             self._depth = depth
         if result is NotImplemented:
             return None
+        self.decomposed = True
         node = self._nodes(result)
         given = {id(arg) for arg in nodes_in(args)}
         if type(node) is Node and id(node) in given and describe(op).kind is not Kind.VIEW:
@@ -248,7 +283,7 @@ class Recorder(Tape, TorchDispatchMode):
         return value
 
     def pure(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if func in self._decompositions:
+        if func in self.decompositions:
             return self._decomposed(func, args, kwargs)
         if any(isinstance(arg, torch.Tensor) and type(arg) is not FakeTensor for arg in args):
             args = tuple(self._faked(arg) for arg in args)
@@ -299,14 +334,15 @@ class Recorder(Tape, TorchDispatchMode):
 
     def _decomposed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self:
-            result = self._decompositions[func](*args, **kwargs)
+            result = self.decompositions[func](*args, **kwargs)
         if result is NotImplemented:
-            rest = {key: rule for key, rule in self._decompositions.items() if key is not func}
-            table, self._decompositions = self._decompositions, rest
+            rest = {key: rule for key, rule in self.decompositions.items() if key is not func}
+            table, self.decompositions = self.decompositions, rest
             try:
                 return self.pure(func, describe(func), args, kwargs)
             finally:
-                self._decompositions = table
+                self.decompositions = table
+        self.decomposed = True
         return self._fresh(result, args)
 
     def _fresh(self, result: Any, args: tuple[Any, ...]) -> Any:
@@ -336,7 +372,7 @@ class Recorder(Tape, TorchDispatchMode):
         several = isinstance(result, (list, tuple))
         step = ViewStep(func, args[1:], tuple(kwargs.items()))
         node: Any = None
-        if func not in self._decompositions and source_node.val.stride() == source.stride():
+        if func not in self.decompositions and source_node.val.stride() == source.stride():
             node = self.add_node(func, (source_node, *self.argument(args[1:])), self.keywords(kwargs), result)
         else:
             node = self.emit(func, source_node, *args[1:], **kwargs)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from aotlens.capture.containers import Refill
 from aotlens.capture.modes import Modes
 from aotlens.capture.reach import NOTHING, Reach
-from aotlens.capture.recorder import Recorder
+from aotlens.capture.recorder import Call, Recorder
 from aotlens.capture.storage import Storage
 from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput, SyntheticBase
@@ -147,6 +147,8 @@ class Captured:
     """The modes that the call stood in."""
     forward_nodes: int
     """How many nodes the forward recorded."""
+    calls: tuple[Call, ...] = ()
+    """The operators as the user's code ran them."""
     variables: tuple[Variable, ...] = ()
     bases: tuple[SyntheticBaseOf, ...] = ()
     surroundings: Reach = NOTHING

@@ -76,6 +76,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         grad_mode_after=after,
         modes=modes,
         forward_nodes=len(recorder.nodes),
+        calls=tuple(recorder.calls),
         variables=observer.variables() if observer is not None else (),
         bases=bases,
     )

@@ -196,7 +196,9 @@ def _in_first_geometry(captured: Captured, given: CapturedInput, info: InputAlia
     """The mutated argument with the sizes and strides that it came with, as autograd sees it."""
     if info.new_geometry is None:
         return given.argument
-    with recording(captured.recorder, dynamic=False), torch.enable_grad():
+    recorder = captured.recorder
+    reason = "the updated input with the sizes and strides that it came with"
+    with recording(recorder, dynamic=False), torch.enable_grad(), recorder.on_behalf_of("joint", reason):
         first = given.fake
         return given.argument.as_strided(first.shape, first.stride(), first.storage_offset())
 

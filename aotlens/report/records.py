@@ -5,7 +5,7 @@ end can show a report with neither torch nor the engine installed.  Field names 
 schema `aotlens.report/1`; a string under each field gives its meaning, its unit, and when it is None.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 SCHEMA = "aotlens.report/1"
@@ -189,11 +189,14 @@ class Stage:
     """One stage of the pipeline as a program."""
 
     name: str
-    """`captured`, `functional`, `joint`, `forward`, `backward` (or `inference`)."""
+    """`captured`, `desugared`, `functional`, `decomposed`; then `joint`, `forward` and `backward`, or
+    `inference`."""
     parent: str | None
     nodes: tuple[StageNode, ...]
     text: str
-    """The program as Python text."""
+    """The program as a Python module with the function `NAME_graph`; runs with torch alone."""
+    same_as: str | None = None
+    """The earlier stage whose program this is too; `nodes` and `text` are then empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,8 +347,13 @@ class Target:
     diagnostics: tuple[Diagnostic, ...] = ()
 
     def stage(self, name: str) -> Stage | None:
-        """The stage of that name, or None when this target has none."""
-        return next((stage for stage in self.stages if stage.name == name), None)
+        """The stage of that name, or None when this target has none; one that changes nothing has the
+        nodes and the text of the stage that it is the same as."""
+        found = next((stage for stage in self.stages if stage.name == name), None)
+        if found is None or found.same_as is None:
+            return found
+        same = self.stage(found.same_as)
+        return found if same is None else replace(same, name=found.name, same_as=found.same_as)
 
 
 @dataclass(frozen=True, slots=True)

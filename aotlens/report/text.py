@@ -26,7 +26,7 @@ from aotlens.report.layout import (
 )
 from aotlens.report.ledger import input_lines, output_lines, site_lines
 from aotlens.report.places import place
-from aotlens.report.records import Report, Target
+from aotlens.report.records import Report, Stage, Target
 from aotlens.report.summary import (
     applied_steps,
     call_count,
@@ -127,13 +127,20 @@ def stage_table(target: Target, width: int) -> Iterator[Text]:
     if target.stages:
         yield heading("Programs")
         rows = [
-            Row((stage.name, str(call_count(stage)), f"from {stage.parent}" if stage.parent else "your code"))
+            Row((stage.name, str(call_count(target.stage(stage.name))), stage_origin(stage)))
             for stage in target.stages
         ]
         yield from table(rows, width, frozenset({1}))
     if target.timings_ms:
         yield heading("Compile time", human_ms(sum(target.timings_ms.values())))
         yield from paragraph(timings_text(target), width, "  ")
+
+
+def stage_origin(stage: Stage) -> str:
+    """Where a stage's program comes from: `from joint`, or that it is the one before."""
+    if stage.same_as is not None:
+        return f"changes nothing: as {stage.same_as}"
+    return f"from {stage.parent}" if stage.parent else "your code"
 
 
 def kernel_lines(target: Target, width: int) -> Iterator[Text]:

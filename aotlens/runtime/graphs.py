@@ -5,10 +5,11 @@ from typing import Any
 from aotlens.analysis.records import ConstantBase
 from aotlens.capture.views import ViewStep
 from aotlens.codegen.records import GraphCode
-from aotlens.ir.program import Program
+from aotlens.ir.program import Node, Program
 from aotlens.ir.render import Names, body_lines, constant_text, function_lines, literal
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.builder import TextBuilder
+from aotlens.runtime.records import ModuleText
 
 
 def graph_name(program: Program) -> str:
@@ -71,24 +72,56 @@ def write_header(builder: TextBuilder, names: Names, parts: Partitioned, bound: 
     """Operators and constants, under the names that the graphs use."""
     programs = [parts.forward] if parts.backward is None else [parts.forward, parts.backward]
     returned = [out.base.node for out in parts.joint.meta.outputs if isinstance(out.base, ConstantBase)]
+    write_operators(builder, names)
+    write_objects(builder, names, bound)
+    constants = {node.name: node for program in programs for node in program.constants()}
+    constants |= {node.name: node for node in returned}
+    write_constants(builder, list(constants.values()), names, bound, returned)
+
+
+def write_operators(builder: TextBuilder, names: Names) -> None:
+    """The operators that the graphs call, under the names that they use."""
     if names.operators:
         builder.add("")
         for path, name in sorted(names.operators.items(), key=lambda item: item[1]):
             builder.add(f"{name} = {path}")
+
+
+def write_objects(builder: TextBuilder, names: Names, bound: dict[str, Any]) -> None:
+    """Classes and other values that the text names: imported from torch, or bound when it is loaded."""
     for name, value in names.objects.items():
         line = import_text(value, name)
         if line is None:
             bound[name] = value
             line = f"# {name}: {type(value).__name__} of a tensor subclass, bound when this module is loaded"
         builder.add("", line)
-    constants = {node.name: node for program in programs for node in program.constants()}
-    constants |= {node.name: node for node in returned}
+
+
+def write_constants(
+    builder: TextBuilder, constants: list[Node], names: Names, bound: dict[str, Any], returned: list[Node]
+) -> None:
+    """Each constant as text, or a note where the user's own tensor is bound: a large one, or a result."""
     if constants:
         builder.add("")
-    for node in constants.values():
+    for node in constants:
         text = None if node in returned else constant_text(node.constant)
         if text is None:
             bound[names.node(node)] = node.constant
             builder.add(f"# {names.node(node)}: a constant of the user's, bound when this module is loaded")
         else:
             builder.add(f"{names.node(node)} = {text}")
+
+
+def write_program(program: Program) -> ModuleText:
+    """One program as a module of its own, with the function `NAME_graph`: runs with torch alone."""
+    names, bound = Names(), dict[str, Any]()
+    function = [*body_lines(program, names), *function_lines(program, graph_name(program), names)]
+    builder = TextBuilder()
+    builder.add(*(["import math"] if any("math." in line for line in function) else []), "import torch")
+    write_operators(builder, names)
+    write_objects(builder, names, bound)
+    results = [out.value for out in program.outputs]
+    returned = [node for node in program.constants() if any(node is value for value in results)]
+    write_constants(builder, list(program.constants()), names, bound, returned)
+    builder.add("", "", *function)
+    return ModuleText(builder.text(), (), bound, {})

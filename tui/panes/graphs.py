@@ -7,9 +7,8 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from aotlens.report.records import Stage
-from aotlens.report.summary import call_count
 from tui.panes.base import Pane, Subject
-from tui.view.graph import StageIndex, counterpart, neighbourhood, node_listing
+from tui.view.graph import StageIndex, all_stages, counterpart, neighbourhood, node_listing, stage_title
 from tui.view.rows import Line
 from tui.view.source import from_text
 from tui.widgets.bars import ChoiceBar
@@ -52,7 +51,7 @@ class GraphsPane(Pane):
         yield LineList(id="neighbours", classes="detail")
 
     def fill(self, subject: Subject) -> None:
-        stages = subject.target.stages
+        stages = all_stages(subject.target)
         self.indices = {stage.name: StageIndex(stage) for stage in stages}
         self.history = []
         names = [stage.name for stage in stages]
@@ -100,9 +99,9 @@ class GraphsPane(Pane):
         if subject is None:
             return
         self.stage_name = name
-        stages = subject.target.stages
+        stages = all_stages(subject.target)
         names = [stage.name for stage in stages]
-        choices = tuple(("", f"{stage.name} {call_count(stage)}", stage.name[:8]) for stage in stages)
+        choices = tuple(("", stage_title(stage), stage.name[:8]) for stage in stages)
         self.query_one(ChoiceBar).show(choices, names.index(name) if name in names else 0)
         stage = self.indices[name].stage if name in self.indices else Stage("", None, (), "")
         self.query_one("#nodes", VirtualTable).show(node_listing(stage, subject.target))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from aotlens.report.records import Stage, StageNode, Target
-from aotlens.report.summary import human_bytes
+from aotlens.report.summary import call_count, human_bytes
 from tui.view.places import home_file, line_place, place
 from tui.view.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
 
@@ -18,6 +18,17 @@ NODE_COLUMNS = (
 )
 MOST_NEIGHBOURS = 12
 """Inputs and users listed before the rest is counted."""
+
+
+def all_stages(target: Target) -> tuple[Stage, ...]:
+    """Every stage with its nodes; one that changes nothing has those of the stage it is the same as."""
+    found = (target.stage(stage.name) for stage in target.stages)
+    return tuple(stage for stage in found if stage is not None)
+
+
+def stage_title(stage: Stage) -> str:
+    """`joint 12`; `decomposed =` for a stage that changes nothing."""
+    return f"{stage.name} {call_count(stage) if stage.same_as is None else '='}"
 
 
 class StageIndex:

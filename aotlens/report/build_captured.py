@@ -1,0 +1,233 @@
+"""The captured stage: the operators as the user's code ran them, as a program that runs.
+
+Invariant: one node per recorded call and per result of a call, in the order in which they ran; a tensor is
+one name from the call that made it to the last that reads or writes it.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from aotlens.capture.operators import Kind, aten, describe
+from aotlens.capture.recorder import Call
+from aotlens.capture.records import Captured
+from aotlens.capture.tape import Tape
+from aotlens.capture.wrappers import inner_tensors
+from aotlens.ir.names import node_name
+from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, is_higher_order
+from aotlens.ir.slots import UserOutput, inner_slot
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedProgram:
+    """The program, and what its nodes come from."""
+
+    program: Program
+    origins: dict[int, Origin]
+    """The call's own origin by the identity of a node's origin that was made from it."""
+    twins: dict[int, Origin]
+    """The origin of the call that a view taken again by autograd repeats, by the identity of its own."""
+
+
+def captured_program(captured: Captured, values: tuple[Any, ...] | None = None) -> CapturedProgram:
+    """The recorded calls as a program over the flat inputs.
+
+    `values` holds each call's result as it was when the call returned, where tensors change their sizes.
+    """
+    writer = _Writer(captured)
+    calls = captured.calls
+    unread = _bookkeeping(captured)
+    for at, call in enumerate(calls):
+        if at not in unread:
+            writer.add(call, call[3] if values is None else values[at])
+    twins = {id(calls[at][4]): calls[twin][4] for at, twin in unread.items() if twin is not None}
+    return CapturedProgram(writer.program(), writer.origins, twins)
+
+
+def changes_sizes(captured: Captured) -> bool:
+    """Whether a tensor has other sizes or strides after the run than when it was made."""
+    return any(describe(call[0]).kind is Kind.METADATA_MUTATION for call in captured.calls)
+
+
+def tensors_in(values: Iterable[Any]) -> Iterator[Any]:
+    """Every tensor inside nested lists, tuples and dicts."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from tensors_in(value)
+        elif isinstance(value, dict):
+            yield from tensors_in(value.values())
+
+
+def _bookkeeping(captured: Captured) -> dict[int, int | None]:
+    """Calls of autograd's own that nobody reads: aliases that it saves, views that it takes again.
+
+    By position: the position of the call that such a view repeats, None for an alias.
+    """
+    calls, bases = captured.calls, _hidden_bases(captured)
+    taken: dict[tuple[Any, ...], int] = {}
+    again: dict[int, int | None] = {}
+    for at, (func, args, _, _, _) in enumerate(calls):
+        kind = describe(func).kind
+        if kind is Kind.SAME:
+            again[at] = None
+        elif kind is Kind.VIEW:
+            if any(args[0] is base for base in bases):
+                again[at] = None
+                continue
+            key = (func, *(id(arg) if isinstance(arg, torch.Tensor) else str(arg) for arg in args))
+            if taken.setdefault(key, at) != at:
+                again[at] = taken[key]
+    read = {id(tensor) for tensor in tensors_in(captured.outputs)}
+    for at, call in enumerate(calls):
+        if at not in again:
+            read.update(id(tensor) for tensor in tensors_in(call[1:3]))
+    for at in reversed(tuple(again)):
+        if any(id(tensor) in read for tensor in tensors_in([calls[at][3]])):
+            read.update(id(tensor) for tensor in tensors_in(calls[at][1:3]))
+            del again[at]
+    return again
+
+
+def _hidden_bases(captured: Captured) -> list[Any]:
+    """The tensors under overlapping inputs that are no inputs themselves."""
+    return [given.argument for given in captured.inputs[len(captured.flat_inputs) :]]
+
+
+def _bodies_from(given: Any, recorded: Any) -> Any:
+    if isinstance(recorded, Program):
+        return recorded
+    if (
+        isinstance(given, (list, tuple))
+        and isinstance(recorded, (list, tuple))
+        and len(given) == len(recorded)
+    ):
+        return [_bodies_from(item, known) for item, known in zip(given, recorded, strict=True)]
+    return given
+
+
+def _before(fake: Any, path: tuple[str, ...]) -> Any:
+    """The tensor inside an input, as it was before the function ran."""
+    for name in path:
+        fake = getattr(fake, name)
+    return fake
+
+
+class _Writer:
+    """Writes calls down as nodes on a tape of its own."""
+
+    def __init__(self, captured: Captured) -> None:
+        self._captured = captured
+        self._tape = Tape(captured.recorder.fake_mode)
+        self._of: dict[int, Node] = {}
+        self.origins: dict[int, Origin] = {}
+        self._inputs: list[ProgramInput] = []
+        for given in captured.flat_inputs:
+            if given.duplicate_of is None and given.is_tensor:
+                for path, tensor in inner_tensors(given.argument):
+                    self._add_input(inner_slot(given.slot, path), tensor, _before(given.fake, path))
+            elif given.duplicate_of is None and isinstance(given.argument, SYMBOLIC):
+                node = self._add_input(given.slot, given.argument, given.argument)
+                self._tape.symbols.define(given.argument, node)
+
+    def _add_input(self, slot: Any, argument: Any, val: Any) -> Node:
+        node = Node(self._tape.name(node_name(slot.name)), None, (), {}, val, Origin(NOWHERE, ""))
+        self._inputs.append(ProgramInput(node, slot))
+        if isinstance(argument, torch.Tensor):
+            self._of[id(argument)] = node
+            self._tape.symbols.define_sizes(node)
+        return node
+
+    def add(self, call: Call, value: Any) -> None:
+        func, args, kwargs, result, origin = call
+        self._tape.origin = origin
+        arguments = tuple(self._argument(arg) for arg in args)
+        if is_higher_order(func):
+            arguments = self._with_bodies(call, arguments)
+        keywords = {key: self._argument(arg) for key, arg in kwargs.items()}
+        fresh = [tensor for tensor in tensors_in([result]) if id(tensor) not in self._of]
+        if not fresh and not isinstance(result, SYMBOLIC):
+            origin, value = replace(origin, effect=True), None
+            self.origins[id(origin)] = call[4]
+        if func is aten.lift_fresh.default:  # the text keeps its constant for the next run
+            func = aten.lift_fresh_copy.default
+        node = self._tape.add_node(func, arguments, keywords, value, origin)
+        self._name_results(node, result, value)
+
+    def _with_bodies(self, call: Call, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The functions among a higher-order operator's arguments as the programs that were recorded."""
+        nodes = self._captured.recorder.nodes
+        recorded = next((node for node in nodes if node.op is call[0] and node.origin is call[4]), None)
+        if recorded is None or len(recorded.args) != len(arguments):
+            return arguments
+        return tuple(
+            _bodies_from(given, known) for given, known in zip(arguments, recorded.args, strict=True)
+        )
+
+    def _name_results(self, node: Node, result: Any, value: Any) -> None:
+        if isinstance(result, SYMBOLIC):
+            self._tape.symbols.define(result, node)
+        elif isinstance(result, torch.Tensor):
+            if self._of.setdefault(id(result), node) is node:
+                self._define_new_sizes(node, value)
+        elif isinstance(result, (list, tuple)):
+            for index, item in enumerate(result):
+                if isinstance(item, torch.Tensor) and id(item) not in self._of:
+                    self._of[id(item)] = self._tape.item(node, index)
+
+    def _define_new_sizes(self, node: Node, value: Any) -> None:
+        """A size that the data decides is read from the result that first has it."""
+        if any(isinstance(size, torch.SymInt) and not size.node.has_hint() for size in value.shape):
+            self._tape.symbols.define_sizes(node)
+
+    def _argument(self, arg: Any) -> Any:
+        if isinstance(arg, torch.Tensor):
+            return self._node(arg)
+        if isinstance(arg, SYMBOLIC):
+            return self._tape.symbols.value(arg)
+        if isinstance(arg, (list, tuple)):
+            return [self._argument(item) for item in arg]
+        return arg
+
+    def _node(self, tensor: Any) -> Node:
+        known = self._of.get(id(tensor))
+        if known is not None:
+            return known
+        recorder = self._captured.recorder
+        constant = recorder.node_of(tensor)
+        if constant.constant is None:  # torch made it where nobody looks: it stands for itself
+            self._of[id(tensor)] = constant
+            return constant
+        origin = Origin(NOWHERE, "", reason="a tensor that the function has from outside")
+        name = self._tape.name("constant")
+        node = Node(name, None, (), {}, constant.val, origin, constant=constant.constant)
+        self._tape.nodes.insert(0, node)
+        self._of[id(tensor)] = node
+        return node
+
+    def program(self) -> Program:
+        outputs = tuple(
+            ProgramOutput(self._argument(inner), inner_slot(UserOutput(name, index), path))
+            for index, (value, name) in enumerate(
+                zip(self._captured.outputs, self._captured.output_names, strict=True)
+            )
+            for path, inner in inner_tensors(value)
+        )
+        return Program("captured", tuple(self._inputs), tuple(self._sizes_first()), outputs)
+
+    def _sizes_first(self) -> list[Node]:
+        """Sizes of inputs are read before anything can change them."""
+        inputs = {id(given.node) for given in self._inputs}
+        sizes = {
+            id(node)
+            for node in self._tape.nodes
+            if node.op in (aten.sym_size.int, aten.sym_stride.int) and id(node.args[0]) in inputs
+        }
+        nodes = self._tape.nodes
+        return [n for n in nodes if id(n) in sizes] + [n for n in nodes if id(n) not in sizes]

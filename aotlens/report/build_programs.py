@@ -1,0 +1,169 @@
+"""The stages of one target as programs that run, each with the ancestors of its nodes.
+
+Invariant: nothing here is built before somebody asks for it; a stage that changes nothing holds the program
+of the stage before and says so.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from aotlens.capture.wrappers import inner_tensors
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, ancestors, getitem
+from aotlens.ir.slots import UserOutput, inner_slot
+from aotlens.ir.subclasses import leaves_of
+from aotlens.partition.records import Partitioned
+from aotlens.report.build_captured import CapturedProgram, captured_program, changes_sizes
+from aotlens.report.build_replayed import replay, written_inputs
+
+Ancestors = Callable[[Node], tuple[str, ...]]
+"""The names, in the parent stage, of what a node came from."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageProgram:
+    """One stage of the pipeline."""
+
+    name: str
+    parent: str | None
+    """The stage that it was made from; None for the first."""
+    program: Program
+    ancestors: Ancestors
+    same_as: str | None = None
+    """The earlier stage whose program this is, where this stage changed nothing."""
+
+
+def stage_programs(parts: Partitioned) -> tuple[StageProgram, ...]:
+    """Captured, desugared, functional and decomposed; then joint, forward and backward, or inference."""
+    captured, functional, decomposed = _forward_programs(parts)
+    first = StageProgram("captured", None, captured.program, lambda node: ())
+    second = unchanged("desugared", first)
+    third = StageProgram(
+        "functional", "desugared", functional, related(functional, captured.program, captured)
+    )
+    fourth = unchanged("decomposed", third)
+    if decomposed is not functional:
+        fourth = StageProgram("decomposed", "functional", decomposed, related(decomposed, functional))
+    stages = [first, second, third, fourth]
+    if parts.backward is None:
+        last = StageProgram("inference", "decomposed", parts.forward, related(parts.forward, decomposed))
+        return (*stages, last)
+    joint = parts.joint.program
+    stages.append(StageProgram("joint", "decomposed", joint, related(joint, decomposed)))
+    sides = (parts.forward, parts.backward)
+    return (*stages, *(StageProgram(side.name, "joint", side, related(side, joint)) for side in sides))
+
+
+def unchanged(name: str, parent: StageProgram) -> StageProgram:
+    """A stage that has nothing to do for this target."""
+    same = lambda node: (node.name,)
+    return StageProgram(name, parent.name, parent.program, same, parent.same_as or parent.name)
+
+
+def _forward_programs(parts: Partitioned) -> tuple[CapturedProgram, Program, Program]:
+    """What the user's code ran, and what that is as a pure function, before and after decomposition."""
+    captured, meta = parts.joint.captured, parts.joint.meta
+    recorder = captured.recorder
+    if any(given.wrapped is not None for given in captured.inputs):  # only the subclass can play its calls
+        recorded = _recorded(parts)
+        return captured_program(captured), recorded, recorded
+    recorded = None if _out_of_date(parts) else _recorded(parts)
+    replayed = None
+    if recorded is None or recorder.decomposed or changes_sizes(captured):
+        replayed = replay(captured, meta, "functional", {})
+    first = captured_program(captured, replayed.values if replayed is not None else None)
+    if not recorder.decomposed:
+        functional = recorded or replayed.program  # type: ignore[union-attr]  # one of the two was made
+        return first, functional, functional
+    if recorded is None:
+        recorded = replay(captured, meta, "decomposed", recorder.decompositions).program
+    assert replayed is not None  # since operators were taken apart
+    return first, replayed.program, replace(recorded, name="decomposed")
+
+
+def _out_of_date(parts: Partitioned) -> bool:
+    """Whether a result must be looked up again after a write, which only another recording may do."""
+    recorder = parts.joint.captured.recorder
+    results = [inner for value in parts.joint.captured.outputs for _, inner in inner_tensors(value)]
+    tracked = [recorder.tracked(value) for value in results if isinstance(value, torch.Tensor)]
+    return any(item.version != item.storage.version for item in tracked)
+
+
+def _recorded(parts: Partitioned) -> Program:
+    """The forward of the recording as a pure function: new values of what it writes to, then every result."""
+    captured, meta = parts.joint.captured, parts.joint.meta
+    outputs = [
+        ProgramOutput(value, inner_slot(slot, path))
+        for info, slot in written_inputs(captured, meta)
+        for path, value in leaves_of(info.value)
+    ]
+    for info, name in zip(meta.outputs, captured.output_names, strict=False):
+        for path, tensor in inner_tensors(info.tensor):
+            value = info.value
+            if isinstance(tensor, torch.Tensor):
+                value = captured.recorder.tracked(tensor).node
+            outputs.append(ProgramOutput(value, inner_slot(UserOutput(name, info.index), path)))
+    nodes = tuple(n for n in captured.recorder.nodes if not n.origin.backward and not n.origin.effect)
+    needed = ancestors([out.value for out in outputs], nodes)
+    kept = tuple(node for node in nodes if node.origin.stage == "captured" or id(node) in needed)
+    inputs = tuple(given for given in parts.joint.program.inputs if not given.node.origin.backward)
+    return Program("functional", inputs, kept, tuple(outputs))
+
+
+def related(program: Program, parent: Program, captured: CapturedProgram | None = None) -> Ancestors:
+    """Who came from whom: the same node; else the same step of the same call; else that call's nodes.
+
+    A node of the backward comes from the nodes whose gradient it computes.
+    """
+    original = (lambda node: captured.origins.get(id(node.origin), node.origin)) if captured else _origin
+    known = {id(node): (node.name,) for node in parent.nodes}
+    inputs = {_key(given): given.node.name for given in parent.inputs}
+    inputs_of = {id(given.node): inputs.get(_key(given)) for given in program.inputs}
+    known |= {id(given.node): (given.node.name,) for given in parent.inputs}
+    steps = {step: node.name for node, step in _steps(parent, original)}
+    own = {id(node): step for node, step in _steps(program, _origin)}
+    by_origin: dict[int, tuple[str, ...]] = {}
+    for node in parent.nodes:
+        if node.op is not getitem:
+            key = id(original(node))
+            by_origin[key] = (*by_origin.get(key, ()), node.name)
+
+    def of(node: Node) -> tuple[str, ...]:
+        if id(node) in known:
+            return known[id(node)]
+        if id(node) in inputs_of:
+            name = inputs_of[id(node)]
+            return (name,) if name is not None else ()
+        if node.origin.differentiates is not None:
+            return by_origin.get(id(node.origin.differentiates), ())
+        same = steps.get(own[id(node)]) if id(node) in own else None
+        if same is not None:
+            return (same,)
+        twin = captured.twins.get(id(node.origin)) if captured else None
+        return by_origin.get(id(twin or node.origin), ())
+
+    return of
+
+
+def _origin(node: Node) -> Any:
+    return node.origin
+
+
+def _key(given: ProgramInput) -> tuple[str, str]:
+    return type(given.slot).__name__, given.slot.name
+
+
+Step = tuple[int, str, int]
+"""One operator of one call: the call's origin, the operator, and which one of these it is."""
+
+
+def _steps(program: Program, origin: Callable[[Node], Any]) -> list[tuple[Node, Step]]:
+    counts: dict[tuple[int, str], int] = {}
+    found = []
+    for node in program.nodes:
+        key = (id(origin(node)), node.target)
+        counts[key] = counts.get(key, 0) + 1
+        found.append((node, (*key, counts[key])))
+    return found

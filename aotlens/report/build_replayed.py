@@ -1,0 +1,183 @@
+"""A recorded run played again on a second recorder: the forward with other decompositions, or with none.
+
+Invariant: the user's code does not run, and the first recording stays as it is; a call's nodes carry the
+origin of that call, so that they can be told to belong together from stage to stage.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotlens.analysis.records import InputAliasInfo, ViewAndMutationMeta
+from aotlens.capture.bases import base_input
+from aotlens.capture.operators import Decompositions
+from aotlens.capture.recorder import Recorder
+from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.run import call_boundary
+from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.tape import TRACK
+from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput
+from aotlens.ir.slots import MutatedInput, UserOutput
+from aotlens.report.build_captured import SYMBOLIC
+from aotlens.torch_api import below_views, python_dispatcher, quiet_fake_tensors
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """The forward, recorded once more."""
+
+    program: Program
+    values: tuple[Any, ...]
+    """Each call's result as it was when the call returned."""
+
+
+def replay(
+    captured: Captured, meta: ViewAndMutationMeta, name: str, decompositions: Decompositions
+) -> Replayed:
+    """The forward as a pure function: new values of what it writes to, then every result."""
+    first = captured.recorder
+    recorder = Recorder(first.fake_mode, decompositions, call_boundary.__code__)
+    dynamic = first.fake_mode.shape_env is not None
+    player = _Player(recorder)
+    with first.fake_mode:
+        inputs = player.inputs(captured)
+    with _below_autograd(recorder, dynamic):
+        values = [_as_it_is(player.play(call)) for call in captured.calls]
+        with recorder.adding(name, "a result or an input, brought up to date after a write"):
+            outputs = (
+                *(
+                    ProgramOutput(player.written(captured.inputs[info.index]), slot)
+                    for info, slot in written_inputs(captured, meta)
+                ),
+                *(
+                    ProgramOutput(player.node(value), UserOutput(output_name, index))
+                    for index, (value, output_name) in enumerate(
+                        zip(captured.outputs, captured.output_names, strict=True)
+                    )
+                ),
+            )
+    return Replayed(Program(name, inputs, tuple(recorder.nodes), outputs), tuple(values))
+
+
+def written_inputs(
+    captured: Captured, meta: ViewAndMutationMeta
+) -> Iterator[tuple[InputAliasInfo, MutatedInput]]:
+    """The inputs whose data is new after the call; those that a synthetic base brings it to are left out."""
+    for info in meta.inputs:
+        if info.mutates_data and info.base is None:
+            yield info, MutatedInput(captured.inputs[info.index].slot.name, info.index)
+
+
+@contextmanager
+def _below_autograd(recorder: Recorder, dynamic: bool) -> Iterator[None]:
+    with ExitStack() as stack:
+        stack.enter_context(quiet_fake_tensors())
+        if dynamic:
+            stack.enter_context(python_dispatcher())
+        stack.enter_context(recorder.fake_mode)
+        stack.enter_context(below_views())
+        yield
+
+
+def _as_it_is(result: Any) -> Any:
+    """An alias that keeps the sizes of this moment."""
+    if isinstance(result, torch.Tensor):
+        return result.detach()
+    if isinstance(result, (list, tuple)):
+        return type(result)(_as_it_is(item) for item in result)
+    return result
+
+
+class _Player:
+    """Knows which tensor of the new recording stands for which of the old one."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._now: dict[int, Any] = {}
+        self._storages: dict[int, Storage] = {}
+
+    def inputs(self, captured: Captured) -> tuple[ProgramInput, ...]:
+        """The graph's inputs made again, and as views of their base the inputs that it does not take."""
+        found = []
+        for given in captured.inputs:
+            if given.is_graph_input and given.is_tensor:
+                found.append(self._tensor(given))
+            elif given.is_graph_input:
+                found.append(self._number(given))
+        for given in captured.inputs:
+            if given.base is not None and given.duplicate_of is None:
+                self._view_of_base(given)
+        return tuple(found)
+
+    def _tensor(self, given: CapturedInput) -> ProgramInput:
+        assert given.node is not None  # a graph input
+        new = base_input(self._recorder, given.slot, given.fake, None, given.node.name)
+        assert new.node is not None  # as of every graph input
+        assert new.storage is not None  # as of every tensor
+        new.storage.inputs = (0,)
+        self._storages[id(given.storage)] = new.storage
+        self.pair(given.argument, new.argument)
+        return ProgramInput(new.node, given.slot)
+
+    def _number(self, given: CapturedInput) -> ProgramInput:
+        assert given.node is not None  # a graph input
+        name = self._recorder.name(given.node.name)
+        node = Node(name, None, (), {}, given.node.val, Origin(NOWHERE, ""))
+        self._recorder.symbols.define(given.argument, node)
+        return ProgramInput(node, given.slot)
+
+    def _view_of_base(self, given: CapturedInput) -> None:
+        assert given.storage is not None  # as of every tensor
+        storage = self._storages[id(given.storage)]
+        chain = next(chain for chain, node in given.storage.joined.items() if node is given.node)
+        with torch.no_grad(), below_views():
+            argument = given.fake.detach()
+        never = -1  # so that its node is looked up when it is read first
+        setattr(argument, TRACK, Tracked(storage, chain, storage.base, never))
+        self.pair(given.argument, argument)
+
+    def written(self, given: CapturedInput) -> Node:
+        """The value that a written input's storage has at the end."""
+        return self._storages[id(given.storage)].base
+
+    def play(self, call: Any) -> Any:
+        func, args, kwargs, result, origin = call
+        arguments = tuple(self._argument(arg) for arg in args)
+        keywords = {key: self._argument(arg) for key, arg in kwargs.items()}
+        new = self._recorder.play((func, arguments, keywords, None, origin))
+        self.pair(result, new)
+        return new
+
+    def pair(self, old: Any, new: Any) -> None:
+        """Let the old value stand for the new one from here on."""
+        if isinstance(old, torch.Tensor):
+            self._now[id(old)] = new
+            for before, after in zip(old.shape, new.shape, strict=False):
+                self._same_number(before, after)
+        elif isinstance(old, SYMBOLIC):
+            self._same_number(old, new)
+        elif isinstance(old, (list, tuple)):
+            for before, after in zip(old, new, strict=True):
+                self.pair(before, after)
+
+    def _same_number(self, old: Any, new: Any) -> None:
+        """A number that the data decides has another symbol in each recording."""
+        if isinstance(old, SYMBOLIC) and isinstance(new, SYMBOLIC) and old.node.expr != new.node.expr:
+            value = self._recorder.symbols.value(new)
+            if hasattr(value, "op"):
+                self._recorder.symbols.define(old, value)
+
+    def _argument(self, arg: Any) -> Any:
+        if isinstance(arg, torch.Tensor):
+            return self._now.get(id(arg), arg)
+        if isinstance(arg, (list, tuple)):
+            return [self._argument(item) for item in arg]
+        return arg
+
+    def node(self, value: Any) -> Any:
+        """The node, or the plain value, of one of the old recording's results."""
+        return self._recorder.argument(self._now.get(id(value), value))

@@ -1,0 +1,281 @@
+"""Each stage of a target run on real inputs and compared with the stage before.
+
+Invariant: every stage gets copies of the same tensors, shared memory included, and the same random numbers;
+what a stage does not have (gradients before the joint program) is not compared.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aotlens.analysis.records import InputAliasInfo, IntermediateBaseOf
+from aotlens.ir.program import Program
+from aotlens.ir.slots import Gradient, IntermediateBase, MutatedInput, SavedInput, Tangent, UserOutput
+from aotlens.pipeline import Compiled
+from aotlens.report.build_programs import StageProgram
+from aotlens.runtime.graphs import graph_name, write_program
+from aotlens.torch_api import below_views, pytree
+from aotlens.verify.captured import same_random_state
+from aotlens.verify.clone import Cloner
+from aotlens.verify.values import close
+
+WRAPPER = "wrapper"
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """What one stage computed on real inputs."""
+
+    stage: str
+    values: Mapping[str, Any]
+    """By what it is: `out[0]`, `x after the call`, `gradient of x`."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageMismatch:
+    """A value that two neighbouring stages do not agree on."""
+
+    stage: str
+    parent: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"`{self.what}` of the stage `{self.stage}` is not what `{self.parent}` computes"
+
+
+def replay_stages(compiled: Compiled, values: list[Any]) -> tuple[StageResult, ...]:
+    """Run every stage's program on copies of these flat inputs; the wrapper's module text comes last.
+
+    Nothing for a target that takes tensor subclasses: its programs run on the tensors inside them.
+    """
+    if any(given.wrapped is not None for given in compiled.captured.inputs):
+        return ()
+    stages = {stage.name: stage for stage in compiled.stages()}
+    results = []
+    tangents: dict[str, Any] = {}
+    for name, stage in stages.items():
+        if stage.same_as is not None or name == "backward":
+            continue
+        if name == "joint":
+            with same_random_state(), torch.no_grad():
+                tangents = _Given(compiled, values, {}).tangents(stages["forward"].program)
+        given = _Given(compiled, values, tangents)
+        with same_random_state(), torch.no_grad():
+            results.append(given.run(stage, stages.get("backward") if name == "forward" else None))
+    with same_random_state():
+        results.append(_run_wrapper(compiled, values, tangents))
+    return tuple(results)
+
+
+def compare_stages(results: tuple[StageResult, ...]) -> tuple[StageMismatch, ...]:
+    """Where a stage differs from the nearest one before that has the value too."""
+    known: dict[str, tuple[str, Any]] = {}
+    found = []
+    for result in results:
+        for what, value in result.values.items():
+            if what in known and not _same(value, known[what][1]):
+                found.append(StageMismatch(result.stage, known[what][0], what))
+            known[what] = (result.stage, value)
+    return tuple(found)
+
+
+def _same(found: Any, expected: Any) -> bool:
+    if isinstance(found, Tensor) and isinstance(expected, Tensor):
+        return found.shape == expected.shape and found.dtype == expected.dtype and close(found, expected)
+    return bool(found == expected)
+
+
+def load_program(program: Program) -> Any:
+    """The function that the program's text defines."""
+    text = write_program(program)
+    namespace: dict[str, Any] = {"__name__": "aotlens_stage", **text.bound}
+    exec(text.source, namespace)  # noqa: S102 (our own text)
+    return namespace[graph_name(program)]
+
+
+class _Given:
+    """Copies of the flat inputs, with an alias of each that keeps its first sizes."""
+
+    def __init__(self, compiled: Compiled, values: list[Any], tangents: Mapping[str, Any]) -> None:
+        cloner = Cloner()
+        self._slots = [given.slot for given in compiled.captured.inputs]
+        bases = compiled.captured.bases
+        copied = [cloner.tensor(value) if isinstance(value, Tensor) else value for value in values]
+        with torch.no_grad(), below_views():
+            self._flat = [value.detach() if isinstance(value, Tensor) else value for value in copied]
+            self._before = [value.detach() if isinstance(value, Tensor) else value for value in copied]
+        self._tangents = tangents
+        self._changed = [info.index for info in _written(compiled)]
+        for at, given in enumerate(compiled.captured.flat_inputs):
+            if given.duplicate_of is not None:
+                self._flat[at] = self._flat[given.duplicate_of]
+        for base in (base for base in bases if base.kind != "input"):
+            like = compiled.captured.inputs[base.index].fake
+            place = (like.shape, like.stride(), like.storage_offset())
+            self._flat.append(self._flat[base.members[0]].view(like.dtype).as_strided(*place))
+            self._before.append(self._flat[-1])
+
+    def run(self, stage: StageProgram, backward: StageProgram | None) -> StageResult:
+        program = stage.program
+        outputs, environment = self._call(program, {})
+        found = self._named(program, outputs)
+        if backward is not None:
+            gradients, _ = self._call(backward.program, environment)
+            found |= self._named(backward.program, gradients)
+        with below_views():
+            for out, value in zip(program.outputs, outputs, strict=True):
+                if isinstance(out.slot, MutatedInput):
+                    self._before[out.slot.index].copy_(value)
+        for index in self._changed:
+            found[_after(self._slots[index].name)] = _kept(self._before[index])
+        return StageResult(stage.name, found)
+
+    def tangents(self, forward: Program) -> dict[str, Any]:
+        """Random gradients of the forward's outputs, by name."""
+        outputs, _ = self._call(forward, {})
+        return {
+            out.slot.name: torch.randn_like(value, memory_format=torch.contiguous_format)
+            for out, value in zip(forward.outputs, outputs, strict=True)
+            if isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+        }
+
+    def _call(self, program: Program, environment: dict[int, Any]) -> tuple[Any, dict[int, Any]]:
+        """The program's results, and every value at hand afterwards by its node."""
+        arguments = [self._argument(given, environment) for given in program.inputs]
+        with below_views():
+            outputs = load_program(program)(*arguments)
+        known = {id(given.node): value for given, value in zip(program.inputs, arguments, strict=True)}
+        known |= {id(out.value): value for out, value in zip(program.outputs, outputs, strict=True)}
+        return outputs, known
+
+    def _argument(self, given: Any, environment: dict[int, Any]) -> Any:
+        match given.slot:
+            case Tangent(name=name):
+                return _laid_out(self._tangents[name], given.node.val)
+            case SavedInput():
+                return environment.get(id(given.node), given.node.constant)
+            case slot:
+                return self._flat[slot.index]
+
+    def _named(self, program: Program, outputs: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for out, value in zip(program.outputs, outputs, strict=True):
+            match out.slot:
+                case UserOutput(name=name):
+                    found[name] = _kept(value)
+                case Gradient(name=name) if value is not None:
+                    found[f"gradient of {name}"] = _kept(value)
+                case _:
+                    pass
+        return found
+
+
+def _written(compiled: Compiled) -> list[InputAliasInfo]:
+    """The flat inputs whose data is new after the call."""
+    count = len(compiled.captured.flat_inputs)
+    return [info for info in compiled.meta.inputs[:count] if info.mutates_data]
+
+
+def _laid_out(value: Tensor, like: Any) -> Tensor:
+    """The gradient in the layout that the backward was traced for, as the wrapper sees to."""
+    if any(isinstance(size, torch.SymInt) for size in (*like.shape, *like.stride())):
+        return value
+    return torch.empty_strided(like.shape, like.stride(), dtype=value.dtype, device=value.device).copy_(value)
+
+
+def _run_wrapper(compiled: Compiled, values: list[Any], tangents: Mapping[str, Any]) -> StageResult:
+    """The module text called as the user's function is, and its gradients for the same tangents."""
+    cloner, captured = Cloner(), compiled.captured
+    flat = [cloner.tensor(value) if isinstance(value, Tensor) else value for value in values]
+    before = [value.detach() if isinstance(value, Tensor) else value for value in flat]
+    mode = torch.is_grad_enabled()
+    args, kwargs = _arguments(compiled, flat)
+    with torch.set_grad_enabled(captured.grad_enabled):
+        result = compiled.module.call(*args, **kwargs)
+    torch.set_grad_enabled(mode)
+    leaves = pytree.tree_leaves(result)
+    found = {name: _kept(value) for name, value in zip(captured.output_names, leaves, strict=False)}
+    for info in _written(compiled):
+        found[_after(captured.inputs[info.index].slot.name)] = _kept(before[info.index])
+    if tangents:
+        found |= _wrapper_gradients(compiled, flat, leaves, (cloner, tangents))
+    return StageResult(WRAPPER, found)
+
+
+def _arguments(compiled: Compiled, flat: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The flat inputs as the module text takes them."""
+    structure = compiled.captured.structure
+    if structure.arguments is None or structure.parameters:
+        return flat, {}
+    owned = len(flat) - structure.arguments.num_leaves
+    args, kwargs = pytree.tree_unflatten(flat[owned:], structure.arguments)
+    return [*flat[:owned], *args], kwargs
+
+
+def _wrapper_gradients(
+    compiled: Compiled, flat: list[Any], leaves: list[Any], given: tuple[Cloner, Mapping[str, Any]]
+) -> dict[str, Any]:
+    captured, (cloner, tangents) = compiled.captured, given
+    leaf_of = {id(made): leaf for made, leaf in cloner.leaves}
+    wanted: dict[str, Tensor] = {}
+    for out in compiled.joint.gradients:
+        slot: Any = out.slot
+        if slot.index >= len(flat):  # a synthetic base, which the caller does not have
+            continue
+        tensor = flat[slot.index]
+        if compiled.meta.inputs[slot.index].mutates_data:
+            tensor = leaf_of.get(id(tensor))
+        if captured.inputs[slot.index].shares_storage_with:  # autograd may know it as a view of the other
+            continue
+        if out.value is not None and tensor is not None and tensor.requires_grad:
+            wanted[slot.name] = tensor
+    outputs = [
+        (tensor, tangents[out.slot.name])
+        for out, differentiable in zip(
+            compiled.joint.forward_outputs, compiled.joint.differentiable, strict=True
+        )
+        if differentiable and (tensor := _output(compiled, out.slot, flat, leaves)) is not None
+    ]
+    if not wanted or len(outputs) != sum(compiled.joint.differentiable):
+        return {}
+    gradients = torch.autograd.grad(
+        [tensor for tensor, _ in outputs],
+        list(wanted.values()),
+        [tangent for _, tangent in outputs],
+        allow_unused=True,
+    )
+    return {
+        f"gradient of {name}": _kept(gradient)
+        for name, gradient in zip(wanted, gradients, strict=True)
+        if gradient is not None
+    }
+
+
+def _output(compiled: Compiled, slot: Any, flat: list[Any], leaves: list[Any]) -> Any:
+    """The tensor that the caller has for one output of the graph; None where the caller has none."""
+    match slot:
+        case UserOutput(index=index):
+            return leaves[index] if index < len(leaves) else None
+        case MutatedInput(index=index):
+            gone = index >= len(flat) or compiled.meta.inputs[index].mutates_metadata
+            return None if gone else flat[index]
+        case IntermediateBase(index=index):
+            views = (
+                leaves[info.index]
+                for info in compiled.meta.outputs
+                if info.base == IntermediateBaseOf(index) and info.requires_grad
+            )
+            return next((view._base for view in views if view._base is not None), None)
+        case _:
+            return None
+
+
+def _after(name: str) -> str:
+    return f"{name} after the call"
+
+
+def _kept(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value
