@@ -287,7 +287,17 @@ def _own_or_twin(captured: Captured, index: int, group: list[int]) -> OutputAlia
                 detached=True,
                 tensor=value,
             )
+    if len(group) > 1:
+        _look_again(recorder, value)
     return _own(recorder, index, value)
+
+
+def _look_again(recorder: Recorder, value: Any) -> None:
+    """Make the graph's value a view of the storage's: the one that a write left lies in memory of its own."""
+    tracked = recorder.tracked(value)
+    if tracked.storage.version and tracked.chain:
+        tracked.storage.views = {}
+        tracked.version = -1
 
 
 def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: list[BaseInfo]) -> AliasBase:

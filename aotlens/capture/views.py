@@ -114,6 +114,26 @@ def _again(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     return emit(step.op, new)
 
 
+def _unfold(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    """Legal only where the windows lie apart, as eager says itself."""
+    dim, size, distance = step.args
+    if distance < size and new.val.shape[dim] > 1:
+        raise UnsupportedError(
+            "a write to windows that overlap (`unfold`): more than one element of the written-to tensor "
+            "refers to a single memory location",
+            None,
+            "clone it before writing",
+        )
+    return _by_strides(emit, source, step, new)
+
+
+def _by_strides(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    """Of any view: its elements are found by its strides."""
+    view = step.apply(emit, source).val
+    layout = (list(view.shape), list(view.stride()), view.storage_offset())
+    return emit(aten.as_strided_scatter.default, source, new, *layout)
+
+
 INVERSES: dict[Any, Callable[[Emit, Any, ViewStep, Any], Any]] = {
     aten.view.default: _same_shape,
     aten._reshape_alias.default: _same_shape,
@@ -130,6 +150,7 @@ INVERSES: dict[Any, Callable[[Emit, Any, ViewStep, Any], Any]] = {
     aten.diagonal.default: _diagonal,
     aten.as_strided.default: _as_strided,
     aten.expand.default: _expand,
+    aten.unfold.default: _unfold,
     aten.unbind.int: _unbind,
     aten.split.Tensor: _split,
     aten.split_with_sizes.default: _split,
@@ -144,9 +165,4 @@ INVERSES: dict[Any, Callable[[Emit, Any, ViewStep, Any], Any]] = {
 
 def put_back(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     """The value of `source` after the view `step` of it took the value `new`."""
-    rule = INVERSES.get(step.op)
-    if rule is None:
-        raise UnsupportedError(
-            f"a write through a view made by `{step.op}`", None, "clone the view before writing to it"
-        )
-    return rule(emit, source, step, new)
+    return INVERSES.get(step.op, _by_strides)(emit, source, step, new)

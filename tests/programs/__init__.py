@@ -27,6 +27,7 @@ from tests.programs import (
     refused,
     subclasses,
     transforms,
+    view_writes,
     views_of_inputs,
     views_of_intermediates,
 )
@@ -39,6 +40,7 @@ FILES = (
     mutation_kinds,
     metadata,
     views_of_inputs,
+    view_writes,
     views_of_intermediates,
     aliasing_inputs,
     autograd,

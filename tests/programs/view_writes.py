@@ -1,0 +1,104 @@
+"""A write through every view operator, to an input that autograd sees and to one that it does not."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from tests.programs.program import Cases, Fixed, plain, tape
+
+cases = Cases("view_writes")
+
+View = Callable[[Tensor], Tensor]
+
+VIEWS: dict[str, View] = {
+    "adjoint": lambda x: x.adjoint(),
+    "alias": torch.ops.aten.alias.default,
+    "as_strided": lambda x: x.as_strided((2, 2), (4, 1), 1),
+    "chunk": lambda x: x.chunk(2, 0)[1],
+    "conj": lambda x: x.conj(),
+    "diagonal": lambda x: x.diagonal(1),
+    "diagonal_of_dims": lambda x: x.unsqueeze(0).diagonal(0, 1, 2),
+    "dsplit": lambda x: x.view(1, 4, 4).dsplit(2)[0],
+    "expand": lambda x: x.expand(1, 4, 4),
+    "flatten": lambda x: x.flatten(),
+    "hsplit": lambda x: x.hsplit(2)[1],
+    "index_with_ellipsis": lambda x: x[..., 1:3],
+    "matrix_h": lambda x: x.mH,
+    "matrix_t": lambda x: x.mT,
+    "movedim": lambda x: x.movedim(0, 1),
+    "narrow": lambda x: x.narrow(1, 1, 2),
+    "none_index": lambda x: x[None, 1],
+    "permute": lambda x: x.permute(1, 0),
+    "ravel": lambda x: x.ravel(),
+    "reshape": lambda x: x.reshape(2, 8),
+    "select": lambda x: x.select(1, 2),
+    "select_from_end": lambda x: x[-1],
+    "slice_with_step": lambda x: x[::2, 1::3],
+    "split": lambda x: x.split(3, 1)[1],
+    "split_with_sizes": lambda x: x.split([1, 3], 0)[1],
+    "squeeze": lambda x: x.unsqueeze(0).squeeze(),
+    "squeeze_dims": lambda x: x.view(1, 4, 1, 4).squeeze((0, 2)),
+    "swapaxes": lambda x: x.swapaxes(0, 1),
+    "t": lambda x: x.t(),
+    "tensor_split": lambda x: x.tensor_split(3, 0)[1],
+    "transposed": lambda x: x.T,
+    "unbind": lambda x: x.unbind(1)[3],
+    "unflatten": lambda x: x.unflatten(1, (2, 2)),
+    "unfold": lambda x: x.unfold(1, 2, 2),
+    "unsqueeze": lambda x: x.unsqueeze(1),
+    "view_as": lambda x: x.view_as(x),
+    "view_of_other_dtype": lambda x: x.detach().view(torch.int32).view(torch.float32),
+    "vsplit": lambda x: x.vsplit(2)[0],
+    "view_of_view_of_view": lambda x: x.t()[1:].unsqueeze(0).select(2, 1),
+}
+
+COMPLEX: dict[str, View] = {
+    "real": lambda x: x.real,
+    "imag": lambda x: x.imag,
+    "view_as_real": torch.view_as_real,
+    "conj_of_complex": lambda x: x.conj(),
+    "imag_of_conj": lambda x: x.conj().imag,
+    "adjoint_of_complex": lambda x: x.mH,
+    "row_of_real": lambda x: x.real[1],
+}
+
+
+def _writes(name: str, view: View) -> Callable[[Tensor], Tensor]:
+    def write(x: Tensor) -> Tensor:
+        view(x).mul_(3)
+        return x * 2
+
+    write.__name__ = name
+    return write
+
+
+def _fills(name: str, view: View) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    def fill(x: Tensor) -> tuple[Tensor, Tensor]:
+        made = x * 2
+        seen = view(made)
+        seen.add_(1)
+        return made, seen
+
+    fill.__name__ = name
+    return fill
+
+
+FOUR = Fixed(4)
+
+for _name, _view in VIEWS.items():
+    cases(lambda: (plain(FOUR, FOUR),), "grid")(_writes(_name, _view))
+    cases(lambda: (tape(FOUR, FOUR),), "grid")(_writes(f"{_name}_of_non_leaf", _view))
+    cases(lambda: (plain(FOUR, FOUR),), "grid")(_fills(f"{_name}_of_intermediate", _view))
+
+for _name, _view in COMPLEX.items():
+    cases(lambda: (torch.randn(3, 4, dtype=torch.complex64),), "grid")(_writes(_name, _view))
+    cases(lambda: (torch.randn(3, 4, dtype=torch.complex64, requires_grad=True) * 2,), "grid")(
+        _writes(f"{_name}_of_non_leaf", _view)
+    )
+
+
+@cases(lambda: (plain(5),), refused="single memory location")
+def overlapping_windows(x: Tensor) -> Tensor:
+    x.unfold(0, 3, 1).mul_(2)
+    return x
