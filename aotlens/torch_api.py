@@ -72,6 +72,7 @@ __all__ = [
     "python_dispatcher",
     "pytree",
     "quiet_fake_tensors",
+    "random_state_handled_by",
     "record_dynamo_spans",
     "replace_compilation_in_higher_order",
     "set_joint_signature",
@@ -199,6 +200,23 @@ def checkpoints_run_once(region: Callable[[Any], AbstractContextManager[None]]) 
         yield
     finally:
         _recording.region = before
+
+
+@contextmanager
+def random_state_handled_by(state: Any) -> Iterator[None]:
+    """Within it, this thread's `torch.manual_seed`, `torch.get_rng_state` and their like speak to `state`."""
+    owner, real = threading.get_ident(), torch.default_generator
+
+    class OfThisThread:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(state if threading.get_ident() == owner else real, name)
+
+    module: Any = torch.random
+    module.default_generator = OfThisThread()
+    try:
+        yield
+    finally:
+        module.default_generator = real
 
 
 @cache

@@ -74,6 +74,9 @@ def _number(recorder: Recorder, value: Any, slot: FlatInput) -> CapturedInput:
         node = Node(recorder.name(node_name(slot.name)), None, (), {}, value, Origin(NOWHERE, ""))
         recorder.symbols.define(value, node)
         return CapturedInput(slot, value, node)
+    if isinstance(value, torch.Generator):
+        node, argument = recorder.random.argument(slot.name, node_name(slot.name), value)
+        return CapturedInput(slot, argument, node)
     return CapturedInput(slot, value, None)
 
 

@@ -21,6 +21,7 @@ from aotlens.capture.exchanges import record_data_assignment, record_exchange
 from aotlens.capture.frames import user_place
 from aotlens.capture.mutations import Write, only_reads, record_metadata_mutation, record_mutation
 from aotlens.capture.operators import Decompositions, Kind, Operator, aten, describe, is_builtin
+from aotlens.capture.randomness import RandomState, without_generators
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
@@ -82,6 +83,7 @@ class Recorder(Tape, TorchDispatchMode):
         TorchDispatchMode.__init__(self)
         self.calls: list[Call] = []
         self.checkpoints = Checkpoints()
+        self.random = RandomState(self)
         self.place: Place | None = None
         """Set by a frontend that knows the place itself; None walks the stack."""
         self.decompositions = decompositions
@@ -246,6 +248,9 @@ class Recorder(Tape, TorchDispatchMode):
             self._by_sequence.append(origin)
         return origin
 
+    def place_here(self) -> Place:
+        return self.place or user_place(self._boundary)
+
     def _forward_origin(self, node: Any) -> Origin | None:
         """The forward operator that an autograd node differentiates: the last one not numbered after it."""
         at = bisect_right(self._sequence, node._sequence_nr())
@@ -289,7 +294,7 @@ class Recorder(Tape, TorchDispatchMode):
             args = tuple(self._faked(arg) for arg in args)
         node_args = tuple([self.argument(arg) for arg in args])
         try:
-            result = func(*args, **kwargs)
+            result = func(*args, **(without_generators(kwargs) if kwargs and operator.random else kwargs))
         except DATA_DEPENDENT_ERRORS:
             result = self._with_symbols(func, args, kwargs)
         if torch.get_default_dtype() is not self._default_dtype:

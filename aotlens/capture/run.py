@@ -30,6 +30,7 @@ from aotlens.torch_api import (
     python_dispatcher,
     pytree,
     quiet_fake_tensors,
+    random_state_handled_by,
     uncompiled_flex_attention,
     without_compiled_autograd,
     without_onednn,
@@ -60,6 +61,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         after = torch.is_grad_enabled()
     refuse_changed_modes(modes, recorder.span)
     _refuse_seeding(recorder, random_state)
+    recorder.random.refuse_seeding()
     _refuse_hooks(recorder, inputs, result)
     inputs, bases = with_bases(inputs, joined)
     changes = result if isinstance(result, WithRefills) else WithRefills(result, (), ())
@@ -101,7 +103,9 @@ def _refuse_seeding(recorder: Recorder, before: torch.Tensor) -> None:
     if not torch.equal(before, torch.get_rng_state()):
         torch.set_rng_state(before)
         raise UnsupportedError(
-            "a function that sets the random state (`torch.manual_seed`)", recorder.span, "seed outside of it"
+            "a function that sets the state of torch's generator itself",
+            recorder.span,
+            "use `torch.manual_seed` or `torch.set_rng_state`",
         )
 
 
@@ -119,6 +123,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(without_onednn())
         stack.enter_context(apart_from_the_caller())
         stack.enter_context(quiet_fake_tensors())
+        stack.enter_context(random_state_handled_by(recorder.random))
         stack.enter_context(checkpoints_run_once(recorder.checkpoints.region))
         stack.enter_context(without_compiled_autograd())
         if dynamic:

@@ -40,6 +40,8 @@ class Tape:
         self.regions: dict[Any, Any] = {}
         """Programs of the marked regions, so that each is recorded once."""
         self._names: dict[str, int] = {}
+        self.generators: dict[int, Node] = {}
+        """Nodes of generators, by identity."""
         self._constants: dict[int, Any] = {}
 
     @contextmanager
@@ -174,10 +176,8 @@ class Tape:
     def constant(self, tensor: Any) -> Any:
         known = self._constants.get(id(tensor))
         if known is None:
-            if not isinstance(tensor, (torch.Tensor, torch.Generator)):
+            if not isinstance(tensor, torch.Tensor):
                 raise UnsupportedError(f"an argument of type `{type(tensor).__name__}`", self.span)
-            if isinstance(tensor, torch.Generator):
-                raise UnsupportedError("a random operator with a generator of its own", self.span)
             if tensor.requires_grad:
                 raise UnsupportedError(
                     "a tensor that requires grad and is neither argument nor parameter",
@@ -201,11 +201,26 @@ class Tape:
             return arg
         if kind is list or kind is tuple:
             return [self.argument(item) for item in arg]
-        if isinstance(arg, (torch.Tensor, torch.Generator)):
+        if isinstance(arg, torch.Tensor):
             return self.node_of(arg)
+        if isinstance(arg, torch.Generator):
+            return self.generator(arg)
         if isinstance(arg, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return self.symbols.value(arg)
         return arg
+
+    def generator(self, generator: torch.Generator) -> Node:
+        """The node of a generator: an argument's, or a constant of the function's own."""
+        known = self.generators.get(id(generator))
+        if known is None:
+            known = Node(self.name("generator"), None, (), {}, None, self.origin, constant=generator)
+            self.nodes.insert(0, known)
+            self.generators[id(generator)] = known
+        return known
+
+    def place_here(self) -> Place:
+        """The user's expression that runs; a recorder looks for it on the stack."""
+        return self.origin.place
 
     def keywords(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         return {key: self.argument(value) for key, value in kwargs.items()} if kwargs else {}

@@ -123,6 +123,7 @@ class _Unit:
     def _compile(
         self, module: fx.GraphModule, program: Program, phase: Any, **flags: bool
     ) -> Callable[[list[Any]], Any]:
+        self._refuse_generators(program, phase)
         output = module.graph.output_node()
         results: Any = output.args[0]
         output.meta["user_visible_output_idxs"] = [
@@ -147,6 +148,19 @@ class _Unit:
             ) from error
         self._kernels[phase] = kernels_of(result, provenance, program, phase)
         return boxed(result)
+
+    def _refuse_generators(self, program: Program, phase: Any) -> None:
+        """Inductor draws from its own seeds, and so cannot follow a generator or the random state."""
+        ops = [node.op for node in program.nodes if getattr(node.op, "__module__", "") == "torch.random"]
+        given = [item.node for item in program.inputs] + list(program.constants())
+        if ops or any(node.val is None for node in given):
+            what = f"`torch.{ops[0].__name__}`" if ops and ops[0] is not None else "a `torch.Generator`"
+            place = self._parts.joint.captured.subject
+            raise BackendError(
+                f"Inductor cannot compile {what} in the {phase} graph of `{place.name}`; "
+                "choose backend 'eager'",
+                span=place.span,
+            )
 
 
 def _static(program: Program) -> Sequence[int]:

@@ -36,8 +36,8 @@ def to_graph_module(program: Program, training: bool, names: Sequence[str] | Non
     output.meta["aotlens_slots"] = tuple(out.slot for out in program.outputs)
     root = torch.nn.Module()
     for name, value in owned.items():
-        if isinstance(value, torch.nn.Module):
-            root.register_module(name, value)
+        if isinstance(value, (torch.nn.Module, torch.Generator)):
+            setattr(root, name, value)
         else:
             root.register_buffer(name, value, persistent=False)
     return fx.GraphModule(root, graph, class_name=program.name)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import torch
+
 from aotlens.analysis.records import ConstantBase
 from aotlens.capture.views import ViewStep
 from aotlens.codegen.records import GraphCode
@@ -104,7 +106,8 @@ def write_constants(
     if constants:
         builder.add("")
     for node in constants:
-        text = None if node in returned else constant_text(node.constant)
+        stays = node in returned or isinstance(node.constant, torch.Generator)
+        text = None if stays else constant_text(node.constant)
         if text is None:
             bound[names.node(node)] = node.constant
             builder.add(f"# {names.node(node)}: a constant of the user's, bound when this module is loaded")

@@ -1,5 +1,7 @@
 """Random operators: the same numbers as eager for a seed, the same mask in forward and backward."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -89,6 +91,81 @@ def rrelu(x: Tensor) -> Tensor:
     return torch.nn.functional.rrelu(x, training=True)
 
 
-@cases(lambda: (plain(5, 4), torch.Generator().manual_seed(3)), later="generator argument")
+def generator(seed: int = 3) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@cases(lambda: (plain(5, 4), generator()))
 def own_generator(x: Tensor, generator: torch.Generator) -> Tensor:
     return x + torch.rand(4, generator=generator)
+
+
+@cases(lambda: (leaf(5, 4), generator(), generator(4)))
+def two_generators(x: Tensor, first: torch.Generator, second: torch.Generator) -> Tensor:
+    noise = torch.randn(4, generator=first) * torch.rand(4, generator=second)
+    return x.sin() * noise + torch.bernoulli(torch.full((4,), 0.5), generator=first)
+
+
+@cases(lambda: (plain(5, 4), generator()))
+def own_generator_in_place(x: Tensor, generator: torch.Generator) -> Tensor:
+    x.normal_(generator=generator)
+    return x * torch.empty(4).uniform_(generator=generator)
+
+
+@cases(lambda: (plain(5, 4), {"generator": generator()}))
+def own_generator_in_a_container(x: Tensor, settings: dict[str, torch.Generator]) -> Tensor:
+    return x + torch.rand(4, **settings)
+
+
+@cases(lambda: (plain(5, 4), generator()), later="generator seeded inside")
+def own_generator_seeded_inside(x: Tensor, generator: torch.Generator) -> Tensor:
+    generator.manual_seed(3)
+    return x + torch.rand(4, generator=generator)
+
+
+@cases(lambda: (leaf(5, 4),))
+def seeded_inside(x: Tensor) -> tuple[Tensor, Tensor]:
+    first = torch.rand(4)
+    torch.manual_seed(5)
+    return x * first, x * torch.rand(4)
+
+
+@cases(lambda: (plain(5, 4),))
+def seeded_last(x: Tensor) -> Tensor:
+    out = x * torch.rand(4)
+    torch.manual_seed(5)
+    return out
+
+
+@cases(lambda: (leaf(5, 4),))
+def state_saved_and_restored(x: Tensor) -> tuple[Tensor, Tensor]:
+    torch.rand(2)
+    state = torch.get_rng_state()
+    first = x * torch.rand(4)
+    torch.set_rng_state(state)
+    return first, x * torch.rand(4)
+
+
+@cases(lambda: (leaf(5, 4),))
+def forked(x: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        inner = x * torch.rand(4)
+    return inner, x * torch.rand(4)
+
+
+@cases(lambda: (plain(5, 4), torch.Generator().get_state()))
+def state_of_an_argument(x: Tensor, state: Tensor) -> Tensor:
+    torch.set_rng_state(state)
+    return x * torch.rand(4)
+
+
+@cases(lambda: (plain(5, 4),), later="random state read")
+def initial_seed(x: Tensor) -> Tensor:
+    return x * (torch.initial_seed() % 7)
+
+
+@cases(lambda: (plain(5, 4),))
+def closed_over_generator() -> Callable[[Tensor], Tensor]:
+    kept = generator(9)
+    return lambda x: x + torch.rand(4, generator=kept)

@@ -1,0 +1,76 @@
+"""The random state as the user's function handles it: generators of its own, seeding, saving and restoring.
+
+Invariant: nothing draws while fake tensors run, and no generator's state moves; what the function does to
+the state is recorded in order with its draws, and happens at each call.
+"""
+
+from typing import Any
+
+import torch
+
+from aotlens.capture.storage import Storage
+from aotlens.capture.tape import Tape
+from aotlens.errors import UnsupportedError
+from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.ir.program import Node
+
+
+class RandomState:
+    """What `torch.manual_seed` and its like speak to while a function is recorded."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+        self._clones: list[tuple[str, torch.Generator, torch.Tensor]] = []
+
+    def get_state(self) -> Any:
+        """The state at this point of the run, as a tensor of the graph."""
+        with self._tape.fake_mode:
+            state = torch.empty(torch.default_generator.get_state().numel(), dtype=torch.uint8)
+        node = self._tape.add_node(torch.random.get_rng_state, (), {}, state, self._origin("get_rng_state"))
+        self._tape.track(state, Storage(node, state))
+        return state
+
+    def set_state(self, state: Any) -> None:
+        origin = self._origin("set_rng_state", effect=True)
+        self._tape.add_node(torch.random.set_rng_state, (self._tape.node_of(state),), {}, None, origin)
+
+    def manual_seed(self, seed: int) -> torch.Generator:
+        origin = self._origin("manual_seed", effect=True)
+        self._tape.add_node(torch.random.manual_seed, (seed,), {}, None, origin)
+        return torch.default_generator
+
+    def seed(self) -> int:
+        raise UnsupportedError(
+            "a seed that is drawn inside the function (`torch.seed`)", self._tape.span, "draw it outside"
+        )
+
+    def initial_seed(self) -> int:
+        raise UnsupportedError(
+            "a function that reads the seed (`torch.initial_seed`)", self._tape.span, "read it outside"
+        )
+
+    def _origin(self, op: str, effect: bool = False) -> Origin:
+        return Origin(self._tape.place_here(), f"torch.{op}", effect=effect)
+
+    def argument(self, name: str, node_name: str, generator: torch.Generator) -> tuple[Node, torch.Generator]:
+        """The graph input for a generator that the caller passes, and what the function gets for it."""
+        clone = generator.clone_state()
+        node = Node(self._tape.name(node_name), None, (), {}, None, Origin(NOWHERE, ""))
+        self._tape.generators[id(clone)] = node
+        self._clones.append((name, clone, clone.get_state()))
+        return node, clone
+
+    def refuse_seeding(self) -> None:
+        """Raises UnsupportedError where the function itself moved the state of a generator of its own."""
+        for name, clone, before in self._clones:
+            if not torch.equal(clone.get_state(), before):
+                raise UnsupportedError(
+                    f"a function that sets the state of the generator `{name}`",
+                    self._tape.span,
+                    "set it outside",
+                )
+
+
+def without_generators(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with which an operator runs on fake tensors, which draw nothing."""
+    return {key: None if isinstance(value, torch.Generator) else value for key, value in kwargs.items()}
