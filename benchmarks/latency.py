@@ -28,9 +28,9 @@ from benchmarks.harness import (
     take_turns,
     time_once,
 )
-from benchmarks.models import gpt, gpt_inputs
+from benchmarks.models import CONV_NET, Model, gpt_model
 
-LAYERS = (2, 12, 24)
+LAYERS = (2, 12, 24, 48)
 CONTENDERS = ("eager", "peer", "ours")
 PEER_PARTITIONS = {"default": default_partition, "min-cut": min_cut_rematerialization_partition}
 
@@ -76,8 +76,8 @@ class Measured:
     """Ours: each stage's lowest CPU time over the rounds, in the order in which the stages run."""
 
 
-def measure(layers: int, policy: str, rounds: int) -> Measured:
-    model, inputs = gpt(layers), gpt_inputs()
+def measure(given: Model, policy: str, rounds: int) -> Measured:
+    model, inputs = given.make(), given.inputs()
     sizes: list[int] = []
     stages: list[dict[str, float]] = []
 
@@ -96,18 +96,19 @@ def measure(layers: int, policy: str, rounds: int) -> Measured:
     return Measured(sizes[-1], samples, lowest)
 
 
-def latency_table(policy: str, results: dict[int, Measured], rounds: int) -> Table:
+def latency_table(policy: str, results: dict[int, Measured], conv_net: Measured, rounds: int) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    for layers, found in results.items():
+    named = {**{gpt_model(layers).name: found for layers, found in results.items()}, CONV_NET.name: conv_net}
+    for name, found in named.items():
         eager, peer, ours = (found.samples[name].median_s * 1e3 for name in CONTENDERS)
         spread = f"±{found.samples['ours'].spread:.0%}"
-        rows.append((f"GPT, {layers} layers", found.joint_nodes, eager, peer, ours, spread, ours / peer))
+        rows.append((name, found.joint_nodes, eager, peer, ours, spread, ours / peer))
     sizes = [found.joint_nodes for found in results.values()]
     exponents = [
         growth_exponent(sizes, [found.samples[name].median_s for found in results.values()])
         for name in CONTENDERS
     ]
-    rows.append(("growth exponent over nodes", "", *exponents, "", ""))
+    rows.append(("GPT: growth exponent over nodes", "", *exponents, "", ""))
     columns = ("case", "joint nodes", "eager ms", "peer ms", "ours ms", "spread", "ours / peer")
     note = (
         "No-op compilers; a fresh wrapper, its first forward and backward. "
@@ -134,11 +135,12 @@ def main() -> None:
     options = arguments("compile latency beside functorch.compile", rounds=5)
     torch.set_num_threads(1)  # other programs on the machine then disturb less
     for policy in PEER_PARTITIONS:  # both sides import and build what they need once
-        measure(1, policy, rounds=1)
+        measure(gpt_model(1), policy, rounds=1)
     tables: list[Table] = []
     for policy in PEER_PARTITIONS:
-        results = {layers: measure(layers, policy, options.rounds) for layers in LAYERS}
-        tables += [latency_table(policy, results, options.rounds), stage_table(policy, results)]
+        results = {layers: measure(gpt_model(layers), policy, options.rounds) for layers in LAYERS}
+        conv_net = measure(CONV_NET, policy, options.rounds)
+        tables += [latency_table(policy, results, conv_net, options.rounds), stage_table(policy, results)]
     publish("latency", tables)
 
 

@@ -1,4 +1,7 @@
-"""The models that are measured: the GPT of the examples at any depth."""
+"""The models that are measured: the GPT of the examples at any depth, and a convolutional net."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -21,3 +24,62 @@ def gpt(layers: int) -> GPT:
 def gpt_inputs() -> tuple[Tensor, Tensor]:
     tokens = torch.randint(VOCABULARY, (BATCH, CONTEXT + 1))
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+
+class Bottleneck(nn.Module):
+    """Three convolutions with their normalisations, around which the input is added (He et al., 2015)."""
+
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        self.reduce = nn.Conv2d(width, inner, 1, bias=False)
+        self.reduce_norm = nn.BatchNorm2d(inner)
+        self.spatial = nn.Conv2d(inner, inner, 3, padding=1, bias=False)
+        self.spatial_norm = nn.BatchNorm2d(inner)
+        self.expand = nn.Conv2d(inner, width, 1, bias=False)
+        self.expand_norm = nn.BatchNorm2d(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.reduce_norm(self.reduce(x)).relu()
+        y = self.spatial_norm(self.spatial(y)).relu()
+        return (x + self.expand_norm(self.expand(y))).relu()
+
+
+class ConvNet(nn.Module):
+    """A residual net of as many convolutions as ResNet-50 has, on narrow channels; gives its loss."""
+
+    def __init__(self, blocks: int = 16, width: int = 16) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, width, 3, padding=1, bias=False)
+        self.stem_norm = nn.BatchNorm2d(width)
+        self.blocks = nn.Sequential(*(Bottleneck(width, width // 4) for _ in range(blocks)))
+        self.head = nn.Linear(width, 10)
+
+    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
+        x = self.stem_norm(self.stem(images)).relu()
+        x = self.blocks(x).mean((2, 3))
+        return nn.functional.cross_entropy(self.head(x), labels)
+
+
+def conv_net() -> ConvNet:
+    torch.manual_seed(0)
+    return ConvNet()
+
+
+def conv_net_inputs() -> tuple[Tensor, Tensor]:
+    return torch.randn(2, 3, 16, 16), torch.randint(10, (2,))
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model with inputs, under the name that the tables show."""
+
+    name: str
+    make: Callable[[], nn.Module]
+    inputs: Callable[[], tuple[Tensor, ...]]
+
+
+def gpt_model(layers: int) -> Model:
+    return Model(f"GPT, {layers} layers", lambda: gpt(layers), gpt_inputs)
+
+
+CONV_NET = Model("conv net, 49 convolutions", conv_net, conv_net_inputs)

@@ -1,0 +1,50 @@
+"""How each stage of ours grows up to 50,000 joint nodes: the GPT at depths that nobody trains."""
+
+import gc
+
+import torch
+
+from benchmarks.harness import Cell, Table, arguments, growth_exponent, publish
+from benchmarks.latency import our_first_step
+from benchmarks.models import gpt, gpt_inputs
+
+LAYERS = (24, 96, 384)
+"""About three, thirteen and fifty thousand joint nodes."""
+POLICY = "min-cut"
+
+
+def measure(layers: int, rounds: int) -> tuple[int, dict[str, float]]:
+    """Joint nodes, and each stage's lowest CPU milliseconds over the rounds."""
+    model, inputs = gpt(layers), gpt_inputs()
+    found: list[dict[str, float]] = []
+    nodes = 0
+    for _ in range(rounds):
+        gc.collect()
+        compiled, stages_ms = our_first_step(model, inputs, POLICY)
+        nodes = len(compiled.joint.program.nodes)
+        found.append(stages_ms)
+    return nodes, {name: min(times[name] for times in found) for name in found[-1]}
+
+
+def main() -> None:
+    options = arguments("growth of our stages", rounds=2)
+    torch.set_num_threads(1)
+    measure(1, rounds=1)  # what is imported and built once
+    results = [measure(layers, options.rounds) for layers in LAYERS]
+    sizes = [nodes for nodes, _ in results]
+    rows: list[tuple[Cell, ...]] = []
+    for name in results[-1][1]:
+        times = [stages[name] for _, stages in results]
+        rows.append((name, *times, growth_exponent(sizes, times)))
+    totals = [sum(stages.values()) for _, stages in results]
+    rows.append(("all of it", *totals, growth_exponent(sizes, totals)))
+    columns = ("stage", *(f"{nodes:,} nodes, ms" for nodes in sizes), "growth exponent")
+    note = (
+        f"Ours, policy {POLICY}, a backend that does nothing; CPU time, lowest of {options.rounds} rounds. "
+        "An exponent of 1 is linear in the joint nodes."
+    )
+    publish("growth", [Table("Growth", columns, tuple(rows), note)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Memory that a first step adds at its peak, compilation included: ours beside `functorch.compile`.
+
+Each contender runs in a process of its own, which has compiled a small model before, so that what is
+imported and built once is not counted.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from benchmarks.harness import Cell, Table, publish
+from benchmarks.latency import our_first_step, peer_first_step, step
+from benchmarks.models import CONV_NET, Model, gpt_model
+
+MODELS = (gpt_model(12), gpt_model(48), CONV_NET)
+CONTENDERS = ("eager", "peer", "ours")
+POLICY = "min-cut"
+STATUS, CLEAR_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def first_step(contender: str, given: Model) -> None:
+    model, inputs = given.make(), given.inputs()
+    if contender == "eager":
+        step(model, inputs)
+    elif contender == "peer":
+        peer_first_step(model, inputs, POLICY)
+    else:
+        our_first_step(model, inputs, POLICY)
+
+
+def status_mib(field: str) -> float:
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) / 1024
+
+
+def measure_here(contender: str, at: int) -> None:
+    """Print the MiB between what this process holds before the step and its peak during it."""
+    torch.set_num_threads(1)
+    first_step(contender, gpt_model(1))
+    CLEAR_PEAK.write_text("5")  # the peak starts again from what is held
+    before = status_mib("VmRSS")
+    first_step(contender, MODELS[at])
+    print(status_mib("VmHWM") - before)
+
+
+def measure(contender: str, at: int) -> float:
+    command = [sys.executable, "-m", "benchmarks.memory", contender, str(at)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def main() -> None:
+    if len(sys.argv) > 2:
+        measure_here(sys.argv[1], int(sys.argv[2]))
+        return
+    rows: list[tuple[Cell, ...]] = []
+    for at, model in enumerate(MODELS):
+        eager, peer, ours = (measure(contender, at) for contender in CONTENDERS)
+        rows.append((model.name, eager, peer, ours, ours / peer))
+    columns = ("case", "eager MiB", "peer MiB", "ours MiB", "ours / peer")
+    note = (
+        f"Growth of the resident set at its peak from before the model is made to after its first forward "
+        f"and backward, policy {POLICY}, compilers that do nothing; a process each, Linux only."
+    )
+    publish("memory", [Table("Peak memory of a first step", columns, tuple(rows), note)])
+
+
+if __name__ == "__main__":
+    main()
