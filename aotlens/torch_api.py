@@ -15,7 +15,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch._guards import StorageOverlap, TracingContext, detect_fake_mode, tracing
 from torch._higher_order_ops.auto_functionalize import auto_functionalized, can_auto_functionalize
-from torch._higher_order_ops.effects import _get_effect
+from torch._higher_order_ops.effects import _get_effect, with_effects
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -65,6 +65,7 @@ __all__ = [
     "is_traceable_wrapper_subclass",
     "known_number",
     "make_shape_env",
+    "make_token",
     "mark_symbolic",
     "next_sequence_number",
     "optimised_script",
@@ -76,6 +77,7 @@ __all__ = [
     "record_dynamo_spans",
     "replace_compilation_in_higher_order",
     "set_joint_signature",
+    "sink_tokens",
     "strip_overloads",
     "symbolic_sizes",
     "tell_of_data_assignments",
@@ -83,6 +85,7 @@ __all__ = [
     "trace_above_autograd",
     "tracing",
     "uncompiled_flex_attention",
+    "with_effects",
     "without_autocast",
     "without_compiled_autograd",
     "without_modes",
@@ -95,6 +98,10 @@ DATA_DEPENDENT_ERRORS: tuple[type[Exception], ...] = (
     DynamicOutputShapeException,
 )
 """What fake tensors raise when the program needs a value."""
+
+make_token: Callable[[], Any] = torch.ops.prims._make_token.default
+sink_tokens: Callable[[Any], None] = torch.ops.prims._sink_tokens.default
+"""Begin and end of a chain of `with_effects` in a graph for Inductor."""
 
 below_views = torch._C._AutoDispatchBelowADInplaceOrView
 """Within it, operators neither record autograd nor mark results as views."""

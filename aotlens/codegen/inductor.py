@@ -14,6 +14,7 @@ from torch import fx
 from aotlens.codegen.boxed import boxed
 from aotlens.codegen.kernels import kernels_of
 from aotlens.codegen.records import Generated, GraphCode
+from aotlens.codegen.tokens import thread_token
 from aotlens.errors import AotlensError, BackendError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
@@ -124,6 +125,8 @@ class _Unit:
         self, module: fx.GraphModule, program: Program, phase: Any, **flags: bool
     ) -> Callable[[list[Any]], Any]:
         self._refuse_generators(program, phase)
+        with self._fake_mode:
+            thread_token(module)
         output = module.graph.output_node()
         results: Any = output.args[0]
         output.meta["user_visible_output_idxs"] = [

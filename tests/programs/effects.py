@@ -41,3 +41,24 @@ class PrintsInBackward(torch.autograd.Function):
 @cases(lambda: (leaf(3),), "inductor")
 def prints_in_backward(x: Tensor) -> Tensor:
     return PrintsInBackward.apply(x.sin()) * 3
+
+
+@cases(lambda: (leaf(3, 3),), "inductor")
+def checks_for_errors(x: Tensor) -> Tensor:
+    return torch.linalg.inv(x)
+
+
+@cases(lambda: (plain(3), plain() > 0))
+def prints_in_a_branch(x: Tensor, flag: Tensor) -> Any:
+    def loud(y: Tensor) -> Tensor:
+        torch.ops.aten._print("true")
+        return y * 2
+
+    return torch.cond(flag, loud, lambda y: y.sin(), (x,))
+
+
+@cases(lambda: (leaf(3),))
+def constants_in_the_function(x: Tensor) -> Tensor:
+    table = torch.tensor([1.0, 2.0, 3.0])
+    table.add_(torch.tensor(1.0))
+    return x * table + torch.scalar_tensor(2.0)

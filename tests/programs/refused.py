@@ -59,3 +59,9 @@ def nested_tensor(x: Tensor) -> Tensor:
 @cases(lambda: (plain(3).to("meta"),), later="meta tensor")
 def meta_tensor(x: Tensor) -> Tensor:
     return x * 2
+
+
+@cases(lambda: (leaf(3),), refused="a hook on the input `x`")
+def hook_on_a_returned_input(x: Tensor) -> Tensor:
+    x.register_hook(lambda gradient: gradient * 3)
+    return x
