@@ -41,7 +41,7 @@ from aotlens.report.records import Target
 from aotlens.runtime.owner import bind_module
 from aotlens.runtime.records import LoadedModule
 from aotlens.runtime.stage import load_module, write_module
-from aotlens.torch_api import FakeTensor, FakeTensorMode, LazyShapesMode, make_shape_env, pytree
+from aotlens.torch_api import FakeTensor, FakeTensorMode, make_shape_env, pytree, with_ragged_sizes
 
 STAGES = ("capture", "analysis", "joint", "partition", "codegen", "runtime")
 
@@ -196,7 +196,8 @@ def _fake_mode(args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: bool) -> 
         if isinstance(leaf, FakeTensor):
             return leaf.fake_mode
     symbolic = dynamic or _has_ragged(args, kwargs)
-    return LazyShapesMode(allow_non_fake_inputs=True, shape_env=make_shape_env() if symbolic else None)
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=make_shape_env() if symbolic else None)
+    return with_ragged_sizes(mode)
 
 
 def _has_ragged(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -37,7 +37,6 @@ __all__ = [
     "DATA_DEPENDENT_ERRORS",
     "FakeTensor",
     "FakeTensorMode",
-    "LazyShapesMode",
     "OpOverload",
     "TorchDispatchMode",
     "TorchFunctionMode",
@@ -86,6 +85,7 @@ __all__ = [
     "tracing",
     "uncompiled_flex_attention",
     "with_effects",
+    "with_ragged_sizes",
     "without_autocast",
     "without_compiled_autograd",
     "without_modes",
@@ -375,13 +375,21 @@ def known_number(mode: FakeTensorMode, make: Callable[[], torch.Tensor]) -> Fake
     return mode.fake_tensor_converter.from_real_tensor(mode, real, make_constant=True)
 
 
-class LazyShapesMode(FakeTensorMode):
-    """A fake mode with known sizes that gets an environment of symbols when a jagged tensor is made in it."""
+def with_ragged_sizes(fake_mode: FakeTensorMode) -> FakeTensorMode:
+    """Let a mode with known sizes get an environment of symbols when a jagged tensor is made in it.
 
-    def create_symbolic_nested_int(self, **options: Any) -> Any:
-        if self.shape_env is None:
-            self.shape_env = make_shape_env()
-        return super().create_symbolic_nested_int(**options)
+    No subclass of the mode: higher-order operators find their kernels by its very class.
+    """
+    mode: Any = fake_mode
+    create = mode.create_symbolic_nested_int
+
+    def create_lazily(**options: Any) -> Any:
+        if mode.shape_env is None:
+            mode.shape_env = make_shape_env()
+        return create(**options)
+
+    mode.create_symbolic_nested_int = create_lazily
+    return fake_mode
 
 
 def make_shape_env() -> Any:

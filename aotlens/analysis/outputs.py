@@ -99,7 +99,12 @@ def _storage_inside(captured: Captured, value: Any, storage: Storage) -> Storage
     if storage.inputs:
         return None if any(given.storage is storage for given in captured.inputs) else storage
     inner = inner_storages(value) if is_wrapper(value) else ()
-    return next((found for found in inner if found.inputs and found.base.val.is_floating_point()), None)
+    return next((found for found in inner if found.inputs and _can_be_written(found)), None)
+
+
+def _can_be_written(storage: Storage) -> bool:
+    """Not so the indices inside a wrapper, which all that is computed from it share."""
+    return not storage.inside or bool(storage.base.val.is_floating_point())
 
 
 def _inside_a_wrapper(captured: Captured, index: int, value: Any, storage: Storage) -> OutputAliasInfo:

@@ -7,7 +7,7 @@ from aotlens.analysis.placement import placement
 from aotlens.analysis.records import InputAliasInfo, MutationType
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.wrappers import inner_storages, value_like
-from aotlens.errors import UnsupportedError
+from aotlens.errors import RefusedRuntimeError, UnsupportedError
 from aotlens.ir.subclasses import Wrapped
 
 
@@ -46,7 +46,7 @@ def _refuse_metadata(captured: Captured, given: CapturedInput) -> None:
     storage = captured.recorder.tracked(argument).storage
     place = storage.moves[-1].origin.place.innermost if storage.moves else captured.subject.span
     if argument.shape != given.fake.shape or argument.stride() != given.fake.stride():
-        raise UnsupportedError(
+        raise RefusedRuntimeError(
             f"metadata mutation of `{name}`, a `{type(argument).__name__}`. Metadata mutations are currently "
             "not allowed on tensor subclasses",
             place,

@@ -14,7 +14,7 @@ from aotlens.capture.operators import aten
 from aotlens.capture.storage import Storage, Tracked, Write
 from aotlens.capture.symbols import Symbols
 from aotlens.capture.views import ViewStep, put_back
-from aotlens.errors import RefusedAssertionError, UnsupportedError
+from aotlens.errors import RefusedAssertionError, RefusedRuntimeError, UnsupportedError
 from aotlens.ir.names import free_name
 from aotlens.ir.origin import NOWHERE, Origin, Place
 from aotlens.ir.program import Node, getitem, op_name
@@ -243,7 +243,7 @@ class Tape:
                 "pass it as an argument or register it as a buffer",
             )
         if tracked.storage.inside and len(tracked.storage.inputs) > 1:
-            raise UnsupportedError(
+            raise RefusedRuntimeError(
                 "Encountered aliased inputs that are mutated in the graph, but "
                 f"`{tracked.storage.inside}` is a tensor subclass. This is not supported today",
                 self.span,

@@ -32,6 +32,10 @@ def refuse_inexpressible(joint: JointProgram, trace_joint: bool) -> None:
     for given, info in zip(joint.captured.inputs, joint.meta.inputs, strict=True):
         span = _span(joint, info)
         name = f"`{given.slot.name}`"
+        if given.wrapped is not None:
+            kind = given.wrapped.meta.name
+            case = f"aot_export is not currently supported with traceable tensor subclass: {name}, a `{kind}`"
+            raise RefusedRuntimeError(case, joint.captured.subject.span, "pass the tensors inside it")
         if given.duplicate_of is not None:
             _refuse_duplicate(joint, given)
         elif info.mutates_metadata:

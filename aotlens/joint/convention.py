@@ -8,6 +8,7 @@ outputs differ, so the module text never sees this convention.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -104,21 +105,27 @@ def forward_results(joint: JointProgram) -> tuple[ProgramOutput, ...]:
     before = [
         out for out in joint.forward_outputs if not isinstance(out.slot, (UserOutput, IntermediateBase))
     ]
-    results: dict[int, ProgramOutput] = {out.slot.index: out for out in joint.aliases}  # type: ignore[union-attr]
-    for out in joint.forward_outputs:
+    results: dict[tuple[int, tuple[str, ...]], ProgramOutput] = {}
+    for out in (*joint.aliases, *joint.forward_outputs):
         if isinstance(out.slot, UserOutput):
-            results[out.slot.index] = out
+            results[out.slot.index, out.slot.inner] = out
     after = [out for out in joint.forward_outputs if isinstance(out.slot, IntermediateBase)]
-    return (*before, *(results[index] for index in sorted(results)), *after)
+    return (*before, *(results[key] for key in sorted(results, key=itemgetter(0))), *after)
 
 
 def gradients(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> tuple[ProgramOutput, ...]:
-    """One per input, None where an input needs none."""
-    known = {out.slot.index: out for out in joint.gradients}  # type: ignore[union-attr]
-    found = []
+    """One per input, None where an input needs none; those inside one wrapper stand together."""
+    known: dict[int, list[ProgramOutput]] = {}
+    for out in joint.gradients:
+        known.setdefault(out.slot.index, []).append(out)  # type: ignore[union-attr]
+    told = {(out.slot.index, out.slot.inner) for out in joint.gradients}  # type: ignore[union-attr]
+    found: list[ProgramOutput] = []
     for given in inputs:
-        index = getattr(given.slot, "index", -1)
-        found.append(known.get(index) or ProgramOutput(None, Gradient(given.slot.name, index)))
+        index, inner = getattr(given.slot, "index", -1), getattr(given.slot, "inner", ())
+        if index in known:
+            found += known.pop(index)
+        elif (index, inner) not in told:
+            found.append(ProgramOutput(None, Gradient(given.slot.name, index, inner)))
     return tuple(found)
 
 

@@ -31,8 +31,9 @@ from aotlens.runtime.subclasses import (
 COERCION = """
 def fitting_tangent(tangent, kind, context, name):
     found = type(tangent)
-    metadata = tangent.__tensor_flatten__()[1] if hasattr(found, "__tensor_flatten__") else None
-    if (found is kind or kind is torch.Tensor) and metadata == context:
+    wraps = hasattr(found, "__tensor_flatten__")
+    metadata = tangent.__tensor_flatten__()[1] if wraps else None
+    if (found is kind if wraps else kind is torch.Tensor) and metadata == context:
         return tangent
     coerce = getattr(tangent, "__coerce_same_metadata_as_tangent__", None)
     if coerce is not None:

@@ -1,0 +1,155 @@
+"""Wrapper subclasses: what the text and the graphs make of them, and what is refused in which words."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing._internal.two_tensor import TwoTensor
+
+import aotlens
+from aotlens.options import CompileOptions
+from aotlens.pipeline import compile_direct
+from tests.programs.subclasses import two, two_leaf, two_tape
+
+
+def compiled(fn: Any, *args: Any) -> Any:
+    return compile_direct(fn, args, {}, CompileOptions(backend="eager"))
+
+
+def test_graph_inputs_are_named_after_what_is_inside() -> None:
+    found = compiled(lambda x, y: x * y, two_leaf(3), torch.ones(3))
+    names = [given.slot.name for given in found.parts.forward.inputs]
+    assert names == ["x.a", "x.b", "y"]
+    assert [out.slot.name for out in found.parts.forward.outputs[:2]] == ["out.a", "out.b"]
+    assert found.target().inputs[0].name == "x"
+
+
+def test_compilers_get_graphs_of_plain_tensors() -> None:
+    seen = []
+
+    def compiler(gm: Any, inputs: list[Any]) -> Any:
+        seen.append([type(value).__name__ for value in inputs])
+        return gm
+
+    x = two_leaf(3)
+    out = aotlens.aot_function(lambda x: x.sin(), compiler)(x)
+    out.backward(torch.ones_like(out.detach()))
+    assert type(out) is type(x.grad) is TwoTensor
+    assert seen[0] == ["FakeTensor", "FakeTensor"]
+
+
+def transpose(x: Tensor) -> Tensor:
+    return x.t_()
+
+
+def write(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return x + y.sum()
+
+
+def test_metadata_mutation_is_refused() -> None:
+    with pytest.raises(
+        RuntimeError, match="Metadata mutations are currently not allowed on tensor subclasses"
+    ):
+        compiled(transpose, two(3, 4))
+
+
+def test_mutated_aliases_are_refused() -> None:
+    x = two(3, 4)
+    with pytest.raises(
+        RuntimeError, match="Encountered aliased inputs that are mutated in the graph, but"
+    ) as found:
+        compiled(write, x, x.view(-1))
+    assert "is a tensor subclass. This is not supported today" in str(found.value)
+
+
+def test_unexpected_subclass_as_tangent_is_refused() -> None:
+    x = torch.ones(3, requires_grad=True)
+    out = aotlens.aot_function(lambda x: x * 2, aotlens.nop)(x)
+    with pytest.raises(
+        RuntimeError, match="we encountered a tensor subclass where we guessed its metadata incorrectly"
+    ):
+        out.backward(TwoTensor(torch.ones(3), torch.ones(3)))
+
+
+def test_tangent_without_its_wrapper_is_refused() -> None:
+    out = compiled(lambda x: x * 2, two_leaf(3)).call(two_leaf(3))
+    with pytest.raises(RuntimeError, match="must implement __coerce_same_metadata_as_tangent__"):
+        torch.autograd.grad(out, out.grad_fn.next_functions[0][0].variable, torch.ones(3))
+
+
+class Scaled(torch.Tensor):
+    """A tensor with a number beside it; its tangent is always scaled by one."""
+
+    inner: Tensor
+    scale: float
+
+    @staticmethod
+    def __new__(cls: Any, inner: Tensor, scale: float) -> "Scaled":
+        made = torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, strides=inner.stride(), dtype=inner.dtype, device=inner.device
+        )
+        made.inner, made.scale = inner, scale
+        return made
+
+    def __tensor_flatten__(self) -> tuple[list[str], float]:
+        return ["inner"], self.scale
+
+    @staticmethod
+    def __tensor_unflatten__(inner: dict[str, Tensor], scale: float, size: Any, stride: Any) -> "Scaled":
+        return Scaled(inner["inner"], scale)
+
+    def __coerce_tangent_metadata__(self) -> "Scaled":
+        return Scaled(self.inner, 1.0)
+
+    def __coerce_same_metadata_as_tangent__(self, scale: float, kind: Any = None) -> "Scaled":
+        return Scaled(self.inner * (self.scale / scale), scale)
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        scale = next((arg.scale for arg in args if isinstance(arg, Scaled)), 1.0)
+        plain = [arg.inner if isinstance(arg, Scaled) else arg for arg in args]
+        result = func(*plain, **(kwargs or {}))
+        return Scaled(result, scale) if isinstance(result, Tensor) else result
+
+
+def test_tangent_is_brought_to_the_metadata_that_was_traced() -> None:
+    x = Scaled(torch.ones(3), 4.0).requires_grad_()
+    out = compiled(lambda x: x * 3, x).call(x)
+    (gradient,) = torch.autograd.grad(out, x, Scaled(torch.ones(3), 2.0))
+    assert gradient.scale == 1.0
+    assert torch.equal(gradient.inner, torch.full((3,), 6.0))
+
+
+def test_double_backward_is_refused_by_name() -> None:
+    x = two_leaf(3)
+    out = compiled(lambda x: x * x, x).call(x)
+    (gradient,) = torch.autograd.grad(out, x, torch.ones_like(out.detach()), create_graph=True)
+    with pytest.raises(RuntimeError, match="takes or gives a tensor subclass"):
+        torch.autograd.grad(gradient, x, torch.ones_like(gradient.detach()))
+
+
+def test_another_kind_of_argument_is_refused() -> None:
+    call = compiled(lambda x: x.sin(), two(3)).call
+    with pytest.raises(TypeError, match="`x` must be a `TwoTensor`, got a 'Tensor'"):
+        call(torch.ones(3))
+    with pytest.raises(TypeError, match=r"`x\.a` must be a tensor like"):
+        call(two(4))
+
+
+def test_export_refuses_subclasses_by_argument() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor]:
+            return (x.sin(),)
+
+    with pytest.raises(RuntimeError, match="not currently supported with traceable tensor subclass: `x`"):
+        aotlens.aot_export_module(Model(), (two(3),), trace_joint=False)
+
+
+def test_writes_reach_what_a_wrapper_with_history_is_a_view_of() -> None:
+    x = two_tape(3, 4)
+    call = compiled(lambda x: x.mul_(2), two_tape(3, 4)).call
+    before = x.a.clone()
+    call(x)
+    assert torch.equal(x.a, before * 2)
