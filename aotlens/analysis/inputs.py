@@ -12,7 +12,7 @@ from aotlens.analysis.records import AutogradChange, Exchange, Geometry, InputAl
 from aotlens.analysis.wrappers import analyse_wrapper
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Write
-from aotlens.errors import RefusedAssertionError
+from aotlens.errors import RefusedAssertionError, UnsupportedError
 from aotlens.report.records import Span
 
 FOREACH = "aten._foreach_"
@@ -51,6 +51,8 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
     moved = _moved(given)
     autograd = _autograd_change(given)
     bumps = _version_bumps(given)
+    if bumps and storage.joined:
+        bumps = _writes_through(captured, index)
     if not mutates_data and moved is None:
         kind, reason = MutationType.NOT_MUTATED, "not written to"
         if autograd is not AutogradChange.NONE:
@@ -58,6 +60,8 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
         return InputAliasInfo(index, kind, reason, version_bumps=bumps, autograd=autograd)
     written = given if given.base is None else captured.inputs[given.base]
     seen = _is_seen(written)
+    if given.base is not None:
+        _refuse_lost_history(captured, given, written)
     mutation_type, reason = placement(mutates_data, _moved(written), seen, keep_mutations)
     return InputAliasInfo(
         index=index,
@@ -65,10 +69,11 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
         reason=_base_reason(captured, index) or reason,
         base=given.base,
         mutates_data=mutates_data,
-        hidden_from_autograd=mutates_data and bumps == 0,
+        hidden_from_autograd=mutates_data and given.base is None and bumps == 0,
         under_no_grad=mutates_data and all(not write.grad_enabled for write in storage.writes),
-        version_bumps=_writes_through(captured, index) if bumps and len(storage.joined) else bumps,
+        version_bumps=bumps,
         new_geometry=moved,
+        moved_without_grad=all(not move.grad_enabled for move in storage.moves),
         seen_by_autograd=seen and mutates_data,
         value=storage.base if mutates_data else None,
         writes=(*storage.writes, *(storage.moves if moved is not None else ())),
@@ -82,14 +87,40 @@ def _moved(given: CapturedInput) -> Geometry | None:
     return geometry if geometry != geometry_of(given.fake) else None
 
 
+def history(tensor: Any) -> Any:
+    """The tensor's place in the tape; None for a view whose place autograd refuses to tell.
+
+    A view made with grad mode off, or one of several, has none once its base is written with grad mode on:
+    autograd then raises for who asks, and so it does on the compiled result.
+    """
+    try:
+        return tensor.grad_fn
+    except RuntimeError:
+        return None
+
+
+def _refuse_lost_history(captured: Captured, given: CapturedInput, base: CapturedInput) -> None:
+    """A write with a gradient to a tensor that only shares memory with those that autograd knows."""
+    flat = any(one.kind == "flat" and captured.inputs[one.index] is base for one in captured.bases)
+    starts = given.argument.requires_grad and not given.requires_grad
+    if starts and (flat or not _is_seen(base)):
+        raise UnsupportedError(
+            f"a write with a gradient to `{given.slot.name}`, which overlaps another input and is no view of "
+            "one tensor with it",
+            captured.subject.span,
+            "clone one of them before the call",
+        )
+
+
 def _writes_through(captured: Captured, index: int) -> int:
     """How many writes went through an overlapping input, or a view of it, and not through a nearer one."""
-    recorder, storage = captured.recorder, captured.inputs[index].storage
+    storage = captured.inputs[index].storage
     assert storage is not None  # it was written
     on_it = [at for at, given in enumerate(captured.inputs) if given.storage is storage]
-    chains = {at: recorder.tracked(captured.inputs[at].argument).chain for at in on_it}
+    by_node = {id(node): chain for chain, node in storage.joined.items()}
+    chains = {at: by_node.get(id(captured.inputs[at].node), ()) for at in on_it}
     count = 0
-    for write in storage.writes:
+    for write in (*storage.writes, *storage.moves):
         through = [at for at in on_it if write.chain[: len(chains[at])] == chains[at]]
         count += max(through, key=lambda at: len(chains[at]), default=None) == index
     return count
@@ -145,7 +176,7 @@ def _writes_data(given: CapturedInput) -> bool:
 
 
 def _is_seen(given: CapturedInput) -> bool:
-    return given.argument.requires_grad and given.argument.grad_fn is not given.grad_fn
+    return given.argument.requires_grad and history(given.argument) is not given.grad_fn
 
 
 def _version_bumps(given: CapturedInput) -> int:

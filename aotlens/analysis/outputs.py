@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.exchanges import Exchanges
-from aotlens.analysis.inputs import geometry_of
+from aotlens.analysis.inputs import geometry_of, history
 from aotlens.analysis.records import (
     AliasBase,
     BaseInfo,
@@ -159,7 +159,10 @@ def _alias_of_input(
         chain = _relative_chain(captured.recorder, given.argument, value)
     if same is None and _is_custom_view(captured, given, value):
         return _custom_view(captured, index, value, at)
-    detached = (given.requires_grad or given.argument.requires_grad) and not value.requires_grad
+    linked = (
+        not given.requires_grad and not given.argument.requires_grad and root(value) is root(given.argument)
+    )
+    detached = not linked and not value.requires_grad
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.ALIAS_OF_INPUT,
@@ -171,8 +174,8 @@ def _alias_of_input(
         same_object_as=same,
         requires_grad=value.requires_grad,
         detached=detached or chain == (),
-        viewed_without_grad=value.requires_grad and value.grad_fn is None and given.argument.requires_grad,
-        made_leaf=value.requires_grad and value.grad_fn is None and not given.argument.requires_grad,
+        viewed_without_grad=value.requires_grad and history(value) is None and given.argument.requires_grad,
+        made_leaf=value.requires_grad and history(value) is None and not given.argument.requires_grad,
         tensor=value,
     )
 
@@ -182,15 +185,23 @@ def _nearest_input(captured: Captured, value: Any, storage: Storage) -> int:
     on_it = [at for at, given in enumerate(captured.inputs) if given.storage is storage]
     if len(on_it) == 1:
         return on_it[0]
-    found = captured.recorder
-    views = {at: _relative_chain(found, captured.inputs[at].argument, value) for at in on_it}
-    reached = [at for at in on_it if views[at] is not None]
-    return min(reached, key=lambda at: len(views[at] or ()), default=on_it[0])
+
+    def distance(at: int) -> tuple[bool, bool, int]:
+        argument = captured.inputs[at].argument
+        views = _relative_chain(captured.recorder, argument, value)
+        return root(argument) is not root(value), views is None, len(views or ())
+
+    return min(on_it, key=distance)
+
+
+def root(tensor: Any) -> Any:
+    """The tensor that autograd knows this one as a view of, or itself."""
+    return tensor._base if tensor._base is not None else tensor
 
 
 def _is_custom_view(captured: Captured, given: CapturedInput, value: Any) -> bool:
     """Whether a custom function made the view, whose backward a replayed view would skip."""
-    step, start = value.grad_fn, given.argument.grad_fn
+    step, start = history(value), history(given.argument)
     while step is not None and step is not start:
         if isinstance(step, torch.autograd.function.BackwardCFunction):
             return True
@@ -269,12 +280,12 @@ def _intermediate(
 
 def _has_history(value: Any) -> bool:
     """Whether autograd starts from the result, or would but for the grad mode in which its view was taken."""
-    return bool(value.requires_grad and value.grad_fn is not None) or _viewed_without_grad(value)
+    return bool(value.requires_grad and history(value) is not None) or _viewed_without_grad(value)
 
 
 def _viewed_without_grad(value: Any) -> bool:
     base = value._base
-    return bool(value.requires_grad and value.grad_fn is None and base is not None and base.requires_grad)
+    return bool(value.requires_grad and history(value) is None and base is not None and base.requires_grad)
 
 
 def _own_or_twin(captured: Captured, index: int, group: list[int]) -> OutputAliasInfo:
@@ -310,7 +321,7 @@ def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: 
     recorder = captured.recorder
     for index in group:
         value = captured.outputs[index]
-        if value.grad_fn is not None and not recorder.tracked(value).chain:
+        if history(value) is not None and not recorder.tracked(value).chain:
             return OutputBase(index)
     if not storage.base_tensor.requires_grad:
         raise UnsupportedError(
@@ -340,7 +351,7 @@ def _own(recorder: Recorder, index: int, value: Any) -> OutputAliasInfo:
         reason=reason,
         value=node,
         requires_grad=value.requires_grad,
-        new_leaf=value.requires_grad and value.grad_fn is None,
+        new_leaf=value.requires_grad and history(value) is None,
         tensor=value,
     )
 

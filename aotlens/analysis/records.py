@@ -104,6 +104,8 @@ class InputAliasInfo:
     """By how much the function raises the input's version counter."""
     new_geometry: Geometry | None = None
     """The metadata after the call; None when it is not changed."""
+    moved_without_grad: bool = False
+    """Every change of the metadata ran with grad mode off."""
     seen_by_autograd: bool = False
     """Whether the new value has a history of its own, so that its gradient arrives as a tangent."""
     value: Value | None = None
@@ -128,6 +130,10 @@ class InputAliasInfo:
         if self.mutation_type is MutationType.MUTATED_OUT_GRAPH and self.exchange is None:
             return 0
         return self.version_bumps
+
+    @property
+    def is_changed(self) -> bool:
+        return self.mutates_data or self.mutates_metadata or self.exchange is not None
 
     @property
     def is_moved(self) -> bool:

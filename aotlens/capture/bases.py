@@ -193,7 +193,7 @@ def _member(tape: Tape, base: CapturedInput, value: Any, slot: FlatInput) -> Cap
         fake = _apply(chain, base.fake)
     node = Node(tape.name(node_name(slot.name)), None, (), {}, fake, Origin(NOWHERE, ""))
     detached = base.requires_grad and not value.requires_grad
-    with torch.set_grad_enabled(not detached):
+    with torch.enable_grad():
         argument = _apply(chain, base.argument.detach() if detached else base.argument)
     storage = base.storage
     assert storage is not None  # a base is a tensor
@@ -205,7 +205,7 @@ def _member(tape: Tape, base: CapturedInput, value: Any, slot: FlatInput) -> Cap
         argument=argument,
         node=node,
         fake=fake,
-        leaf=argument if value.requires_grad else None,
+        leaf=torch.autograd.graph.get_gradient_edge(argument) if value.requires_grad else None,
         storage=storage,
         grad_fn=argument.grad_fn,
         version=0 if argument.is_inference() else argument._version,
@@ -250,8 +250,8 @@ def with_bases(
 def _separate(one: Joined) -> None:
     """Each unwritten member is a graph input of its own, so the base's gradient goes without theirs."""
     for index, given in one.members.items():
-        if index != one.group.root_member and given.leaf is not None and given.argument.grad_fn is not None:
-            given.argument.grad_fn.register_prehook(lambda gradients: (None,) * len(gradients))
+        if index != one.group.root_member and given.leaf is not None:
+            given.leaf.node.register_prehook(lambda gradients: (None,) * len(gradients))
 
 
 def overlap(left: Any, right: Any) -> bool:

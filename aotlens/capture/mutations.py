@@ -47,9 +47,10 @@ def record_metadata_mutation(tape: Tape, call: Write) -> Any:
     if functional is None:
         raise UnsupportedError(f"metadata mutation by `{call.name}`", tape.span)
     node = tape.emit(functional, tape.node_of(tensor), *call.args[1:], **call.kwargs)
-    step = ViewStep(functional, call.args[1:], tuple(call.kwargs.items()))
+    keywords = tuple(call.kwargs.items())
+    step = ViewStep(functional, call.args[1:], keywords, None, torch.is_grad_enabled())
     call.func(*call.args, **call.kwargs)
-    tracked.storage.moves.append(tape.write_here())
+    tracked.storage.moves.append(tape.write_here(tracked.chain))
     setattr(tensor, TRACK, Tracked(tracked.storage, (*tracked.chain, step), node, tracked.version))
     return tensor
 

@@ -375,14 +375,14 @@ class Recorder(Tape, TorchDispatchMode):
         source_node = self.node_of(source)
         result = func(*args, **kwargs)
         several = isinstance(result, (list, tuple))
-        step = ViewStep(func, args[1:], tuple(kwargs.items()))
+        step = ViewStep(func, args[1:], tuple(kwargs.items()), None, torch.is_grad_enabled())
         node: Any = None
         if func not in self.decompositions and source_node.val.stride() == source.stride():
             node = self.add_node(func, (source_node, *self.argument(args[1:])), self.keywords(kwargs), result)
         else:
             node = self.emit(func, source_node, *args[1:], **kwargs)
         for index, view in enumerate(result if several else (result,)):
-            one = ViewStep(func, step.args, step.kwargs, index) if several else step
+            one = replace(step, result=index) if several else step
             chain = (*tracked.chain, one)
             view_node = self.item(node, index) if several else node
             setattr(view, TRACK, Tracked(tracked.storage, chain, view_node, tracked.storage.version))

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
+
 from aotlens.capture.containers import Refill
 from aotlens.capture.modes import Modes
 from aotlens.capture.reach import NOTHING, Reach
@@ -27,7 +29,7 @@ class CapturedInput:
     fake: Any = None
     """The input before the function ran, on the same storage; None for a plain value."""
     leaf: Any = None
-    """The tensor whose gradient is this input's gradient; None when it requires none."""
+    """The tensor, or place in the tape, whose gradient is the input's; None when it requires none."""
     storage: Storage | None = None
     """The storage as it was recorded, rooted at this input; None for a plain value."""
     grad_fn: Any = None
@@ -68,7 +70,8 @@ class CapturedInput:
     def gradient_leaf(self) -> Any:
         """The tensor whose gradient is the caller's, after the function has switched it on or off."""
         if self.leaf is not None:
-            return self.leaf if self.leaf.requires_grad else None
+            switched_off = isinstance(self.leaf, torch.Tensor) and not self.leaf.requires_grad
+            return None if switched_off else self.leaf
         made = self.is_tensor and self.argument.requires_grad and self.argument.is_leaf
         return self.argument if made else None
 

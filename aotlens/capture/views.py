@@ -28,6 +28,8 @@ class ViewStep:
     kwargs: tuple[tuple[str, Any], ...] = ()
     result: int | None = None
     """Which result, for an operator that gives several views; None for one that gives one."""
+    grad_enabled: bool = True
+    """Whether grad mode was on when the user's code took the view."""
 
     def apply(self, emit: Emit, source: Any) -> Any:
         value = emit(self.op, source, *self.args, **dict(self.kwargs))

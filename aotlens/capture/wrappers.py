@@ -112,7 +112,8 @@ def note_result(tape: Tape, call: Write, result: Any) -> None:
             continue
         chain = known.chain
         if operator.kind is Kind.VIEW:
-            step = ViewStep(call.func, call.args[1:], tuple(call.kwargs.items()), index if several else None)
+            at, keywords = index if several else None, tuple(call.kwargs.items())
+            step = ViewStep(call.func, call.args[1:], keywords, at, torch.is_grad_enabled())
             chain = (*chain, step)
         setattr(made, TRACK, Tracked(known.storage, chain, known.node, known.version))
 

@@ -196,11 +196,20 @@ def _in_first_geometry(captured: Captured, given: CapturedInput, info: InputAlia
     """The mutated argument with the sizes and strides that it came with, as autograd sees it."""
     if info.new_geometry is None:
         return given.argument
+    if info.moved_without_grad:
+        return _moved_back(captured, given)
     recorder = captured.recorder
     reason = "the updated input with the sizes and strides that it came with"
     with recording(recorder, dynamic=False), torch.enable_grad(), recorder.on_behalf_of("joint", reason):
         first = given.fake
         return given.argument.as_strided(first.shape, first.stride(), first.storage_offset())
+
+
+def _moved_back(captured: Captured, given: CapturedInput) -> Any:
+    """The argument itself as it was before changes that autograd does not see; nothing reads it again."""
+    first = given.fake
+    with captured.recorder.fake_mode, torch.no_grad():
+        return given.argument.as_strided_(first.shape, first.stride(), first.storage_offset())
 
 
 def record_backward(

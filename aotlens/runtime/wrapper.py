@@ -34,6 +34,7 @@ from aotlens.runtime.guards import Guards
 from aotlens.runtime.leaves import leaf_results, made_leaves, reshaped_leaves, write_leaves
 from aotlens.runtime.structure import refill_lines, result_text
 from aotlens.runtime.subclasses import outer_outputs, output_name, write_unwrapping, write_wrapping
+from aotlens.runtime.versions import write_versions, write_versions_of_unwritten
 
 
 class WrapperText:
@@ -69,6 +70,7 @@ class WrapperText:
             guards.write()
             self.needs_overlap_helper = guards.needs_helper
             write_bases(builder, self._captured, self.arguments)
+            write_versions_of_unwritten(builder, self._meta, self.arguments)
             self._require_grad()
             self._reshape()
             write_leaves(builder, self._parts, self._names, self.arguments)
@@ -216,20 +218,17 @@ class WrapperText:
                 geometry: Any = info.new_geometry
                 name = self.arguments[info.index]
                 line = f"{name}.as_strided_({self._geometry(geometry)})"
-                if info.autograd is AutogradChange.NONE:
+                if info.autograd is AutogradChange.NONE and not info.moved_without_grad:
                     self._builder.add(line)
                     continue
                 with self._builder.block("with torch.no_grad():"):
                     self._builder.add(line)
 
     def _raise_versions(self) -> None:
-        raised = [info for info in self._meta.inputs if info.bumps_to_tell]
+        raised = [info for info in self._meta.inputs if info.bumps_to_tell and info.is_changed]
         reason = "autograd is told of the writes inside the graph" if raised else "no version counter changes"
         with self._builder.step("raise version counters", reason, 0, self._sites(tuple(raised))):
-            for info in raised:
-                name = self.arguments[info.index]
-                several = name if info.version_bumps == 1 else f"({name},) * {info.version_bumps}"
-                self._builder.add(f"increment_version({several})")
+            write_versions(self._builder, raised, self._meta, self.arguments)
 
     def _aliases(self) -> None:
         aliases = [info for info in self._meta.outputs if info.base is not None and info.value is None]
@@ -251,23 +250,29 @@ class WrapperText:
                     self._builder.add(f"out_{info.index}.requires_grad_()")
 
     def _make_alias(self, info: OutputAliasInfo) -> None:
-        line = f"out_{info.index} = {self._alias(info)}"
-        if not info.viewed_without_grad:
+        """The views again, each in the grad mode in which the user's code took it."""
+        name, ambient = f"out_{info.index}", self._captured.grad_enabled
+        if info.same_object_as is not None:
+            self._builder.add(f"{name} = out_{info.same_object_as}")
+            return
+        text, mode = self._base_name(info.base), ambient
+        if info.geometry is not None:
+            text = f"{text}.as_strided({self._geometry(info.geometry)})"
+            mode = ambient and not info.viewed_without_grad
+        for step in info.chain:
+            wanted = step.grad_enabled if info.requires_grad else ambient
+            if wanted != mode and step is not info.chain[0]:
+                self._under(mode, f"{name} = {text}")
+                text = name
+            mode, text = wanted, view_text(step, text, self._names)
+        self._under(mode, f"{name} = {text}.detach()" if info.detached else f"{name} = {text}")
+
+    def _under(self, grad_enabled: bool, line: str) -> None:
+        if grad_enabled == self._captured.grad_enabled:
             self._builder.add(line)
             return
-        with self._builder.block("with torch.no_grad():"):
+        with self._builder.block(f"with torch.{'enable_grad' if grad_enabled else 'no_grad'}():"):
             self._builder.add(line)
-
-    def _alias(self, info: OutputAliasInfo) -> str:
-        if info.same_object_as is not None:
-            return f"out_{info.same_object_as}"
-        base = self._base_name(info.base)
-        if info.geometry is not None:
-            geometry = info.geometry
-            text = f"{base}.as_strided({self._geometry(geometry)})"
-        else:
-            text = self._chain(base, info.chain)
-        return f"{text}.detach()" if info.detached else text
 
     def _chain(self, text: str, chain: tuple[ViewStep, ...]) -> str:
         for step in chain:

@@ -159,7 +159,7 @@ def _facts(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> tu
                 stride=tuple(tensor.stride()) if tensor.layout == torch.strided else (),
                 offset=int(tensor.storage_offset()) if tensor.layout == torch.strided else 0,
                 requires_grad=tensor.requires_grad,
-                is_leaf=tensor.is_leaf,
+                is_leaf=_is_leaf(tensor),
                 kind=type(tensor).__name__,
                 metadata=metadata(tensor),
                 same_as=first.get(id(tensor)),
@@ -209,6 +209,14 @@ def copy_of(tensor: Tensor) -> Tensor:
     """The values now, apart from every later change."""
     with torch.no_grad():
         return tensor.detach().clone()
+
+
+def _is_leaf(tensor: Tensor) -> bool:
+    """False for a view whose place in the tape autograd refuses to tell, since its base was written."""
+    try:
+        return tensor.is_leaf
+    except RuntimeError:
+        return False
 
 
 def _version(tensor: Tensor) -> int:

@@ -326,3 +326,17 @@ def overlapping_read_only_each_has_its_gradient(x: Tensor, y: Tensor) -> Tensor:
 def overlapping_with_an_empty_one(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     x.mul_(2)
     return y.sum() + z.sum()
+
+
+@cases(lambda: views_of(leaf(4), lambda t: t, lambda t: t.detach()), later="history of its own")
+def detached_twin_starts_to_require_grad(x: Tensor, y: Tensor) -> Tensor:
+    y.mul_(x.detach().requires_grad_())
+    return x + 1
+
+
+@cases(lambda: base_and(tape(4, 4), lambda t: t[1:], lambda t: t.detach()))
+def several_written_one_of_them_detached(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    y.fill_(0.5)
+    x.add_(1)
+    z.zero_()
+    return x

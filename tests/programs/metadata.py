@@ -200,6 +200,13 @@ def t_of_a_leaf_under_no_grad(x: Tensor) -> Tensor:
     return x * 2
 
 
+@cases(lambda: (leaf(4, 4),), "dynamo")
+def metadata_of_a_leaf_under_no_grad(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        x.t_()
+    return x * 2
+
+
 @cases(lambda: (leaf(3, 4),))
 def leaf_used_before_and_after_no_grad_write(x: Tensor) -> Tensor:
     before = x.sin()
@@ -273,3 +280,37 @@ def detach_in_place_of_intermediate(x: Tensor) -> tuple[Tensor, Tensor]:
     other = made.sin()
     made.detach_()
     return made, other
+
+
+@cases(lambda: (tape(4, 4),))
+def metadata_of_non_leaf_under_no_grad_after_a_write(x: Tensor) -> Tensor:
+    x.add_(1)
+    with torch.no_grad():
+        x.t_()
+    return x
+
+
+@cases(lambda: (tape(4, 4),))
+def metadata_of_a_view_of_an_input(x: Tensor) -> Tensor:
+    part = x[:2]
+    part.unsqueeze_(0)
+    return part.sin() + x.sum()
+
+
+@cases(lambda: (tape(4, 4),))
+def metadata_of_an_intermediate_before_it_is_a_base(x: Tensor) -> tuple[Tensor, Tensor]:
+    made = x * 2
+    made.unsqueeze_(0)
+    return made.view_as(made), made.diagonal()
+
+
+@cases(lambda: views_of_one(tape(4, 4)))
+def metadata_of_an_overlapping_input_under_no_grad(x: Tensor, y: Tensor) -> Tensor:
+    flat = y.flatten()
+    with torch.no_grad():
+        y.transpose_(0, -1)
+    return flat + x.sum()
+
+
+def views_of_one(tensor: Tensor) -> tuple[Tensor, Tensor]:
+    return tensor, tensor.t()

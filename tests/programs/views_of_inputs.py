@@ -285,3 +285,22 @@ def alias_op(x: Tensor) -> Tensor:
 @cases(lambda: (leaf(3, 4),), "dynamic")
 def view_as_other(x: Tensor) -> Tensor:
     return x.view_as(x)
+
+
+@cases(lambda: (plain(3, 4),))
+def view_of_detached_is_no_view_of_the_input(x: Tensor) -> Tensor:
+    return x.detach()[1:]
+
+
+@cases(lambda: (tape(4, 4),))
+def view_in_grad_mode_of_a_view_under_no_grad(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        rows = x[1:]
+    return rows.diagonal()
+
+
+@cases(lambda: (leaf(4, 4),))
+def view_in_grad_mode_of_a_transposed_leaf_under_no_grad(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        turned = x.t()
+    return turned.view_as(turned).diagonal()

@@ -1,0 +1,49 @@
+"""The text that raises version counters, so that autograd sees each write as in eager.
+
+Invariant: what the graph saves for the backward has the version that the call leaves, unless eager's would
+not have it either.
+"""
+
+from aotlens.analysis.records import InputAliasInfo, MutationType, ViewAndMutationMeta
+from aotlens.runtime.builder import TextBuilder
+
+
+def write_versions_of_unwritten(builder: TextBuilder, meta: ViewAndMutationMeta, names: list[str]) -> None:
+    """Before the graph runs: inputs of which only a view changes its sizes or strides."""
+    raised = [info for info in meta.inputs if info.version_bumps and not info.is_changed]
+    joined = _joined_outside(meta)
+    if not raised and not joined:
+        return
+    reason = "a view of the input changes its sizes or strides, which autograd counts as a change"
+    with builder.step("raise versions of unwritten inputs", reason):
+        _increment(builder, raised, names)
+        for info in joined:
+            builder.add(f"version_{info.index} = {names[info.index]}._version")
+
+
+def write_versions(
+    builder: TextBuilder, raised: list[InputAliasInfo], meta: ViewAndMutationMeta, names: list[str]
+) -> None:
+    """After the graph: inputs that it wrote to, and overlapping ones whose base did not raise theirs."""
+    _increment(builder, raised, names)
+    for info in _joined_outside(meta):
+        name = names[info.index]
+        with builder.block(f"if {name}._version == version_{info.index}:"):
+            _increment(builder, [info], names)
+
+
+def _joined_outside(meta: ViewAndMutationMeta) -> list[InputAliasInfo]:
+    """Overlapping inputs that were written and get the new data by a write to their base."""
+    outside = MutationType.MUTATED_OUT_GRAPH
+    return [
+        info
+        for info in meta.inputs
+        if info.base is not None and info.version_bumps and info.mutation_type is outside
+    ]
+
+
+def _increment(builder: TextBuilder, infos: list[InputAliasInfo], names: list[str]) -> None:
+    for info in infos:
+        name = names[info.index]
+        several = name if info.version_bumps == 1 else f"({name},) * {info.version_bumps}"
+        builder.add(f"increment_version({several})")
