@@ -76,7 +76,9 @@ def _header(parts: Partitioned, names: Names, bound: dict[str, Any], imports: li
     head.add("below_views = torch._C._AutoDispatchBelowADInplaceOrView")
     if captured.modes.casts:
         head.add("without_autocast = torch._C._DisableAutocast")
-    if any(info.version_bumps for info in parts.joint.meta.inputs) or written_in_backward(parts.backward):
+    if any(
+        info.bumps_to_tell or info.base is not None for info in parts.joint.meta.inputs
+    ) or written_in_backward(parts.backward):
         head.add("increment_version = torch.autograd.graph.increment_version")
     owned = [given.slot for given in captured.inputs if hasattr(given.slot, "fqn")]
     if owned:
