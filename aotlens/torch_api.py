@@ -63,6 +63,7 @@ __all__ = [
     "inductor_decompositions",
     "is_traceable_wrapper_subclass",
     "known_number",
+    "leave_to_python",
     "make_shape_env",
     "make_token",
     "mark_symbolic",
@@ -390,6 +391,11 @@ def with_ragged_sizes(fake_mode: FakeTensorMode) -> FakeTensorMode:
 
     mode.create_symbolic_nested_int = create_lazily
     return fake_mode
+
+
+def leave_to_python(function: Any) -> None:
+    """Tell Dynamo, and autograd when it is compiled, not to trace a function; costs nothing per call."""
+    function._torchdynamo_disable = True
 
 
 def make_shape_env() -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.direct import module_tensors
+from aotlens.errors import UnsupportedError
 from aotlens.runtime.owner import tensor_places
 from aotlens.torch_api import pytree
 
@@ -44,6 +45,9 @@ def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
     storages: dict[int, int] = {}
     described: list[tuple[Any, ...]] = []
     for leaf in leaves:
+        if isinstance(leaf, torch.Generator):
+            described.append((torch.Generator, leaf.device))
+            continue
         if not isinstance(leaf, torch.Tensor):
             described.append((type(leaf), leaf if leaf.__hash__ is not None else id(leaf)))
             continue
@@ -55,10 +59,21 @@ def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
                 leaf.requires_grad,
                 leaf.is_leaf,
                 objects.setdefault(id(leaf), len(objects)),
-                storages.setdefault(leaf.untyped_storage()._cdata, len(storages)),
+                storages.setdefault(_storage(leaf), len(storages)),
             )
         )
     return tuple(described)
+
+
+def _storage(tensor: Any) -> int:
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except NotImplementedError as error:
+        raise UnsupportedError(
+            "a transform of torch.func (vmap, grad, jvp) around a compiled function",
+            None,
+            "compile the function that holds the transform",
+        ) from error
 
 
 def _layout(tensor: Any) -> tuple[Any, ...]:
@@ -72,7 +87,13 @@ def _modes() -> tuple[Any, ...]:
         torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
         for kind in ("cpu", "cuda")
     )
-    return (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), autocast)
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        autocast,
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_default_dtype(),
+    )
 
 
 class OwnedTensors:

@@ -22,6 +22,7 @@ from aotlens.runtime.guards import OVERLAP_HELPER
 from aotlens.runtime.records import LoadedModule, ModuleText
 from aotlens.runtime.structure import ARGUMENT_SPEC, RESULT_SPEC, needs_spec, spec_text
 from aotlens.runtime.wrapper import WrapperText
+from aotlens.torch_api import leave_to_python
 
 _serial = itertools.count(1)
 
@@ -116,4 +117,7 @@ def load_module(text: ModuleText, name: str) -> LoadedModule:
     namespace: dict[str, Any] = {"__name__": "aotlens_module", **text.bound}
     exec(compile(text.source, filename, "exec"), namespace)  # noqa: S102 (our own text)
     namespace.update(text.late)
+    for function in (namespace["call"], getattr(namespace.get("CompiledFunction"), "backward", None)):
+        if function is not None:
+            leave_to_python(function)
     return LoadedModule(text, filename, namespace["call"])

@@ -170,11 +170,34 @@ class WrapperText:
         results = [output_name(out) for out in outputs]
         program = self._code.forward.program
         graph_inputs = [self._names.node(given.node) for given in program.inputs]
+        self._refuse_dual_tensors()
         write_unwrapping(self._builder, self._captured, self._names)
         targets = f"{', '.join(results)}{',' if len(results) == 1 else ''} = " if results else ""
         with self._builder.block(graph_context(self._parts)):
             self._builder.add(f"{targets}{call_graph(self._code.forward, graph_inputs)}")
         write_wrapping(self._builder, outer, {id(given.node) for given in program.inputs}, self._names)
+
+    def _refuse_dual_tensors(self) -> None:
+        """Forward-mode AD would lose its tangents, since an inference graph runs below autograd."""
+        tensors = [
+            name
+            for name, given in zip(self.arguments, self._captured.inputs, strict=True)
+            if given.is_tensor and given.fake.is_floating_point()
+        ]
+        if not tensors:
+            return
+        dual = "torch.autograd.forward_ad"
+        with (
+            self._builder.block(f"if {dual}._current_level >= 0:"),
+            self._builder.block("if torch._C._functorch.peek_interpreter_stack() is None:"),
+            self._builder.block(f"for tensor in ({', '.join(tensors)},):"),
+            self._builder.block(f"if {dual}.unpack_dual(tensor).tangent is not None:"),
+        ):
+            message = (
+                f"compiled `{self._captured.subject.name}`: a dual tensor of forward-mode AD is not "
+                "supported; call `torch.func.jvp` inside the compiled function"
+            )
+            self._builder.add(f"raise RuntimeError({message!r})")
 
     def _without_gradient(self) -> frozenset[str]:
         """Inputs that require grad and get none: passed on without their history, which may be used up."""

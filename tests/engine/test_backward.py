@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
+import aotlens
 from aotlens.errors import UnsupportedError
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
@@ -230,7 +232,7 @@ def test_activations_are_freed_as_the_backward_goes() -> None:
     options = CompileOptions(backend="eager", policy="default")
     out = compiled(lambda x: x.exp().exp().exp() * 2, x, options=options).call(x).sum()
     node = out.grad_fn.next_functions[0][0]  # type: ignore[union-attr]
-    watched = [weakref.ref(saved) for saved in node.saved_tensors]  # type: ignore[union-attr]
+    watched = [weakref.ref(saved) for saved in node.saved_tensors]
     with Alive(watched) as alive:
         out.backward()
     assert alive.counts == [3, 3, 2, 1]
@@ -242,7 +244,9 @@ def test_saved_values_are_donated_unless_somebody_holds_them() -> None:
     donated = {saved.node.target: saved.donated for saved in found.parts.saved}
     assert donated["aten.sigmoid.default"]
     assert not any(saved.donated for saved in found.parts.saved if saved.owner is not None)
-    assert [saved.donated for saved in found.target().partition.saved].count(True) == 1
+    partition = found.target().partition
+    assert partition is not None
+    assert [saved.donated for saved in partition.saved].count(True) == 1
 
 
 def test_a_retained_graph_keeps_what_a_backend_may_write_over() -> None:
@@ -254,3 +258,37 @@ def test_a_retained_graph_keeps_what_a_backend_may_write_over() -> None:
     first = torch.autograd.grad(out, x, retain_graph=True)
     torch.testing.assert_close(torch.autograd.grad(out, x), first)
     torch.testing.assert_close(first, torch.autograd.grad(step(x), x))
+
+
+def test_forward_mode_around_a_compiled_function_is_refused() -> None:
+    x = plain(3)
+    call = compiled(torch.sin, x).call
+    with forward_ad.dual_level(), pytest.raises(RuntimeError, match="dual tensor of forward-mode AD"):
+        call(forward_ad.make_dual(x, torch.ones(3)))
+    torch.testing.assert_close(torch.func.jvp(call, (x,), (torch.ones(3),))[1], x.cos())
+
+
+@pytest.mark.parametrize("transform", [torch.func.vmap, torch.func.grad])
+def test_transforms_around_a_function_that_compiles_at_its_first_call(transform: Any) -> None:
+    with pytest.raises(UnsupportedError, match=r"a transform of torch.func .* around a compiled function"):
+        transform(aotlens.compile(lambda x: x.sin().sum(), options=EAGER))(plain(3, 4))
+
+
+def test_compiled_autograd() -> None:
+    from torch._dynamo import compiled_autograd  # heavy, and for this test alone
+
+    x, w = leaf(3, 4), leaf(4, 5)
+    expected = torch.autograd.grad((x @ w).sigmoid().sum(), (x, w))
+    out = compiled(lambda x, w: (x @ w).sigmoid(), x, w).call(x, w).sum()
+    with compiled_autograd._enable(lambda gm: torch.compile(gm, backend="eager")):
+        out.backward()
+    torch.testing.assert_close([x.grad, w.grad], list(expected))
+
+
+def test_a_generator_of_ones_own_does_not_compile_again() -> None:
+    call: Any = aotlens.compile(lambda x, g: x * torch.rand(3, generator=g), options=EAGER)
+    for seed in range(3):
+        generator = torch.Generator().manual_seed(seed)
+        expected = torch.rand(3, generator=generator.clone_state())
+        torch.testing.assert_close(call(torch.ones(3), generator), expected)
+    assert len(call.compiled) == 1
