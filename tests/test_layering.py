@@ -32,7 +32,8 @@ REPORT_ON_THE_ENGINE_SIDE = ("build", "describe", "memory", "sites")
 """Modules of the report package that make reports out of torch's tensors; front ends never load them."""
 
 REPORT_WITH_RICH = frozenset(
-    f"aotlens.report.{name}" for name in ("activations", "closing", "excerpt", "layout", "ledger", "text")
+    f"aotlens.report.{name}"
+    for name in ("activations", "changes_text", "closing", "excerpt", "layout", "ledger", "text")
 )
 
 WORKER_DATA = tuple(

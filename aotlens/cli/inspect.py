@@ -16,7 +16,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument("-o", dest="output", metavar="FILE", help="write there instead of to stdout")
     parser.add_argument(
-        "--stage", metavar="NAME", help="only that stage's program: captured, joint, wrapper, …"
+        "--stage",
+        metavar="NAME",
+        help="only that stage's program: captured, joint, wrapper, …; or A..B, the difference of two",
     )
     parser.add_argument("--wrapper-source", action="store_true", help="print the whole module text too")
     parser.add_argument(
@@ -36,14 +38,15 @@ def run(arguments: argparse.Namespace) -> int:
     if traced.failure is not None:
         failure = traced.failure
         return show_failure(failure.message, failure.traceback, failure.exit_code)
-    return 0
+    refused = traced.report is not None and any(
+        found.severity == "error" for found in traced.report.diagnostics
+    )
+    return 1 if refused else 0
 
 
 def _show(report: Report, arguments: argparse.Namespace) -> None:
     if arguments.format == "json":
-        from aotlens.report.codec import dumps
-
-        write_data(dumps(report) + "\n", arguments.output)
+        write_data(_json(report, arguments.stage) + "\n", arguments.output)
         return
     from rich.console import Console  # 0.1 s, and only for text
 
@@ -54,3 +57,10 @@ def _show(report: Report, arguments: argparse.Namespace) -> None:
         print_report(report, Console(), shown)
     else:
         write_data(report_text(report, shown), arguments.output)
+
+
+def _json(report: Report, stage: str | None) -> str:
+    """The whole report; with `--stage` that stage, or the difference of two, for each target."""
+    from aotlens.report.codec import dumps, stage_json  # both renderers are loaded when they are needed
+
+    return dumps(report) if stage is None else stage_json(report, stage)

@@ -130,8 +130,9 @@ class _Writer:
         self._inputs: list[ProgramInput] = []
         for given in captured.flat_inputs:
             if given.duplicate_of is None and given.is_tensor:
+                slot: Any = given.slot
                 for path, tensor in inner_tensors(given.argument):
-                    self._add_input(inner_slot(given.slot, path), tensor, _before(given.fake, path))
+                    self._add_input(inner_slot(slot, path), tensor, _before(given.fake, path))
             elif given.duplicate_of is None and isinstance(given.argument, SYMBOLIC):
                 node = self._add_input(given.slot, given.argument, given.argument)
                 self._tape.symbols.define(given.argument, node)

@@ -67,8 +67,8 @@ def _forward_programs(parts: Partitioned) -> tuple[CapturedProgram, Program, Pro
     captured, meta = parts.joint.captured, parts.joint.meta
     recorder = captured.recorder
     if any(given.wrapped is not None for given in captured.inputs):  # only the subclass can play its calls
-        recorded = _recorded(parts)
-        return captured_program(captured), recorded, recorded
+        inner = _recorded(parts)
+        return captured_program(captured), inner, inner
     recorded = None if _out_of_date(parts) else _recorded(parts)
     replayed = None
     if recorded is None or recorder.decomposed or changes_sizes(captured):

@@ -11,7 +11,8 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from aotlens.errors import ReportError
+from aotlens.errors import ReportError, UserError
+from aotlens.report.changes import parse_range, stage_difference
 from aotlens.report.records import SCHEMA, Report
 
 Convert = Callable[[Any], Any]
@@ -44,6 +45,23 @@ def loads(text: str) -> Report:
             f"not a report: line {error.lineno}, column {error.colno} is not JSON ({error.msg})"
         ) from error
     return decode(data)
+
+
+def stage_json(report: Report, stage: str) -> str:
+    """One stage, or the difference `A..B` of two, of every target that has it, as JSON text."""
+    both = parse_range(stage)
+    rows: list[dict[str, object]] = []
+    for target in report.targets:
+        found: Any = stage_difference(target, *both) if both is not None else target.stage(stage)
+        if found is not None:
+            key = "difference" if both is not None else "stage"
+            rows.append(
+                {"name": target.name, "qualname": target.qualname, key: _record_encoder(type(found))(found)}
+            )
+    if not rows:
+        known = dict.fromkeys(row.name for target in report.targets for row in target.stages)
+        raise UserError(f"no stage {stage!r}; this report has {', '.join(known)}")
+    return _indented({"schema": SCHEMA, "targets": rows}, "  ", 0)
 
 
 def encode(report: Report) -> dict[str, object]:

@@ -11,6 +11,8 @@ from rich.text import Text
 
 from aotlens.errors import UserError
 from aotlens.report.activations import partition_lines
+from aotlens.report.changes import WRAPPER, parse_range, stage_difference
+from aotlens.report.changes_text import difference_lines
 from aotlens.report.closing import timings_text
 from aotlens.report.excerpt import diagnostic_lines
 from aotlens.report.layout import (
@@ -36,9 +38,6 @@ from aotlens.report.summary import (
     target_summary,
 )
 
-WRAPPER = "wrapper"
-"""The stage name that stands for the module text that runs."""
-
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -46,7 +45,8 @@ class Shown:
 
     wrapper_source: bool = False
     stage: str | None = None
-    """Only this stage's program (`forward`, `joint`, `wrapper`, …); None prints the overview."""
+    """Only this stage's program (`forward`, `wrapper`, …), or the difference `captured..functional` of two;
+    None prints the overview."""
 
 
 def print_report(report: Report, console: Console, shown: Shown | None = None) -> None:
@@ -166,22 +166,34 @@ def _findings(target: Target, width: int) -> Iterator[Text]:
 
 
 def _stage_lines(report: Report, name: str, width: int) -> Iterator[Text]:
-    """One stage's program of every target that has it."""
-    found = [(target, text) for target in report.targets if (text := _program(target, name)) is not None]
+    """One stage's program of every target that has it, or the difference of two."""
+    found = [
+        (target, lines) for target in report.targets if (lines := _shown_stage(target, name)) is not None
+    ]
     if not found:
         known = dict.fromkeys(stage.name for target in report.targets for stage in target.stages)
         raise UserError(f"no stage {name!r}; this report has {', '.join([*known, WRAPPER])}")
-    for target, text in found:
+    for target, lines in found:
         if len(found) > 1:
             yield rule(target.name, name, width)
-        yield from _source_lines(text)
+        yield from lines
 
 
-def _program(target: Target, name: str) -> str | None:
+def _shown_stage(target: Target, name: str) -> list[Text] | None:
+    """The lines for one stage or a range of two; None when the target lacks it."""
+    both = parse_range(name)
+    if both is not None:
+        difference = stage_difference(target, *both)
+        return None if difference is None else list(difference_lines(difference))
     if name == WRAPPER:
-        return target.wrapper.source if target.wrapper else None
+        return list(_source_lines(target.wrapper.source)) if target.wrapper else None
     stage = target.stage(name)
-    return stage.text if stage else None
+    if stage is None:
+        return None
+    lines = list(_source_lines(stage.text))
+    if stage.same_as is not None:
+        lines.insert(0, Text(f"# {name} changes nothing: the program of {stage.same_as}", "dim"))
+    return lines
 
 
 def _source_lines(text: str) -> Iterator[Text]:

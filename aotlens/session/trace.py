@@ -38,7 +38,9 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     targets: list[Target] = []
     failure = _failure(lambda: _build(collector, targets), request.path) or failure
     refused = collector.refused
-    if failure is None and refused:
+    if targets and failure is not None and failure.kind == "exit":  # the script ended itself after a capture
+        failure = None
+    if failure is None and refused and not targets:
         failure, refused = refused[0], refused[1:]
     if failure is None and not targets:
         failure = driver.nothing_found()

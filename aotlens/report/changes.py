@@ -1,0 +1,188 @@
+"""What one stage's program has that another's has not, told by where nodes come from and not by their names.
+
+Invariant: every node of both stages stands in one change or is counted as kept; stages that are not one
+another's ancestors are compared over the stage that both come from.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from aotlens.errors import UserError
+from aotlens.report.records import Span, Stage, StageNode, Target, Wrapper, WrapperStep
+
+WRAPPER = "wrapper"
+"""The stage name that stands for the module text that runs."""
+
+ChangeKind = Literal["replaced", "added", "removed", "rewired"]
+
+
+@dataclass(frozen=True, slots=True)
+class StageChange:
+    """Nodes of one stage and what stands for them in the other."""
+
+    kind: ChangeKind
+    before: tuple[StageNode, ...]
+    after: tuple[StageNode, ...]
+    reason: str = ""
+    """Why a stage added it, or what it reads instead; empty where the nodes speak for themselves."""
+
+    @property
+    def span(self) -> Span | None:
+        """The user's expression that the change belongs to."""
+        spans = (node.spans[0] for node in (*self.before, *self.after) if node.spans)
+        return next(spans, None)
+
+
+@dataclass(frozen=True, slots=True)
+class StageDifference:
+    """One stage beside another."""
+
+    before: str
+    after: str
+    kept: int
+    """Operators that are the same in both."""
+    changes: tuple[StageChange, ...]
+
+
+def stage_difference(target: Target, before: str, after: str) -> StageDifference | None:
+    """The difference of two stages; None when the target lacks one of them."""
+    old, new = target.stage(before), target.stage(after)
+    if after == WRAPPER and old is not None and target.wrapper is not None:
+        return _wrapped(old, target.wrapper)
+    if old is None or new is None:
+        return None
+    root = _common_ancestor(target, before, after)
+    roots_of_old, roots_of_new = _roots(target, before, root), _roots(target, after, root)
+    by_root: dict[str, list[str]] = {}
+    for name, roots in roots_of_old.items():
+        for one in roots:
+            by_root.setdefault(one, []).append(name)
+    from_: dict[str, tuple[str, ...]] = {
+        name: tuple(dict.fromkeys(old_name for one in roots for old_name in by_root.get(one, ())))
+        for name, roots in roots_of_new.items()
+    }
+    return _Comparison(old, new, from_).difference()
+
+
+def _wrapped(stage: Stage, wrapper: Wrapper) -> StageDifference:
+    """What the module text does around a graph on each call."""
+    steps = (
+        StageChange("added", (), (_step_node(step),), step.reason) for step in wrapper.steps if step.applied
+    )
+    kept = sum(node.op != "output" for node in stage.nodes)
+    return StageDifference(stage.name, WRAPPER, kept, tuple(steps))
+
+
+def _step_node(step: WrapperStep) -> StageNode:
+    return StageNode(step.name, "step", step.name, (), None, tuple(site.span for site in step.sites))
+
+
+def _lineage(target: Target, name: str) -> list[str]:
+    """The stage and those that it was made from, nearest first."""
+    parents = {stage.name: stage.parent for stage in target.stages}
+    found: list[str] = []
+    at: str | None = name
+    while at is not None:
+        found.append(at)
+        at = parents.get(at)
+    return found
+
+
+def _common_ancestor(target: Target, one: str, other: str) -> str:
+    known = set(_lineage(target, other))
+    return next((name for name in _lineage(target, one) if name in known), one)
+
+
+def _roots(target: Target, name: str, root: str) -> dict[str, tuple[str, ...]]:
+    """By node of a stage: the names in an earlier stage that it comes from."""
+    stage = target.stage(name)
+    names = tuple(node.name for node in stage.nodes) if stage is not None else ()
+    if stage is None or name == root:
+        return {node: (node,) for node in names}
+    row = next(row for row in target.stages if row.name == name)
+    assert row.parent is not None  # since the root lies before it
+    earlier = _roots(target, row.parent, root)
+    if row.same_as is not None:
+        return earlier
+    return {
+        node.name: tuple(dict.fromkeys(one for parent in node.from_ for one in earlier.get(parent, ())))
+        for node in stage.nodes
+    }
+
+
+class _Comparison:
+    """Pairs the operators of two programs."""
+
+    def __init__(self, old: Stage, new: Stage, from_: dict[str, tuple[str, ...]]) -> None:
+        self._old, self._new, self._from = old, new, from_
+        self._old_nodes = {node.name: node for node in old.nodes}
+        self._kept: dict[str, str] = {}
+        """Name in the old stage by the name in the new one."""
+
+    def difference(self) -> StageDifference:
+        new = [node for node in self._new.nodes if node.op != "output"]
+        self._pair(new)
+        taken = set(self._kept.values())
+        groups: dict[tuple[str, ...], list[StageNode]] = {}
+        changes: list[StageChange] = []
+        for node in new:
+            if node.name in self._kept:
+                continue
+            gone = tuple(name for name in self._from.get(node.name, ()) if name not in taken)
+            if gone:
+                groups.setdefault(gone, []).append(node)
+            else:
+                changes.append(StageChange("added", (), (node,), self._why(node)))
+        replaced = {name for gone in groups for name in gone}
+        for gone, nodes in groups.items():
+            before = tuple(self._old_nodes[name] for name in gone)
+            changes.append(StageChange("replaced", before, tuple(nodes)))
+        changes += [
+            StageChange("removed", (node,), ())
+            for node in self._old.nodes
+            if node.op != "output" and node.name not in taken and node.name not in replaced
+        ]
+        changes += self._rewired(groups)
+        order = {node.name: at for at, node in enumerate((*self._new.nodes, *self._old.nodes))}
+        changes.sort(key=lambda change: order[(change.after or change.before)[0].name])
+        return StageDifference(self._old.name, self._new.name, len(self._kept), tuple(changes))
+
+    def _pair(self, nodes: list[StageNode]) -> None:
+        """A node is kept where the same operator stands for it; each old one is kept once."""
+        taken: set[str] = set()
+        for node in nodes:
+            for name in self._from.get(node.name, ()):
+                old = self._old_nodes[name]
+                if name not in taken and (old.op, old.target) == (node.op, node.target):
+                    self._kept[node.name] = name
+                    taken.add(name)
+                    break
+
+    def _why(self, node: StageNode) -> str:
+        from_ = ", ".join(f"`{name}`" for name in self._from.get(node.name, ()))
+        return node.reason or (f"made of {from_}" if from_ else "")
+
+    def _rewired(self, groups: dict[tuple[str, ...], list[StageNode]]) -> Iterator[StageChange]:
+        """Kept operators that read another value than before."""
+        stands_for = {new: {old} for new, old in self._kept.items()}
+        for gone, nodes in groups.items():
+            for node in nodes:
+                stands_for[node.name] = set(gone)
+        after = {node.name: node for node in self._new.nodes}
+        for new_name, old_name in self._kept.items():
+            old, new = self._old_nodes[old_name], after[new_name]
+            fresh = [name for name in new.inputs if not stands_for.get(name, set()) & set(old.inputs)]
+            if fresh and new.op == "call_function":
+                reads = ", ".join(f"`{name}`" for name in fresh)
+                yield StageChange("rewired", (old,), (new,), f"reads {reads}")
+
+
+def parse_range(text: str) -> tuple[str, str] | None:
+    """The two stages of `A..B`; None for one stage's name. Raises UserError for half a range."""
+    before, dots, after = text.partition("..")
+    if not dots:
+        return None
+    if not before or not after:
+        raise UserError(f"--stage {text!r} is half a range; give two stages, as `captured..functional`")
+    return before, after

@@ -1,0 +1,65 @@
+"""The difference of two stages as lines of text, grouped by the user's source line."""
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from aotlens.report.changes import StageChange, StageDifference
+from aotlens.report.places import shown_path, source_line
+from aotlens.report.records import Span, StageNode
+from aotlens.report.summary import counted
+
+STYLES = {"-": "red", "+": "green", "~": "yellow"}
+WORDS = {
+    "replaced": "replaced",
+    "added": "added",
+    "removed": "removed",
+    "rewired": "reading another value",
+}
+
+
+def difference_lines(found: StageDifference) -> Iterator[Text]:
+    """A heading with the counts, then every change below the line of the user's that it belongs to."""
+    yield Text.assemble((f"{found.before} → {found.after}", "bold"), (f"  {summary(found)}", "dim"))
+    shown: tuple[str, int] | None = None
+    for change in found.changes:
+        span = change.span
+        at = (span.file, span.line) if span is not None else None
+        if span is not None and at != shown:
+            yield Text(f"  {_heading(span)}", "dim")
+        elif span is None and (shown is not None or change is found.changes[0]):
+            yield Text("  added by the compiler", "dim")
+        shown = at
+        yield from _change_lines(change)
+
+
+def summary(found: StageDifference) -> str:
+    """`2 replaced, 1 removed, 5 kept`; or that nothing changes."""
+    if not found.changes:
+        return f"changes nothing: {counted(found.kept, 'node')} kept"
+    counts = {kind: sum(change.kind == kind for change in found.changes) for kind in WORDS}
+    parts = [f"{count} {WORDS[kind]}" for kind, count in counts.items() if count]
+    return ", ".join([*parts, f"{found.kept} kept"])
+
+
+def _heading(span: Span) -> str:
+    return f"{shown_path(span.file)}:{span.line}: {source_line(span.file, span.line).strip()}"
+
+
+def _change_lines(change: StageChange) -> Iterator[Text]:
+    if change.kind == "rewired":
+        yield _line("~", change.after[0], change.reason)
+        return
+    for node in change.before:
+        yield _line("-", node, "")
+    for node in change.after:
+        yield _line("+", node, change.reason)
+
+
+def _line(mark: str, node: StageNode, reason: str) -> Text:
+    called = f"{node.target}({', '.join(node.inputs)})" if node.op == "call_function" else node.op
+    shape = f"  {node.tensor.short()}" if node.tensor else ""
+    text = Text.assemble(
+        (f"    {mark} ", STYLES[mark]), (node.name, STYLES[mark]), f" = {called}", (shape, "dim")
+    )
+    return text.append(f"  # {reason}", "dim") if reason else text
