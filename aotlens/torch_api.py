@@ -80,7 +80,7 @@ __all__ = [
     "sink_tokens",
     "strip_overloads",
     "symbolic_sizes",
-    "tell_of_data_assignments",
+    "tell_of_silent_changes",
     "tensor_metadata",
     "trace_above_autograd",
     "tracing",
@@ -506,23 +506,33 @@ def python_dispatcher() -> Iterator[None]:
         dropout._dispatch_cache.clear()
 
 
-def tell_of_data_assignments() -> None:
-    """Make `fake.data = source` call `data_assigned(fake, source)` of the dispatch modes that have it.
+def tell_of_silent_changes() -> None:
+    """Make what no operator tells of known to the dispatch modes that ask for it.  Idempotent.
 
-    No operator runs for such an assignment, so no mode would see it.  Idempotent.
+    `fake.data = source` calls `data_assigned(fake, source)` afterwards, and `storage.resize_(size)` calls
+    `storage_resized(storage, size)` before.
     """
     if "data" in vars(FakeTensor):
         return
     plain: Any = torch.Tensor.data
+    resize: Any = torch.UntypedStorage.resize_
 
     def assign(target: Any, source: Any) -> None:
         plain.__set__(target, source)
-        for mode in _get_current_dispatch_mode_stack():
-            told = getattr(mode, "data_assigned", None)
-            if told is not None:
-                told(target, source)
+        for told in _asking_modes("data_assigned"):
+            told(target, source)
+
+    def resize_and_tell(storage: Any, size: Any) -> Any:
+        for told in _asking_modes("storage_resized"):
+            told(storage, size)
+        return resize(storage, size)
 
     FakeTensor.data = property(plain.__get__, assign)  # type: ignore[assignment]
+    torch.UntypedStorage.resize_ = resize_and_tell  # type: ignore[assignment, method-assign]
+
+
+def _asking_modes(method: str) -> list[Any]:
+    return [getattr(mode, method) for mode in _get_current_dispatch_mode_stack() if hasattr(mode, method)]
 
 
 def record_dynamo_spans() -> None:

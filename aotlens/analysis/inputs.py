@@ -53,6 +53,22 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
     bumps = _version_bumps(given)
     if bumps and storage.joined:
         bumps = _writes_through(captured, index)
+    if storage.new_bytes is not None and (given.base is not None or moved is not None):
+        raise UnsupportedError(
+            f"a resized storage under `{given.slot.name}`, which changes its sizes or overlaps another input",
+            span_of_writes(storage.moves),
+        )
+    if storage.new_bytes is not None and not mutates_data:
+        reason = "its memory is given back or made, which the graph does"
+        kind = MutationType.MUTATED_IN_GRAPH
+        return InputAliasInfo(
+            index,
+            kind,
+            reason,
+            version_bumps=bumps,
+            storage_bytes=storage.new_bytes,
+            writes=tuple(storage.moves),
+        )
     if not mutates_data and moved is None:
         kind, reason = MutationType.NOT_MUTATED, "not written to"
         if autograd is not AutogradChange.NONE:
@@ -78,6 +94,7 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
         value=storage.base if mutates_data else None,
         writes=(*storage.writes, *(storage.moves if moved is not None else ())),
         autograd=autograd,
+        storage_bytes=storage.new_bytes,
     )
 
 
@@ -160,6 +177,7 @@ def _exchanged(captured: Captured, index: int, exchange: Exchange, keep_mutation
         value=value,
         writes=(*storage.writes, *storage.moves),
         exchange=exchange,
+        storage_bytes=storage.new_bytes,
         autograd=_autograd_change(given),
     )
 
@@ -172,7 +190,7 @@ def span_of_writes(writes: list[Write]) -> Span | None:
 def _writes_data(given: CapturedInput) -> bool:
     """Whether the storage that the input came with has another value."""
     storage: Any = given.storage
-    return storage.version > 0 and storage.base is not given.node
+    return storage.version > 0 and storage.base is not given.node and storage.bytes_after != 0
 
 
 def _is_seen(given: CapturedInput) -> bool:

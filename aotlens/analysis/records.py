@@ -117,6 +117,13 @@ class InputAliasInfo:
     exchange: Exchange | None = None
     """The storage that the input leaves the function on; None when it keeps its own."""
     autograd: AutogradChange = AutogradChange.NONE
+    storage_bytes: Any = None
+    """The size of the storage after the call; None when it is as it was."""
+
+    @property
+    def mutates_storage(self) -> bool:
+        """Whether the input's storage is exchanged or resized."""
+        return self.exchange is not None or self.storage_bytes is not None
 
     @property
     def mutates_metadata(self) -> bool:

@@ -10,18 +10,22 @@ from typing import Any
 import torch
 
 from aotlens.capture.mutations import Write
-from aotlens.capture.operators import aten
+from aotlens.capture.operators import RESIZE_STORAGE, aten
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node, op_name
+from aotlens.torch_api import FakeTensor
 
 
 def record_exchange(tape: Tape, call: Write) -> Any:
     """One operator that gives its first argument another storage, or more of the one that it has."""
     target = call.args[0]
     packet = call.func.overloadpacket
+    if packet is RESIZE_STORAGE:
+        record_storage_resize(tape, target, call.args[1])
+        return call.func(*call.args, **call.kwargs)
     if packet is aten.set_:
         found: Tracked | None = _looked_at(tape, call)
         result = call.func(*call.args, **call.kwargs)
@@ -33,6 +37,28 @@ def record_exchange(tape: Tape, call: Write) -> Any:
     if found is not None:
         setattr(target, TRACK, found)
     return result
+
+
+def record_storage_resize(tape: Tape, tensor: Any, size: Any) -> None:
+    """The storage under a tensor gets another size in bytes; what it holds is lost, or written next."""
+    storage = tape.tracked(tensor).storage
+    if storage.bytes_before is None:
+        storage.bytes_before = _bytes_before(tape, storage)
+    storage.bytes_after = size
+    storage.moves.append(tape.write_here())
+
+
+def _bytes_before(tape: Tape, storage: Storage) -> int:
+    """The caller's own storage tells; a fake one grows whenever an operator looks at it.  -1 when unknown."""
+    original = tape.originals.get(id(storage.base_tensor))
+    if not isinstance(original, torch.Tensor) or type(original) is FakeTensor:
+        return -1
+    return int(original.untyped_storage().nbytes())
+
+
+def record_resize_of(tape: Tape, storage: Any, size: Any) -> None:
+    """`tensor.untyped_storage().resize_(size)`, before it is done."""
+    record_storage_resize(tape, _tensor_on(tape, storage), size)
 
 
 def record_data_assignment(tape: Tape, target: Any, source: Any) -> None:
@@ -85,7 +111,7 @@ def _tensor_on(tape: Tape, storage: Any) -> Any:
     for tensor in tape.seen_tensors():
         if tensor.untyped_storage()._cdata == storage._cdata:
             return tensor
-    raise UnsupportedError("`set_` to a storage that no tensor here has", tape.span, "pass the tensor")
+    raise UnsupportedError("a storage that no tensor here has", tape.span, "pass the tensor")
 
 
 def _resized(tape: Tape, call: Write) -> Tracked | None:

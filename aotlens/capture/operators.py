@@ -37,7 +37,10 @@ SAME_VALUE = frozenset({aten.detach.default, aten.lift_fresh.default})
 UNSAFE_VIEWS = frozenset({aten._unsafe_view.default})
 """Their schema promises a new value, and so it is taken; but the result lies in the argument's memory."""
 
-EXCHANGES = frozenset({aten.set_, aten.resize_, aten.resize_as_, aten._resize_output_})
+RESIZE_STORAGE = torch.ops.inductor.resize_storage_bytes_
+"""Dynamo's form of `untyped_storage().resize_`."""
+
+EXCHANGES = frozenset({aten.set_, aten.resize_, aten.resize_as_, aten._resize_output_, RESIZE_STORAGE})
 
 FUNCTIONAL_BY_NAME: dict[Any, Any] = {
     aten.bernoulli_.float: aten.bernoulli.p,

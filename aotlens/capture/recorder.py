@@ -17,10 +17,18 @@ import torch
 from aotlens.capture.bodies import INLINE, record_higher_order
 from aotlens.capture.checkpoints import Checkpoints
 from aotlens.capture.custom_operators import record_custom_mutation
-from aotlens.capture.exchanges import record_data_assignment, record_exchange
+from aotlens.capture.exchanges import record_data_assignment, record_exchange, record_resize_of
 from aotlens.capture.frames import user_place
 from aotlens.capture.mutations import Write, only_reads, record_metadata_mutation, record_mutation
-from aotlens.capture.operators import Decompositions, Kind, Operator, aten, describe, is_builtin
+from aotlens.capture.operators import (
+    RESIZE_STORAGE,
+    Decompositions,
+    Kind,
+    Operator,
+    aten,
+    describe,
+    is_builtin,
+)
 from aotlens.capture.randomness import RandomState, without_generators
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.tape import TRACK, Tape
@@ -39,7 +47,7 @@ from aotlens.torch_api import (
     make_shape_env,
     next_sequence_number,
     pytree,
-    tell_of_data_assignments,
+    tell_of_silent_changes,
 )
 
 QUERIES = frozenset(
@@ -67,7 +75,7 @@ QUERIES = frozenset(
 )
 """Questions about metadata: answered by the fake tensors, not recorded."""
 
-tell_of_data_assignments()
+tell_of_silent_changes()
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any], Any, Origin]
 """One operator as the user's code ran it: overload, arguments, keyword arguments, result, origin."""
@@ -107,8 +115,8 @@ class Recorder(Tape, TorchDispatchMode):
             Kind.HIGHER_ORDER: self._higher_order,
             Kind.EFFECT: self._effect,
         }
-        self.originals: dict[int, Any] = {}
-        """The caller's values by the identity of the argument that stands for each."""
+        self.arguments: tuple[Any, ...] = ()
+        """The tensors among the arguments."""
         self._stage: tuple[str, str] | None = None
         """The stage of ours that runs operators now, and why; None for the user's code."""
         self._caller: Origin | None = None
@@ -120,8 +128,14 @@ class Recorder(Tape, TorchDispatchMode):
         record_data_assignment(self, target, source)
         self.calls.append((aten.set_.source_Tensor, (target, source), {}, target, self.origin))
 
+    def storage_resized(self, storage: Any, size: Any) -> None:
+        """`storage.resize_(size)` is about to happen, which no operator tells of."""
+        self.origin = self._new_origin(RESIZE_STORAGE.default, None)
+        record_resize_of(self, storage, size)
+
     def seen_tensors(self) -> Iterator[Any]:
-        """Every tensor that an operator took or gave so far."""
+        """The arguments, and every tensor that an operator took or gave so far."""
+        yield from self.arguments
         for _, args, _, result, _ in self.calls:
             for value in pytree.tree_leaves((args, result)):
                 if type(value) is FakeTensor:

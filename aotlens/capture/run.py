@@ -53,6 +53,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     observer = VariableObserver() if settings.observe_variables else None
     with settings.fake_mode:
         inputs, joined = make_inputs(recorder, call.values, call.slots, settings.dynamic)
+    recorder.arguments = tuple(given.argument for given in inputs if given.is_tensor)
     recorder.originals = {id(g.argument): v for g, v in zip(inputs, call.values, strict=False)}
     random_state, modes = torch.get_rng_state(), current_modes()
     with recording(recorder, settings.dynamic), restored_grad_mode(), refusing(recorder):

@@ -40,10 +40,19 @@ class Storage:
     writes: list[Write] = field(default_factory=list)
     moves: list[Write] = field(default_factory=list)
     """Changes of a tensor's sizes or strides."""
+    bytes_before: Any = None
+    """Its size before the first resize; None when it is never resized."""
+    bytes_after: Any = None
+    """Its size as the last resize left it."""
     views: dict[tuple[ViewStep, ...], Node] = field(default_factory=dict)
     """Nodes of views at the current version, by chain."""
     joined: dict[tuple[ViewStep, ...], Node] = field(default_factory=dict)
     """Graph inputs that lie on this storage and overlap, by chain; they become views at the first write."""
+
+    @property
+    def new_bytes(self) -> Any:
+        """The size that the function leaves; None when it is as it was."""
+        return None if self.bytes_after == self.bytes_before else self.bytes_after
 
 
 @dataclass(slots=True, eq=False)

@@ -35,6 +35,8 @@ class Tape:
         self.nodes: list[Node] = []
         self.symbols = Symbols(self._append)
         self.in_backward = False
+        self.originals: dict[int, Any] = {}
+        """The caller's values by the identity of the argument that stands for each."""
         self.origin = Origin(NOWHERE, "")
         """Of the nodes that are recorded now."""
         self.regions: dict[Any, Any] = {}

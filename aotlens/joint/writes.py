@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import MutationType, ViewAndMutationMeta
+from aotlens.capture.operators import RESIZE_STORAGE
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.errors import RefusedAssertionError, UnsupportedError
 from aotlens.ir.origin import NOWHERE, Origin
@@ -21,9 +22,14 @@ aten = torch.ops.aten
 def write_in_graph(captured: Captured, meta: ViewAndMutationMeta) -> None:
     """Add the final `copy_` of each mutation that stays in the graph."""
     recorder = captured.recorder
+    _resize_storages(captured, meta)
     for info in meta.in_graph:
         given = captured.inputs[info.index]
-        if given.node is None or info.mutation_type is not MutationType.MUTATED_IN_GRAPH:
+        if (
+            given.node is None
+            or not info.mutates_data
+            or info.mutation_type is not MutationType.MUTATED_IN_GRAPH
+        ):
             continue
         place = info.writes[-1].origin.place if info.writes else NOWHERE
         reason = f"writes the new value of `{given.slot.name}` back"
@@ -32,6 +38,20 @@ def write_in_graph(captured: Captured, meta: ViewAndMutationMeta) -> None:
         for target, (_, value) in zip(targets, leaves_of(info.value), strict=True):
             if value is not target:
                 recorder.add_node(aten.copy_.default, (target, value), {}, target.val, origin)
+
+
+def _resize_storages(captured: Captured, meta: ViewAndMutationMeta) -> None:
+    """Before the copies, which may need the memory."""
+    recorder = captured.recorder
+    for info in meta.inputs:
+        given = captured.inputs[info.index]
+        if info.storage_bytes is None or given.node is None:
+            continue
+        place = info.writes[-1].origin.place if info.writes else NOWHERE
+        reason = f"gives the storage of `{given.slot.name}` its new size"
+        origin = Origin(place, str(RESIZE_STORAGE.default), stage="joint", reason=reason, effect=True)
+        size = recorder.argument(info.storage_bytes)
+        recorder.add_node(RESIZE_STORAGE.default, (given.node, size), {}, None, origin)
 
 
 @dataclass(frozen=True, slots=True)

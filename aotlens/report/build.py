@@ -81,7 +81,7 @@ def _input(index: int, given: CapturedInput, info: InputAliasInfo) -> rows.Input
         mutation_type=info.mutation_type.value,
         mutates_data=info.mutates_data,
         mutates_metadata=info.mutates_metadata,
-        mutates_storage_metadata=info.exchange is not None,
+        mutates_storage_metadata=info.mutates_storage,
         hidden_from_autograd=info.hidden_from_autograd,
         under_no_grad=info.under_no_grad,
         reason=_input_reason(given, info),

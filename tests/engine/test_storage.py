@@ -121,3 +121,79 @@ def test_swapped_storages() -> None:
     compiled(swap, torch.zeros(2), torch.ones(3))(x, y)
     assert (x.tolist(), y.tolist()) == ([1, 1, 1], [0, 0])
     assert (x.data_ptr(), y.data_ptr()) == (second, first)
+
+
+def bytes_of(x: Tensor) -> int:
+    return x.untyped_storage().nbytes()
+
+
+def gives_memory_back(x: Tensor, y: Tensor) -> Tensor:
+    out = x * y
+    x.untyped_storage().resize_(0)
+    return out
+
+
+def gives_memory_back_by_operator(x: Tensor, y: Tensor) -> Tensor:
+    out = x * y
+    torch.ops.inductor.resize_storage_bytes_.default(x, 0)
+    return out
+
+
+@pytest.mark.parametrize("fn", [gives_memory_back, gives_memory_back_by_operator])
+@pytest.mark.parametrize("needs_grad", [False, True])
+def test_storage_resized_to_zero(fn: Any, needs_grad: bool) -> None:
+    y = torch.full((3,), 3.0, requires_grad=needs_grad)
+    call = compiled(fn, torch.ones(3), y)
+    x = torch.ones(3)
+    out = call(x, y)
+    assert (out.tolist(), bytes_of(x)) == ([3, 3, 3], 0)
+    if needs_grad:  # the backward reads the memory as it is then, as in eager
+        x.untyped_storage().resize_(12)
+        x.data.fill_(5)
+        out.sum().backward()
+        assert y.grad is not None
+        assert y.grad.tolist() == [5, 5, 5]
+
+
+@pytest.mark.parametrize("needs_grad", [False, True])
+def test_storage_resized_up_then_filled(needs_grad: bool) -> None:
+    def gathers(x: Tensor, full: Tensor) -> Tensor:
+        x.untyped_storage().resize_(12)
+        with torch.no_grad():
+            x.copy_(full)
+        return x * full
+
+    full = torch.full((3,), 2.0, requires_grad=needs_grad)
+    x = torch.ones(3)
+    x.untyped_storage().resize_(0)
+    out = compiled(gathers, x, full)(x, full)
+    assert (x.tolist(), bytes_of(x), out.tolist()) == ([2, 2, 2], 12, [4, 4, 4])
+
+
+def test_storage_used_and_given_back_again() -> None:
+    def gathers_and_frees(x: Tensor, full: Tensor) -> Tensor:
+        x.untyped_storage().resize_(12)
+        with torch.no_grad():
+            x.copy_(full)
+        out = x * full
+        x.untyped_storage().resize_(0)
+        return out
+
+    full, x = torch.full((3,), 2.0), torch.ones(3)
+    x.untyped_storage().resize_(0)
+    out = compiled(gathers_and_frees, x, full)(x, full)
+    assert (bytes_of(x), out.tolist()) == (0, [4, 4, 4])
+
+
+def test_storage_resized_before_set() -> None:
+    def fn(x: Tensor) -> Tensor:
+        out = x * 2
+        with torch.no_grad():
+            torch.ops.inductor.resize_storage_bytes_.default(x, 0)
+            x.set_(torch.ones(2))  # type: ignore[call-overload]
+        return out
+
+    x = torch.ones(3)
+    alias = x.detach()
+    out = compiled(fn, torch.ones(3))(x)
+    assert (x.tolist(), bytes_of(alias), out.tolist()) == ([1, 1], 0, [2, 2, 2])

@@ -314,3 +314,13 @@ def metadata_of_an_overlapping_input_under_no_grad(x: Tensor, y: Tensor) -> Tens
 
 def views_of_one(tensor: Tensor) -> tuple[Tensor, Tensor]:
     return tensor, tensor.t()
+
+
+@cases(lambda: (plain(3, 4), leaf(3, 4)))
+def storage_resized_to_zero_and_back(x: Tensor, y: Tensor) -> Tensor:
+    out = x * y
+    x.untyped_storage().resize_(0)
+    x.untyped_storage().resize_(x.numel() * 4)
+    with torch.no_grad():
+        x.copy_(y)
+    return out.detach() + x * y
