@@ -7,7 +7,7 @@ Invariant: no other module reads meaning from a position; `aotlens.ir.program` t
 """
 
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,20 +149,7 @@ GraphOutput = (
 DIFFERENTIABLE_OUTPUTS = (UserOutput, MutatedInput, IntermediateBase, DataSize)
 """The kinds of output that go through autograd to the wrapper."""
 
-Slot = TypeVar(
-    "Slot",
-    UserInput,
-    Parameter,
-    Buffer,
-    Tangent,
-    UserOutput,
-    MutatedInput,
-    IntermediateBase,
-    Gradient,
-    LeafGradient,
-)
 
-
-def inner_slot(slot: Slot, path: tuple[str, ...]) -> Slot:
+def inner_slot(slot: Any, path: tuple[str, ...]) -> Any:
     """The slot of one tensor inside a wrapper, named as the user would: `x.a`."""
     return replace(slot, name=".".join((slot.name, *path)), inner=path) if path else slot
