@@ -74,10 +74,17 @@ class Entries:
         if key == self._key or (ASSUMPTION in str(error) and debug_assert()):
             raise error
         found = self.compiled.get(key)
-        if found is None:
-            return self.compile(args, kwargs, key).call(*args, **kwargs)
-        self.last, self._key = found.call, key
-        return found.call(*args, **kwargs)
+        if found is not None:
+            self.last, self._key = found.call, key
+            return found.call(*args, **kwargs)
+        if self._options.dynamic:
+            for other in self.compiled.values():
+                try:
+                    return other.call(*args, **kwargs)
+                except REFUSALS as refused:
+                    if not _is_of_guards(refused):
+                        raise
+        return self.compile(args, kwargs, key).call(*args, **kwargs)
 
     def function(self) -> Callable[..., Any]:
         """What the user calls."""
@@ -98,6 +105,10 @@ class Entries:
         compiled = self.compiled[self._key] = compile_direct(self._fn, args, kwargs, self._options)
         self.last = compiled.call
         return compiled
+
+
+def _is_of_guards(error: Exception) -> bool:
+    return str(error).startswith("compiled `") or ASSUMPTION in str(error)
 
 
 def _not_compiled(*args: Any, **kwargs: Any) -> Any:

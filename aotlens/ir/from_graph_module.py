@@ -11,19 +11,38 @@ from torch import fx
 
 from aotlens.ir.names import free_name
 from aotlens.ir.origin import NOWHERE, Origin
-from aotlens.ir.program import Node, getitem, op_name
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, getitem, op_name
+from aotlens.ir.slots import UserInput, UserOutput
+
+Made = dict[fx.Node, Any]
+"""By node of a graph: our node, or the program of a graph that a higher-order operator takes."""
 
 
-def import_graph(module: fx.GraphModule, given: Mapping[fx.Node, Node]) -> dict[fx.Node, Node]:
-    """A node for each node of the graph but its output; `given` says which ones stand for placeholders."""
-    made: dict[fx.Node, Node] = dict(given)
+def import_graph(module: fx.GraphModule, given: Mapping[fx.Node, Node]) -> Made:
+    """A value for each node of the graph but its output; `given` says which ones stand for placeholders."""
+    made: Made = dict(given)
     for node in module.graph.nodes:
         if node.op != "output" and node not in made:
             made[node] = _imported(module, node, made)
     return made
 
 
-def results_of(module: fx.GraphModule, made: Mapping[fx.Node, Node]) -> list[Any]:
+def nodes_of(made: Made) -> tuple[Node, ...]:
+    """The nodes that compute something, in order."""
+    return tuple(ours for node, ours in made.items() if node.op != "placeholder" and isinstance(ours, Node))
+
+
+def _body(module: fx.GraphModule, name: str) -> Program:
+    """A graph that belongs to a higher-order operator."""
+    made = import_graph(module, {})
+    placeholders = module.graph.find_nodes(op="placeholder")
+    inputs = [ProgramInput(made[node], UserInput(node.name, at)) for at, node in enumerate(placeholders)]
+    results = results_of(module, made)
+    outputs = [ProgramOutput(value, UserOutput(f"out[{at}]", at)) for at, value in enumerate(results)]
+    return Program(name, tuple(inputs), nodes_of(made), tuple(outputs))
+
+
+def results_of(module: fx.GraphModule, made: Made) -> list[Any]:
     """The graph's flat results, as nodes or plain values."""
     return [made[value] if isinstance(value, fx.Node) else value for value in flat_results(module)]
 
@@ -33,12 +52,14 @@ def flat_results(module: fx.GraphModule) -> list[Any]:
     return list(results) if isinstance(results, (list, tuple)) else [results]
 
 
-def _imported(module: fx.GraphModule, node: fx.Node, made: dict[fx.Node, Node]) -> Node:
+def _imported(module: fx.GraphModule, node: fx.Node, made: Made) -> Node | Program:
     name, val, origin = free_name(node.name), _value(node), _origin(node)
     if node.op == "placeholder":
         return Node(name, None, (), {}, val, origin)
     if node.op == "get_attr":
         constant = operator.attrgetter(str(node.target))(module)
+        if isinstance(constant, fx.GraphModule):
+            return _body(constant, name)
         return Node(name, None, (), {}, constant if val is None else val, origin, constant=constant)
     args = tuple(_mapped(arg, made) for arg in node.args)
     kwargs = {key: _mapped(arg, made) for key, arg in node.kwargs.items()}
@@ -61,7 +82,7 @@ def _origin(node: fx.Node) -> Origin:
     return Origin(NOWHERE, name, stage="joint", reason="put there by the user's graph pass", effect=effect)
 
 
-def _mapped(value: Any, made: dict[fx.Node, Node]) -> Any:
+def _mapped(value: Any, made: Made) -> Any:
     if isinstance(value, fx.Node):
         return made[value]
     if isinstance(value, tuple):

@@ -8,7 +8,6 @@ outputs differ, so the module text never sees this convention.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
 import torch
@@ -16,12 +15,12 @@ from torch import fx
 
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.origin import NOWHERE, Origin
-from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, before_backward, reachable
 from aotlens.ir.slots import (
     FlatInput,
     Gradient,
     GraphOutput,
-    IntermediateBase,
+    MutatedInput,
     SavedForBackward,
     SavedInput,
     SyntheticBase,
@@ -30,6 +29,9 @@ from aotlens.ir.slots import (
 )
 from aotlens.joint.records import JointProgram
 from aotlens.torch_api import set_joint_signature, tensor_metadata
+
+CHANGED = "aotlens_changed"
+"""Under this name a placeholder's `meta` says whether its tensor has another value when the backward runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,32 +103,35 @@ def primals(joint: JointProgram) -> tuple[ProgramInput, ...]:
 
 
 def forward_results(joint: JointProgram) -> tuple[ProgramOutput, ...]:
-    """Updated inputs, every result in the user's order, then the hidden bases."""
-    before = [
-        out for out in joint.forward_outputs if not isinstance(out.slot, (UserOutput, IntermediateBase))
-    ]
-    results: dict[tuple[int, tuple[str, ...]], ProgramOutput] = {}
-    for out in (*joint.aliases, *joint.forward_outputs):
-        if isinstance(out.slot, UserOutput):
-            results[out.slot.index, out.slot.inner] = out
-    after = [out for out in joint.forward_outputs if isinstance(out.slot, IntermediateBase)]
-    return (*before, *(results[key] for key in sorted(results, key=itemgetter(0))), *after)
+    """Updated inputs, every result in the user's order, then hidden bases and sizes."""
+    own = joint.forward_outputs
+    before = [out for out in own if isinstance(out.slot, MutatedInput)]
+    results = [out for out in (*own, *joint.aliases) if isinstance(out.slot, UserOutput)]
+    results.sort(key=lambda out: out.slot.index)  # type: ignore[union-attr]
+    after = [out for out in own if not isinstance(out.slot, (MutatedInput, UserOutput))]
+    return (*before, *results, *after)
 
 
 def gradients(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> tuple[ProgramOutput, ...]:
-    """One per input, None where an input needs none; those inside one wrapper stand together."""
+    """One per input or None, those inside one wrapper together; then those of results that are leaves."""
+    own = [out for out in joint.gradients if isinstance(out.slot, Gradient)]
     known: dict[int, list[ProgramOutput]] = {}
-    for out in joint.gradients:
+    for out in own:
         known.setdefault(out.slot.index, []).append(out)  # type: ignore[union-attr]
-    told = {(out.slot.index, out.slot.inner) for out in joint.gradients}  # type: ignore[union-attr]
+    told = {_which(out.slot) for out in own}
     found: list[ProgramOutput] = []
     for given in inputs:
-        index, inner = getattr(given.slot, "index", -1), getattr(given.slot, "inner", ())
+        index, inner = _which(given.slot)
         if index in known:
             found += known.pop(index)
         elif (index, inner) not in told:
             found.append(ProgramOutput(None, Gradient(given.slot.name, index, inner)))
-    return tuple(found)
+    return (*found, *(out for out in joint.gradients if not isinstance(out.slot, Gradient)))
+
+
+def _which(slot: Any) -> tuple[int, tuple[str, ...]]:
+    """The flat input, and the tensor within a wrapper."""
+    return getattr(slot, "index", -1), getattr(slot, "inner", ())
 
 
 def joint_convention(joint: JointProgram) -> Convention:
@@ -145,6 +150,9 @@ def joint_module(joint: JointProgram) -> fx.GraphModule:
     convention = joint_convention(joint)
     module = convention.module()
     tag_sides(module, convention, joint)
+    placeholders = module.graph.find_nodes(op="placeholder")
+    for given, node in zip(convention.program.inputs, placeholders, strict=True):
+        node.meta[CHANGED] = id(given.node) in joint.changed_inputs
     if joint.training:
         count = len(primals(joint))
         set_joint_signature(module, count, len(convention.names) - count, len(forward_results(joint)))
@@ -167,7 +175,7 @@ def forward_convention(joint: JointProgram, forward: Program, saved: tuple[Node,
         *forward_results(joint),
         *(ProgramOutput(node, SavedForBackward(node.name)) for node in saved),
     )
-    nodes = reachable([out.value for out in outputs], joint.program.nodes)
+    nodes = reachable([out.value for out in outputs], before_backward(joint.program.nodes))
     program = Program(forward.name, inputs, nodes, outputs)
     positions: dict[GraphOutput, int] = {}
     for at, out in enumerate(outputs):

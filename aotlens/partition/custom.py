@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from aotlens.errors import UserError
-from aotlens.ir.from_graph_module import import_graph, results_of
+from aotlens.ir.from_graph_module import import_graph, nodes_of, results_of
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput
 from aotlens.ir.slots import Buffer, Parameter, SavedForBackward, SavedInput, Tangent
 from aotlens.joint.convention import forward_results, gradients, joint_module, primals
@@ -53,7 +53,7 @@ def partition_with(
     )
     name = getattr(function, "__name__", type(function).__name__)
     read = _read_forward(joint, inputs, forward_module, name)
-    backward_nodes, grads = _read_backward(joint, len(inputs), backward_module, read, name)
+    backward_nodes, grads = _read_backward(joint, len(gradients(joint, inputs)), backward_module, read, name)
     whole = _joined(joint, read, backward_nodes, grads)
     return Partitioned(
         joint=whole,
@@ -86,8 +86,7 @@ def _read_forward(
     count = len(forward_results(joint))
     if len(results) < count:
         raise UserError(f"the forward graph of `{name}` has {len(results)} outputs, fewer than {count}")
-    nodes = tuple(ours for node, ours in made.items() if node.op != "placeholder")
-    return _Forward(nodes, results[:count], results[count:])
+    return _Forward(nodes_of(made), results[:count], results[count:])
 
 
 def _read_backward(
@@ -102,7 +101,7 @@ def _read_backward(
     if len(results) != count:
         found = f"{len(results)} outputs, and the function {count} inputs"
         raise UserError(f"the backward graph of `{name}` has {found}: it returns one gradient or None each")
-    return tuple(ours for node, ours in made.items() if node.op != "placeholder"), results
+    return nodes_of(made), results
 
 
 def _bound(module: fx.GraphModule, nodes: list[Node], what: str) -> dict[fx.Node, Node]:

@@ -11,12 +11,32 @@ from typing import Any
 from torch import fx
 
 from aotlens.errors import UserError
-from aotlens.ir.from_graph_module import flat_results, import_graph
-from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable
+from aotlens.ir.from_graph_module import flat_results, import_graph, nodes_of
+from aotlens.ir.program import (
+    Node,
+    Program,
+    ProgramInput,
+    ProgramOutput,
+    before_backward,
+    has_effect,
+    reachable,
+)
 from aotlens.ir.slots import Gradient, Tangent, UserInput, UserOutput
+from aotlens.joint.convention import CHANGED
 from aotlens.joint.records import Joint
 from aotlens.partition.rules import is_number
 from aotlens.partition.stage import split_joint
+
+
+@dataclass(frozen=True, slots=True)
+class EditedJoint(Joint):
+    """A joint program that was read from a graph module."""
+
+    changed: frozenset[int]
+
+    @property
+    def changed_inputs(self) -> frozenset[int]:
+        return self.changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +67,7 @@ def split_graph_module(
     tangents = [item.node for item in read.joint.program.inputs if isinstance(item.slot, Tangent)]
     results = flat_results(module)
     outputs = [out.value for out in read.joint.forward_outputs]
-    forward_nodes = reachable([*outputs, *tensors, *sizes], read.joint.program.nodes)
+    forward_nodes = reachable([*outputs, *tensors, *sizes], before_backward(read.joint.program.nodes))
     forward = _extract(
         module,
         read.original(primals),
@@ -57,7 +77,9 @@ def split_graph_module(
     backward = _extract(
         module,
         read.original([*sizes, *tensors, *tangents]),
-        read.original(split.backward_nodes),
+        read.original(
+            [node for node in split.backward_nodes if not has_effect(node) or node.origin.backward]
+        ),
         results[num_fwd_outputs:],
     )
     _describe_outputs(module, forward, backward, num_fwd_outputs)
@@ -69,19 +91,17 @@ def _read(module: fx.GraphModule, num_fwd_outputs: int) -> _Read:
     if len(results) < num_fwd_outputs:
         raise UserError(f"the joint graph has {len(results)} outputs, fewer than {num_fwd_outputs=}")
     made = import_graph(module, {})
-    inputs, nodes = [], []
-    for index, (node, ours) in enumerate(made.items()):
-        if node.op != "placeholder":
-            nodes.append(ours)
-            continue
-        is_tangent = node.name.startswith("tangents")
+    inputs = []
+    for index, node in enumerate(module.graph.find_nodes(op="placeholder")):
+        ours, is_tangent = made[node], node.name.startswith("tangents")
         inputs.append(ProgramInput(ours, Tangent(node.name) if is_tangent else UserInput(node.name, index)))
     outputs = []
     for at, value in enumerate(results):
         slot = UserOutput(f"out[{at}]", at) if at < num_fwd_outputs else Gradient(f"gradient {at}", at)
         outputs.append(ProgramOutput(made[value] if isinstance(value, fx.Node) else value, slot))
-    program = Program("joint", tuple(inputs), tuple(nodes), tuple(outputs))
-    return _Read(module, Joint(program=program), {id(ours): node for node, ours in made.items()})
+    program = Program("joint", tuple(inputs), nodes_of(made), tuple(outputs))
+    changed = frozenset(id(ours) for node, ours in made.items() if node.meta.get(CHANGED))
+    return _Read(module, EditedJoint(program, changed), {id(ours): node for node, ours in made.items()})
 
 
 def _extract(
@@ -94,6 +114,9 @@ def _extract(
         made[node] = graph.placeholder(node.name)
         made[node].meta = dict(node.meta)
     for node in nodes:
+        for source in node.all_input_nodes:  # a graph that a higher-order operator takes
+            if source not in made:
+                made[source] = graph.node_copy(source)
         if node not in made:
             made[node] = graph.node_copy(node, lambda source: made[source])
     graph.output(tuple(made[value] if isinstance(value, fx.Node) else value for value in results))

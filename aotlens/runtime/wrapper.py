@@ -222,7 +222,7 @@ class WrapperText:
         line = f"{name}.copy_(updated_{info.index})"
         if info.seen_by_autograd:
             self._builder.add(line)
-        elif info.hidden_from_autograd:
+        elif info.hidden_from_autograd and not self._captured.inputs[info.index].argument.is_inference():
             with self._builder.block(
                 f"with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter({name}):"
             ):
