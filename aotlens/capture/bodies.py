@@ -30,6 +30,20 @@ INLINE = frozenset({"strict_mode"})
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 """The results of a call, its arguments and its keyword arguments."""
 
+WITHOUT_BODIES = frozenset(
+    {
+        "auto_functionalized",
+        "auto_functionalized_v2",
+        "inline_asm_elementwise",
+        "out_dtype",
+        "print",
+        "run_and_save_rng_state",
+        "run_with_rng_state",
+        "triton_kernel_wrapper_functional",
+    }
+)
+"""Operators that give new values and whose arguments are tensors and plain values."""
+
 LOOPS = frozenset({"map_impl", "scan", "while_loop", "while_loop_stack_output"})
 """Operators whose fake kernels and lowerings count steps with a symbol."""
 
@@ -37,6 +51,10 @@ LOOPS = frozenset({"map_impl", "scan", "while_loop", "while_loop_stack_output"})
 def record_higher_order(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     """Record one call of a higher-order operator; its results, and its arguments with functional bodies."""
     name = func.name()
+    if name not in BODIES and name not in WITHOUT_BODIES:
+        raise UnsupportedError(
+            f"the higher-order operator `{name}`", tape.span, "call what it runs without the operator"
+        )
     if name in LOOPS and tape.fake_mode.shape_env is None:
         tape.fake_mode.shape_env = make_shape_env()
     programs: dict[int, Program] = {}
