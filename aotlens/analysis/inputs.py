@@ -89,7 +89,7 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
         under_no_grad=mutates_data and all(not write.grad_enabled for write in storage.writes),
         version_bumps=bumps,
         new_geometry=moved,
-        moved_without_grad=all(not move.grad_enabled for move in storage.moves),
+        moved_without_grad=moved is not None and _moved_without_grad(captured, given),
         seen_by_autograd=seen and mutates_data,
         value=storage.base if mutates_data else None,
         writes=(*storage.writes, *(storage.moves if moved is not None else ())),
@@ -102,6 +102,25 @@ def _moved(given: CapturedInput) -> Geometry | None:
     """The metadata that the function leaves; None when it is as it was."""
     geometry = geometry_of(given.argument)
     return geometry if geometry != geometry_of(given.fake) else None
+
+
+def _moved_without_grad(captured: Captured, given: CapturedInput) -> bool:
+    """Whether autograd sees none of the changes of the tensor's own metadata.
+
+    Raises:
+        UnsupportedError: it sees some of them, which one change at the end cannot repeat.
+    """
+    storage: Any = given.storage
+    chain = captured.recorder.tracked(given.argument).chain
+    moves = [move for move in storage.moves if move.chain == chain[: len(move.chain)]]
+    seen = [move for move in moves if move.grad_enabled]
+    if seen and len(seen) < len(moves) and given.argument.requires_grad:
+        raise UnsupportedError(
+            f"changes of the sizes or strides of `{given.slot.name}`, some of them under `no_grad`",
+            span_of_writes(moves),
+            "make all of them in one grad mode",
+        )
+    return not seen
 
 
 def history(tensor: Any) -> Any:

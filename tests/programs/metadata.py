@@ -324,3 +324,20 @@ def storage_resized_to_zero_and_back(x: Tensor, y: Tensor) -> Tensor:
     with torch.no_grad():
         x.copy_(y)
     return out.detach() + x * y
+
+
+@cases(lambda: (tape(4, 4),), later="some of them under no_grad")
+def metadata_in_two_grad_modes(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        x.t_()
+    x.unsqueeze_(0)
+    return x * 2
+
+
+@cases(lambda: (tape(4, 4),))
+def metadata_under_no_grad_and_of_a_view(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        x.t_()
+    row = x[:2]
+    row.unsqueeze_(0)
+    return x * row.sum()
