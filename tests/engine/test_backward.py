@@ -231,7 +231,7 @@ def test_activations_are_freed_as_the_backward_goes() -> None:
     x = leaf(4)
     options = CompileOptions(backend="eager", policy="default")
     out = compiled(lambda x: x.exp().exp().exp() * 2, x, options=options).call(x).sum()
-    node = out.grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+    node: Any = out.grad_fn.next_functions[0][0]
     watched = [weakref.ref(saved) for saved in node.saved_tensors]
     with Alive(watched) as alive:
         out.backward()

@@ -114,7 +114,7 @@ def own_generator_in_place(x: Tensor, generator: torch.Generator) -> Tensor:
 
 @cases(lambda: (plain(5, 4), {"generator": generator()}))
 def own_generator_in_a_container(x: Tensor, settings: dict[str, torch.Generator]) -> Tensor:
-    return x + torch.rand(4, **settings)
+    return x + torch.rand(4, generator=settings["generator"])
 
 
 @cases(lambda: (plain(5, 4), generator()), later="generator seeded inside")
