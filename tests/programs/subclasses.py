@@ -271,3 +271,90 @@ def channels_last(x: Tensor) -> Tensor:
 @cases(lambda: (two_leaf(3, 4), two_leaf(3, 4)))
 def several_differentiable(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return x * y, x.sin(), y.sum()
+
+
+@cases(lambda: (two(3, 4),))
+def inner_tensor_mutated(x: Any) -> Tensor:
+    x.a.mul_(2)
+    return x + 1
+
+
+@cases(lambda: (two_leaf(3, 4),))
+def data_mutated(x: Tensor) -> Tensor:
+    x.data.mul_(2)
+    return x * 3
+
+
+@cases(lambda: (two_tape(3, 4), two_leaf(3, 4)))
+def one_without_gradient(x: Tensor, y: Tensor) -> Tensor:
+    return y * 2
+
+
+@cases(lambda: (leaf(3, 4),))
+def wrapped_intermediate_mutated(x: Tensor) -> tuple[Tensor, Tensor]:
+    hidden = x * 2
+    wrapped = TwoTensor(hidden, hidden + 1)
+    wrapped.add_(1)
+    return hidden, wrapped
+
+
+@cases(lambda: (two_tape(4, 4),))
+def chunk_mutated(x: Tensor) -> Tensor:
+    first, _ = x.chunk(2)
+    first.mul_(2)
+    return x + 1
+
+
+@cases(lambda: (two(3, 4),))
+def out_argument(x: Tensor) -> Tensor:
+    result = torch.empty_like(x)
+    torch.mul(x, x, out=result)
+    return result
+
+
+@cases(lambda: (two(3, 4), two(3, 4)))
+def foreach_mutated(x: Tensor, y: Tensor) -> Tensor:
+    torch._foreach_mul_([x, y], 2)
+    return x + y
+
+
+class Tripled(torch.autograd.Function):
+    """A sine with a gradient of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * 3
+
+
+@cases(lambda: (two_leaf(3, 4),))
+def custom_function(x: Tensor) -> Any:
+    return Tripled.apply(x)
+
+
+@cases(lambda: (two(3, 4),), later="a result inside a written wrapper")
+def mutated_and_inner_tensor_returned(x: Any) -> Tensor:
+    x.mul_(2)
+    return x.a
+
+
+@cases(lambda: (plain(3, 4), plain(3, 4)), later="a result inside a written wrapper")
+def wrapped_inputs_mutated(x: Tensor, y: Tensor) -> Tensor:
+    wrapped = TwoTensor(x, y)
+    wrapped.mul_(2)
+    return wrapped
+
+
+@cases(lambda: (two_tape(3, 4),), later="detach_ of a wrapper")
+def detached_in_place(x: Tensor) -> Tensor:
+    x.detach_()
+    return x * 2
+
+
+@cases(lambda: (two(3, 4),), later="requires_grad_ of a wrapper")
+def made_to_require_grad(x: Tensor) -> Tensor:
+    x.requires_grad_()
+    return x * 2
