@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.body_inputs import BODIES, ONE_RESULT, with_more_operands
+from aotlens.errors import UnsupportedError
 from aotlens.ir.program import is_higher_order
 from aotlens.torch_api import (
     FakeTensor,
@@ -141,7 +142,33 @@ class Lifted:
         with lifting(self._originals), _Replacing(given):
             result = self._seen.function(*operands[:count])
         leaves = [given.get(id(leaf), leaf) for leaf in pytree.tree_leaves(result)]
+        if torch.is_grad_enabled():
+            _refuse_missed(leaves, self._outside)
         return leaves[0] if self._seen.one else tuple(leaves)
+
+
+def _refuse_missed(results: list[Any], outside: tuple[Any, ...]) -> None:
+    """A tensor from outside that reached autograd past its operand: its gradient would be lost.
+
+    A custom `autograd.Function` takes its arguments before any operator sees them.
+    """
+    histories = {id(tensor.grad_fn) for tensor in outside if tensor.grad_fn is not None}
+    leaves = {id(tensor) for tensor in outside}
+    waiting = [result.grad_fn for result in results if isinstance(result, torch.Tensor)]
+    seen: set[Any] = set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if id(node) in histories or id(getattr(node, "variable", None)) in leaves:
+            raise UnsupportedError(
+                "a custom `autograd.Function`, inside a function of a higher-order operator, that takes a "
+                "tensor from outside",
+                None,
+                "pass the tensor as an operand",
+            )
+        waiting += [source for source, _ in node.next_functions]
 
 
 class _Replacing(TorchFunctionMode):

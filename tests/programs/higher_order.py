@@ -212,3 +212,9 @@ def flexible_attention(query: Tensor, key: Tensor, value: Tensor) -> Any:
 @cases(lambda: (*heads(), plain(2)), "dynamo")
 def flexible_attention_with_a_bias(query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Any:
     return flex_attention(query, key, value, score_mod=lambda score, b, h, i, j: score * bias[h])
+
+
+@cases(lambda: (leaf(3), leaf(3), flag()), refused="takes a tensor from outside")
+def autograd_function_in_cond_on_an_outside_tensor(x: Tensor, w: Tensor, flag: Tensor) -> Any:
+    h = w * 2
+    return torch.cond(flag, lambda y: DoubledGradient.apply(h) * y, lambda y: y * 2, (x,))
