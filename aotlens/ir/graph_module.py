@@ -26,6 +26,7 @@ def to_graph_module(program: Program, training: bool, names: Sequence[str] | Non
     owned: dict[str, Any] = {}
     for name, given in zip(names or _input_names(program, training), program.inputs, strict=True):
         placeholder = graph.placeholder(name)
+        placeholder.target = placeholder.name  # fx renames what hides a builtin: `sum`
         placeholder.meta["val"] = given.node.val
         placeholder.meta["aotlens_slot"] = given.slot
         made[id(given.node)] = placeholder

@@ -112,6 +112,7 @@ def _extract(
     made: dict[fx.Node, fx.Node] = {}
     for node in inputs:
         made[node] = graph.placeholder(node.name)
+        made[node].target = made[node].name
         made[node].meta = dict(node.meta)
     for node in nodes:
         for source in node.all_input_nodes:  # a graph that a higher-order operator takes

@@ -370,3 +370,15 @@ def test_size_is_saved_as_a_number_for_a_sum() -> None:
     saved = forward.graphs[0].graph.output_node().args[0][1:]
     assert all(not isinstance(node.meta["val"], torch.Tensor) for node in saved)
     assert len(backward.graphs) == 1
+
+
+def test_saved_values_named_like_builtins() -> None:
+    def fn(x: Any, y: Any) -> Any:
+        return x.sum().sin() * y.sum().exp() * x.abs() * y.abs()
+
+    grads = []
+    for entry in (lambda fn, _: fn, aotlens.aot_function):
+        x, y = leaves((3,), (3,))
+        entry(fn, aotlens.nop)(x, y).sum().backward()
+        grads.append((x.grad, y.grad))
+    torch.testing.assert_close(grads[0], grads[1])
