@@ -104,6 +104,11 @@ def is_builtin(func: Any) -> bool:
     return func.namespace in ("aten", "prim", "prims")
 
 
+def is_operator(func: Any) -> bool:
+    """Whether it is an operator of torch's dispatcher, and not a Python function such as `manual_seed`."""
+    return hasattr(func, "namespace")
+
+
 def written_arguments(func: Any) -> tuple[int | str, ...]:
     """The arguments that the schema marks as written, by position or by keyword."""
     found: list[int | str] = []

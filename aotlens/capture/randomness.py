@@ -28,15 +28,18 @@ class RandomState:
             state = torch.empty(torch.default_generator.get_state().numel(), dtype=torch.uint8)
         node = self._tape.add_node(torch.random.get_rng_state, (), {}, state, self._origin("get_rng_state"))
         self._tape.track(state, Storage(node, state))
+        self._tape.note_call((torch.random.get_rng_state, (), {}, state, node.origin))
         return state
 
     def set_state(self, state: Any) -> None:
         origin = self._origin("set_rng_state", effect=True)
         self._tape.add_node(torch.random.set_rng_state, (self._tape.node_of(state),), {}, None, origin)
+        self._tape.note_call((torch.random.set_rng_state, (state,), {}, None, origin))
 
     def manual_seed(self, seed: int) -> torch.Generator:
         origin = self._origin("manual_seed", effect=True)
         self._tape.add_node(torch.random.manual_seed, (seed,), {}, None, origin)
+        self._tape.note_call((torch.random.manual_seed, (seed,), {}, None, origin))
         return torch.default_generator
 
     def seed(self) -> int:

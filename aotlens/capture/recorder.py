@@ -28,6 +28,7 @@ from aotlens.capture.operators import (
     aten,
     describe,
     is_builtin,
+    is_operator,
 )
 from aotlens.capture.randomness import RandomState, without_generators
 from aotlens.capture.storage import Storage, Tracked
@@ -214,12 +215,20 @@ class Recorder(Tape, TorchDispatchMode):
         finally:
             self._stage = None
 
+    def note_call(self, call: Any) -> None:
+        self.calls.append(call)
+
     def play(self, call: Call) -> Any:
         """Record one call of another recording, its arguments given as this recording's; its result here.
 
         Call it below autograd and in the fake mode, with this recorder off the stack of modes.
         """
         func, args, kwargs, _, self.origin = call
+        if not is_operator(func):
+            result = None if call[3] is None else call[3].detach()
+            node = self.add_node(func, tuple(self.argument(arg) for arg in args), {}, result)
+            self._adopt(node, result)
+            return result
         self._depth = 1
         try:
             return self._handlers[describe(func).kind](func, describe(func), args, kwargs)

@@ -220,6 +220,9 @@ class Tape:
             self.generators[id(generator)] = known
         return known
 
+    def note_call(self, call: tuple[Any, ...]) -> None:
+        """Keep what the user's code called and no operator tells of; a recorder keeps it among its calls."""
+
     def place_here(self) -> Place:
         """The user's expression that runs; a recorder looks for it on the stack."""
         return self.origin.place

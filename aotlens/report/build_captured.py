@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.operators import Kind, aten, describe
+from aotlens.capture.operators import Kind, aten, describe, is_operator
 from aotlens.capture.recorder import Call
 from aotlens.capture.records import Captured
 from aotlens.capture.tape import Tape
@@ -51,7 +51,11 @@ def captured_program(captured: Captured, values: tuple[Any, ...] | None = None) 
 
 def changes_sizes(captured: Captured) -> bool:
     """Whether a tensor has other sizes or strides after the run than when it was made."""
-    return any(describe(call[0]).kind is Kind.METADATA_MUTATION for call in captured.calls)
+    return any(_kind(call[0]) is Kind.METADATA_MUTATION for call in captured.calls)
+
+
+def _kind(func: Any) -> Kind | None:
+    return describe(func).kind if is_operator(func) else None
 
 
 def tensors_in(values: Iterable[Any]) -> Iterator[Any]:
@@ -74,7 +78,7 @@ def _bookkeeping(captured: Captured) -> dict[int, int | None]:
     taken: dict[tuple[Any, ...], int] = {}
     again: dict[int, int | None] = {}
     for at, (func, args, _, _, _) in enumerate(calls):
-        kind = describe(func).kind
+        kind = _kind(func)
         if kind is Kind.SAME:
             again[at] = None
         elif kind is Kind.VIEW:
@@ -133,6 +137,8 @@ class _Writer:
                 slot: Any = given.slot
                 for path, tensor in inner_tensors(given.argument):
                     self._add_input(inner_slot(slot, path), tensor, _before(given.fake, path))
+            elif isinstance(given.argument, torch.Generator):
+                self._of[id(given.argument)] = self._add_input(given.slot, given.argument, None)
             elif given.duplicate_of is None and isinstance(given.argument, SYMBOLIC):
                 node = self._add_input(given.slot, given.argument, given.argument)
                 self._tape.symbols.define(given.argument, node)
@@ -152,6 +158,8 @@ class _Writer:
         if is_higher_order(func):
             arguments = self._with_bodies(call, arguments)
         keywords = {key: self._argument(arg) for key, arg in kwargs.items()}
+        if not is_operator(func) and isinstance(result, torch.Tensor):  # it stood for nothing before
+            self._of.pop(id(result), None)
         fresh = [tensor for tensor in tensors_in([result]) if id(tensor) not in self._of]
         if not fresh and not isinstance(result, SYMBOLIC):
             origin, value = replace(origin, effect=True), None
@@ -190,6 +198,8 @@ class _Writer:
     def _argument(self, arg: Any) -> Any:
         if isinstance(arg, torch.Tensor):
             return self._node(arg)
+        if isinstance(arg, torch.Generator):
+            return self._of.get(id(arg)) or self._tape.generator(arg)
         if isinstance(arg, SYMBOLIC):
             return self._tape.symbols.value(arg)
         if isinstance(arg, (list, tuple)):

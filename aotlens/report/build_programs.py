@@ -105,11 +105,16 @@ def _recorded(parts: Partitioned) -> Program:
             if isinstance(tensor, torch.Tensor):
                 value = captured.recorder.tracked(tensor).node
             outputs.append(ProgramOutput(value, inner_slot(UserOutput(name, info.index), path)))
-    nodes = tuple(n for n in captured.recorder.nodes if not n.origin.backward and not n.origin.effect)
+    nodes = tuple(n for n in captured.recorder.nodes if not n.origin.backward and not _written_back(n))
     needed = ancestors([out.value for out in outputs], nodes)
     kept = tuple(node for node in nodes if node.origin.stage == "captured" or id(node) in needed)
     inputs = tuple(given for given in parts.joint.program.inputs if not given.node.origin.backward)
     return Program("functional", inputs, kept, tuple(outputs))
+
+
+def _written_back(node: Node) -> bool:
+    """Whether the joint stage added it: a write that stays in the graph."""
+    return node.origin.effect and node.origin.stage == "joint"
 
 
 def related(program: Program, parent: Program, captured: CapturedProgram | None = None) -> Ancestors:

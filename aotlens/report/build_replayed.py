@@ -124,10 +124,14 @@ class _Player:
         return ProgramInput(new.node, given.slot)
 
     def _number(self, given: CapturedInput) -> ProgramInput:
+        """A size, or a generator."""
         assert given.node is not None  # a graph input
         name = self._recorder.name(given.node.name)
         node = Node(name, None, (), {}, given.node.val, Origin(NOWHERE, ""))
-        self._recorder.symbols.define(given.argument, node)
+        if isinstance(given.argument, torch.Generator):
+            self._recorder.generators[id(given.argument)] = node
+        else:
+            self._recorder.symbols.define(given.argument, node)
         return ProgramInput(node, given.slot)
 
     def _view_of_base(self, given: CapturedInput) -> None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from aotlens.analysis.records import InputAliasInfo, IntermediateBaseOf
+from aotlens.capture.wrappers import is_wrapper
 from aotlens.ir.program import Program
 from aotlens.ir.slots import Gradient, IntermediateBase, MutatedInput, SavedInput, Tangent, UserOutput
 from aotlens.pipeline import Compiled
@@ -49,9 +50,11 @@ class StageMismatch:
 def replay_stages(compiled: Compiled, values: list[Any]) -> tuple[StageResult, ...]:
     """Run every stage's program on copies of these flat inputs; the wrapper's module text comes last.
 
-    Nothing for a target that takes tensor subclasses: its programs run on the tensors inside them.
+    Nothing for a target that takes or gives tensor subclasses: its programs run on the tensors inside them.
     """
-    if any(given.wrapped is not None for given in compiled.captured.inputs):
+    captured = compiled.captured
+    wrapped = any(given.wrapped is not None for given in captured.inputs)
+    if wrapped or any(is_wrapper(value) for value in captured.outputs):
         return ()
     stages = {stage.name: stage for stage in compiled.stages()}
     results = []
@@ -91,9 +94,19 @@ def _same(found: Any, expected: Any) -> bool:
 def load_program(program: Program) -> Any:
     """The function that the program's text defines."""
     text = write_program(program)
-    namespace: dict[str, Any] = {"__name__": "aotlens_stage", **text.bound}
+    bound = {
+        name: _copied(Cloner(), value) if isinstance(value, torch.Generator) else value
+        for name, value in text.bound.items()
+    }
+    namespace: dict[str, Any] = {"__name__": "aotlens_stage", **bound}
     exec(text.source, namespace)  # noqa: S102 (our own text)
     return namespace[graph_name(program)]
+
+
+def _copied(cloner: Cloner, value: Any) -> Any:
+    if isinstance(value, torch.Generator):
+        return value.clone_state()
+    return cloner.tensor(value) if isinstance(value, Tensor) else value
 
 
 class _Given:
@@ -103,7 +116,7 @@ class _Given:
         cloner = Cloner()
         self._slots = [given.slot for given in compiled.captured.inputs]
         bases = compiled.captured.bases
-        copied = [cloner.tensor(value) if isinstance(value, Tensor) else value for value in values]
+        copied = [_copied(cloner, value) for value in values]
         with torch.no_grad(), below_views():
             self._flat = [value.detach() if isinstance(value, Tensor) else value for value in copied]
             self._before = [value.detach() if isinstance(value, Tensor) else value for value in copied]
@@ -189,7 +202,7 @@ def _laid_out(value: Tensor, like: Any) -> Tensor:
 def _run_wrapper(compiled: Compiled, values: list[Any], tangents: Mapping[str, Any]) -> StageResult:
     """The module text called as the user's function is, and its gradients for the same tangents."""
     cloner, captured = Cloner(), compiled.captured
-    flat = [cloner.tensor(value) if isinstance(value, Tensor) else value for value in values]
+    flat = [_copied(cloner, value) for value in values]
     before = [value.detach() if isinstance(value, Tensor) else value for value in flat]
     mode = torch.is_grad_enabled()
     args, kwargs = _arguments(compiled, flat)
