@@ -509,8 +509,8 @@ def python_dispatcher() -> Iterator[None]:
 def tell_of_silent_changes() -> None:
     """Make what no operator tells of known to the dispatch modes that ask for it.  Idempotent.
 
-    `fake.data = source` calls `data_assigned(fake, source)` afterwards, and `storage.resize_(size)` calls
-    `storage_resized(storage, size)` before.
+    `fake.data = source` calls `data_assigned(fake, source)`, and `storage.resize_(size)` calls
+    `storage_resized(storage, size)`, each before it is done.
     """
     if "data" in vars(FakeTensor):
         return
@@ -518,9 +518,9 @@ def tell_of_silent_changes() -> None:
     resize: Any = torch.UntypedStorage.resize_
 
     def assign(target: Any, source: Any) -> None:
-        plain.__set__(target, source)
         for told in _asking_modes("data_assigned"):
             told(target, source)
+        plain.__set__(target, source)
 
     def resize_and_tell(storage: Any, size: Any) -> Any:
         for told in _asking_modes("storage_resized"):

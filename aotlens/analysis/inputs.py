@@ -6,6 +6,8 @@ rule about single operators stands here.
 
 from typing import Any
 
+import torch
+
 from aotlens.analysis.exchanges import Exchanges
 from aotlens.analysis.placement import placement
 from aotlens.analysis.records import AutogradChange, Exchange, Geometry, InputAliasInfo, MutationType
@@ -14,6 +16,8 @@ from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Write
 from aotlens.errors import RefusedAssertionError, UnsupportedError
 from aotlens.report.records import Span
+
+aten = torch.ops.aten
 
 FOREACH = "aten._foreach_"
 """In eager such an operator raises the version counters by single writes; as one operator it raises none."""
@@ -94,6 +98,7 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
         value=storage.base if mutates_data else None,
         writes=(*storage.writes, *(storage.moves if moved is not None else ())),
         autograd=autograd,
+        grown=storage.grown,
         storage_bytes=storage.new_bytes,
     )
 
@@ -183,7 +188,9 @@ def _exchanged(captured: Captured, index: int, exchange: Exchange, keep_mutation
             span_of_writes(storage.moves) or captured.subject.span,
             "write under `torch.no_grad()`, or give the new tensor back",
         )
-    value = storage.base if old else captured.recorder.node_of(given.argument) if seen else None
+    value = storage.base if old else None
+    if seen:  # a value of its own: the new storage is handed out beside it, without history
+        value = captured.recorder.emit(aten.clone.default, captured.recorder.node_of(given.argument))
     in_graph = old and keep_mutations
     return InputAliasInfo(
         index=index,

@@ -58,6 +58,8 @@ def analyse_outputs(
             found.append(_inside_a_wrapper(captured, index, value, inside))
         elif storage.inputs:
             found.append(_alias_of_input(captured, index, value, storage, same))
+        elif same is None and (owner := _exchanged_owner(captured, exchanges, value)) is not None:
+            found.append(_alias_of_exchanged(captured, index, value, owner))
         elif same is not None:
             found.append(_repeated(index, value, same))
         else:
@@ -176,6 +178,33 @@ def _alias_of_input(
         detached=detached or chain == (),
         viewed_without_grad=value.requires_grad and history(value) is None and given.argument.requires_grad,
         made_leaf=value.requires_grad and history(value) is None and not given.argument.requires_grad,
+        taken_before=exchanged,
+        tensor=value,
+    )
+
+
+def _exchanged_owner(captured: Captured, exchanges: Exchanges, value: Any) -> int | None:
+    """The input with another storage that autograd knows as the base of the result; None when none is."""
+    for at in exchanges.by_input:
+        if value._base is captured.inputs[at].argument:
+            return at
+    return None
+
+
+def _alias_of_exchanged(captured: Captured, index: int, value: Any, at: int) -> OutputAliasInfo:
+    """A view that was taken after the exchange."""
+    given = captured.inputs[at]
+    chain = _relative_chain(captured.recorder, given.argument, value)
+    return OutputAliasInfo(
+        index=index,
+        output_type=OutputType.ALIAS_OF_INPUT,
+        reason=f"a view of `{given.slot.name}`: made again from the caller's tensor on each call",
+        value=None,
+        base=InputBase(at),
+        chain=chain or (),
+        geometry=None if chain is not None else geometry_of(value),
+        requires_grad=value.requires_grad,
+        viewed_without_grad=value.requires_grad and history(value) is None and given.argument.requires_grad,
         tensor=value,
     )
 

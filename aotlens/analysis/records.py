@@ -117,6 +117,8 @@ class InputAliasInfo:
     exchange: Exchange | None = None
     """The storage that the input leaves the function on; None when it keeps its own."""
     autograd: AutogradChange = AutogradChange.NONE
+    grown: bool = False
+    """Whether the caller's tensor must be resized before it can hold the new value."""
     storage_bytes: Any = None
     """The size of the storage after the call; None when it is as it was."""
 
@@ -174,6 +176,8 @@ class OutputAliasInfo:
     """The function made it require grad itself: a leaf without history."""
     made_leaf: bool = False
     """The same of a view of an input: it lies in the input's memory and is a leaf."""
+    taken_before: bool = False
+    """A view of what an input was, taken before the input gets another storage."""
     function_view_of: int | None = None
     """The input that a custom function made the view of; None for all other results."""
     tensor: Any = None

@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.mutations import Write
+from aotlens.capture.mutations import Write, grow
 from aotlens.capture.operators import RESIZE_STORAGE, aten
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
-from aotlens.ir.program import Node, op_name
+from aotlens.ir.program import Node
 from aotlens.torch_api import FakeTensor
 
 
@@ -28,6 +28,7 @@ def record_exchange(tape: Tape, call: Write) -> Any:
         return call.func(*call.args, **call.kwargs)
     if packet is aten.set_:
         found: Tracked | None = _looked_at(tape, call)
+        tape.keep_values(target)
         result = call.func(*call.args, **call.kwargs)
     elif packet in (aten.resize_, aten.resize_as_, aten._resize_output_):
         found = _resized(tape, call)
@@ -62,7 +63,8 @@ def record_resize_of(tape: Tape, storage: Any, size: Any) -> None:
 
 
 def record_data_assignment(tape: Tape, target: Any, source: Any) -> None:
-    """`target.data = source`: the tensor lies where the source lies."""
+    """`target.data = source`, before it is done: the tensor will lie where the source lies."""
+    tape.keep_values(target)
     node, look = tape.node_of(source), tape.tracked(source)
     tape.tracked(target).storage.moves.append(tape.write_here())
     setattr(target, TRACK, Tracked(look.storage, look.chain, node, look.version))
@@ -123,17 +125,30 @@ def _resized(tape: Tape, call: Write) -> Tracked | None:
     tracked, node = tape.tracked(target), tape.node_of(target)
     tracked.storage.moves.append(tape.write_here())
     old, new = target.numel(), _product(size)
+    tape.keep_values(target)
+    node = tape.node_of(target)
     call.func(*call.args, **call.kwargs)
     if new <= old and node.val.is_contiguous():
         steps = list(_shortened(old, new, size))
         chain = (*tracked.chain, *steps)
         return Tracked(tracked.storage, chain, tape.replay(tracked.storage, chain), tracked.storage.version)
-    if tracked.storage.inputs:
-        raise UnsupportedError(
-            f"`{op_name(call.func)}` that needs more memory than an input has", tape.span, "make a new tensor"
+    if not tracked.chain and _reaches(node.val) >= new:
+        step = ViewStep(aten.as_strided.default, (size, _contiguous_strides(size), 0))
+        return Tracked(
+            tracked.storage, (step,), tape.replay(tracked.storage, (step,)), tracked.storage.version
         )
     made = _grown(tape, target, node, (old, new, size))
+    if tracked.storage.inputs:
+        grow(tape, target)
+        tape.write(target, made)
+        return tape.tracked(target)
     return Tracked(Storage(made, target), (), made, 0)
+
+
+def _reaches(tensor: Any) -> Any:
+    """How many elements of its storage a tensor that begins with it spans."""
+    steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return 0 if tensor.storage_offset() or not tensor.numel() else 1 + sum(steps)
 
 
 def _shortened(old: Any, new: Any, size: list[Any]) -> Iterator[ViewStep]:

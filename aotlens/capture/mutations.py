@@ -49,6 +49,7 @@ def record_metadata_mutation(tape: Tape, call: Write) -> Any:
     node = tape.emit(functional, tape.node_of(tensor), *call.args[1:], **call.kwargs)
     keywords = tuple(call.kwargs.items())
     step = ViewStep(functional, call.args[1:], keywords, None, torch.is_grad_enabled())
+    tape.keep_values(tensor)
     call.func(*call.args, **call.kwargs)
     tracked.storage.moves.append(tape.write_here(tracked.chain))
     setattr(tensor, TRACK, Tracked(tracked.storage, (*tracked.chain, step), node, tracked.version))
@@ -117,10 +118,29 @@ def _fitted(tape: Tape, call: Write, target: Any, value: Node) -> Node:
     """The new value in the written tensor's dtype; a misfit raises the operator's own error."""
     if value.val.shape == target.shape and value.val.dtype == target.dtype:
         return value
+    before = target.shape
+    tape.keep_values(target)
     call.func(*call.args, **call.kwargs)
     if value.val.shape != target.shape:
         raise UnsupportedError(f"`{call.name}` to a tensor of another size", tape.span)
+    if target.shape != before:
+        grow(tape, target)
+    if value.val.dtype == target.dtype:
+        return value
     return tape.emit(aten._to_copy.default, value, dtype=target.dtype)
+
+
+def grow(tape: Tape, target: Any) -> None:
+    """Note that a tensor has other sizes, which an operator gave it to hold its result."""
+    storage = tape.tracked(target).storage
+    if not storage.inputs:
+        return
+    for other in (*tape.seen_tensors(), *((storage.base_tensor,) if storage.inputs else ())):
+        if other is not target and getattr(other, TRACK, None) and tape.tracked(other).storage is storage:
+            raise UnsupportedError("a tensor that gets more memory while another looks at it", tape.span)
+    if tape.tracked(target).chain:
+        raise UnsupportedError("a view that gets more memory", tape.span, "make a new tensor")
+    storage.grown = True
 
 
 def only_reads(call: Write) -> bool:

@@ -124,7 +124,7 @@ class Recorder(Tape, TorchDispatchMode):
         """Of the higher-order operator whose body is recorded; None for the user's function itself."""
 
     def data_assigned(self, target: Any, source: Any) -> None:
-        """`target.data = source` has happened, which no operator tells of."""
+        """`target.data = source` is about to happen, which no operator tells of."""
         self.origin = self._new_origin(aten.set_.source_Tensor, None)
         record_data_assignment(self, target, source)
         self.calls.append((aten.set_.source_Tensor, (target, source), {}, target, self.origin))

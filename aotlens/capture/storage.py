@@ -40,6 +40,8 @@ class Storage:
     writes: list[Write] = field(default_factory=list)
     moves: list[Write] = field(default_factory=list)
     """Changes of a tensor's sizes or strides."""
+    grown: bool = False
+    """Whether an operator gave the tensor more elements than it came with (`resize_`, `out=`)."""
     bytes_before: Any = None
     """Its size before the first resize; None when it is never resized."""
     bytes_after: Any = None

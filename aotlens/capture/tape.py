@@ -286,6 +286,12 @@ class Tape:
                 source = step.apply(self, source)
         return source
 
+    def keep_values(self, tensor: Any) -> None:
+        """Before a tensor becomes another in place: the nodes that it is the value of keep what it was."""
+        for node in self.nodes:
+            if node.val is tensor:
+                object.__setattr__(node, "val", tensor.detach())  # no program holds the node yet
+
     def write(self, target: Any, value: Node) -> None:
         """Give a tensor's storage the value that a write through this tensor leaves."""
         tracked = self.tracked(target)

@@ -194,7 +194,7 @@ def forward_outputs(captured: Captured, meta: ViewAndMutationMeta) -> tuple[Forw
 
 def _in_first_geometry(captured: Captured, given: CapturedInput, info: InputAliasInfo) -> Any:
     """The mutated argument with the sizes and strides that it came with, as autograd sees it."""
-    if info.new_geometry is None:
+    if info.new_geometry is None or info.grown:
         return given.argument
     if info.moved_without_grad:
         return _moved_back(captured, given)

@@ -12,7 +12,6 @@ from aotlens.analysis.records import (
     IntermediateBaseOf,
     OutputAliasInfo,
     OutputBase,
-    OutputType,
 )
 from aotlens.capture.records import Captured
 from aotlens.capture.views import ViewStep
@@ -127,7 +126,7 @@ class WrapperText:
             "exchange storages of inputs", "an input leaves on another storage", 0, self._sites(exchanged)
         ):
             for output in self._meta.outputs:
-                if self._outlives(output):
+                if output.taken_before:
                     self._make_alias(output)
             for info in exchanged:
                 exchange: Any = info.exchange
@@ -137,14 +136,6 @@ class WrapperText:
                 self._builder.add(f"{self.arguments[info.index]}.data = new_{info.index}")
                 if info.seen_by_autograd:
                     self._copy(info)
-
-    def _outlives(self, info: OutputAliasInfo) -> bool:
-        """Whether a result lies on the storage that an input gives up."""
-        return (
-            info.output_type is OutputType.ALIAS_OF_INPUT
-            and isinstance(info.base, InputBase)
-            and self._meta.inputs[info.base.index].exchange is not None
-        )
 
     def _run(self) -> None:
         outputs = function_outputs(self._parts)
@@ -220,6 +211,9 @@ class WrapperText:
     def _copy(self, info: InputAliasInfo) -> None:
         name = self.arguments[info.index]
         line = f"{name}.copy_(updated_{info.index})"
+        if info.grown:
+            size = literal(tuple(self._captured.inputs[info.index].argument.shape), self._names)
+            self._builder.add(f"{name}.resize_({size})")
         if info.seen_by_autograd:
             self._builder.add(line)
         elif info.hidden_from_autograd and not self._captured.inputs[info.index].argument.is_inference():
@@ -260,7 +254,7 @@ class WrapperText:
         )
         with self._builder.step("make aliased results again", reason):
             for info in sorted(aliases, key=lambda info: isinstance(info.base, OutputBase)):
-                if not self._outlives(info):
+                if not info.taken_before:
                     self._make_alias(info)
         with self._builder.step("make results require grad", "the function turned it on itself"):
             given = {info.index for info in leaf_results(self._parts)}

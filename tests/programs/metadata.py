@@ -103,7 +103,7 @@ def metadata_under_no_grad(x: Tensor) -> Tensor:
     return x + 1
 
 
-@cases(lambda: (plain(3, 4),))
+@cases(lambda: (plain(3, 4),), "dynamo")
 def requires_grad_inside(x: Tensor) -> Tensor:
     x.requires_grad_(True)
     return x * x
@@ -140,7 +140,7 @@ def resize_in_place(x: Tensor) -> Tensor:
     return x * 2
 
 
-@cases(lambda: (plain(3, 4), plain(2, 2)))
+@cases(lambda: (plain(3, 4), plain(2, 2)), "dynamo")
 def set_to_other_input(x: Tensor, y: Tensor) -> Tensor:
     with torch.no_grad():
         x.set_(y)  # type: ignore[call-overload]
@@ -154,7 +154,7 @@ def set_parameter_to_other(x: Tensor, y: Tensor) -> Tensor:
     return x * 2
 
 
-@cases(lambda: (plain(3, 4),))
+@cases(lambda: (plain(3, 4),), "dynamo")
 def set_to_slice_of_intermediate(x: Tensor) -> Tensor:
     made = torch.ones(5, 4)
     with torch.no_grad():
@@ -178,13 +178,13 @@ def set_to_itself(x: Tensor) -> Tensor:
     return x * 2
 
 
-@cases(lambda: (plain(3, 4), plain(3, 4)))
+@cases(lambda: (plain(3, 4), plain(3, 4)), "dynamo")
 def data_assigned(x: Tensor, y: Tensor) -> Tensor:
     x.data = y * 2
     return x + 1
 
 
-@cases(lambda: (plain(3, 4), plain(2, 4)))
+@cases(lambda: (plain(3, 4), plain(2, 4)), "dynamo")
 def two_sets_that_cancel_out(x: Tensor, y: Tensor) -> Tensor:
     keep = x.detach()
     with torch.no_grad():
@@ -316,7 +316,7 @@ def views_of_one(tensor: Tensor) -> tuple[Tensor, Tensor]:
     return tensor, tensor.t()
 
 
-@cases(lambda: (plain(3, 4), leaf(3, 4)))
+@cases(lambda: (plain(3, 4), leaf(3, 4)), "dynamo")
 def storage_resized_to_zero_and_back(x: Tensor, y: Tensor) -> Tensor:
     out = x * y
     x.untyped_storage().resize_(0)
@@ -341,3 +341,86 @@ def metadata_under_no_grad_and_of_a_view(x: Tensor) -> Tensor:
     row = x[:2]
     row.unsqueeze_(0)
     return x * row.sum()
+
+
+@cases(lambda: (plain(3, 4),))
+def resize_to_more_then_filled(x: Tensor) -> Tensor:
+    x.resize_(5, 4)
+    x.fill_(2)
+    return x * 3
+
+
+@cases(lambda: (plain(3, 4), plain(3, 4), torch.empty(0)))
+def out_argument_without_memory(x: Tensor, y: Tensor, out: Tensor) -> Tensor:
+    torch.mul(x, y, out=out)
+    return out + 1
+
+
+@cases(lambda: (leaf(3, 4),))
+def out_argument_made_inside_without_memory(x: Tensor) -> Tensor:
+    made = torch.empty(0)
+    with torch.no_grad():
+        torch.mul(x, 2, out=made)
+    return made * x
+
+
+@cases(lambda: (plain(4, 4),))
+def resize_to_less_of_a_transposed(x: Tensor) -> Tensor:
+    made = x.t() * 1
+    made.resize_(2, 3)
+    return made + 1
+
+
+@cases(lambda: (plain(3, 4), plain(3, 4)))
+def storages_swapped(x: Tensor, y: Tensor) -> Tensor:
+    keep = x.detach()
+    with torch.no_grad():
+        x.set_(y)  # type: ignore[call-overload]
+        y.set_(keep)  # type: ignore[call-overload]
+    return x * 2 + y
+
+
+@cases(lambda: (plain(3, 4),))
+def set_then_view_returned(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    before = x.view(-1)
+    made = torch.ones(3, 4)
+    with torch.no_grad():
+        x.set_(made)  # type: ignore[call-overload]
+    return x[0], made, before
+
+
+@cases(lambda: (plain(3, 4),))
+def mutated_then_set(x: Tensor) -> Tensor:
+    x.mul_(2)
+    with torch.no_grad():
+        x.set_(torch.zeros(2))  # type: ignore[call-overload]
+    return x + 1
+
+
+@cases(lambda: (plain(3, 4), leaf(2)))
+def set_then_mutated_with_gradient(x: Tensor, y: Tensor) -> Tensor:
+    with torch.no_grad():
+        x.set_(torch.ones(2))  # type: ignore[call-overload]
+    x.mul_(y)
+    return x * 2
+
+
+@cases(lambda: (leaf(3, 4),))
+def data_of_a_leaf_assigned(x: Tensor) -> Tensor:
+    out = x * x.sin()
+    x.data = x.data * 2
+    return out
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)))
+def data_of_intermediate_assigned(x: Tensor, y: Tensor) -> Tensor:
+    made = x * 2
+    made.data = y
+    return made.sin() * x
+
+
+@cases(lambda: (plain(3, 4), plain(12)))
+def set_to_storage_of_other(x: Tensor, y: Tensor) -> Tensor:
+    with torch.no_grad():
+        x.set_(y.untyped_storage(), 2, (2, 3), (3, 1))  # type: ignore[call-overload]
+    return x + 1
