@@ -14,6 +14,7 @@ from torch import fx
 from aotlens.codegen.boxed import boxed
 from aotlens.codegen.kernels import kernels_of
 from aotlens.codegen.records import Generated, GraphCode
+from aotlens.codegen.separate import doubtful_results, with_separate_results
 from aotlens.codegen.tokens import thread_token
 from aotlens.errors import AotlensError, BackendError
 from aotlens.ir.graph_module import to_graph_module
@@ -129,11 +130,13 @@ class _Unit:
             thread_token(module)
         output = module.graph.output_node()
         results: Any = output.args[0]
-        output.meta["user_visible_output_idxs"] = [
+        visible = [
             at
             for at, out in enumerate(program.outputs)
             if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS) and isinstance(results[at], fx.Node)
         ]
+        output.meta["user_visible_output_idxs"] = visible
+        doubtful = doubtful_results(module, visible)
         inputs = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         try:
             with inductor_config_patch(self._config):
@@ -150,7 +153,7 @@ class _Unit:
                 span=place.span,
             ) from error
         self._kernels[phase] = kernels_of(result, provenance, program, phase)
-        return boxed(result)
+        return with_separate_results(boxed(result), doubtful)
 
     def _refuse_generators(self, program: Program, phase: Any) -> None:
         """Inductor draws from its own seeds, and so cannot follow a generator or the random state."""

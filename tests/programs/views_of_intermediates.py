@@ -264,3 +264,9 @@ def fresh_with_view_after_copy(x: Tensor) -> tuple[Tensor, Tensor]:
     out = torch.zeros(5, 4)
     out[1:4].copy_(x)
     return out, out[0]
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)), "inductor")
+def operand_of_cat_beside_it(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    hidden = x.sin()
+    return torch.cat([hidden, y * 2]), hidden
