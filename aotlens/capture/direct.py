@@ -8,14 +8,14 @@ from typing import Any
 import torch
 
 from aotlens.capture.containers import watch_containers, with_refills
-from aotlens.capture.reach import NOTHING, reach
+from aotlens.capture.reach import NOTHING, Reach, reach
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
 from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings
 from aotlens.capture.surroundings import refuse_changes
 from aotlens.errors import UnsupportedError
-from aotlens.ir.slots import Buffer, FlatInput, Parameter, UserInput
+from aotlens.ir.slots import Buffer, FlatInput, OutsideTensor, Parameter, UserInput
 from aotlens.report.records import Span
 from aotlens.torch_api import pytree
 
@@ -56,7 +56,27 @@ def capture_direct(
     captured = capture_run(subject, FlatCall(values, tuple(slots), spec, run), settings)
     names = _parameters(signature, spec)
     structure = replace(captured.structure, parameters=names)
-    return replace(captured, structure=structure, surroundings=surroundings)
+    inputs = _with_outside_names(captured.inputs, surroundings)
+    return replace(captured, inputs=inputs, structure=structure, surroundings=surroundings)
+
+
+def _with_outside_names(inputs: tuple[CapturedInput, ...], around: Reach) -> tuple[CapturedInput, ...]:
+    """The user's names for tensors that the function reaches by itself: `model.head.weight`."""
+    if not any(isinstance(given.slot, OutsideTensor) for given in inputs):
+        return inputs
+    names: dict[int, str] = {}
+    for place in around.places:
+        if isinstance(place.value, torch.Tensor):
+            names.setdefault(id(place.value), place.name)
+        elif isinstance(place.value, torch.nn.Module):
+            for fqn, tensor in place.value.named_parameters():
+                names.setdefault(id(tensor), f"{place.name}.{fqn}")
+    return tuple(
+        replace(given, slot=replace(given.slot, name=names[id(given.leaf)]))
+        if isinstance(given.slot, OutsideTensor) and id(given.leaf) in names
+        else given
+        for given in inputs
+    )
 
 
 def module_tensors(function: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from aotlens.errors import UnsupportedError
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
-from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput
+from aotlens.ir.slots import Buffer, FlatInput, OutsideTensor, Parameter, SymIntInput
 
 
 def make_inputs(
@@ -78,6 +78,21 @@ def _number(recorder: Recorder, value: Any, slot: FlatInput) -> CapturedInput:
         node, argument = recorder.random.argument(slot.name, node_name(slot.name), value)
         return CapturedInput(slot, argument, node)
     return CapturedInput(slot, value, None)
+
+
+def outside_inputs(recorder: Recorder, first: int) -> tuple[CapturedInput, ...]:
+    """Tensors that require grad and that the function reached by itself: their gradients arrive there."""
+    return tuple(
+        CapturedInput(
+            OutsideTensor(f"a tensor from outside, {list(tensor.shape)}", first + at),
+            argument=node.val,
+            node=node,
+            fake=node.val,
+            leaf=tensor,
+            is_leaf=tensor.is_leaf,
+        )
+        for at, (node, tensor) in enumerate(recorder.outside)
+    )
 
 
 def _with_sharing(

@@ -43,6 +43,9 @@ class Place:
     foreign: bool = False
     """The attribute of an object of torch's or of a package, which sees to its own state."""
 
+    requires_grad: bool = False
+    """Of a tensor."""
+
     def now(self) -> Any:
         """What the name is bound to at this moment; MISSING when it is not."""
         if isinstance(self.store, CellType):
@@ -65,7 +68,7 @@ NOTHING = Reach((), ())
 
 def reach(function: Callable[..., Any]) -> Reach:
     """Everything that a function, method, partial or module can read by name."""
-    walk = _Walk()
+    walk = _Walk(function)
     walk.look_into(function, frozenset())
     walk.run()
     return Reach(tuple(walk.places.values()), tuple(walk.instances))
@@ -74,7 +77,10 @@ def reach(function: Callable[..., Any]) -> Reach:
 class _Walk:
     """Looks into each object once."""
 
-    def __init__(self) -> None:
+    def __init__(self, function: Any) -> None:
+        layers = function.modules() if isinstance(function, torch.nn.Module) else ()
+        self._arguments = {id(layer) for layer in layers}
+        """Layers whose tensors the graph is given."""
         self.places: dict[tuple[int, str], Place] = {}
         self.instances: list[tuple[dict[str, Any], frozenset[str]]] = []
         self._waiting: list[tuple[Any, frozenset[str]]] = []
@@ -152,8 +158,8 @@ class _Walk:
             self._place("the submodule", name, layer._modules, inner, foreign)
         for tensors in (layer._parameters, layer._buffers):
             for name, tensor in tensors.items():
-                if tensor is None:
-                    self._place("the tensor", name, tensors, None, foreign)
+                if tensor is None or id(layer) not in self._arguments:
+                    self._place("the tensor", name, tensors, tensor, foreign)
         for hooks in HOOKS:
             self._place("the hooks", hooks, store, store[hooks], foreign=True)
         if not foreign:
@@ -179,7 +185,8 @@ class _Walk:
         if isinstance(value, ModuleType) or (id(store), name) in self.places:
             return
         content = value.copy() if isinstance(value, CONTAINERS) else None
-        self.places[id(store), name] = Place(what, name, store, value, content, foreign)
+        grad = isinstance(value, torch.Tensor) and value.requires_grad
+        self.places[id(store), name] = Place(what, name, store, value, content, foreign, grad)
 
     def _names_of(self, kind: type) -> frozenset[str]:
         """The names in the code of a class's methods, up to what torch and Python bring."""

@@ -12,7 +12,7 @@ from aotlens.capture.reach import NOTHING, Reach
 from aotlens.capture.recorder import Call, Recorder
 from aotlens.capture.storage import Storage
 from aotlens.ir.program import Node
-from aotlens.ir.slots import FlatInput, SyntheticBase
+from aotlens.ir.slots import FlatInput, OutsideTensor, SyntheticBase
 from aotlens.ir.subclasses import Wrapped
 from aotlens.report.records import Span, Variable
 
@@ -161,5 +161,7 @@ class Captured:
 
     @property
     def flat_inputs(self) -> tuple[CapturedInput, ...]:
-        """The leaves of the call, without the synthetic bases."""
-        return tuple(given for given in self.inputs if not isinstance(given.slot, SyntheticBase))
+        """The leaves of the call, without synthetic bases and tensors from outside."""
+        return tuple(
+            given for given in self.inputs if not isinstance(given.slot, (SyntheticBase, OutsideTensor))
+        )

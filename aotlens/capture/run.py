@@ -13,7 +13,7 @@ import torch
 from aotlens.capture.bases import with_bases
 from aotlens.capture.containers import WithRefills
 from aotlens.capture.frames import is_user_code
-from aotlens.capture.inputs import make_inputs
+from aotlens.capture.inputs import make_inputs, outside_inputs
 from aotlens.capture.lifting import Lifting, lifting
 from aotlens.capture.modes import apart_from_the_caller, current_modes, refuse_changed_modes
 from aotlens.capture.recorder import Recorder
@@ -65,6 +65,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     recorder.random.refuse_seeding()
     _refuse_hooks(recorder, inputs, result)
     inputs, bases = with_bases(inputs, joined)
+    inputs = (*inputs, *outside_inputs(recorder, len(inputs)))
     changes = result if isinstance(result, WithRefills) else WithRefills(result, (), ())
     result, filled = changes.result, changes.leaves
     paths, spec = pytree.tree_flatten_with_path(result)

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from types import CellType
 from typing import Any
 
+import torch
+
 from aotlens.capture.reach import Place, Reach
 from aotlens.errors import UnsupportedError
 from aotlens.report.records import Span
@@ -46,6 +48,8 @@ def _described(place: Place) -> tuple[str, str]:
 def is_unchanged(place: Place) -> bool:
     """Whether a name is bound to the same value, and a container has the same items."""
     now = place.now()
+    if isinstance(now, torch.Tensor):
+        return now is place.value and now.requires_grad is place.requires_grad
     if place.content is None:
         return now is place.value or _equal(now, place.value)
     return type(now) is type(place.value) and same_items(now, place.content)
@@ -100,6 +104,8 @@ def surroundings_check(before: Reach) -> Callable[[], bool]:
     for index, place in enumerate(before.places):
         names[f"s{index}"], names[f"v{index}"] = place.store, place.value
         conditions.append(f"{_reading(place, index)} is v{index}")
+        if isinstance(place.value, torch.Tensor):
+            conditions.append(f"v{index}.requires_grad is {place.requires_grad}")
         if place.content is not None:
             names[f"c{index}"] = place.content
             items = f"same_items(v{index}, c{index})"

@@ -45,6 +45,8 @@ class Tape:
         self.generators: dict[int, Node] = {}
         """Nodes of generators, by identity."""
         self._constants: dict[int, Any] = {}
+        self.outside: list[tuple[Node, Any]] = []
+        """Graph inputs that are no arguments: tensors from outside that require grad, as they are."""
 
     @contextmanager
     def adding(self, stage: str, reason: str, place: Place = NOWHERE) -> Iterator[None]:
@@ -180,17 +182,15 @@ class Tape:
         if known is None:
             if not isinstance(tensor, torch.Tensor):
                 raise UnsupportedError(f"an argument of type `{type(tensor).__name__}`", self.span)
-            if tensor.requires_grad:
-                raise UnsupportedError(
-                    "a tensor that requires grad and is neither argument nor parameter",
-                    self.span,
-                    "pass it as an argument, or compile the module that owns it",
-                )
             fake = self.fake_mode.from_tensor(tensor)
-            name = self.name("constant")
-            node = Node(name, None, (), {}, fake, self.origin, constant=tensor)
-            self.nodes.insert(0, node)
-            alias = fake.detach()
+            with torch.no_grad():
+                alias = fake.detach()
+            if tensor.requires_grad:
+                node = Node(self.name("outside"), None, (), {}, fake, self.origin)
+                self.outside.append((node, tensor))
+            else:
+                node = Node(self.name("constant"), None, (), {}, fake, self.origin, constant=tensor)
+                self.nodes.insert(0, node)
             self.track(alias, Storage(node, alias))
             known = self._constants[id(tensor)] = (alias, tensor)
         return known[0]
@@ -241,7 +241,8 @@ class Tape:
 
     def check_writable(self, target: Any, func: Any) -> None:
         tracked = self.tracked(target)
-        if tracked.storage.base.constant is not None:
+        base = tracked.storage.base
+        if base.constant is not None or any(base is node for node, _ in self.outside):
             raise UnsupportedError(
                 f"mutation by `{op_name(func)}` of a tensor that is neither argument, parameter nor buffer",
                 self.span,

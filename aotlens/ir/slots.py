@@ -57,7 +57,16 @@ class SyntheticBase:
     """Position after the flat inputs."""
 
 
-FlatInput = UserInput | Parameter | Buffer | SymIntInput | SyntheticBase
+@dataclass(frozen=True, slots=True)
+class OutsideTensor:
+    """A tensor that requires grad and that the function reaches without being given it."""
+
+    name: str
+    index: int
+    """Position after the flat inputs and synthetic bases."""
+
+
+FlatInput = UserInput | Parameter | Buffer | SymIntInput | SyntheticBase | OutsideTensor
 
 
 @dataclass(frozen=True, slots=True)

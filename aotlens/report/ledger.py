@@ -21,6 +21,7 @@ KINDS = {
     "UserInput": "argument",
     "SymInt": "size",
     "Constant": "constant",
+    "OutsideTensor": "from outside",
 }
 """The slots' names in the user's words."""
 

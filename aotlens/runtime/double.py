@@ -18,7 +18,7 @@ from aotlens.capture.records import CapturedInput
 from aotlens.codegen.records import GraphCode
 from aotlens.ir.program import draws
 from aotlens.ir.render import Names
-from aotlens.ir.slots import Buffer, Gradient, Parameter, SavedInput, UserOutput
+from aotlens.ir.slots import Buffer, Gradient, OutsideTensor, Parameter, SavedInput, UserOutput
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.backward_writes import written_in_backward
 from aotlens.runtime.builder import TextBuilder
@@ -40,6 +40,8 @@ def why_not(parts: Partitioned) -> str | None:
     wanted = [out for out, needed in zip(joint.forward_outputs, joint.differentiable, strict=True) if needed]
     if not all(isinstance(out.slot, UserOutput) for out in wanted):
         return "its results are views of a hidden result"
+    if any(isinstance(given.slot, OutsideTensor) for given in joint.captured.inputs):
+        return "it reads a tensor that requires grad and is no argument"
     if made_leaves(parts):
         return "it makes a tensor require grad itself"
     if any(draws(node.op) for node in parts.forward.nodes):

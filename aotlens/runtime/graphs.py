@@ -9,6 +9,7 @@ from aotlens.capture.views import ViewStep
 from aotlens.codegen.records import GraphCode
 from aotlens.ir.program import Node, Program
 from aotlens.ir.render import Names, body_lines, constant_text, function_lines, literal
+from aotlens.ir.slots import OutsideTensor
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.records import ModuleText
@@ -79,6 +80,11 @@ def write_header(builder: TextBuilder, names: Names, parts: Partitioned, bound: 
     constants = {node.name: node for program in programs for node in program.constants()}
     constants |= {node.name: node for node in returned}
     write_constants(builder, list(constants.values()), names, bound, returned)
+    for given in parts.joint.captured.inputs:
+        if isinstance(given.slot, OutsideTensor) and given.node is not None:
+            bound[names.node(given.node)] = given.leaf
+            place = f"`{given.slot.name}`, which the function reaches by itself"
+            builder.add(f"# {names.node(given.node)}: {place}, bound when this module is loaded")
 
 
 def write_operators(builder: TextBuilder, names: Names) -> None:

@@ -212,3 +212,24 @@ def test_other_arguments_compile_anew() -> None:
         torch.testing.assert_close(compiled(x, y), double(x, y))
     with torch.no_grad():
         assert not compiled(leaf(4), plain(4)).requires_grad
+
+
+def test_layers_in_a_closure_get_their_gradients_and_their_names() -> None:
+    model = nn.Linear(3, 2)
+    compiled: Any = aotlens.compile(lambda x: model(x).square().sum(), options=EAGER)
+    x = plain(4, 3)
+    for _ in range(2):
+        compiled(x).backward()
+    found = [parameter.grad for parameter in model.parameters()]
+    model.zero_grad()
+    for _ in range(2):
+        model(x).square().sum().backward()
+    torch.testing.assert_close(found, [parameter.grad for parameter in model.parameters()])
+    (only,) = compiled.compiled.values()
+    assert [given.slot.name for given in only.captured.inputs] == ["x", "model.weight", "model.bias"]
+    model.requires_grad_(False)
+    assert not compiled(x).requires_grad
+    model.requires_grad_(True)
+    (gradient,) = torch.autograd.grad(compiled(x), model.weight, create_graph=True)
+    with pytest.raises(RuntimeError, match="double backward"):
+        gradient.sum().backward()

@@ -52,7 +52,7 @@ def closure_over_module() -> Step:
     return step
 
 
-@cases(lambda: (plain(3),), "dynamo", later=CAPTURED)
+@cases(lambda: (plain(3),), "dynamo")
 def closure_over_leaf() -> Step:
     weight = leaf(3)
 
@@ -62,7 +62,27 @@ def closure_over_leaf() -> Step:
     return step
 
 
-@cases(lambda: (plain(3),), "dynamo", later=CAPTURED)
+@cases(lambda: (leaf(2, 3),), "dynamo")
+def closure_over_layers() -> Step:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+
+    def step(x: Tensor) -> Tensor:
+        return model(x).square().mean()
+
+    return step
+
+
+@cases(lambda: (plain(3),), "dynamo")
+def closure_over_result() -> Step:
+    weight = leaf(3) * 2
+
+    def step(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x * weight, weight.sin()
+
+    return step
+
+
+@cases(lambda: (plain(3),), "dynamo")
 def closure_over_plain_tensor() -> Step:
     table = plain(3)
 
@@ -83,7 +103,7 @@ def closure_tensor_mutated() -> Step:
     return step
 
 
-@cases(lambda: (plain(3),), "dynamo", later=CAPTURED)
+@cases(lambda: (plain(3),), "dynamo")
 def closure_tensor_returned() -> Step:
     table = plain(3)
 
@@ -93,7 +113,7 @@ def closure_tensor_returned() -> Step:
     return step
 
 
-@cases(lambda: (plain(2, 3),), "dynamo", later=CAPTURED)
+@cases(lambda: (plain(2, 3),), "dynamo")
 def bound_method() -> Step:
     return Scaled().other
 
@@ -103,7 +123,7 @@ def partial_of_function() -> Step:
     return partial(lambda x, factor: x * factor, factor=2.0)
 
 
-@cases(lambda: (plain(2, 3),), "dynamo", later=CAPTURED)
+@cases(lambda: (plain(2, 3),), "dynamo")
 def partial_with_tensor() -> Step:
     return partial(lambda factor, x: x * factor, leaf(3))
 
