@@ -75,7 +75,7 @@ def filled(block: re.Match[str], outputs: dict[tuple[str, bool], str]) -> str:
         outputs[key] = run(command, stderr)
     shown = cut(outputs[key], block["first"], block["last"])
     opening = block.group().partition("\n")[0]
-    is_program = command.startswith("aotlens export") or " --stage " in command
+    is_program = command.startswith("aotlens export") or (" --stage " in command and ".." not in command)
     language = "python" if is_program else "text"
     return f"{opening}\n```{language}\n{shown}\n```\n<!-- /output -->"
 

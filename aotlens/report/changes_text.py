@@ -57,9 +57,10 @@ def _change_lines(change: StageChange) -> Iterator[Text]:
 
 
 def _line(mark: str, node: StageNode, reason: str) -> Text:
-    called = f"{node.target}({', '.join(node.inputs)})" if node.op == "call_function" else node.op
+    called = {
+        "call_function": f" = {node.target}({', '.join(node.inputs)})",
+        "step": "",
+    }.get(node.op, f" = {node.op}")
     shape = f"  {node.tensor.short()}" if node.tensor else ""
-    text = Text.assemble(
-        (f"    {mark} ", STYLES[mark]), (node.name, STYLES[mark]), f" = {called}", (shape, "dim")
-    )
+    text = Text.assemble((f"    {mark} ", STYLES[mark]), (node.name, STYLES[mark]), called, (shape, "dim"))
     return text.append(f"  # {reason}", "dim") if reason else text
