@@ -358,7 +358,7 @@ class Recorder(Tape, TorchDispatchMode):
                 if isinstance(item, torch.Tensor):
                     self.track(item, Storage(self.item(node, index), item))
         elif isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            self.symbols.define(result, node)
+            self.symbols.define_data(node, self.item, set(result.node.expr.free_symbols))
 
     def _decomposed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self:

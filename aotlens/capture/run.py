@@ -180,6 +180,8 @@ def _refusal(error: Exception, span: Span | None) -> AotlensError | None:
         return None
     if "Cannot call numel() on tensor with symbolic sizes" in text:
         return UnsupportedError("an operator that needs known sizes, under symbolic sizes", span)
+    if "tried to directly modify sizes for customized tensor" in text:
+        return UnsupportedError("an operator that changes sizes in place, under symbolic sizes", span)
     if "data is not allocated yet" in text:
         return UnsupportedError("an operator that reads a tensor's values", span, KEEP_TENSORS)
     if ".numpy() is not supported" in text:

@@ -125,6 +125,11 @@ def narrow_at_a_tensor(x: Tensor, n: Tensor) -> Tensor:
     return torch.narrow(x, 0, n, 2)
 
 
+@cases(lambda: (leaf(6), torch.tensor([2, 4])), "dynamic", later="known sizes: reads a tensor's values")
+def split_at_a_tensor(x: Tensor, at: Tensor) -> tuple[Tensor, ...]:
+    return torch.tensor_split(x, at)
+
+
 @cases(lambda: (plain(6), start()), "dynamic")
 def written_at_a_tensor(x: Tensor, n: Tensor) -> Tensor:
     at = int_of(n)
