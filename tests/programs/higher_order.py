@@ -218,3 +218,8 @@ def flexible_attention_with_a_bias(query: Tensor, key: Tensor, value: Tensor, bi
 def autograd_function_in_cond_on_an_outside_tensor(x: Tensor, w: Tensor, flag: Tensor) -> Any:
     h = w * 2
     return torch.cond(flag, lambda y: DoubledGradient.apply(h) * y, lambda y: y * 2, (x,))
+
+
+@cases(lambda: (plain(3),), refused="a number carried through")
+def loop_over_a_number(x: Tensor) -> Any:
+    return while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2), (0, x))
