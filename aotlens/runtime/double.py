@@ -98,7 +98,8 @@ def double_call(parts: Partitioned, code: GraphCode, names: Names, also_seen: li
     program = code.program
     arguments = [names.node(given.node) for given in program.inputs]
     if why_not(parts) is not None:
-        return f"DoubleBackward.apply({', '.join([*arguments, *also_seen])})"
+        differentiable = "torch.empty(0, requires_grad=True)"  # what is saved may carry no history itself
+        return f"DoubleBackward.apply({', '.join([*arguments, differentiable, *also_seen])})"
     flat = {id(given.node) for given in parts.joint.captured.inputs if given.node is not None}
     saved = [name for name, given in zip(arguments, program.inputs, strict=True) if id(given.node) in flat]
     tangents = [
