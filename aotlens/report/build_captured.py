@@ -212,6 +212,10 @@ class _Writer:
             return known
         recorder = self._captured.recorder
         constant = recorder.node_of(tensor)
+        lifted = next((given.node for given in self._inputs if given.node.name == constant.name), None)
+        if lifted is not None and constant.op is None:  # a tensor from outside that became an input
+            self._of[id(tensor)] = lifted
+            return lifted
         if constant.constant is None:  # torch made it where nobody looks: it stands for itself
             self._of[id(tensor)] = constant
             return constant
