@@ -509,8 +509,8 @@ def python_dispatcher() -> Iterator[None]:
 def tell_of_silent_changes() -> None:
     """Make what no operator tells of known to the dispatch modes that ask for it.  Idempotent.
 
-    `fake.data = source` calls `data_assigned(fake, source)`, and `storage.resize_(size)` calls
-    `storage_resized(storage, size)`, each before it is done.
+    `fake.data = source` calls `data_assigned(fake, source)` before it is done; `storage.resize_(size)` calls
+    `storage_resized(storage, size)` in its place, since a fake storage has no memory.
     """
     if "data" in vars(FakeTensor):
         return
@@ -523,9 +523,10 @@ def tell_of_silent_changes() -> None:
         plain.__set__(target, source)
 
     def resize_and_tell(storage: Any, size: Any) -> Any:
-        for told in _asking_modes("storage_resized"):
+        asking = _asking_modes("storage_resized")
+        for told in asking:
             told(storage, size)
-        return resize(storage, size)
+        return storage if asking else resize(storage, size)
 
     FakeTensor.data = property(plain.__get__, assign)  # type: ignore[assignment]
     torch.UntypedStorage.resize_ = resize_and_tell  # type: ignore[assignment, method-assign]

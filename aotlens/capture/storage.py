@@ -53,8 +53,9 @@ class Storage:
 
     @property
     def new_bytes(self) -> Any:
-        """The size that the function leaves; None when it is as it was."""
-        return None if self.bytes_after == self.bytes_before else self.bytes_after
+        """The size that the function leaves; None when it is as it was.  A symbolic one is not compared."""
+        after = self.bytes_after
+        return None if after is None or (type(after) is int and after == self.bytes_before) else after
 
 
 @dataclass(slots=True, eq=False)

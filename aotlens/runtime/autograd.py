@@ -107,10 +107,13 @@ def _custom_views(builder: TextBuilder, parts: Partitioned, names: Names) -> Non
         if info.function_view_of is None:
             continue
         node: Any = parts.joint.captured.inputs[info.function_view_of].node
-        text = names.node(node)
+        text, out = names.node(node), f"out_{info.index}"
+        if info.tensor.dtype == node.val.dtype and not info.tensor.is_complex():
+            builder.add(f"{out} = {text}.as_strided({out}.size(), {out}.stride(), {out}.storage_offset())")
+            continue
         for step in info.chain:
             text = view_text(step, text, names)
-        builder.add(f"out_{info.index} = {text}")
+        builder.add(f"{out} = {text}")
 
 
 def _targets(names: list[str]) -> str:

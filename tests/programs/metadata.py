@@ -103,7 +103,7 @@ def metadata_under_no_grad(x: Tensor) -> Tensor:
     return x + 1
 
 
-@cases(lambda: (plain(3, 4),), "dynamo")
+@cases(lambda: (plain(3, 4),), "dynamo", "dynamic")
 def requires_grad_inside(x: Tensor) -> Tensor:
     x.requires_grad_(True)
     return x * x
@@ -140,7 +140,7 @@ def resize_in_place(x: Tensor) -> Tensor:
     return x * 2
 
 
-@cases(lambda: (plain(3, 4), plain(2, 2)), "dynamo")
+@cases(lambda: (plain(3, 4), plain(2, 2)), "dynamo", "dynamic")
 def set_to_other_input(x: Tensor, y: Tensor) -> Tensor:
     with torch.no_grad():
         x.set_(y)  # type: ignore[call-overload]
@@ -178,7 +178,7 @@ def set_to_itself(x: Tensor) -> Tensor:
     return x * 2
 
 
-@cases(lambda: (plain(3, 4), plain(3, 4)), "dynamo")
+@cases(lambda: (plain(3, 4), plain(3, 4)), "dynamo", "dynamic")
 def data_assigned(x: Tensor, y: Tensor) -> Tensor:
     x.data = y * 2
     return x + 1
@@ -193,7 +193,7 @@ def two_sets_that_cancel_out(x: Tensor, y: Tensor) -> Tensor:
     return x * 2
 
 
-@cases(lambda: (leaf(3, 4),))
+@cases(lambda: (leaf(3, 4),), "dynamic")
 def t_of_a_leaf_under_no_grad(x: Tensor) -> Tensor:
     with torch.no_grad():
         x.t_()
@@ -316,7 +316,7 @@ def views_of_one(tensor: Tensor) -> tuple[Tensor, Tensor]:
     return tensor, tensor.t()
 
 
-@cases(lambda: (plain(3, 4), leaf(3, 4)), "dynamo")
+@cases(lambda: (plain(3, 4), leaf(3, 4)), "dynamo", "dynamic")
 def storage_resized_to_zero_and_back(x: Tensor, y: Tensor) -> Tensor:
     out = x * y
     x.untyped_storage().resize_(0)
@@ -371,7 +371,7 @@ def resize_to_less_of_a_transposed(x: Tensor) -> Tensor:
     return made + 1
 
 
-@cases(lambda: (plain(3, 4), plain(3, 4)))
+@cases(lambda: (plain(3, 4), plain(3, 4)), "dynamic")
 def storages_swapped(x: Tensor, y: Tensor) -> Tensor:
     keep = x.detach()
     with torch.no_grad():
@@ -405,7 +405,7 @@ def set_then_mutated_with_gradient(x: Tensor, y: Tensor) -> Tensor:
     return x * 2
 
 
-@cases(lambda: (leaf(3, 4),))
+@cases(lambda: (leaf(3, 4),), "dynamic")
 def data_of_a_leaf_assigned(x: Tensor) -> Tensor:
     out = x * x.sin()
     x.data = x.data * 2
