@@ -212,10 +212,10 @@ class _Writer:
             return known
         recorder = self._captured.recorder
         constant = recorder.node_of(tensor)
-        lifted = next((given.node for given in self._inputs if given.node.name == constant.name), None)
-        if lifted is not None and constant.op is None:  # a tensor from outside that became an input
-            self._of[id(tensor)] = lifted
-            return lifted
+        lifted = next((given for given in self._captured.inputs if given.node is constant), None)
+        if lifted is not None:  # a tensor from outside that became an input
+            self._of[id(tensor)] = node = self._add_input(lifted.slot, None, constant.val)
+            return node
         if constant.constant is None:  # torch made it where nobody looks: it stands for itself
             self._of[id(tensor)] = constant
             return constant

@@ -14,7 +14,15 @@ from torch import Tensor
 from aotlens.analysis.records import InputAliasInfo, IntermediateBaseOf
 from aotlens.capture.wrappers import is_wrapper
 from aotlens.ir.program import Program
-from aotlens.ir.slots import Gradient, IntermediateBase, MutatedInput, SavedInput, Tangent, UserOutput
+from aotlens.ir.slots import (
+    Gradient,
+    IntermediateBase,
+    MutatedInput,
+    OutsideTensor,
+    SavedInput,
+    Tangent,
+    UserOutput,
+)
 from aotlens.pipeline import Compiled
 from aotlens.report.build_programs import StageProgram
 from aotlens.runtime.graphs import graph_name, write_program
@@ -50,11 +58,13 @@ class StageMismatch:
 def replay_stages(compiled: Compiled, values: list[Any]) -> tuple[StageResult, ...]:
     """Run every stage's program on copies of these flat inputs; the wrapper's module text comes last.
 
-    Nothing for a target that takes or gives tensor subclasses: its programs run on the tensors inside them.
+    Nothing for a target that takes or gives tensor subclasses (its programs run on the tensors inside), and
+    for one that reads a tensor from outside as an input.
     """
     captured = compiled.captured
     wrapped = any(given.wrapped is not None for given in captured.inputs)
-    if wrapped or any(is_wrapper(value) for value in captured.outputs):
+    outside = any(isinstance(given.slot, OutsideTensor) for given in captured.inputs)
+    if wrapped or outside or any(is_wrapper(value) for value in captured.outputs):
         return ()
     stages = {stage.name: stage for stage in compiled.stages()}
     results = []
