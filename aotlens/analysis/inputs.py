@@ -83,6 +83,8 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
     if given.base is not None:
         _refuse_lost_history(captured, given, written)
     mutation_type, reason = placement(mutates_data, _moved(written), seen, keep_mutations)
+    if autograd is not AutogradChange.NONE:
+        reason = f"{reason}; {autograd.value}"
     return InputAliasInfo(
         index=index,
         mutation_type=mutation_type,

@@ -88,7 +88,12 @@ def _header(parts: Partitioned, names: Names, bound: dict[str, Any], imports: li
             "", "# `call` takes these first, in this order, and then the arguments", f"OWNED = ({listed},)"
         )
     if captured.structure.rebound:
-        head.add("", "# `call` returns a pair: the result, and the new tensors of rebound buffers")
+        listed = ", ".join(repr(fqn) for fqn in captured.structure.rebound)
+        head.add(
+            "",
+            "# `call` returns a pair: the result, and by name the new tensors of these buffers",
+            f"REBOUND = ({listed},)",
+        )
     write_header(head, names, parts, bound)
     _specs(head, parts, bound)
     return head

@@ -27,6 +27,9 @@ from torch.utils import _pytree as pytree  # noqa: E402
 
 from tests.programs import PROGRAMS, Program  # noqa: E402
 
+DIFFERS = "differs: "
+"""Starts each line that is a finding; programs may print too."""
+
 
 def load(path: Path) -> Any:
     """The exported module."""
@@ -42,6 +45,14 @@ def tensors(values: Any) -> list[Tensor]:
     return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, Tensor)]
 
 
+def inside(tensor: Any) -> list[Any]:
+    """The plain tensors inside a wrapper subclass; the tensor itself when it is none."""
+    if not hasattr(tensor, "__tensor_flatten__"):
+        return [tensor]
+    names, _ = tensor.__tensor_flatten__()
+    return [plain for name in names for plain in inside(getattr(tensor, name))]
+
+
 def seen(call: Callable[..., Any], fn: Any, args: Sequence[Any]) -> list[Tensor | None]:
     """Results, arguments after the call, and gradients."""
     torch.manual_seed(1)
@@ -51,10 +62,13 @@ def seen(call: Callable[..., Any], fn: Any, args: Sequence[Any]) -> list[Tensor 
     with torch.set_grad_enabled(torch.is_grad_enabled()):  # whatever mode the call leaves behind
         outputs = tensors(call(*args))
     roots = [output for output in outputs if output.grad_fn is not None]
-    found: list[Tensor | None] = [tensor.detach().clone() for tensor in (*outputs, *inputs)]
+    everything = [plain for tensor in (*outputs, *inputs) for plain in inside(tensor)]
+    found: list[Tensor | None] = [tensor.detach().clone() for tensor in everything]
+    leaves = [tensor for tensor in leaves if tensor.requires_grad]  # the call may switch it off
     if roots and leaves:
         tangents = [torch.ones_like(root) for root in roots]
-        found += torch.autograd.grad(roots, leaves, tangents, allow_unused=True)
+        gradients = torch.autograd.grad(roots, leaves, tangents, allow_unused=True)
+        found += [plain for gradient in gradients for plain in inside(gradient)]
     return found
 
 
@@ -69,7 +83,18 @@ def exported_call(module: Any, fn: Any) -> Callable[..., Any]:
     if not owned:
         return module.call
     tensors_by_name = {**dict(fn.named_parameters()), **dict(fn.named_buffers())}
-    return lambda *args: module.call(*(tensors_by_name[name] for name in owned), *args)
+
+    def call(*args: Any) -> Any:
+        result = module.call(*(tensors_by_name[name] for name in owned), *args)
+        if not hasattr(module, "REBOUND"):
+            return result
+        result, rebound = result
+        for name, tensor in rebound.items():
+            owner, _, key = name.rpartition(".")
+            setattr(fn.get_submodule(owner), key, tensor)
+        return result
+
+    return call
 
 
 def difference(program: Program, path: Path) -> str | None:
@@ -94,7 +119,7 @@ def main(folder: Path) -> None:
         except Exception as error:  # noqa: BLE001 - reported by name, and the next program runs
             wrong = f"{type(error).__name__}: {error}"
         if wrong is not None:
-            sys.stdout.write(f"{name}: {wrong}\n")
+            sys.stdout.write(f"{DIFFERS}{name}: {wrong}\n")
 
 
 if __name__ == "__main__":

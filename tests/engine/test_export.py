@@ -44,5 +44,5 @@ def test_exported_modules_run_with_torch_alone(tmp_path: Path) -> None:
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=170, check=False)
 
     assert result.returncode == 0, result.stderr
-    assert result.stdout == ""
+    assert [line for line in result.stdout.splitlines() if line.startswith("differs: ")] == []
     assert len(names) > 300

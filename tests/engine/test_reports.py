@@ -74,6 +74,8 @@ def wrong_input(row: Input, facts: Facts) -> list[str]:
 
 
 def wrong_output(row: Output, seen: Observation) -> list[str]:
+    if row.index >= len(seen.outputs):  # what a container of the caller's, or a buffer, newly holds
+        return []
     facts = seen.outputs[row.index]
     if not isinstance(facts, Facts):
         return []
@@ -81,7 +83,8 @@ def wrong_output(row: Output, seen: Observation) -> list[str]:
     inputs = {item.name for item in seen.inputs}
     if bool(facts.shares & inputs or facts.same_as in inputs) != (row.output_type in ALIASES):
         found.append(f"`{row.name}` is {row.output_type}; in eager it shares memory with {set(facts.shares)}")
-    if row.output_type != "non_alias" and row.output_type != "unsafe_view_alias" and row.base is None:
+    own = row.output_type in ("non_alias", "unsafe_view_alias") or "from outside" in row.reason
+    if not own and row.base is None:
         found.append(f"`{row.name}` is {row.output_type} of nothing")
     if row.requires_grad != facts.requires_grad:
         found.append(f"`{row.name}` requires_grad={row.requires_grad}, in eager {facts.requires_grad}")
