@@ -88,7 +88,7 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
     return InputAliasInfo(
         index=index,
         mutation_type=mutation_type,
-        reason=_base_reason(captured, index) or reason,
+        reason=_base_reason(captured, index) or _with_change(reason, autograd),
         base=given.base,
         mutates_data=mutates_data,
         hidden_from_autograd=mutates_data and given.base is None and bumps == 0,
@@ -103,6 +103,10 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
         grown=storage.grown,
         storage_bytes=storage.new_bytes,
     )
+
+
+def _with_change(reason: str, autograd: AutogradChange) -> str:
+    return reason if autograd is AutogradChange.NONE else f"{reason}; {autograd.value}"
 
 
 def _moved(given: CapturedInput) -> Geometry | None:

@@ -29,6 +29,8 @@ def record_exchange(tape: Tape, call: Write) -> Any:
     if packet is aten.set_:
         found: Tracked | None = _looked_at(tape, call)
         tape.keep_values(target)
+        if target.requires_grad:
+            tape.reset_leaves.append(target)
         result = call.func(*call.args, **call.kwargs)
     elif packet in (aten.resize_, aten.resize_as_, aten._resize_output_):
         found = _resized(tape, call)

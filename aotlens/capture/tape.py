@@ -37,6 +37,8 @@ class Tape:
         self.in_backward = False
         self.originals: dict[int, Any] = {}
         """The caller's values by the identity of the argument that stands for each."""
+        self.reset_leaves: list[Any] = []
+        """Leaves whose place in autograd was made anew (`set_`): uses before it lead to the former place."""
         self.origin = Origin(NOWHERE, "")
         """Of the nodes that are recorded now."""
         self.regions: dict[Any, Any] = {}

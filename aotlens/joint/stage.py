@@ -32,6 +32,7 @@ from aotlens.ir.slots import (
 )
 from aotlens.ir.subclasses import Value, Wrapped, leaves_of
 from aotlens.joint.checks import check_sizes, sizes_for_wrapper
+from aotlens.joint.leaves import gradients_of
 from aotlens.joint.records import JointProgram
 from aotlens.joint.wrappers import wrapper_tangent
 from aotlens.joint.writes import states_of, write_in_backward, write_in_graph
@@ -222,15 +223,11 @@ def record_backward(
         tangents = [_tangent(recorder, output) for output in differentiable]
     with recording(recorder, dynamic), refusing(recorder), torch.enable_grad(), without_autocast():
         gradients = call_boundary(
-            lambda: (
-                ()
-                if not wanted
-                else torch.autograd.grad(
-                    [output.tensor for output in differentiable],
-                    [item.leaf for item in wanted],
-                    [tangent.tensor for tangent in tangents],
-                    allow_unused=True,
-                )
+            lambda: gradients_of(
+                [output.tensor for output in differentiable],
+                [item.leaf for item in wanted],
+                [tangent.tensor for tangent in tangents],
+                recorder.reset_leaves,
             )
         )
     with recorder.fake_mode, recorder.adding("joint", "a gradient, brought up to date after a write"):

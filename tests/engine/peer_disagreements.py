@@ -64,7 +64,10 @@ DISAGREEMENTS = (
             "metadata/set_parameter_to_other",
             "metadata/set_then_source_is_mutated",
             "metadata/data_assigned",
-            "metadata/leaf_used_before_and_after_no_grad_write",
+            "metadata/data_of_a_leaf_assigned",
+            "metadata/storages_swapped",
+            "metadata/set_then_view_returned",
+            "metadata/mutated_then_set",
         ),
     ),
     Disagreement(
@@ -86,7 +89,28 @@ DISAGREEMENTS = (
         "a custom function that marks its argument dirty runs without grad mode, and yet gives the argument "
         "a history, which the wrapper's copy must carry",
         frozenset({"mutation_type"}),
-        ("functions/function_marking_dirty",),
+        ("functions/function_marking_dirty", "function_kinds/marked_dirty_*"),
+    ),
+    Disagreement(
+        "a result on the storage that an input was given shares memory with it, and a view of the input "
+        "taken before still shares the former memory",
+        ALIASES,
+        ("metadata/set_then_view_returned",),
+    ),
+    Disagreement(
+        "the input that a custom function marked dirty and returned is that input",
+        ALIASES,
+        ("function_kinds/marked_dirty_returned",),
+    ),
+    Disagreement(
+        "views of the former storage, which the caller may hold, see the write that came before `set_`",
+        frozenset({"mutates_data", "hidden_from_autograd", "under_no_grad"}),
+        ("metadata/mutated_then_set",),
+    ),
+    Disagreement(
+        "an `out=` argument that is too small gets other sizes",
+        frozenset({"mutation_type", "mutates_metadata"}),
+        ("metadata/out_argument_without_memory",),
     ),
     Disagreement(
         "pieces of `unbind`, `split` and `chunk` are views in eager too, with the operator's own grad_fn; "

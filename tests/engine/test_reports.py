@@ -43,7 +43,7 @@ def test_report_says_what_eager_does(program: Program) -> None:
     seen, target = both
     wrong = [
         *(text for row, facts in paired_inputs(target, seen) for text in wrong_input(row, facts)),
-        *(text for row in target.outputs for text in wrong_output(row, seen)),
+        *(text for row in own_results(target, seen) for text in wrong_output(row, seen)),
         *missing_places(target),
     ]
     assert not wrong, "\n".join([program.name, *wrong])
@@ -71,6 +71,13 @@ def wrong_input(row: Input, facts: Facts) -> list[str]:
     if row.requires_grad and not facts.requires_grad and "history" not in row.reason:
         found.append(f"`{row.name}` requires no grad in eager")
     return found
+
+
+def own_results(target: Target, seen: Observation) -> tuple[Output, ...]:
+    """The results that the caller gets; not what is put into containers, nor where storages are exchanged."""
+    if any(row.mutates_storage_metadata for row in target.inputs):
+        return ()
+    return target.outputs[: len(seen.outputs)]
 
 
 def wrong_output(row: Output, seen: Observation) -> list[str]:

@@ -197,3 +197,26 @@ def test_storage_resized_before_set() -> None:
     alias = x.detach()
     out = compiled(fn, torch.ones(3))(x)
     assert (x.tolist(), bytes_of(alias), out.tolist()) == ([1, 1], 0, [2, 2, 2])
+
+
+def used_before_set(x: Tensor) -> Tensor:
+    out = x * 3
+    with torch.no_grad():
+        x.set_(x.data * 2)  # type: ignore[call-overload]
+    return out
+
+
+def used_around_set(x: Tensor) -> Tensor:
+    return used_before_set(x) + x.sin()
+
+
+@pytest.mark.parametrize("fn", [used_before_set, used_around_set])
+def test_leaf_used_before_its_storage_is_exchanged(fn: Any) -> None:
+    """`set_` gives a leaf a new place in autograd, so only `backward()` finds the uses before it."""
+    eager, x = (torch.ones(3, requires_grad=True) for _ in range(2))
+    fn(eager).sum().backward()
+    compiled(fn, torch.ones(3, requires_grad=True))(x).sum().backward()
+    assert eager.grad is not None
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad, eager.grad)
+    torch.testing.assert_close(x, eager)

@@ -207,14 +207,6 @@ def metadata_of_a_leaf_under_no_grad(x: Tensor) -> Tensor:
     return x * 2
 
 
-@cases(lambda: (leaf(3, 4),))
-def leaf_used_before_and_after_no_grad_write(x: Tensor) -> Tensor:
-    before = x.sin()
-    with torch.no_grad():
-        x.set_(torch.ones(3, 4))  # type: ignore[call-overload]
-    return x.cos() + before
-
-
 @cases(lambda: (plain(3, 4), leaf(4)))
 def requires_grad_on_view_returned(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     row = x[0]

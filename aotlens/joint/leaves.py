@@ -1,0 +1,47 @@
+"""The places at which gradients of leaves arrive.
+
+Invariant: the gradient of a leaf is the sum over all of its places; it has several only after `set_`, which
+gives a leaf a new place and leaves what was computed before at the former one.
+"""
+
+from typing import Any
+
+import torch
+from torch.autograd.graph import GradientEdge
+
+
+def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], reset: list[Any]) -> list[Any]:
+    """One gradient per leaf, None where none arrives; `reset` leaves may have former places."""
+    if not leaves:
+        return []
+    former = _former_places(outputs, leaves, reset) if reset else []
+    places = [*leaves, *(GradientEdge(node, 0) for _, node in former)]
+    found = list(torch.autograd.grad(outputs, places, tangents, allow_unused=True))
+    gradients, rest = found[: len(leaves)], found[len(leaves) :]
+    for (at, _), gradient in zip(former, rest, strict=True):
+        if gradient is not None:
+            gradients[at] = gradient if gradients[at] is None else gradients[at] + gradient
+    return gradients
+
+
+def _former_places(outputs: list[Any], leaves: list[Any], reset: list[Any]) -> list[tuple[int, Any]]:
+    """Nodes in the tape that collect the gradient of a reset leaf, each with the leaf's position."""
+    position = {id(leaf): at for at, leaf in enumerate(leaves) if any(leaf is tensor for tensor in reset)}
+    waiting = [output.grad_fn for output in outputs]
+    seen: set[Any] = set()
+    found: dict[int, list[Any]] = {}
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        waiting.extend(following for following, _ in node.next_functions)
+        at = position.get(id(getattr(node, "variable", None)))
+        if at is not None:
+            found.setdefault(at, []).append(node)
+    current = {at: _current_place(leaves[at]) for at in found}
+    return [(at, node) for at, nodes in found.items() for node in nodes if node is not current[at]]
+
+
+def _current_place(leaf: Any) -> Any:
+    return leaf.view_as(leaf).grad_fn.next_functions[0][0]
