@@ -42,11 +42,11 @@ class PlacedRunner(fx.Interpreter):
 
     @contextmanager
     def at(self, node: fx.Node) -> Iterator[None]:
-        self.recorder.place = Place(known_spans=spans_of_node(node))
+        self.recorder.origins.place = Place(known_spans=spans_of_node(node))
         try:
             yield
         finally:
-            self.recorder.place = None
+            self.recorder.origins.place = None
 
     def run_node(self, n: fx.Node) -> Any:
         with self.at(n):

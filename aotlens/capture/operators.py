@@ -54,6 +54,31 @@ FUNCTIONAL_BY_NAME: dict[Any, Any] = {
 WRITES_WITHOUT_SAYING: dict[Any, tuple[int, ...]] = {aten.native_batch_norm.default: (3, 4)}
 """Operators that write to arguments which their schema does not mark, and which arguments those are."""
 
+QUERIES = frozenset(
+    {
+        torch.ops.prim.device.default,
+        torch.ops.prim.layout.default,
+        aten.size.default,
+        aten.sym_size.default,
+        aten.sym_size.int,
+        aten.stride.default,
+        aten.sym_stride.default,
+        aten.sym_stride.int,
+        aten.sym_numel.default,
+        aten.numel.default,
+        aten.dim.default,
+        aten.is_contiguous.default,
+        aten.is_contiguous.memory_format,
+        aten.is_strides_like_format.default,
+        aten.is_non_overlapping_and_dense.default,
+        aten.storage_offset.default,
+        aten.sym_storage_offset.default,
+        aten.is_same_size.default,
+        aten._has_compatible_shallow_copy_type.default,
+    }
+)
+"""Questions about metadata: answered by the fake tensors, not recorded."""
+
 
 @dataclass(frozen=True, slots=True)
 class Operator:

@@ -5,9 +5,7 @@ either becomes nodes without side effects, or is refused by name; what the user'
 wrote to them where, is known at every moment (`aotlens.capture.tape`).
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from types import CodeType
 from typing import Any
@@ -18,9 +16,9 @@ from aotlens.capture.bodies import INLINE, record_higher_order
 from aotlens.capture.checkpoints import Checkpoints
 from aotlens.capture.custom_operators import record_custom_mutation
 from aotlens.capture.exchanges import record_data_assignment, record_exchange, record_resize_of
-from aotlens.capture.frames import user_place
 from aotlens.capture.mutations import Write, only_reads, record_metadata_mutation, record_mutation
 from aotlens.capture.operators import (
+    QUERIES,
     RESIZE_STORAGE,
     Decompositions,
     Kind,
@@ -30,51 +28,25 @@ from aotlens.capture.operators import (
     is_builtin,
     is_operator,
 )
+from aotlens.capture.origins import Origins
 from aotlens.capture.randomness import RandomState, without_generators
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
 from aotlens.capture.wrappers import has_wrapper, note_result
 from aotlens.errors import UnsupportedError
-from aotlens.ir.origin import NOWHERE, Checkpoint, Origin, Place
+from aotlens.ir.origin import Origin, Place
 from aotlens.ir.program import Node, nodes_in, op_name
 from aotlens.torch_api import (
     DATA_DEPENDENT_ERRORS,
     FakeTensor,
     FakeTensorMode,
     TorchDispatchMode,
-    current_autograd_node,
     known_number,
     make_shape_env,
-    next_sequence_number,
     pytree,
     tell_of_silent_changes,
 )
-
-QUERIES = frozenset(
-    {
-        torch.ops.prim.device.default,
-        torch.ops.prim.layout.default,
-        aten.size.default,
-        aten.sym_size.default,
-        aten.sym_size.int,
-        aten.stride.default,
-        aten.sym_stride.default,
-        aten.sym_stride.int,
-        aten.sym_numel.default,
-        aten.numel.default,
-        aten.dim.default,
-        aten.is_contiguous.default,
-        aten.is_contiguous.memory_format,
-        aten.is_strides_like_format.default,
-        aten.is_non_overlapping_and_dense.default,
-        aten.storage_offset.default,
-        aten.sym_storage_offset.default,
-        aten.is_same_size.default,
-        aten._has_compatible_shallow_copy_type.default,
-    }
-)
-"""Questions about metadata: answered by the fake tensors, not recorded."""
 
 tell_of_silent_changes()
 
@@ -93,17 +65,13 @@ class Recorder(Tape, TorchDispatchMode):
         self.calls: list[Call] = []
         self.checkpoints = Checkpoints()
         self.random = RandomState(self)
-        self.place: Place | None = None
-        """Set by a frontend that knows the place itself; None walks the stack."""
+        self.origins = Origins(boundary)
         self.decompositions = decompositions
         self.decomposed = False
         """Whether any operator was taken apart."""
-        self._boundary = boundary
         self._default_dtype = torch.get_default_dtype()
         self._depth = 0
         self._declines = False
-        self._sequence: list[int] = []
-        self._by_sequence: list[Origin] = []
         self._handlers: dict[Kind, Callable[..., Any]] = {
             Kind.PURE: self.pure,
             Kind.NUMBER: self._number,
@@ -118,20 +86,16 @@ class Recorder(Tape, TorchDispatchMode):
         }
         self.arguments: tuple[Any, ...] = ()
         """The tensors among the arguments."""
-        self._stage: tuple[str, str] | None = None
-        """The stage of ours that runs operators now, and why; None for the user's code."""
-        self._caller: Origin | None = None
-        """Of the higher-order operator whose body is recorded; None for the user's function itself."""
 
     def data_assigned(self, target: Any, source: Any) -> None:
         """`target.data = source` is about to happen, which no operator tells of."""
-        self.origin = self._new_origin(aten.set_.source_Tensor, None)
+        self.origin = self.origins.of(aten.set_.source_Tensor, self.in_backward)
         record_data_assignment(self, target, source)
         self.calls.append((aten.set_.source_Tensor, (target, source), {}, target, self.origin))
 
     def storage_resized(self, storage: Any, size: Any) -> None:
         """`storage.resize_(size)` is about to happen, which no operator tells of."""
-        self.origin = self._new_origin(RESIZE_STORAGE.default, None)
+        self.origin = self.origins.of(RESIZE_STORAGE.default, self.in_backward)
         record_resize_of(self, storage, size)
 
     def seen_tensors(self) -> Iterator[Any]:
@@ -154,7 +118,7 @@ class Recorder(Tape, TorchDispatchMode):
         if self._depth:
             return self._handlers[operator.kind](func, operator, args, kwargs)
         mark = self.checkpoints.mark(func, args, kwargs) if self.checkpoints.active else None
-        self.origin = self._new_origin(func, mark)
+        self.origin = self.origins.of(func, self.in_backward, mark)
         self._depth = 1
         try:
             result = self._handlers[operator.kind](func, operator, args, kwargs)
@@ -165,11 +129,8 @@ class Recorder(Tape, TorchDispatchMode):
         finally:
             self._depth = 0
         if not self.in_backward:
-            if (
-                torch.get_default_dtype() is not self._default_dtype
-                and operator.kind is not Kind.HIGHER_ORDER
-            ):
-                kwargs = _with_dtype(func, kwargs, result)
+            if operator.kind is not Kind.HIGHER_ORDER:
+                kwargs = self._with_dtype(func, kwargs, result)
             self.calls.append((func, args, kwargs, result, self.origin))
         return result
 
@@ -192,28 +153,19 @@ class Recorder(Tape, TorchDispatchMode):
         if self._declines:
             self._declines = False
             return NotImplemented
-        query, place = func in QUERIES, self.place
-        if not query and place is None:
-            self.place = user_place(self._boundary)
+        query, place = func in QUERIES, self.origins.place
+        if not query:
+            self.origins.place = self.origins.here()
         self._declines = True
         try:
             with self:
                 result = func(*args, **kwargs)
             if not query:
-                self.origin = self._new_origin(func, None)
+                self.origin = self.origins.of(func, self.in_backward)
                 note_result(self, Write(func, describe(func), args, kwargs), result)
         finally:
-            self._declines, self.place = False, place
+            self._declines, self.origins.place = False, place
         return result
-
-    @contextmanager
-    def on_behalf_of(self, stage: str, reason: str) -> Iterator[None]:
-        """Within the block, a stage of ours runs operators on the recorded tensors, seen by autograd."""
-        self._stage = (stage, reason)
-        try:
-            yield
-        finally:
-            self._stage = None
 
     def note_call(self, call: Any) -> None:
         self.calls.append(call)
@@ -241,43 +193,13 @@ class Recorder(Tape, TorchDispatchMode):
         return func(*args, **kwargs)
 
     def body(self) -> "Recorder":
-        body = Recorder(self.fake_mode, self.decompositions, self._boundary)
+        body = Recorder(self.fake_mode, self.decompositions, self.origins.boundary)
         body._names = self._names
-        body._caller = self.origin
+        body.origins = Origins(self.origins.boundary, caller=self.origin)
         return body
 
-    def _origin_in_body(self, func: Any, caller: Origin) -> Origin:
-        place = self.place or user_place(self._boundary)
-        if not place.frames and not place.known_spans:
-            place = caller.place
-        return Origin(place, op_name(func), caller.backward, differentiates=caller.differentiates)
-
-    def _new_origin(self, func: Any, checkpoint: Checkpoint | None) -> Origin:
-        if self._caller is not None:
-            return self._origin_in_body(func, self._caller)
-        place = self.place or user_place(self._boundary)
-        if self.in_backward:
-            node = current_autograd_node()
-            forward = self._forward_origin(node) if node is not None else None
-            if forward is not None and not place.frames:
-                place = forward.place
-            return Origin(place, op_name(func), backward=True, differentiates=forward)
-        origin = Origin(place, op_name(func), checkpoint=checkpoint)
-        if self._stage is not None:
-            origin = Origin(NOWHERE, op_name(func), stage=self._stage[0], reason=self._stage[1])
-        number = next_sequence_number() - 1
-        if not self._sequence or number > self._sequence[-1]:
-            self._sequence.append(number)
-            self._by_sequence.append(origin)
-        return origin
-
     def place_here(self) -> Place:
-        return self.place or user_place(self._boundary)
-
-    def _forward_origin(self, node: Any) -> Origin | None:
-        """The forward operator that an autograd node differentiates: the last one not numbered after it."""
-        at = bisect_right(self._sequence, node._sequence_nr())
-        return self._by_sequence[at - 1] if at else None
+        return self.origins.here()
 
     def decomposed_node(
         self, op: Any, values: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -320,8 +242,7 @@ class Recorder(Tape, TorchDispatchMode):
             result = func(*args, **(without_generators(kwargs) if kwargs and operator.random else kwargs))
         except DATA_DEPENDENT_ERRORS:
             result = self._with_symbols(func, args, kwargs)
-        if torch.get_default_dtype() is not self._default_dtype:
-            kwargs = _with_dtype(func, kwargs, result)
+        kwargs = self._with_dtype(func, kwargs, result)
         node = self.add_node(func, node_args, self.keywords(kwargs), result)
         self._adopt(node, result)
         return result
@@ -332,8 +253,7 @@ class Recorder(Tape, TorchDispatchMode):
         if type(args[0]) not in (int, float, bool) or (device is not None and device.type != "cpu"):
             return self.pure(func, operator, args, kwargs)
         result = known_number(self.fake_mode, lambda: func(*args, **kwargs))
-        if torch.get_default_dtype() is not self._default_dtype:
-            kwargs = _with_dtype(func, kwargs, result)
+        kwargs = self._with_dtype(func, kwargs, result)
         self._adopt(self.add_node(func, args, kwargs, result), result)
         return result
 
@@ -452,10 +372,11 @@ class Recorder(Tape, TorchDispatchMode):
             return self.pure(func, Operator(Kind.PURE), args, kwargs)
         return record_mutation(self, call)
 
-
-def _with_dtype(func: Any, kwargs: dict[str, Any], result: Any) -> dict[str, Any]:
-    """The type of a result spelled out, where the function has changed the default type for a while."""
-    named = any(argument.name == "dtype" for argument in func._schema.arguments)
-    if named and kwargs.get("dtype") is None and isinstance(result, torch.Tensor):
-        return {**kwargs, "dtype": result.dtype}
-    return kwargs
+    def _with_dtype(self, func: Any, kwargs: dict[str, Any], result: Any) -> dict[str, Any]:
+        """The type of a result spelled out, where the function has changed the default type for a while."""
+        if torch.get_default_dtype() is self._default_dtype:
+            return kwargs
+        named = any(argument.name == "dtype" for argument in func._schema.arguments)
+        if named and kwargs.get("dtype") is None and isinstance(result, torch.Tensor):
+            return {**kwargs, "dtype": result.dtype}
+        return kwargs

@@ -201,7 +201,7 @@ def _in_first_geometry(captured: Captured, given: CapturedInput, info: InputAlia
         return _moved_back(captured, given)
     recorder = captured.recorder
     reason = "the updated input with the sizes and strides that it came with"
-    with recording(recorder, dynamic=False), torch.enable_grad(), recorder.on_behalf_of("joint", reason):
+    with recording(recorder, dynamic=False), torch.enable_grad(), recorder.origins.of_stage("joint", reason):
         first = given.fake
         return given.argument.as_strided(first.shape, first.stride(), first.storage_offset())
 

@@ -1,0 +1,80 @@
+"""Where recorded nodes come from.
+
+Invariant: a node of the forward names the user's expression that ran it, or the stage of ours that did; one
+of the backward names the forward operator that it differentiates.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import CodeType
+from typing import Any
+
+from aotlens.capture.frames import user_place
+from aotlens.ir.origin import NOWHERE, Checkpoint, Origin, Place
+from aotlens.ir.program import op_name
+from aotlens.torch_api import current_autograd_node, next_sequence_number
+
+
+class Origins:
+    """The origins of one recording's nodes."""
+
+    def __init__(self, boundary: CodeType, caller: Origin | None = None) -> None:
+        self.boundary = boundary
+        """Of the function that calls the user's: frames outside it are not looked at."""
+        self.place: Place | None = None
+        """Set by a frontend that knows the place itself; None walks the stack."""
+        self._caller = caller
+        """Of the higher-order operator whose body is recorded; None for the user's function itself."""
+        self._stage: tuple[str, str] | None = None
+        """The stage of ours that runs operators now, and why; None for the user's code."""
+        self._sequence: list[int] = []
+        """The number of the newest autograd node when each operator of the forward ran, ascending."""
+        self._by_sequence: list[Origin] = []
+
+    @contextmanager
+    def of_stage(self, stage: str, reason: str) -> Iterator[None]:
+        """Within the block, a stage of ours runs operators on the recorded tensors, seen by autograd."""
+        self._stage = (stage, reason)
+        try:
+            yield
+        finally:
+            self._stage = None
+
+    def here(self) -> Place:
+        """The user's expression that runs."""
+        return self.place or user_place(self.boundary)
+
+    def of(self, func: Any, in_backward: bool, checkpoint: Checkpoint | None = None) -> Origin:
+        """The origin of what an operator records that is about to run."""
+        place = self.here()
+        if self._caller is not None:
+            return _in_body(func, place, self._caller)
+        if in_backward:
+            return self._in_backward(func, place)
+        origin = Origin(place, op_name(func), checkpoint=checkpoint)
+        if self._stage is not None:
+            origin = Origin(NOWHERE, op_name(func), stage=self._stage[0], reason=self._stage[1])
+        number = next_sequence_number() - 1
+        if not self._sequence or number > self._sequence[-1]:
+            self._sequence.append(number)
+            self._by_sequence.append(origin)
+        return origin
+
+    def _in_backward(self, func: Any, place: Place) -> Origin:
+        node = current_autograd_node()
+        forward = self._forward_of(node) if node is not None else None
+        if forward is not None and not place.frames:
+            place = forward.place
+        return Origin(place, op_name(func), backward=True, differentiates=forward)
+
+    def _forward_of(self, node: Any) -> Origin | None:
+        """The forward operator that an autograd node differentiates: the last one not numbered after it."""
+        at = bisect_right(self._sequence, node._sequence_nr())
+        return self._by_sequence[at - 1] if at else None
+
+
+def _in_body(func: Any, place: Place, caller: Origin) -> Origin:
+    if not place.frames and not place.known_spans:
+        place = caller.place
+    return Origin(place, op_name(func), caller.backward, differentiates=caller.differentiates)
