@@ -21,9 +21,10 @@ import torch
 
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.analysis.stage import analyse
-from aotlens.capture.direct import capture_direct, module_tensors
+from aotlens.capture.direct import capture_direct
 from aotlens.capture.dynamo import capture_graph_module
 from aotlens.capture.operators import Decompositions
+from aotlens.capture.owned import module_tensors
 from aotlens.capture.records import Captured
 from aotlens.capture.settings import Settings
 from aotlens.codegen.inductor import decompositions as inductor_decompositions

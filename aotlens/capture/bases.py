@@ -217,8 +217,17 @@ def _chain(base: Any, value: Any) -> tuple[ViewStep, ...]:
     size, stride, offset = list(value.shape), list(value.stride()), value.storage_offset()
     strided = ViewStep(aten.as_strided.default, (size, stride, offset))
     if value.dtype is base.dtype:
-        return (strided,)
-    return (ViewStep(aten.view.dtype, (value.dtype,)), strided)
+        return (*_bits(base, value), strided)
+    retyped = ViewStep(aten.view.dtype, (value.dtype,))
+    return (*_bits(base), retyped, *_bits(value), strided)
+
+
+def _bits(*tensors: Any) -> tuple[ViewStep, ...]:
+    """What turns the lazy conjugation and negation of one tensor into those of the other (none, if alone)."""
+    conjugated = sum(tensor.is_conj() for tensor in tensors) % 2
+    negated = sum(tensor.is_neg() for tensor in tensors) % 2
+    steps = ((conjugated, aten._conj.default), (negated, aten._neg_view.default))
+    return tuple(ViewStep(op, ()) for differs, op in steps if differs)
 
 
 def _apply(chain: tuple[ViewStep, ...], tensor: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.containers import watch_containers, with_refills
+from aotlens.capture.owned import call_on, module_tensors
 from aotlens.capture.reach import NOTHING, Reach, reach
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
@@ -45,7 +46,7 @@ def capture_direct(
         containers = () if settings.allow_side_effects else watch_containers(call_args, call_kwargs)
         if isinstance(function, torch.nn.Module):
             tensors = dict(zip(owned, flat, strict=False))
-            result = torch.func.functional_call(function, tensors, call_args, call_kwargs)
+            result = call_on(function, tensors, call_args, call_kwargs)
             rebound = _rebound(subject, tensors, flat, not settings.allow_side_effects)
         else:
             rebound = ()
@@ -77,13 +78,6 @@ def _with_outside_names(inputs: tuple[CapturedInput, ...], around: Reach) -> tup
         else given
         for given in inputs
     )
-
-
-def module_tensors(function: Any) -> dict[str, Any]:
-    """A module's parameters, then its buffers, by qualified name; tied ones once."""
-    if not isinstance(function, torch.nn.Module):
-        return {}
-    return {**dict(function.named_parameters()), **dict(function.named_buffers())}
 
 
 def owned_slots(owned: dict[str, Any]) -> list[FlatInput]:

@@ -9,10 +9,10 @@ import torch
 from torch import fx
 
 from aotlens.capture.assignments import variables_of_nodes
-from aotlens.capture.direct import module_tensors
 from aotlens.capture.frames import is_user_file
 from aotlens.capture.graph_places import PlacedRunner, spans_of_node
 from aotlens.capture.operators import Decompositions
+from aotlens.capture.owned import call_on, module_tensors
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
 from aotlens.capture.run import capture_run
@@ -90,7 +90,7 @@ class _Runner(PlacedRunner):
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
         inner = self.fetch_attr(target)
         tensors = {name: self._attributes[id(tensor)] for name, tensor in module_tensors(inner).items()}
-        return torch.func.functional_call(inner, tensors, args, kwargs)
+        return call_on(inner, tensors, args, kwargs)
 
     def run_node(self, n: fx.Node) -> Any:
         number = self._known_number(n)

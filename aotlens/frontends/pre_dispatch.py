@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotlens.capture.owned import call_on
 from aotlens.capture.run import raising_span
 from aotlens.errors import RefusedRuntimeError
 from aotlens.ir.slots import Buffer, MutatedInput, Parameter
@@ -34,7 +35,7 @@ def pre_dispatch_module(
     def run(flat: list[Any]) -> list[Any]:
         call_args, call_kwargs = pytree.tree_unflatten(flat[len(owned) :], spec)
         tensors = dict(zip(owned, flat, strict=False))
-        return pytree.tree_leaves(torch.func.functional_call(mod, tensors, call_args, call_kwargs))
+        return pytree.tree_leaves(call_on(mod, tensors, call_args, call_kwargs))
 
     mode = captured.recorder.fake_mode
     values = [_fresh(item) for item in given]

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.direct import module_tensors
+from aotlens.capture.owned import module_tensors
 from aotlens.errors import UnsupportedError
 from aotlens.runtime.owner import tensor_places
 from aotlens.torch_api import pytree

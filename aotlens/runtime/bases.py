@@ -26,7 +26,9 @@ def write_bases(builder: TextBuilder, captured: Captured, names: list[str]) -> N
 def _find(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf, names: list[str]) -> None:
     first = names[base.members[0]]
     if base.kind == "view_base":
-        builder.add(f"{names[base.index]} = {first}._base")
+        # A member that was detached before the call has another base, or none.
+        known = next((at for at in base.members if captured.inputs[at].requires_grad), base.members[0])
+        builder.add(f"{names[base.index]} = {names[known]}._base")
     elif base.kind == "flat":
         count = literal(captured.inputs[base.index].fake.shape[0], Names())
         builder.add(f"{names[base.index]} = {first}.detach().as_strided(({count},), (1,), 0)")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import MutationType
-from aotlens.capture.direct import module_tensors
+from aotlens.capture.owned import call_on, module_tensors
 from aotlens.capture.records import CapturedInput
 from aotlens.codegen.records import GraphCode
 from aotlens.ir.program import draws
@@ -209,7 +209,7 @@ class DifferentiableBackward:
         args, kwargs = pytree.tree_unflatten(flat[len(owned) :], self._spec)
         if not owned:
             return self._function(*args, **kwargs)
-        return torch.func.functional_call(self._function, dict(zip(owned, flat, strict=False)), args, kwargs)
+        return call_on(self._function, dict(zip(owned, flat, strict=False)), args, kwargs)
 
     def _training_modes(self) -> tuple[bool, ...]:
         if not isinstance(self._function, torch.nn.Module):

@@ -14,7 +14,7 @@ from torch._functorch._aot_autograd.collect_metadata_analysis import (
 from torch._functorch._aot_autograd.descriptors import PlainAOTInput
 
 from aotlens.analysis.records import AliasBase, InputBase, IntermediateBaseOf, OutputBase
-from aotlens.capture.direct import module_tensors
+from aotlens.capture.owned import module_tensors
 from aotlens.capture.run import restored_grad_mode
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct

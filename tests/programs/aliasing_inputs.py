@@ -340,3 +340,36 @@ def several_written_one_of_them_detached(x: Tensor, y: Tensor, z: Tensor) -> Ten
     x.add_(1)
     z.zero_()
     return x
+
+
+def _and_its_conjugate() -> tuple[Tensor, Tensor]:
+    base = torch.randn(4, dtype=torch.complex64)
+    return base, base.conj()
+
+
+@cases(_and_its_conjugate)
+def write_beside_a_lazy_conjugate(a: Tensor, b: Tensor) -> Tensor:
+    a.add_(1j)
+    return b * 2
+
+
+def _lazily_negated_and_whole() -> tuple[Tensor, Tensor]:
+    base = torch.randn(4, dtype=torch.complex64)
+    return base, base.conj().imag
+
+
+@cases(_lazily_negated_and_whole)
+def write_beside_a_lazy_negation(a: Tensor, b: Tensor) -> Tensor:
+    a.add_(1j)
+    return b * 2
+
+
+def _detached_beside_a_view() -> tuple[Tensor, Tensor]:
+    base = tape(3, 4)
+    return base.detach()[0:2], base[1:3]
+
+
+@cases(_detached_beside_a_view)
+def write_to_a_detached_view_beside_a_view(a: Tensor, b: Tensor) -> Tensor:
+    a.mul_(2)
+    return a + b

@@ -238,3 +238,20 @@ cases(lambda: (plain(2, 3),))(Hooked)
 cases(lambda: (plain(2, 3),))(BufferReplaced)
 cases(lambda: ({"x": plain(2, 3)}, 3.0))(KeywordsAndDicts)
 cases(lambda: (plain(2, 3),), "dynamo")(Checkpointed)
+
+
+class SharedModule(nn.Module):
+    """One module at two names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(3, 3)
+        self.second = self.first
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x))
+
+
+@cases(lambda: (plain(5, Fixed(3)),), "dynamo", "inductor")
+def one_module_at_two_names() -> nn.Module:
+    return SharedModule()
