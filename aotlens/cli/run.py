@@ -62,5 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
 
         write_data(dumps(ran.report()) + "\n", arguments.report)
     if ran.end.exit_code == 0 and not ran.targets:
-        return user_error(f"{ran.path} ran, but gave nothing to torch.compile or aotlens.compile")
+        return user_error(
+            f"{ran.path} ran, but gave nothing to torch.compile or aotlens.compile, or nothing that Dynamo "
+            "captures (TORCH_LOGS=graph_breaks tells why)"
+        )
     return 1 if ran.end.exit_code == 0 and ran.mismatch else ran.end.exit_code

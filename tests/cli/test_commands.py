@@ -106,7 +106,8 @@ aotlens: error: s.py:2 raised ZeroDivisionError: division by zero
             "print('ran')\n",
             2,
             "ran\n",
-            "aotlens: error: s.py ran, but gave nothing to torch.compile or aotlens.compile\n",
+            "aotlens: error: s.py ran, but gave nothing to torch.compile or aotlens.compile, or nothing that "
+            "Dynamo captures (TORCH_LOGS=graph_breaks tells why)\n",
         ),
     ],
     ids=["exit code", "exit message", "exception", "no target"],
