@@ -44,14 +44,12 @@ def capture_graph_module(
 
     captured = capture_run(_subject(gm), FlatCall(values, tuple(slots), None, run), settings)
     variables = variables_of_nodes(gm, spans_of_node)
-    return _flat(captured, gm, variables)
+    return _flat(captured, variables)
 
 
-def _flat(captured: Captured, gm: fx.GraphModule, variables: tuple[Variable, ...]) -> Captured:
+def _flat(captured: Captured, variables: tuple[Variable, ...]) -> Captured:
     structure = replace(captured.structure, arguments=None, result=None)
-    sources = [_source(node) for node in gm.graph.find_nodes(op="placeholder")]
-    owned = [None] * (len(captured.inputs) - len(sources))  # Dynamo guards on its graph's tensors by identity
-    return replace(captured, structure=structure, variables=variables, guard_sources=(*owned, *sources))
+    return replace(captured, structure=structure, variables=variables)
 
 
 WITH_TENSORS = frozenset(

@@ -156,8 +156,6 @@ class Captured:
     bases: tuple[SyntheticBaseOf, ...] = ()
     surroundings: Reach = NOTHING
     """What the function can read besides its arguments, as it was; empty behind Dynamo, which guards."""
-    guard_sources: tuple[Any, ...] = ()
-    """Dynamo's source of each flat input, for its guards; empty without Dynamo."""
 
     @property
     def flat_inputs(self) -> tuple[CapturedInput, ...]:

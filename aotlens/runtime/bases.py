@@ -24,7 +24,8 @@ def write_bases(builder: TextBuilder, captured: Captured, names: list[str]) -> N
 
 
 def _find(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf, names: list[str]) -> None:
-    first = names[base.members[0]]
+    with_history = [index for index in base.members if captured.inputs[index].requires_grad]
+    first = names[(with_history or base.members)[0]]  # a detached member is a view of another tensor
     if base.kind == "view_base":
         # A member that was detached before the call has another base, or none.
         known = next((at for at in base.members if captured.inputs[at].requires_grad), base.members[0])

@@ -230,6 +230,7 @@ class Guards:
             if (info.mutates_data or info.mutates_metadata)
             and not self._captured.inputs[info.index].shares_storage_with
         }
+        self._neighbours()
         written = [name for name, slot, _ in arguments if slot.index in changed]
         if not written or len(arguments) < 2:
             return
@@ -245,6 +246,29 @@ class Guards:
             named = ", ".join(f"{slot.name!r}: {name}" for name, slot, _ in arguments)
             slots = [slot.name for name, slot, _ in arguments if name in written]
             self._builder.add(f"refuse_overlap({self._target!r}, {{{named}}}, {tuple(slots)!r})")
+
+    def _neighbours(self) -> None:
+        """Inputs that lie apart on one storage of which something is written stay as far apart."""
+        inputs = self._captured.inputs
+        written = {
+            near
+            for info in self._meta.inputs
+            if info.mutates_data or info.is_moved
+            for near in (info.index, *inputs[info.index].shares_storage_with)
+        }
+        for index in sorted(written):
+            given = inputs[index]
+            for other in given.shares_storage_with:
+                near = inputs[other]
+                if other < index or (given.base is not None and given.base == near.base):
+                    continue
+                apart = near.fake.storage_offset() - given.fake.storage_offset()
+                left, right = self._names[index], self._names[other]
+                if isinstance(apart, int):
+                    moved = f"{right}.storage_offset() - {left}.storage_offset() != {apart}"
+                    same = f"{left}.untyped_storage() is {right}.untyped_storage()"
+                    message = f"`{given.slot.name}` and `{near.slot.name}` lie otherwise on their storage"
+                    self._refuse(f"{moved} and {same}", "AssertionError", message)
 
 
 def _other_shape(name: str, fake: Any) -> str:

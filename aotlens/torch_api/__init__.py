@@ -31,7 +31,6 @@ from aotlens.torch_api.dispatch import (
 )
 from aotlens.torch_api.dynamo import (
     dynamo_knows,
-    guard_overlap,
     hide_from_dynamo,
     leave_to_python,
     record_dynamo_spans,
@@ -88,7 +87,6 @@ __all__ = [
     "first_expression",
     "functionalizes_rng",
     "get_decompositions",
-    "guard_overlap",
     "has_composite_kernel",
     "has_ordered_effect",
     "hide_from_dynamo",

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from torch._guards import StorageOverlap, TracingContext
+from torch._guards import TracingContext
 
 
 def hide_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -22,13 +22,6 @@ def dynamo_knows(tensor: Any) -> bool:
     """Whether Dynamo has seen the tensor in the frame that it compiles now."""
     context = TracingContext.try_get()
     return context is not None and tensor in context.tensor_to_context
-
-
-def guard_overlap(overlapping: list[Any], apart: list[Any]) -> None:
-    """Make Dynamo compile anew when inputs on one storage overlap otherwise; outside Dynamo nothing."""
-    context = TracingContext.try_get()
-    if context is not None and len(overlapping) + len(apart) > 1:
-        context.guards_context.aotautograd_guards.append(StorageOverlap(overlapping, apart))
 
 
 def record_dynamo_spans() -> None:

@@ -79,6 +79,10 @@ def test_run_writes_the_report(script: Path, tmp_path: Path) -> None:
     )
 
 
+NOTHING_COMPILED = (
+    "aotlens: error: s.py ran, but gave nothing to torch.compile or aotlens.compile, or nothing that "
+    "Dynamo captures (TORCH_LOGS=graph_breaks tells why)\n"
+)
 RAISED = """\
 Traceback (most recent call last):
   File "s.py", line 3, in <module>
@@ -106,8 +110,7 @@ aotlens: error: s.py:2 raised ZeroDivisionError: division by zero
             "print('ran')\n",
             2,
             "ran\n",
-            "aotlens: error: s.py ran, but gave nothing to torch.compile or aotlens.compile, or nothing that "
-            "Dynamo captures (TORCH_LOGS=graph_breaks tells why)\n",
+            NOTHING_COMPILED,
         ),
     ],
     ids=["exit code", "exit message", "exception", "no target"],

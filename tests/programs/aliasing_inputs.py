@@ -138,14 +138,14 @@ def halves_do_not_overlap(x: Tensor, y: Tensor) -> Tensor:
     return x + y
 
 
-@cases(lambda: views_of(plain(4, 4), lambda t: t[:, ::2], lambda t: t[:, 1::2]))
+@cases(lambda: views_of(plain(4, 4), lambda t: t[:, ::2], lambda t: t[:, 1::2]), "dynamo")
 def interleaved_columns_do_not_overlap(x: Tensor, y: Tensor) -> Tensor:
     x.mul_(2)
     y.add_(1)
     return x + y
 
 
-@cases(lambda: views_of(plain(12), lambda t: t.as_strided((2, 2), (6, 1), 0), lambda t: t[3:5]))
+@cases(lambda: views_of(plain(12), lambda t: t.as_strided((2, 2), (6, 1), 0), lambda t: t[3:5]), "dynamo")
 def gaps_do_not_overlap(x: Tensor, y: Tensor) -> Tensor:
     x.mul_(2)
     return x + y
@@ -189,7 +189,7 @@ def among_others(a: Tensor, x: Tensor, y: Tensor, b: Tensor) -> Tensor:
     return x + b + a.sum()
 
 
-@cases(lambda: (*base_and(plain(4), lambda t: t[:2]), *base_and(plain(4), lambda t: t[:2])))
+@cases(lambda: (*base_and(plain(4), lambda t: t[:2]), *base_and(plain(4), lambda t: t[:2])), "dynamo")
 def two_groups_one_mutated(x: Tensor, x_part: Tensor, y: Tensor, y_part: Tensor) -> Tensor:
     x_part.mul_(2)
     return x + y + y_part.sum()
@@ -276,7 +276,7 @@ def overlapping_with_strides(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return x[0], x.sin()
 
 
-@cases(lambda: views_of(tape(6), lambda t: t[:3], lambda t: t[2:5], lambda t: t[5:]), "inductor")
+@cases(lambda: views_of(tape(6), lambda t: t[:3], lambda t: t[2:5], lambda t: t[5:]), "inductor", "dynamo")
 def third_on_the_storage_does_not_overlap(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     x.mul_(2)
     z.mul_(3)
@@ -295,7 +295,13 @@ def overlapping_both_returned_with_history(x: Tensor, y: Tensor) -> tuple[Tensor
     return y, x, x.view(3, 1), y[1:]
 
 
-@cases(lambda: views_of(tape(5), lambda t: t[:3], lambda t: t.detach()[2:]))
+@cases(lambda: views_of(tape(5), lambda t: t.detach()[2:], lambda t: t[:3]), "dynamo")
+def overlapping_detached_first_and_written(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return x * 3 + y
+
+
+@cases(lambda: views_of(tape(5), lambda t: t[:3], lambda t: t.detach()[2:]), "dynamo")
 def overlapping_detached_written(x: Tensor, y: Tensor) -> Tensor:
     y.mul_(2)
     return x * 3 + y
@@ -322,7 +328,7 @@ def overlapping_read_only_each_has_its_gradient(x: Tensor, y: Tensor) -> Tensor:
     return x * y.sin()
 
 
-@cases(lambda: views_of(plain(6), lambda t: t[:4], lambda t: t[2:], lambda t: t[:0]))
+@cases(lambda: views_of(plain(6), lambda t: t[:4], lambda t: t[2:], lambda t: t[:0]), "dynamo")
 def overlapping_with_an_empty_one(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     x.mul_(2)
     return y.sum() + z.sum()
