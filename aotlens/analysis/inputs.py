@@ -13,7 +13,7 @@ from aotlens.analysis.placement import placement
 from aotlens.analysis.records import AutogradChange, Exchange, Geometry, InputAliasInfo, MutationType
 from aotlens.analysis.wrappers import analyse_wrapper
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.storage import Write
+from aotlens.capture.storage import Storage, Write
 from aotlens.errors import RefusedAssertionError, UnsupportedError
 from aotlens.report.records import Span
 
@@ -57,22 +57,10 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
     bumps = _version_bumps(given)
     if bumps and storage.joined:
         bumps = _writes_through(captured, index)
-    if storage.new_bytes is not None and (given.base is not None or moved is not None):
-        raise UnsupportedError(
-            f"a resized storage under `{given.slot.name}`, which changes its sizes or overlaps another input",
-            span_of_writes(storage.moves),
-        )
-    if storage.new_bytes is not None and not mutates_data:
-        reason = "its memory is given back or made, which the graph does"
-        kind = MutationType.MUTATED_IN_GRAPH
-        return InputAliasInfo(
-            index,
-            kind,
-            reason,
-            version_bumps=bumps,
-            storage_bytes=storage.new_bytes,
-            writes=tuple(storage.moves),
-        )
+    if storage.new_bytes is not None:
+        _refuse_resized(given, storage, moved)
+        if not mutates_data:
+            return _resized(index, storage, bumps)
     if not mutates_data and moved is None:
         kind, reason = MutationType.NOT_MUTATED, "not written to"
         if autograd is not AutogradChange.NONE:
@@ -83,8 +71,6 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
     if given.base is not None:
         _refuse_lost_history(captured, given, written)
     mutation_type, reason = placement(mutates_data, _moved(written), seen, keep_mutations)
-    if autograd is not AutogradChange.NONE:
-        reason = f"{reason}; {autograd.value}"
     return InputAliasInfo(
         index=index,
         mutation_type=mutation_type,
@@ -102,6 +88,26 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
         autograd=autograd,
         grown=storage.grown,
         storage_bytes=storage.new_bytes,
+    )
+
+
+def _refuse_resized(given: CapturedInput, storage: Storage, moved: Any) -> None:
+    if given.base is not None or moved is not None:
+        raise UnsupportedError(
+            f"a resized storage under `{given.slot.name}`, which changes its sizes or overlaps another input",
+            span_of_writes(storage.moves),
+        )
+
+
+def _resized(index: int, storage: Storage, bumps: int) -> InputAliasInfo:
+    """An input of which only the memory is given back or made."""
+    return InputAliasInfo(
+        index,
+        MutationType.MUTATED_IN_GRAPH,
+        "its memory is given back or made, which the graph does",
+        version_bumps=bumps,
+        storage_bytes=storage.new_bytes,
+        writes=tuple(storage.moves),
     )
 
 

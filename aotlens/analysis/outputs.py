@@ -165,6 +165,20 @@ def _alias_of_input(
         not given.requires_grad and not given.argument.requires_grad and root(value) is root(given.argument)
     )
     detached = not linked and not value.requires_grad
+    return replace(
+        _view_of_input(captured, index, at, chain),
+        same_object_as=same,
+        detached=detached or chain == (),
+        made_leaf=value.requires_grad and history(value) is None and not given.argument.requires_grad,
+        taken_before=exchanged,
+    )
+
+
+def _view_of_input(
+    captured: Captured, index: int, at: int, chain: tuple[ViewStep, ...] | None
+) -> OutputAliasInfo:
+    """The result as the views of a chain say, or by its strides where there is none."""
+    given, value = captured.inputs[at], captured.outputs[index]
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.ALIAS_OF_INPUT,
@@ -173,12 +187,8 @@ def _alias_of_input(
         base=InputBase(at),
         chain=chain or (),
         geometry=None if chain is not None else geometry_of(value),
-        same_object_as=same,
         requires_grad=value.requires_grad,
-        detached=detached or chain == (),
         viewed_without_grad=value.requires_grad and history(value) is None and given.argument.requires_grad,
-        made_leaf=value.requires_grad and history(value) is None and not given.argument.requires_grad,
-        taken_before=exchanged,
         tensor=value,
     )
 
@@ -193,20 +203,8 @@ def _exchanged_owner(captured: Captured, exchanges: Exchanges, value: Any) -> in
 
 def _alias_of_exchanged(captured: Captured, index: int, value: Any, at: int) -> OutputAliasInfo:
     """A view that was taken after the exchange."""
-    given = captured.inputs[at]
-    chain = _relative_chain(captured.recorder, given.argument, value)
-    return OutputAliasInfo(
-        index=index,
-        output_type=OutputType.ALIAS_OF_INPUT,
-        reason=f"a view of `{given.slot.name}`: made again from the caller's tensor on each call",
-        value=None,
-        base=InputBase(at),
-        chain=chain or (),
-        geometry=None if chain is not None else geometry_of(value),
-        requires_grad=value.requires_grad,
-        viewed_without_grad=value.requires_grad and history(value) is None and given.argument.requires_grad,
-        tensor=value,
-    )
+    chain = _relative_chain(captured.recorder, captured.inputs[at].argument, value)
+    return _view_of_input(captured, index, at, chain)
 
 
 def _nearest_input(captured: Captured, value: Any, storage: Storage) -> int:

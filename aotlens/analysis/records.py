@@ -109,8 +109,8 @@ class InputAliasInfo:
     seen_by_autograd: bool = False
     """Whether the new value has a history of its own, so that its gradient arrives as a tangent."""
     value: Value | None = None
-    """The new value in the input's first geometry; None when the data is not mutated."""
-    """In the new geometry for an input that is written to after its storage was exchanged."""
+    """The new value; None when the data is not mutated.  It is in the input's first geometry, or in the new
+    one for an input that is written to after its storage was exchanged."""
     writes: tuple[Write, ...] = ()
     base: int | None = None
     """The input or synthetic base through which the new data reaches it; None when it is written itself."""
