@@ -209,11 +209,12 @@ def run(
 
     Raises UserError when there is no terminal to draw on, or nothing to show.
     """
+    report = None if report_file is None else read_report(report_file)
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
         instead = f"aotlens inspect {path or ''}".strip()
         raise UserError(f"the terminal app needs a terminal that can move its cursor; use `{instead}` here")
     if report_file is not None:
-        return open_report(report_file)
+        return shown(AotlensApp(report_file, report=report, roots=(str(Path(report_file).resolve().parent),)))
     if path is None:
         raise UserError(
             "nothing to show: give a script, as `aotlens tui train.py`, or a report with --report FILE"
@@ -230,13 +231,14 @@ def run(
         tracing.close()
 
 
-def open_report(file: str) -> int:
-    """Show a saved report: nothing is traced, and neither torch nor the worker is loaded."""
+def read_report(file: str) -> Report:
+    """A saved report, read without torch and the worker; raises UserError for a file that holds none."""
     try:
-        report = loads(Path(file).read_text(encoding="utf-8"))
+        return loads(Path(file).read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{file}: cannot be read: {error.strerror or error}") from error
-    return shown(AotlensApp(file, report=report, roots=(str(Path(file).resolve().parent),)))
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file}: not a report: it is not UTF-8 text (byte {error.start})") from error
 
 
 def shown(app: AotlensApp) -> int:

@@ -198,6 +198,10 @@ class Recorder(Tape, TorchDispatchMode):
         body.origins = Origins(self.origins.boundary, caller=self.origin)
         return body
 
+    @property
+    def is_inside_operator(self) -> bool:
+        return bool(self._depth)
+
     def place_here(self) -> Place:
         return self.origins.here()
 

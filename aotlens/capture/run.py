@@ -19,6 +19,7 @@ from aotlens.capture.modes import apart_from_the_caller, current_modes, refuse_c
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Structure, Subject
 from aotlens.capture.settings import Settings
+from aotlens.capture.size_guards import noting_guards
 from aotlens.capture.variables import VariableObserver
 from aotlens.errors import AotlensError, UnsupportedError, UserError
 from aotlens.ir.origin import span_of
@@ -57,7 +58,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     recorder.originals = {id(g.argument): v for g, v in zip(inputs, call.values, strict=False)}
     random_state, modes = torch.get_rng_state(), current_modes()
     with recording(recorder, settings.dynamic), restored_grad_mode(), refusing(recorder):
-        with observer or nullcontext():
+        with observer or nullcontext(), noting_guards(recorder):
             result = call_boundary(lambda: call.run(recorder, inputs))
         after = torch.is_grad_enabled()
     refuse_changed_modes(modes, recorder.span)

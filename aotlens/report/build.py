@@ -18,6 +18,7 @@ from aotlens.codegen.records import Generated
 from aotlens.ir.program import Node
 from aotlens.partition.records import Partitioned, Saved
 from aotlens.report import records as rows
+from aotlens.report.build_guards import build_guards
 from aotlens.report.build_stages import build_stages
 from aotlens.report.describe import describe_tensor
 from aotlens.report.diagnose import diagnose
@@ -47,6 +48,7 @@ def build_target(
         kernels=kernels,
         memory=memory_of(parts),
         variables=captured.variables,
+        guards=build_guards(captured),
         timings_ms={name: round(elapsed, 3) for name, elapsed in timings_ms.items()},
     )
     return _with_diagnostics(target)

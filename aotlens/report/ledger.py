@@ -72,6 +72,22 @@ def output_lines(target: Target, width: int) -> Iterator[Text]:
     yield from table(rows, width, frozenset({0}))
 
 
+def guard_lines(target: Target, width: int) -> Iterator[Text]:
+    """What the sizes must meet, by the line that asked; nothing under known sizes."""
+    if not target.guards:
+        return
+    yield heading("Guards", f"{counted(len(target.guards), 'condition')} on sizes")
+    grouped: dict[tuple[str, tuple[Site, ...]], list[str]] = {}
+    for guard in target.guards:
+        grouped.setdefault((guard.reason, guard.sites), []).append(guard.expression)
+    rows = []
+    for (reason, sites), expressions in grouped.items():
+        rows += [Row((expression,), ("cyan",)) for expression in expressions[:-1]]
+        details = (*paragraph(reason, width, DETAIL, "dim"), *site_lines(sites, DETAIL))
+        rows.append(Row((expressions[-1],), ("cyan",), details))
+    yield from table(rows, width)
+
+
 def handling(target: Target, entry: Input) -> str:
     """What becomes of an input, in a few of the user's words."""
     parts = []

@@ -325,6 +325,18 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
+class Guard:
+    """A condition on symbolic sizes that a call must meet for the compiled code to serve it."""
+
+    expression: str
+    """Over the user's names: `x.shape[0] > 4`."""
+    reason: str
+    span: Span | None = None
+    """The expression or line that asked; None when no line of the user's did."""
+    sites: tuple[Site, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """One function or module, captured with one input signature."""
 
@@ -342,6 +354,8 @@ class Target:
     kernels: tuple[Kernel, ...] = ()
     memory: Memory | None = None
     variables: tuple[Variable, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    """Under dynamic shapes, what the compilation assumed of the sizes."""
     timings_ms: dict[str, float] = field(default_factory=dict)
     """Wall time by stage name, in the order in which the stages ran."""
     diagnostics: tuple[Diagnostic, ...] = ()

@@ -26,7 +26,7 @@ from aotlens.report.layout import (
     table,
     to_text,
 )
-from aotlens.report.ledger import input_lines, output_lines, site_lines
+from aotlens.report.ledger import guard_lines, input_lines, output_lines, site_lines
 from aotlens.report.places import place
 from aotlens.report.records import Report, Stage, Target
 from aotlens.report.summary import (
@@ -78,13 +78,14 @@ def report_lines(report: Report, width: int, shown: Shown) -> Iterator[Text]:
 
 
 def target_lines(target: Target, width: int) -> Iterator[Text]:
-    """One target: its header, ledgers, partition, wrapper, stages, kernels and diagnostics."""
+    """One target: its header, ledgers, guards, partition, wrapper, stages, kernels and diagnostics."""
     yield rule(target.name, place(target.span) if target.span else target.qualname, width)
     yield Text.assemble(target_summary(target), (f" · {target.frontend} frontend", "dim"))
     yield Text()
     sections = (
         input_lines(target, width),
         output_lines(target, width),
+        guard_lines(target, width),
         partition_lines(target.partition, width) if target.partition else iter(()),
         wrapper_lines(target, width),
         stage_table(target, width),

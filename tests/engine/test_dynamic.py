@@ -8,8 +8,10 @@ from torch import Tensor, nn
 
 import aotlens
 from aotlens.errors import UnsupportedError
+from aotlens.observe import observing
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
+from aotlens.report.ledger import guard_lines
 from aotlens.torch_api import mark_symbolic
 
 DYNAMIC = CompileOptions(backend="eager", dynamic=True)
@@ -124,3 +126,33 @@ def test_a_branch_on_data_is_refused_with_its_line() -> None:
         compiled(chosen, torch.randn(3))
     assert "control flow that depends on data" in str(raised.value)
     assert "test_dynamic.py" in str(raised.value)
+
+
+def test_each_guard_has_the_line_that_made_it() -> None:
+    target = compiled(by_size, torch.randn(8, 2)).target()
+    (asked,) = [guard for guard in target.guards if guard.expression == "x.shape[0] > 5"]
+    assert asked.span is not None
+    assert asked.span.line == by_size.__code__.co_firstlineno + 1
+    assert [site.text for site in asked.sites] == ["x.shape[0] > 5"]
+    assert asked.reason == "this expression needs to know"
+    assert any(guard.expression == "x.shape[1] >= 2" and guard.span is None for guard in target.guards)
+    shown = "".join(line.plain + "\n" for line in guard_lines(target, 100))
+    assert "Guards" in shown
+    assert f"test_dynamic.py:{asked.span.line}:" in shown
+
+
+def test_dynamo_guards_have_their_line() -> None:
+    torch.compiler.reset()
+    found: list[Compiled] = []
+    with observing(on_compiled=found.append):
+        torch.compile(by_size, backend="aotlens", dynamic=True)(torch.randn(8, 2))
+    asked = [guard for guard in found[0].target().guards if guard.expression == "x.shape[0] > 5"]
+    assert [site.text for guard in asked for site in guard.sites] == [
+        "return x * 2 if x.shape[0] > 5 else x - 1"
+    ]
+
+
+def test_known_sizes_have_no_guards() -> None:
+    target = compile_direct(doubled, (torch.randn(3),), {}, CompileOptions(backend="eager")).target()
+    assert target.guards == ()
+    assert not list(guard_lines(target, 100))

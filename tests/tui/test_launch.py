@@ -45,6 +45,13 @@ def test_reports_that_cannot_be_read_are_one_error(tmp_path: Path) -> None:
     assert ("aotlens.report/9" in message, code) == (True, 2)
 
 
+def test_a_bad_report_is_named_without_a_terminal(tmp_path: Path) -> None:
+    binary = tmp_path / "binary.json"
+    binary.write_bytes(b"\xff\xfe")
+    assert refusal(None, str(binary)) == (f"{binary}: not a report: it is not UTF-8 text (byte 0)", 2)
+    assert refusal(None, str(tmp_path))[0] == f"{tmp_path}: cannot be read: Is a directory"
+
+
 @pytest.mark.usefixtures("terminal")
 def test_nothing_to_show_is_one_error() -> None:
     assert refusal(None) == (

@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 
 from tui.panes.base import Pane, Subject
-from tui.view.ledger import input_details, input_listing, output_details, output_listing
+from tui.view.ledger import guard_lines, input_details, input_listing, output_details, output_listing
 from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList
 from tui.widgets.table import VirtualTable
@@ -55,4 +55,4 @@ class LedgerPane(Pane):
             if table.id == "inputs"
             else output_details(target.outputs[index], target)
         )
-        self.query_one(LineList).show(tuple(lines))
+        self.query_one(LineList).show((*lines, *guard_lines(target)))

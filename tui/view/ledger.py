@@ -86,6 +86,18 @@ def output_listing(target: Target) -> Listing:
     return Listing(OUTPUT_COLUMNS, rows, "no outputs")
 
 
+def guard_lines(target: Target) -> Iterator[Line]:
+    """What symbolic sizes must meet; nothing under known sizes."""
+    if not target.guards:
+        return
+    yield Line((Part("guards on sizes", "title"),))
+    for guard in target.guards:
+        yield Line(
+            (Part(guard.expression, "code"), Part(f"  {guard.reason}", "dim")), sites_link(guard.sites)
+        )
+        yield from site_lines(guard.sites, "asked by", target)
+
+
 def input_details(record: Input, target: Target) -> Iterator[Line]:
     """What stands below the table for the selected input."""
     yield Line((Part(record.name, "title"), Part(f"  {KINDS.get(record.kind, record.kind)}", "dim")))
