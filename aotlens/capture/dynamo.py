@@ -15,6 +15,7 @@ from aotlens.capture.operators import Decompositions
 from aotlens.capture.owned import call_on, module_tensors
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
+from aotlens.capture.resumed import user_qualname
 from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
@@ -211,7 +212,8 @@ def _subject(gm: fx.GraphModule) -> Subject:
         codes = [found for found in node.meta.get("aotlens_codes", ()) if is_user_file(found[1])]
         if codes:
             qualname, file, line = codes[-1]
-            name = re.sub(r"torch_dynamo_resume_in_(\w+)_at_(\d+)", r"\1 after line \2", qualname)
-            short = name.removesuffix(".forward").rsplit(".", 1)[-1]
+            name = user_qualname(qualname, file)
+            owner, after, place = name.partition(" after ")
+            short = owner.removesuffix(".forward").rsplit(".", 1)[-1] + after + place
             return Subject(gm, short, name, "dynamo", Span(file, line, 0, line, 0))
     return Subject(gm, type(gm).__name__, type(gm).__name__, "dynamo", None)

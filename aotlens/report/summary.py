@@ -69,6 +69,12 @@ def target_summary(target: Target) -> str:
     return " · ".join(parts)
 
 
+def signature(target: Target) -> str:
+    """The arguments' shapes: `(f32[8, 16], i64[8])`."""
+    shapes = [row.tensor.short() for row in target.inputs if row.kind == "UserInput" and row.tensor]
+    return f"({', '.join(shapes)})"
+
+
 def timings_summary(target: Target) -> str:
     """`capture 41.5 ms · analysis 12.2 ms · …`, in the order in which the stages ran."""
     return " · ".join(f"{stage} {human_ms(elapsed)}" for stage, elapsed in target.timings_ms.items())

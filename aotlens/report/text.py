@@ -35,6 +35,7 @@ from aotlens.report.summary import (
     counted,
     human_bytes,
     human_ms,
+    signature,
     target_summary,
 )
 
@@ -64,8 +65,8 @@ def report_lines(report: Report, width: int, shown: Shown) -> Iterator[Text]:
     if shown.stage is not None:
         yield from _stage_lines(report, shown.stage, width)
         return
-    for target in report.targets:
-        yield from target_lines(target, width)
+    for index, target in enumerate(report.targets):
+        yield from target_lines(target, width, _title(report, index))
         if shown.wrapper_source and target.wrapper:
             yield heading("Wrapper source")
             yield from _source_lines(target.wrapper.source)
@@ -77,9 +78,18 @@ def report_lines(report: Report, width: int, shown: Shown) -> Iterator[Text]:
         yield Text("no targets")
 
 
-def target_lines(target: Target, width: int) -> Iterator[Text]:
+def _title(report: Report, index: int) -> str:
+    """The target's name; with its number and signature when the report has several of that name."""
+    target = report.targets[index]
+    same = [place for place, other in enumerate(report.targets) if other.qualname == target.qualname]
+    if len(same) == 1:
+        return target.name
+    return f"{target.name} #{same.index(index) + 1} {signature(target)}"
+
+
+def target_lines(target: Target, width: int, title: str) -> Iterator[Text]:
     """One target: its header, ledgers, guards, partition, wrapper, stages, kernels and diagnostics."""
-    yield rule(target.name, place(target.span) if target.span else target.qualname, width)
+    yield rule(title, place(target.span) if target.span else target.qualname, width)
     yield Text.assemble(target_summary(target), (f" · {target.frontend} frontend", "dim"))
     yield Text()
     sections = (

@@ -45,12 +45,46 @@ def find_target(script: Script, qualname: str) -> StaticTarget:
     for target in found:
         if target.qualname == qualname:
             return target
+    assigned = _assigned(script, qualname)
+    if assigned is not None:
+        raise TargetError(f"{script.path}:{assigned.lineno}: {_not_a_definition(qualname, assigned.value)}")
     names = [target.qualname for target in found]
     near = difflib.get_close_matches(qualname, names, n=3) or names[:10]
     known = (
         f"it defines {', '.join(f'`{name}`' for name in near)}" if near else "it defines no function or class"
     )
     raise TargetError(f"{script.path} has no function or class `{qualname}`; {known}")
+
+
+def _assigned(script: Script, qualname: str) -> ast.Assign | None:
+    """Where the script assigns something to the name, instead of defining it."""
+    owner, _, name = qualname.rpartition(".")
+    body = ast.parse(script.source, script.path).body
+    for part in owner.split(".") if owner else ():
+        classes = (node for node in body if isinstance(node, ast.ClassDef) and node.name == part)
+        body = getattr(next(classes, None), "body", [])
+    for node in body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == name for target in node.targets
+        ):
+            return node
+    return None
+
+
+def _not_a_definition(qualname: str, value: ast.expr) -> str:
+    name = qualname.rpartition(".")[2]
+    if isinstance(value, ast.Lambda):
+        arguments, result = ast.unparse(value.args), ast.unparse(value.body)
+        return (
+            f"`{qualname}` is a lambda, which has no name to trace it by; write it as"
+            f" `def {name}({arguments}): return {result}`"
+        )
+    text = ast.unparse(value)
+    short = text if len(text) <= 40 else text[:39] + "…"
+    return (
+        f"`{qualname}` is the value of `{short}`, not a function or class that the script defines; wrap it as"
+        f" `def {name}(…): …`, or name what it is made from"
+    )
 
 
 # Examples
@@ -105,9 +139,14 @@ def _callable(module: ModuleType, target: StaticTarget, arguments: Arguments) ->
     if not owner_name or target.kind == "function":
         return found
     owner = functools.reduce(getattr, owner_name.split("."), module)
-    if isinstance(inspect.getattr_static(owner, name), staticmethod | classmethod):
+    static = inspect.getattr_static(owner, name)
+    if isinstance(static, staticmethod | classmethod):
         return found
-    return _with_parameters(getattr(_instance(module, owner, arguments), name))
+    instance = _instance(module, owner, arguments)
+    if isinstance(static, property | functools.cached_property):
+        getter: Any = static.fget if isinstance(static, property) else static.func
+        return _with_parameters(MethodType(getter, instance))
+    return _with_parameters(getattr(instance, name))
 
 
 def _instance(module: ModuleType, owner: Any, arguments: Arguments) -> Any:

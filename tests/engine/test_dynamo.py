@@ -11,6 +11,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
+from aotlens.pipeline import Compiled
 from tests.engine.judging import judge
 from tests.programs import Program, tagged, untagged
 from tests.programs.program import leaf, plain
@@ -149,3 +150,19 @@ def test_training_steps_follow_eager() -> None:
         return found
 
     assert losses(compile_it=True) == pytest.approx(losses(compile_it=False), rel=1e-5)
+
+
+def test_what_follows_a_graph_break_has_a_name_of_its_own() -> None:
+    seen: list[Compiled] = []
+
+    class Broken(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            x = x * 2
+            torch._dynamo.graph_break()
+            return x + 1
+
+    with observing(on_compiled=seen.append):
+        torch.compile(Broken(), backend="aotlens")(torch.ones(3))
+    line = Broken.forward.__code__.co_firstlineno + 2
+    assert [compiled.name for compiled in seen] == ["Broken", f"Broken after line {line}"]
+    assert seen[1].qualname.endswith(f"<locals>.Broken.forward after line {line}")

@@ -251,6 +251,15 @@ def test_no_such_name(client: WorkerClient, script: Path) -> None:
     assert (kind, message) == ("no-target", f"{script} has no function or class `mixd`; it defines `mixed`")
 
 
+def test_a_lambda_by_its_name(client: WorkerClient, script: Path) -> None:
+    kind, message, _ = failed(trace(client, script, "twice = lambda x: x * 2\n", "twice"))
+    assert (kind, message) == (
+        "no-target",
+        f"{script}:1: `twice` is a lambda, which has no name to trace it by; write it as"
+        " `def twice(x): return x * 2`",
+    )
+
+
 def test_a_name_that_the_script_never_calls(client: WorkerClient, script: Path) -> None:
     kind, message, _ = failed(trace(client, script, "def unused(x):\n    return x\n", "unused"))
     assert kind == "no-target"

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from aotlens.report.records import Report, Target
-from aotlens.report.summary import human_bytes
+from aotlens.report.summary import human_bytes, signature
 from tui.view.marks import SEVERITY_LETTERS, all_diagnostics
 from tui.view.places import place
 from tui.view.rows import Cells, Column, LazyRows, Link, Listing, Part
@@ -53,12 +53,6 @@ def target_title(report: Report, index: int) -> str:
     if len(same) == 1:
         return target.qualname
     return f"{target.qualname} #{same.index(index) + 1} {signature(target)}"
-
-
-def signature(target: Target) -> str:
-    """The arguments' shapes: `(f32[8, 16], i64[8])`."""
-    shapes = [row.tensor.short() for row in target.inputs if row.kind == "UserInput" and row.tensor]
-    return f"({', '.join(shapes)})"
 
 
 def diagnostic_tally(report: Report, target: Target) -> str:
