@@ -253,11 +253,9 @@ def test_no_such_name(client: WorkerClient, script: Path) -> None:
 
 def test_a_lambda_by_its_name(client: WorkerClient, script: Path) -> None:
     kind, message, _ = failed(trace(client, script, "twice = lambda x: x * 2\n", "twice"))
-    assert (kind, message) == (
-        "no-target",
-        f"{script}:1: `twice` is a lambda, which has no name to trace it by; write it as"
-        " `def twice(x): return x * 2`",
-    )
+    assert kind == "no-target"
+    assert message.startswith(f"{script}:1: `twice` is a lambda, which has no name to trace it by; write")
+    assert message.endswith("`def twice(x): return x * 2`")
 
 
 def test_a_name_that_the_script_never_calls(client: WorkerClient, script: Path) -> None:
