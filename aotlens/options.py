@@ -1,10 +1,10 @@
 """How a target is compiled.  Stdlib only, so that front ends can name options without torch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-Backend = Callable[[Any, Sequence[Any]], Callable[..., Any]]
+Backend = Callable[[Any, list[Any]], Callable[..., Any]]
 """Takes a `GraphModule` and example inputs, gives a callable over flat inputs."""
 
 PartitionFunction = Callable[..., tuple[Any, Any]]

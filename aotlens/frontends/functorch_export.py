@@ -3,7 +3,7 @@
 Invariant: the graph is the joint program of our pipeline; nothing here traces by another way.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -78,7 +78,7 @@ def aot_export_module(  # noqa: PLR0913 (torch's signature)
 
 def aot_export_joint_simple(
     func: Callable[..., Any],
-    args: tuple[Any, ...],
+    args: Sequence[Any],
     *,
     trace_joint: bool,
     num_params_buffers: int = 0,

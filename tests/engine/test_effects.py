@@ -29,7 +29,7 @@ def _gradient(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
 
 
 note.register_autograd(_gradient, setup_context=lambda ctx, inputs, output: setattr(ctx, "text", inputs[1]))
-torch.library._register_effectful_op(  # type: ignore[attr-defined]
+torch.library._register_effectful_op(
     torch.ops.aotlens_test.note.default, torch._library.effects.EffectType.ORDERED
 )
 

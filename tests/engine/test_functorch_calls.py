@@ -10,7 +10,7 @@ from torch._functorch import config
 import aotlens
 from aotlens.torch_api import FakeTensorMode, make_shape_env, pytree
 
-PARTITIONS = {
+PARTITIONS: dict[str, tuple[Any, Any]] = {
     "default": (aotlens.default_partition, peer.default_partition),
     "min-cut": (aotlens.min_cut_rematerialization_partition, peer.min_cut_rematerialization_partition),
 }
@@ -20,7 +20,7 @@ class Seen:
     """A compiler that keeps the graphs it was given."""
 
     def __init__(self) -> None:
-        self.graphs = []
+        self.graphs: list[Any] = []
 
     def __call__(self, module: Any, inputs: Any) -> Any:
         self.graphs.append(module)
@@ -61,7 +61,7 @@ def mixed(x: Any, n: Any, y: Any, none: Any) -> Any:
     return x * n, {"y": [y.sin(), none]}, (y, x.view(-1))
 
 
-CASES = {
+CASES: dict[str, tuple[Any, Any]] = {
     "layer_norm": (layer_norm, lambda: leaves((3, 4), (4,), (4,))),
     "cos_chain": (cos_chain, lambda: leaves((3, 4))),
     "cat_mm": (cat_mm, lambda: leaves((3, 4), (2, 4))),
@@ -245,7 +245,7 @@ def test_module_simplified_is_flat(fake: Any) -> None:
     x = torch.randn(5, 3)
     mode = FakeTensorMode(shape_env=make_shape_env())
     args = (mode.from_tensor(x),) if fake else (x,)
-    compiled = aotlens.aot_module_simplified(mod, args, aotlens.nop)
+    compiled: Any = aotlens.aot_module_simplified(mod, args, aotlens.nop)
     (result,) = compiled(x)
     torch.testing.assert_close(result, mod(x))
     result.sum().backward()
@@ -276,6 +276,7 @@ def test_parameters_in_nested_dicts() -> None:
     result = aotlens.aot_function(fn, aotlens.nop, num_params_buffers=len(named))(named, x)
     torch.testing.assert_close(result, mod(x))
     result.sum().backward()
+    assert mod.bias.grad is not None
     assert mod.bias.grad.tolist() == [5.0] * 4
 
 
@@ -317,6 +318,7 @@ def test_debug_assert_refuses_a_new_gradient() -> None:
         with pytest.raises(AssertionError, match=phrase):
             fn(x, y.clone().requires_grad_())
     fn(x, y.requires_grad_())[1].sum().backward()
+    assert y.grad is not None
     assert y.grad.tolist() == [1, 1]
 
 
@@ -336,6 +338,7 @@ def test_mutation_hidden_from_autograd_stays_in_the_graph_when_asked(keep: Any) 
     copies = forward.graphs[0].graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
     assert len(copies) == int(keep)
     result.sum().backward()
+    assert y.grad is not None
     assert y.grad.tolist() == [2, 2]
 
 

@@ -21,6 +21,8 @@ SIGNATURE = (
 
 
 class Counts(torch.nn.Module):
+    calls: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.fc = torch.nn.Linear(4, 2)
@@ -48,6 +50,8 @@ def test_module_signature_is_that_of_torch(trace_joint: Any) -> None:
     assert len(ours.user_outputs) == len(theirs.user_outputs)
     if trace_joint:
         mine, yours = ours.backward_signature, theirs.backward_signature
+        assert mine is not None
+        assert yours is not None
         assert list(mine.gradients_to_parameters.values()) == list(yours.gradients_to_parameters.values())
         assert mine.loss_output == ours.user_outputs[0]
     flat = [*mod.parameters(), *mod.buffers(), x]
@@ -182,6 +186,7 @@ def test_joint_with_descriptors_is_edited_and_compiled() -> None:
     result = compiled(*mod.parameters(), x)
     torch.testing.assert_close(result, mod(x) * 2)
     result.sum().backward()
+    assert mod.bias.grad is not None
     assert mod.bias.grad.tolist() == [3.0, 3.0]
 
 

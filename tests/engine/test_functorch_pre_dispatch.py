@@ -56,7 +56,7 @@ def map_of_cond(x: Any, y: Any) -> Any:
     return (control_map(body, x, y),)
 
 
-CASES = {
+CASES: dict[str, tuple[Any, Any, bool]] = {
     "composite": (composite, lambda: (torch.randn(2, 3, 5, 5), torch.randn(4, 3, 3, 3)), True),
     "cond": (nested_cond, lambda: (torch.randn(3, 4),), True),
     "map and cond": (map_of_cond, lambda: (torch.randn(3, 4), torch.randn(4)), True),
@@ -69,7 +69,7 @@ def test_graph_has_the_operators_of_torch_and_computes_as_eager(case: Any) -> No
     fn, make, pre_dispatch = CASES[case]
     torch.manual_seed(0)
     args = make()
-    options = {"trace_joint": False, "pre_dispatch": pre_dispatch}
+    options: dict[str, Any] = {"trace_joint": False, "pre_dispatch": pre_dispatch}
     module, _ = aotlens.aot_export_module(Calls(fn), args, **options)
     other, _ = aot_autograd.aot_export_module(Calls(fn), args, **options)
     assert operators(module) == operators(other)
@@ -104,7 +104,7 @@ def test_write_to_what_may_be_an_argument_is_fine_after_dispatch() -> None:
 
 def test_unbacked_size() -> None:
     def fn() -> Any:
-        size = torch.full((), 11).item()
+        size: Any = torch.full((), 11).item()
         torch._check(size >= 0)
         return (torch.full((size,), 1.0),)
 

@@ -8,9 +8,8 @@ import torch.utils._pytree as pytree
 from torch import Tensor
 from torch.testing._internal.hop_db import hop_db
 
-from aotlens.frontends.dynamo import compile_graph_module
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct
+from aotlens.pipeline import Compiled, compile_direct, compile_graph_module
 from tests.programs.higher_order import flag, region
 
 ELSEWHERE = frozenset(

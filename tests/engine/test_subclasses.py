@@ -82,7 +82,7 @@ def test_tangent_without_its_wrapper_is_refused() -> None:
 class Scaled(torch.Tensor):
     """A tensor with a number beside it; its tangent is always scaled by one."""
 
-    inner: Tensor
+    inner: Tensor  # type: ignore[assignment]  # the name of a method of tensors
     scale: float
 
     @staticmethod
@@ -107,7 +107,9 @@ class Scaled(torch.Tensor):
         return Scaled(self.inner * (self.scale / scale), scale)
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]  # torch's declaration lacks `func`
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         scale = next((arg.scale for arg in args if isinstance(arg, Scaled)), 1.0)
         plain = [arg.inner if isinstance(arg, Scaled) else arg for arg in args]
         result = func(*plain, **(kwargs or {}))
@@ -117,7 +119,7 @@ class Scaled(torch.Tensor):
 def test_tangent_is_brought_to_the_metadata_that_was_traced() -> None:
     x = Scaled(torch.ones(3), 4.0).requires_grad_()
     out = compiled(lambda x: x * 3, x).call(x)
-    (gradient,) = torch.autograd.grad(out, x, Scaled(torch.ones(3), 2.0))
+    gradient: Any = torch.autograd.grad(out, x, Scaled(torch.ones(3), 2.0))[0]
     assert gradient.scale == 1.0
     assert torch.equal(gradient.inner, torch.full((3,), 6.0))
 
@@ -148,7 +150,7 @@ def test_export_refuses_subclasses_by_argument() -> None:
 
 
 def test_writes_reach_what_a_wrapper_with_history_is_a_view_of() -> None:
-    x = two_tape(3, 4)
+    x: Any = two_tape(3, 4)
     call = compiled(lambda x: x.mul_(2), two_tape(3, 4)).call
     before = x.a.clone()
     call(x)

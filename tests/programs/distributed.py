@@ -76,8 +76,9 @@ def from_local(x: Tensor) -> Tensor:
 
 @cases(lambda: (leaf(Fixed(4), Fixed(4)),))
 def there_and_back(x: Tensor) -> Tensor:
-    spread_out = DTensor.from_local(x, mesh(), [Shard(0)], run_check=False)
-    return (spread_out * 2).redistribute(mesh(), [Replicate()]).to_local().sin()
+    spread_out: Any = DTensor.from_local(x, mesh(), [Shard(0)], run_check=False)
+    out: Tensor = (spread_out * 2).redistribute(mesh(), [Replicate()]).to_local().sin()
+    return out
 
 
 @cases(lambda: (spread(4, 4),))

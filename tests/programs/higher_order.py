@@ -122,12 +122,12 @@ def loop_reads_from_outside(count: Tensor, x: Tensor, w: Tensor) -> Any:
 
 @cases(lambda: (leaf(4, 3), leaf(3)), "dynamo", "dynamic", "inductor", tolerated=WRITABLE)
 def mapped(xs: Tensor, w: Tensor) -> Any:
-    return hop_map(lambda x, w: x.sin() * w, xs, w)
+    return hop_map(lambda x, w: x.sin() * w, xs, w)  # type: ignore[arg-type]  # torch declares it wrongly
 
 
 @cases(lambda: (leaf(4, 3), leaf(3)), "dynamo", tolerated=WRITABLE)
 def mapped_reads_from_outside(xs: Tensor, w: Tensor) -> Any:
-    return hop_map(lambda x: (x.sin() * w, x + w), xs)
+    return hop_map(lambda x: (x.sin() * w, x + w), xs)  # type: ignore[arg-type, misc]  # likewise
 
 
 @cases(lambda: (leaf(3), leaf(5, 3)), "dynamo", "dynamic", "inductor")

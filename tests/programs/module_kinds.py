@@ -19,10 +19,14 @@ def forward_hooks() -> nn.Module:
     return model
 
 
+def _tripled(module: nn.Module, given: Any, arriving: Any) -> Any:
+    return (given[0] * 3,)
+
+
 @cases(lambda: (leaf(2, 3),), "dynamo", later="hooks on a module's backward")
 def backward_hooks() -> nn.Module:
     model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
-    model[0].register_full_backward_hook(lambda module, given, arriving: (given[0] * 3,))
+    model[0].register_full_backward_hook(_tripled)
     return model
 
 

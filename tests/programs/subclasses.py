@@ -253,6 +253,8 @@ def gradient_of_one_result_only(x: Tensor) -> tuple[Tensor, Tensor]:
 class WithParameters(nn.Module):
     """Parameters and a buffer that are wrappers."""
 
+    count: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(two(4, 5))
