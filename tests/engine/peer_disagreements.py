@@ -42,6 +42,11 @@ DISAGREEMENTS = (
         ),
     ),
     Disagreement(
+        "a write to the tensors inside a wrapper leaves the wrapper's version counter alone, as in eager",
+        frozenset({"mutation_type", "hidden_from_autograd"}),
+        ("subclasses/inner_tensor_mutated", "subclasses/data_mutated", "subclasses/foreach_mutated"),
+    ),
+    Disagreement(
         "the write came before `requires_grad_`, so no history needs it, and the graph may write it",
         frozenset({"mutation_type"}),
         ("metadata/requires_grad_after_write",),
