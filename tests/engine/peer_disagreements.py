@@ -65,14 +65,14 @@ DISAGREEMENTS = (
         "so that no metadata of ours changes, and an assignment to `.data` counts as well",
         frozenset({"mutation_type", "mutates_metadata", "bases"}),
         (
-            "metadata/set_to_other_input",
-            "metadata/set_parameter_to_other",
-            "metadata/set_then_source_is_mutated",
-            "metadata/data_assigned",
-            "metadata/data_of_a_leaf_assigned",
-            "metadata/storages_swapped",
-            "metadata/set_then_view_returned",
-            "metadata/mutated_then_set",
+            "exchanges/set_to_other_input",
+            "exchanges/set_parameter_to_other",
+            "exchanges/set_then_source_is_mutated",
+            "exchanges/data_assigned",
+            "exchanges/data_of_a_leaf_assigned",
+            "exchanges/storages_swapped",
+            "exchanges/set_then_view_returned",
+            "exchanges/mutated_then_set",
         ),
     ),
     Disagreement(
@@ -100,7 +100,7 @@ DISAGREEMENTS = (
         "a result on the storage that an input was given shares memory with it, and a view of the input "
         "taken before still shares the former memory",
         ALIASES,
-        ("metadata/set_then_view_returned",),
+        ("exchanges/set_then_view_returned",),
     ),
     Disagreement(
         "the input that a custom function marked dirty and returned is that input",
@@ -110,7 +110,7 @@ DISAGREEMENTS = (
     Disagreement(
         "views of the former storage, which the caller may hold, see the write that came before `set_`",
         frozenset({"mutates_data", "hidden_from_autograd", "under_no_grad"}),
-        ("metadata/mutated_then_set",),
+        ("exchanges/mutated_then_set",),
     ),
     Disagreement(
         "an `out=` argument that is too small gets other sizes",

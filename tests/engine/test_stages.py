@@ -27,8 +27,8 @@ RESIZED = frozenset(
     {
         "metadata/resize_to_more_then_filled",
         "metadata/out_argument_without_memory",
-        "metadata/set_then_mutated_with_gradient",
-        "metadata/set_to_storage_of_other",
+        "exchanges/set_then_mutated_with_gradient",
+        "exchanges/set_to_storage_of_other",
     }
 )
 """Inputs that get another storage: the caller's tensor cannot be compared through an alias made before."""

@@ -1,4 +1,4 @@
-"""Metadata and storage mutation of inputs: shape, stride, requires_grad, set_."""
+"""Changes of the metadata of inputs: sizes and strides, requires_grad."""
 
 import torch
 from torch import Tensor
@@ -140,59 +140,6 @@ def resize_in_place(x: Tensor) -> Tensor:
     return x * 2
 
 
-@cases(lambda: (plain(3, 4), plain(2, 2)), "dynamo", "dynamic")
-def set_to_other_input(x: Tensor, y: Tensor) -> Tensor:
-    with torch.no_grad():
-        x.set_(y)  # type: ignore[call-overload]
-    return x * 2
-
-
-@cases(lambda: (leaf(3, 4), plain(2, 2)))
-def set_parameter_to_other(x: Tensor, y: Tensor) -> Tensor:
-    with torch.no_grad():
-        x.set_(y)  # type: ignore[call-overload]
-    return x * 2
-
-
-@cases(lambda: (plain(3, 4),), "dynamo")
-def set_to_slice_of_intermediate(x: Tensor) -> Tensor:
-    made = torch.ones(5, 4)
-    with torch.no_grad():
-        x.set_(made[1:4])  # type: ignore[call-overload]
-    x.mul_(2)
-    return made + 1
-
-
-@cases(lambda: (plain(3, 4), plain(2, 2)))
-def set_then_source_is_mutated(x: Tensor, y: Tensor) -> Tensor:
-    with torch.no_grad():
-        x.set_(y)  # type: ignore[call-overload]
-        y.mul_(2)
-    return x * 2
-
-
-@cases(lambda: (plain(3, 4),))
-def set_to_itself(x: Tensor) -> Tensor:
-    with torch.no_grad():
-        x.set_(x.detach())  # type: ignore[call-overload]
-    return x * 2
-
-
-@cases(lambda: (plain(3, 4), plain(3, 4)), "dynamo", "dynamic")
-def data_assigned(x: Tensor, y: Tensor) -> Tensor:
-    x.data = y * 2
-    return x + 1
-
-
-@cases(lambda: (plain(3, 4), plain(2, 4)), "dynamo")
-def two_sets_that_cancel_out(x: Tensor, y: Tensor) -> Tensor:
-    keep = x.detach()
-    with torch.no_grad():
-        x.set_(y)  # type: ignore[call-overload]
-        x.set_(keep)  # type: ignore[call-overload]
-    return x * 2
-
-
 @cases(lambda: (leaf(3, 4),), "dynamic")
 def t_of_a_leaf_under_no_grad(x: Tensor) -> Tensor:
     with torch.no_grad():
@@ -308,16 +255,6 @@ def views_of_one(tensor: Tensor) -> tuple[Tensor, Tensor]:
     return tensor, tensor.t()
 
 
-@cases(lambda: (plain(3, 4), leaf(3, 4)), "dynamo", "dynamic")
-def storage_resized_to_zero_and_back(x: Tensor, y: Tensor) -> Tensor:
-    out = x * y
-    x.untyped_storage().resize_(0)
-    x.untyped_storage().resize_(x.numel() * 4)
-    with torch.no_grad():
-        x.copy_(y)
-    return out.detach() + x * y
-
-
 @cases(lambda: (tape(4, 4),), later="some of them under no_grad")
 def metadata_in_two_grad_modes(x: Tensor) -> Tensor:
     with torch.no_grad():
@@ -361,58 +298,3 @@ def resize_to_less_of_a_transposed(x: Tensor) -> Tensor:
     made = x.t() * 1
     made.resize_(2, 3)
     return made + 1
-
-
-@cases(lambda: (plain(3, 4), plain(3, 4)), "dynamic")
-def storages_swapped(x: Tensor, y: Tensor) -> Tensor:
-    keep = x.detach()
-    with torch.no_grad():
-        x.set_(y)  # type: ignore[call-overload]
-        y.set_(keep)  # type: ignore[call-overload]
-    return x * 2 + y
-
-
-@cases(lambda: (plain(3, 4),))
-def set_then_view_returned(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    before = x.view(-1)
-    made = torch.ones(3, 4)
-    with torch.no_grad():
-        x.set_(made)  # type: ignore[call-overload]
-    return x[0], made, before
-
-
-@cases(lambda: (plain(3, 4),))
-def mutated_then_set(x: Tensor) -> Tensor:
-    x.mul_(2)
-    with torch.no_grad():
-        x.set_(torch.zeros(2))  # type: ignore[call-overload]
-    return x + 1
-
-
-@cases(lambda: (plain(3, 4), leaf(2)))
-def set_then_mutated_with_gradient(x: Tensor, y: Tensor) -> Tensor:
-    with torch.no_grad():
-        x.set_(torch.ones(2))  # type: ignore[call-overload]
-    x.mul_(y)
-    return x * 2
-
-
-@cases(lambda: (leaf(3, 4),), "dynamic")
-def data_of_a_leaf_assigned(x: Tensor) -> Tensor:
-    out = x * x.sin()
-    x.data = x.data * 2
-    return out
-
-
-@cases(lambda: (leaf(3, 4), plain(3, 4)))
-def data_of_intermediate_assigned(x: Tensor, y: Tensor) -> Tensor:
-    made = x * 2
-    made.data = y
-    return made.sin() * x
-
-
-@cases(lambda: (plain(3, 4), plain(12)))
-def set_to_storage_of_other(x: Tensor, y: Tensor) -> Tensor:
-    with torch.no_grad():
-        x.set_(y.untyped_storage(), 2, (2, 3), (3, 1))
-    return x + 1
