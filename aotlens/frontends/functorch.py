@@ -15,7 +15,7 @@ from aotlens.frontends.partitioners import default_partition, min_cut_rematerial
 from aotlens.frontends.signature import signature
 from aotlens.options import Backend, CompileOptions, Compilers, PartitionFunction
 from aotlens.pipeline import Compiled, compile_direct
-from aotlens.torch_api import FakeTensor, debug_assert
+from aotlens.torch_api import FakeTensor, debug_assert, is_any_autocast_enabled
 
 Decompositions = dict[Any, Callable[..., Any]]
 
@@ -66,6 +66,8 @@ class Entries:
         self._key: Any = None
         self.last: Callable[..., Any] = _not_compiled
         """What to call; when it raises one of `REFUSALS`, `again` goes on."""
+        self.autocast: bool | None = None
+        """Whether the last compilation is for calls under autocast, which no argument shows."""
         self.compiled: dict[Any, Compiled] = {}
 
     def again(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -75,10 +77,12 @@ class Entries:
             raise error
         found = self.compiled.get(key)
         if found is not None:
-            self.last, self._key = found.call, key
+            self.last, self._key, self.autocast = found.call, key, is_any_autocast_enabled()
             return found.call(*args, **kwargs)
         if self._options.dynamic:
-            for other in self.compiled.values():
+            for known, other in self.compiled.items():
+                if isinstance(known, tuple) and known[-1] != key[-1]:  # the modes
+                    continue
                 try:
                     return other.call(*args, **kwargs)
                 except REFUSALS as refused:
@@ -90,10 +94,14 @@ class Entries:
         """What the user calls."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return self.last(*args, **kwargs)
-            except REFUSALS as error:
-                refused = error
+            refused: Exception
+            if is_any_autocast_enabled() is self.autocast:
+                try:
+                    return self.last(*args, **kwargs)
+                except REFUSALS as error:
+                    refused = error
+            else:
+                refused = RuntimeError("not compiled for calls under this autocast")
             return self.again(refused, args, kwargs)
 
         call.compiled = self.compiled  # type: ignore[attr-defined]
@@ -103,7 +111,7 @@ class Entries:
         """Compile for these arguments, real or fake, and remember it as the last one."""
         self._key = key if key is not None else signature(self._fn, args, kwargs)
         compiled = self.compiled[self._key] = compile_direct(self._fn, args, kwargs, self._options)
-        self.last = compiled.call
+        self.last, self.autocast = compiled.call, is_any_autocast_enabled()
         return compiled
 
 

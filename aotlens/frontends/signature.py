@@ -58,6 +58,7 @@ def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
                 (leaf.shape, leaf.stride(), leaf.storage_offset()) if sizes else _layout(leaf),
                 leaf.requires_grad,
                 leaf.is_leaf,
+                leaf.dtype.is_complex and leaf.is_conj(),
                 objects.setdefault(id(leaf), len(objects)),
                 storages.setdefault(_storage(leaf), len(storages)),
             )
@@ -69,6 +70,12 @@ def _storage(tensor: Any) -> int:
     try:
         return int(tensor.untyped_storage()._cdata)
     except NotImplementedError as error:
+        if tensor.layout is not torch.strided:
+            raise UnsupportedError(
+                f"an argument or parameter with the layout {tensor.layout}",
+                None,
+                "make the tensor inside of the function, from its indices and values",
+            ) from error
         raise UnsupportedError(
             "a transform of torch.func (vmap, grad, jvp) around a compiled function",
             None,

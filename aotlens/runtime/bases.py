@@ -60,10 +60,11 @@ def _check(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf, name
 
 
 def _layout(name: str) -> str:
-    return f"({name}.shape, {name}.stride(), {name}.storage_offset())"
+    return f"({name}.shape, {name}.stride(), {name}.storage_offset(), {name}.is_conj())"
 
 
 def _found(fake: Any) -> str:
     names = Names()
     shape = f"torch.Size({literal(list(fake.shape), names)})"
-    return f"({shape}, {literal(tuple(fake.stride()), names)}, {literal(fake.storage_offset(), names)})"
+    stride, offset = literal(tuple(fake.stride()), names), literal(fake.storage_offset(), names)
+    return f"({shape}, {stride}, {offset}, {fake.is_conj()})"

@@ -11,6 +11,7 @@ import torch
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.wrappers import inner_tensors
+from aotlens.ir.names import node_name
 from aotlens.ir.render import Names, literal
 from aotlens.ir.sizes import is_ragged
 from aotlens.ir.slots import UserInput, inner_slot
@@ -104,6 +105,11 @@ class Guards:
                 text = literal(value, Names())
                 different = f"type({name}) is not {type(value).__name__} or {name} != {text}"
                 self._refuse(different, "ValueError", wanted, name)
+            elif isinstance(value, (torch.dtype, torch.device)):
+                self._refuse(f"{name} != {literal(value, Names())}", "ValueError", wanted, name)
+            elif isinstance(value, (set, frozenset)):
+                known = self._text_names.object(type(value)(value), node_name(given.slot.name))
+                self._refuse(f"{name} != {known}", "ValueError", wanted, name)
 
     def _tensors(self) -> None:
         for name, given in self._inputs():
@@ -113,12 +119,12 @@ class Guards:
             if given.wrapped is not None:
                 self._wrapper(name, given, given.wrapped)
                 continue
-            shape = _other_shape(name, fake)
-            message = (
-                f"`{given.slot.name}` must be a tensor like {fake.dtype} {list(fake.shape)}, got another"
-            )
+            shape, strides = _other_shape(name, fake), _other_strides(name, fake)
+            order = "contiguous" if fake.is_contiguous() else f"with strides {tuple(fake.stride())}"
+            wanted = f"{fake.dtype} {list(fake.shape)} {order}"
+            message = f"`{given.slot.name}` must be a tensor like {wanted}, got another"
             different = f"not isinstance({name}, torch.Tensor) or {shape} or {name}.dtype is not {fake.dtype}"
-            self._refuse(different, "TypeError", message)
+            self._refuse(f"{different} or {strides}", "TypeError", message)
 
     def _wrapper(self, name: str, given: CapturedInput, wrapped: Wrapped) -> None:
         """A subclass of the same kind, with the same metadata, around tensors of the same sizes."""
@@ -279,6 +285,15 @@ def _other_shape(name: str, fake: Any) -> str:
     return " or ".join(
         [f"{name}.dim() != {fake.dim()}", *(f"{name}.size({dim}) != {size}" for dim, size in known)]
     )
+
+
+def _other_strides(name: str, fake: Any) -> str:
+    """The condition that a tensor's elements lie otherwise: whether `reshape` copies depends on it."""
+    if fake.is_contiguous():
+        return f"not {name}.is_contiguous()"
+    if any(isinstance(step, torch.SymInt) for step in fake.stride()):
+        return f"{name}.is_contiguous()"
+    return f"{name}.stride() != {tuple(fake.stride())}"
 
 
 def _assumption(assumed: str, found: str) -> str:

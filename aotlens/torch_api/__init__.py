@@ -64,7 +64,7 @@ from aotlens.torch_api.higher_order import (
     uncompiled_flex_attention,
 )
 from aotlens.torch_api.inductor import compile_with_inductor, inductor_config_patch, inductor_decompositions
-from aotlens.torch_api.settings import debug_assert, functionalizes_rng
+from aotlens.torch_api.settings import debug_assert, functionalizes_rng, is_any_autocast_enabled
 
 __all__ = [
     "DATA_DEPENDENT_ERRORS",
@@ -93,6 +93,7 @@ __all__ = [
     "indexing_by_tensors",
     "inductor_config_patch",
     "inductor_decompositions",
+    "is_any_autocast_enabled",
     "is_traceable_wrapper_subclass",
     "known_number",
     "leave_to_python",

@@ -385,3 +385,33 @@ def test_saved_values_named_like_builtins() -> None:
         entry(fn, aotlens.nop)(x, y).sum().backward()
         grads.append((x.grad, y.grad))
     torch.testing.assert_close(grads[0], grads[1])
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [(torch.ones(4, 3), torch.float32), (torch.ones(4, 3), torch.float64)],
+        [(torch.ones(3, 4).t(), {1}), (torch.ones(4, 3), {1}), (torch.ones(4, 3), {2, 3})],
+    ],
+    ids=["dtypes", "strides and sets"],
+)
+def test_later_call_of_another_kind(calls: list[Any]) -> None:
+    def fn(x: Any, other: Any) -> Any:
+        flat = x.reshape(-1)  # a view of `x`, or a copy
+        flat.add_(1)
+        return x * len(other) if isinstance(other, set) else x.to(other)
+
+    compiled = aotlens.aot_function(fn, aotlens.nop)
+    for x, other in calls:
+        mine, wanted = x.clone(), x.clone()
+        torch.testing.assert_close(compiled(mine, other), fn(wanted, other))
+        torch.testing.assert_close(mine, wanted)
+
+
+def test_later_call_under_autocast() -> None:
+    compiled = aotlens.aot_function(lambda x: x @ x, aotlens.nop)
+    x = torch.randn(3, 3)
+    assert compiled(x).dtype is torch.float32
+    with torch.autocast("cpu", torch.bfloat16):
+        assert compiled(x).dtype is torch.bfloat16
+    assert compiled(x).dtype is torch.float32
