@@ -48,6 +48,7 @@ def _saved_row(group: Fold[SavedValue], width: int) -> Row:
     cells = (human_bytes(_total(group)), _each(group), first.tensor.short(), group.label)
     uses = sorted({use.span.line for use in first.used_by if use.span})
     read = f"; read by the backward of line {_listed(uses)}" if uses else ""
+    read += "; donated to the backward" if first.donated else ""
     where = f"{place(first.span)}  " if first.span else ""
     return Row(
         cells,

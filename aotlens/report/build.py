@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import (
+    AutogradChange,
     ConstantBase,
     InputAliasInfo,
     InputBase,
@@ -18,7 +19,9 @@ from aotlens.codegen.records import Generated
 from aotlens.ir.program import Node
 from aotlens.partition.records import Partitioned, Saved
 from aotlens.report import records as rows
+from aotlens.report.autograd_sites import requiring_sites
 from aotlens.report.build_guards import build_guards
+from aotlens.report.build_operators import build_operators
 from aotlens.report.build_stages import build_stages
 from aotlens.report.describe import describe_tensor
 from aotlens.report.diagnose import diagnose
@@ -49,6 +52,7 @@ def build_target(
         memory=memory_of(parts),
         variables=captured.variables,
         guards=build_guards(captured),
+        operators=build_operators(parts),
         timings_ms={name: round(elapsed, 3) for name, elapsed in timings_ms.items()},
     )
     return _with_diagnostics(target)
@@ -60,10 +64,13 @@ def _with_diagnostics(target: rows.Target) -> rows.Target:
 
 def build_inputs(parts: Partitioned) -> tuple[rows.Input, ...]:
     captured, meta = parts.joint.captured, parts.joint.meta
-    return tuple(_input(index, given, meta.inputs[index]) for index, given in enumerate(captured.flat_inputs))
+    return tuple(
+        _input(index, given, meta.inputs[index], captured.subject.span)
+        for index, given in enumerate(captured.flat_inputs)
+    )
 
 
-def _input(index: int, given: CapturedInput, info: InputAliasInfo) -> rows.Input:
+def _input(index: int, given: CapturedInput, info: InputAliasInfo, function: rows.Span | None) -> rows.Input:
     slot: Any = given.slot
     constant = not given.is_tensor and given.node is None
     tensor = None
@@ -87,12 +94,22 @@ def _input(index: int, given: CapturedInput, info: InputAliasInfo) -> rows.Input
         hidden_from_autograd=info.hidden_from_autograd,
         under_no_grad=info.under_no_grad,
         reason=_input_reason(given, info),
-        sites=tuple(dict.fromkeys(site for write in info.writes if (site := site_of(write.origin)))),
+        sites=_input_sites(given, info, function),
         shares_storage_with=given.shares_storage_with,
         duplicate_of=given.duplicate_of,
         requires_grad=given.requires_grad,
         is_leaf=given.is_leaf,
+        autograd_change=None if info.autograd is AutogradChange.NONE else info.autograd.value,
     )
+
+
+def _input_sites(
+    given: CapturedInput, info: InputAliasInfo, function: rows.Span | None
+) -> tuple[rows.Site, ...]:
+    slot: Any = given.slot
+    turned = info.autograd is AutogradChange.REQUIRES_GRAD
+    sites = [site for write in info.writes if (site := site_of(write.origin))]
+    return tuple(dict.fromkeys((*sites, *(requiring_sites(function, slot.name) if turned else ()))))
 
 
 def _with_grad(tensor: rows.Tensor, requires_grad: bool) -> rows.Tensor:

@@ -42,6 +42,7 @@ def describe_tensor(tensor: Any) -> Tensor:
         device=str(tensor.device),
         requires_grad=bool(tensor.requires_grad),
         bytes=size_bytes(tensor),
+        subclass=type(tensor).__name__ if hasattr(tensor, "__tensor_flatten__") else None,
     )
 
 

@@ -88,6 +88,22 @@ def guard_lines(target: Target, width: int) -> Iterator[Text]:
     yield from table(rows, width)
 
 
+def operator_lines(target: Target, width: int) -> Iterator[Text]:
+    """Effects and higher-order operators; nothing where there are none."""
+    if not target.operators:
+        return
+    yield heading("Effects and higher-order operators", str(len(target.operators)))
+    rows = [
+        Row(
+            (entry.op, entry.phase),
+            ("cyan", "dim"),
+            tuple(_details(entry.reason, entry.sites, width)),
+        )
+        for entry in target.operators
+    ]
+    yield from table(rows, width)
+
+
 def handling(target: Target, entry: Input) -> str:
     """What becomes of an input, in a few of the user's words."""
     parts = []
@@ -95,8 +111,12 @@ def handling(target: Target, entry: Input) -> str:
         parts.append(f"the same tensor as {_input_name(target, entry.duplicate_of)}")
     if entry.mutates_data:
         parts.append("changed in the graph" if entry.mutation_type == "mutated_in_graph" else "copied back")
-    if entry.mutates_metadata or entry.mutates_storage_metadata:
+    if entry.mutates_metadata:
         parts.append("shape or strides changed")
+    if entry.mutates_storage_metadata:
+        parts.append("storage exchanged or resized")
+    if entry.autograd_change:
+        parts.append(entry.autograd_change)
     if entry.hidden_from_autograd:
         parts.append("hidden from autograd")
     elif entry.under_no_grad and entry.mutates_data:
@@ -117,7 +137,9 @@ def tensor_text(tensor: Tensor | None) -> str:
     """`f32[8, 16]`, with the device where it is not the CPU."""
     if tensor is None:
         return "no tensor"
-    return tensor.short() if tensor.device == "cpu" else f"{tensor.short()} {tensor.device}"
+    kind = f"{tensor.subclass} " if tensor.subclass else ""
+    device = "" if tensor.device == "cpu" else f" {tensor.device}"
+    return f"{kind}{tensor.short()}{device}"
 
 
 def site_lines(sites: Iterable[Site], indent: str) -> Iterator[Text]:
@@ -132,7 +154,8 @@ def _details(reason: str, sites: tuple[Site, ...], width: int) -> Iterator[Text]
 
 
 def _is_changed(entry: Input) -> bool:
-    return entry.mutation_type != "not_mutated" or entry.mutates_metadata or entry.mutates_storage_metadata
+    moved = entry.mutates_metadata or entry.mutates_storage_metadata
+    return entry.mutation_type != "not_mutated" or moved or entry.autograd_change is not None
 
 
 def _is_told(entry: Input) -> bool:

@@ -66,6 +66,8 @@ class Tensor:
     requires_grad: bool
     bytes: int | None
     """Elements times element size; None when a size is symbolic without a hint."""
+    subclass: str | None = None
+    """The wrapper subclass: `DTensor`; None for a plain tensor."""
 
     def short(self) -> str:
         """The form shown everywhere: `f32[8, 16]`."""
@@ -138,6 +140,8 @@ class Input:
     """The index of the first input that is the same tensor object; None when this is the first."""
     requires_grad: bool = False
     is_leaf: bool = True
+    autograd_change: str | None = None
+    """What the function does to its place in autograd: `made to require grad`; None for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +340,20 @@ class Guard:
     sites: tuple[Site, ...] = ()
 
 
+SpecialKind = Literal["effect", "higher_order"]
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialOperator:
+    """An operator that is more than a computation on its arguments."""
+
+    op: str
+    kind: SpecialKind
+    phase: Phase
+    reason: str
+    sites: tuple[Site, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """One function or module, captured with one input signature."""
@@ -356,6 +374,8 @@ class Target:
     variables: tuple[Variable, ...] = ()
     guards: tuple[Guard, ...] = ()
     """Under dynamic shapes, what the compilation assumed of the sizes."""
+    operators: tuple[SpecialOperator, ...] = ()
+    """Effects and higher-order operators, in the order in which they run."""
     timings_ms: dict[str, float] = field(default_factory=dict)
     """Wall time by stage name, in the order in which the stages ran."""
     diagnostics: tuple[Diagnostic, ...] = ()

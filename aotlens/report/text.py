@@ -26,7 +26,7 @@ from aotlens.report.layout import (
     table,
     to_text,
 )
-from aotlens.report.ledger import guard_lines, input_lines, output_lines, site_lines
+from aotlens.report.ledger import guard_lines, input_lines, operator_lines, output_lines, site_lines
 from aotlens.report.places import place
 from aotlens.report.records import Report, Stage, Target
 from aotlens.report.summary import (
@@ -96,6 +96,7 @@ def target_lines(target: Target, width: int, title: str) -> Iterator[Text]:
         input_lines(target, width),
         output_lines(target, width),
         guard_lines(target, width),
+        operator_lines(target, width),
         partition_lines(target.partition, width) if target.partition else iter(()),
         wrapper_lines(target, width),
         stage_table(target, width),

@@ -4,7 +4,10 @@ import platform
 
 import pytest
 import torch
+from torch import Tensor
+from torch.testing._internal.two_tensor import TwoTensor
 
+import aotlens
 from aotlens.errors import AotlensError
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
@@ -132,3 +135,26 @@ def test_ancestors_are_names_of_the_parent_stage() -> None:
     assert {node.name: node.from_ for node in functional.nodes if node.op == "call_function"}["add"] == (
         "add",
     )
+
+
+def test_an_argument_made_to_require_grad_has_its_place() -> None:
+    def turned(x: Tensor) -> Tensor:
+        x.requires_grad_()
+        return x * 3
+
+    (given,) = aotlens.inspect(turned, torch.ones(3)).targets[0].inputs
+    assert given.autograd_change == "made to require grad"
+    assert [site.text for site in given.sites] == ["x.requires_grad_()"]
+
+
+def test_higher_order_operators_and_wrappers_are_named() -> None:
+    def chosen(x: Tensor, p: Tensor) -> Tensor:
+        return torch.cond(p, torch.sin, torch.cos, (x,))
+
+    target = aotlens.inspect(chosen, torch.ones(3), torch.tensor(True)).targets[0]
+    (found,) = target.operators
+    assert (found.op, found.kind, found.phase) == ("cond", "higher_order", "inference")
+    assert [site.text for site in found.sites] == ["torch.cond(p, torch.sin, torch.cos, (x,))"]
+    wrapped = aotlens.inspect(torch.sin, TwoTensor(torch.ones(2), torch.ones(2))).targets[0]
+    assert wrapped.inputs[0].tensor is not None
+    assert wrapped.inputs[0].tensor.subclass == "TwoTensor"

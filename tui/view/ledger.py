@@ -125,7 +125,11 @@ def tensor_lines(record: Input | Output) -> Iterator[Line]:
         return
     strides = ", ".join(str(step) for step in tensor.stride)
     grad = " · requires grad" if record.requires_grad else ""
-    parts = (Part(tensor.short(), "tensor"), Part(f"  strides ({strides})  {tensor.device}{grad}", "dim"))
+    kind = f"{tensor.subclass} " if tensor.subclass else ""
+    parts = (
+        Part(f"{kind}{tensor.short()}", "tensor"),
+        Part(f"  strides ({strides})  {tensor.device}{grad}", "dim"),
+    )
     yield Line(parts)
 
 
