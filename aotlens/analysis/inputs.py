@@ -137,6 +137,12 @@ def _moved_without_grad(captured: Captured, given: CapturedInput) -> bool:
             span_of_writes(moves),
             "make all of them in one grad mode",
         )
+    if not seen and given.argument.requires_grad and any(move.version < storage.version for move in moves):
+        raise UnsupportedError(
+            f"a change of the sizes or strides of `{given.slot.name}` under `no_grad` before a write to it",
+            span_of_writes(moves),
+            "write first, or make the change with grad mode on",
+        )
     return not seen
 
 
@@ -156,7 +162,7 @@ def _refuse_lost_history(captured: Captured, given: CapturedInput, base: Capture
     """A write with a gradient to a tensor that only shares memory with those that autograd knows."""
     flat = any(one.kind == "flat" and captured.inputs[one.index] is base for one in captured.bases)
     starts = given.argument.requires_grad and not given.requires_grad
-    if starts and (flat or not _is_seen(base)):
+    if starts and (flat or base.requires_grad or not _is_seen(base)):
         raise UnsupportedError(
             f"a write with a gradient to `{given.slot.name}`, which overlaps another input and is no view of "
             "one tensor with it",

@@ -228,8 +228,8 @@ def root(tensor: Any) -> Any:
 
 def _is_custom_view(captured: Captured, given: CapturedInput, value: Any) -> bool:
     """Whether a custom function made the view, whose backward a replayed view would skip."""
-    step, start = history(value), history(given.argument)
-    while step is not None and step is not start:
+    step, starts = history(value), [history(given.argument), *(one.grad_fn for one in captured.inputs)]
+    while step is not None and not any(step is start for start in starts):
         if isinstance(step, torch.autograd.function.BackwardCFunction):
             return True
         step = step.next_functions[0][0] if step.next_functions else None

@@ -46,12 +46,18 @@ def record_metadata_mutation(tape: Tape, call: Write) -> Any:
     functional = call.operator.functional
     if functional is None:
         raise UnsupportedError(f"metadata mutation by `{call.name}`", tape.span)
+    if tensor.requires_grad and tensor._base is not None and not torch.is_grad_enabled():
+        raise UnsupportedError(
+            f"a change of the sizes or strides, under `no_grad`, of a view with a history (`{call.name}`)",
+            tape.span,
+            "take another view instead, or make the change with grad mode on",
+        )
     node = tape.emit(functional, tape.node_of(tensor), *call.args[1:], **call.kwargs)
     keywords = tuple(call.kwargs.items())
     step = ViewStep(functional, call.args[1:], keywords, None, torch.is_grad_enabled())
     tape.keep_values(tensor)
     call.func(*call.args, **call.kwargs)
-    tracked.storage.moves.append(tape.write_here(tracked.chain))
+    tracked.storage.moves.append(tape.write_here(tracked.chain, tracked.storage.version))
     setattr(tensor, TRACK, Tracked(tracked.storage, (*tracked.chain, step), node, tracked.version))
     return tensor
 

@@ -22,6 +22,8 @@ class Write:
     inference: bool
     chain: tuple[ViewStep, ...] = ()
     """The views that lead from the storage's base to the written tensor."""
+    version: int = 0
+    """Of the storage: how many writes came before."""
 
 
 @dataclass(slots=True, eq=False)

@@ -237,9 +237,10 @@ class Tape:
         op = aten._local_scalar_dense.default
         self.symbols.define(number, self.add_node(op, (self.node_of(tensor),), {}, number))
 
-    def write_here(self, chain: tuple[ViewStep, ...] = ()) -> Write:
+    def write_here(self, chain: tuple[ViewStep, ...] = (), version: int = 0) -> Write:
         """A write that happens now, through a tensor that these views lead to."""
-        return Write(self.origin, torch.is_grad_enabled(), torch.is_inference_mode_enabled(), chain)
+        grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        return Write(self.origin, grad, inference, chain, version)
 
     def check_writable(self, target: Any, func: Any) -> None:
         tracked = self.tracked(target)
