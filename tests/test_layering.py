@@ -110,7 +110,7 @@ def _front_end_imports() -> Iterator[str]:
 
 def _private_torch() -> Iterator[str]:
     for module in modules().values():
-        if _is_in(module.name, ("aotlens.torch_api",)):
+        if module.name == "aotlens.torch_api":
             continue
         for entry in module.imports:
             path = f"{entry.module}.{entry.name or ''}".split(".")
@@ -167,7 +167,7 @@ RULES = {
     "the report is standard library, and rich only to print": _report_imports,
     "the worker's client and data are standard library": _worker_imports,
     "front ends know the report and the worker's client only": _front_end_imports,
-    "private torch names stand in torch_api": _private_torch,
+    "private torch names stand in torch_api.py": _private_torch,
     "the product never imports the peer": _peer_imports,
     "no module imports itself in a circle": _import_cycles,
     "the stages' packages form no circle": _package_cycles,

@@ -1,0 +1,611 @@
+"""Every private name of torch that aotlens uses, imported here and nowhere else.
+
+Invariant: a new torch release is this one file's work, and so it is longer than the others.  Checked with
+torch 2.13; each name says what for.
+"""
+
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch._guards import TracingContext, detect_fake_mode, tracing
+from torch._higher_order_ops.auto_functionalize import auto_functionalized, can_auto_functionalize
+from torch._higher_order_ops.effects import _get_effect, with_effects
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+    unset_fake_temporarily,
+)
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+    _get_current_dispatch_mode_stack,
+    is_traceable_wrapper_subclass,
+)
+
+__all__ = [
+    "DATA_DEPENDENT_ERRORS",
+    "FakeTensor",
+    "FakeTensorMode",
+    "OpOverload",
+    "TorchDispatchMode",
+    "TorchFunctionMode",
+    "TracingContext",
+    "UnsupportedOperatorException",
+    "auto_functionalized",
+    "below_views",
+    "can_auto_functionalize",
+    "checkpoints_run_once",
+    "compile_with_inductor",
+    "current_autograd_node",
+    "debug_assert",
+    "detect_fake_mode",
+    "dynamo_knows",
+    "first_expression",
+    "functionalizes_rng",
+    "get_decompositions",
+    "has_composite_kernel",
+    "has_ordered_effect",
+    "hide_from_dynamo",
+    "indexing_by_tensors",
+    "inductor_config_patch",
+    "inductor_decompositions",
+    "is_any_autocast_enabled",
+    "is_traceable_wrapper_subclass",
+    "known_number",
+    "leave_to_python",
+    "make_shape_env",
+    "make_token",
+    "mark_symbolic",
+    "next_sequence_number",
+    "optimised_script",
+    "print_expression",
+    "python_dispatcher",
+    "pytree",
+    "quiet_fake_tensors",
+    "random_state_handled_by",
+    "record_dynamo_spans",
+    "replace_compilation_in_higher_order",
+    "set_joint_signature",
+    "sink_tokens",
+    "strip_overloads",
+    "symbolic_sizes",
+    "tell_of_silent_changes",
+    "tensor_metadata",
+    "trace_above_autograd",
+    "tracing",
+    "uncompiled_flex_attention",
+    "with_effects",
+    "with_ragged_sizes",
+    "without_autocast",
+    "without_compiled_autograd",
+    "without_modes",
+    "without_onednn",
+    "without_saved_tensor_hooks",
+]
+
+DATA_DEPENDENT_ERRORS: tuple[type[Exception], ...] = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+)
+"""What fake tensors raise when the program needs a value."""
+
+make_token: Callable[[], Any] = torch.ops.prims._make_token.default
+sink_tokens: Callable[[Any], None] = torch.ops.prims._sink_tokens.default
+"""Begin and end of a chain of `with_effects` in a graph for Inductor."""
+
+below_views = torch._C._AutoDispatchBelowADInplaceOrView
+"""Within it, operators neither record autograd nor mark results as views."""
+
+is_any_autocast_enabled: Callable[[], bool] = torch._C._is_any_autocast_enabled
+"""Whether autocast is on for some device."""
+
+without_autocast = torch._C._DisableAutocast
+"""Within it, operators keep the dtypes that they are given."""
+
+current_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
+"""The autograd node whose backward is running on this thread, or None."""
+
+next_sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
+"""The number that the next autograd node of this thread will get."""
+
+
+def has_composite_kernel(func: Any) -> bool:
+    """Whether an operator is only ever a composition of others."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key))
+
+
+def without_modes() -> Any:
+    """A context in which no dispatch mode is active."""
+    return _disable_current_modes()
+
+
+def replace_compilation_in_higher_order(instead: Callable[..., Any]) -> None:
+    """Ask `instead(function, args, kwargs)` before torch compiles a call of `torch.cond` or its like.
+
+    It answers NotImplemented where torch is to go on by itself.
+    """
+    from torch._higher_order_ops import utils
+
+    original = utils._hop_compile_and_call
+
+    def call(fn: Any, args: Any, kwargs: Any = None) -> Any:
+        result = instead(fn, args, kwargs or {})
+        return original(fn, args, kwargs) if result is NotImplemented else result
+
+    utils._hop_compile_and_call = call
+
+
+def indexing_by_tensors() -> Any:
+    """A context in which `tensor[i]` with a scalar tensor `i` reads no value: flex attention needs it."""
+    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex  # imports Dynamo
+
+    return TransformGetItemToIndex()
+
+
+@contextmanager
+def uncompiled_flex_attention(around: Callable[[], Any]) -> Iterator[None]:
+    """Let `flex_attention` call its operator within `around()` and not compile it.
+
+    Does nothing where nobody has imported it.
+    """
+    module: Any = sys.modules.get("torch.nn.attention.flex_attention")
+    if module is None:
+        yield
+        return
+    before = module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG, module.setup_compilation_env
+    module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG, module.setup_compilation_env = True, around
+    try:
+        yield
+    finally:
+        module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG, module.setup_compilation_env = before
+
+
+def has_ordered_effect(func: Any) -> bool:
+    """Whether a call is seen outside of its results (it prints, or is registered so)."""
+    return _get_effect(func) is not None
+
+
+def hide_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, which Dynamo neither traces nor looks into."""
+    from torch._dynamo import disable
+
+    return disable(function)
+
+
+@contextmanager
+def without_saved_tensor_hooks() -> Iterator[None]:
+    """Within it, the hooks on saved tensors that the caller has set do not run."""
+    found = []
+    while (hooks := torch._C._autograd._top_saved_tensors_default_hooks(False)) is not None:
+        found.append(hooks)
+        torch._C._autograd._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for pack, unpack in reversed(found):
+            torch._C._autograd._push_saved_tensors_default_hooks(pack, unpack)
+
+
+_recording = threading.local()
+"""`region`: how the recording of this thread enters a checkpoint; absent where nothing records."""
+
+
+@contextmanager
+def checkpoints_run_once(region: Callable[[Any], AbstractContextManager[None]]) -> Iterator[None]:
+    """Within it, `torch.utils.checkpoint` runs its function once, inside `region(context_fn)`."""
+    _patch_checkpoint()
+    before, _recording.region = getattr(_recording, "region", None), region
+    try:
+        yield
+    finally:
+        _recording.region = before
+
+
+@contextmanager
+def random_state_handled_by(state: Any) -> Iterator[None]:
+    """Within it, this thread's `torch.manual_seed`, `torch.get_rng_state` and their like speak to `state`."""
+    owner, real = threading.get_ident(), torch.default_generator
+
+    class OfThisThread:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(state if threading.get_ident() == owner else real, name)
+
+    module: Any = torch.random
+    module.default_generator = OfThisThread()
+    try:
+        yield
+    finally:
+        module.default_generator = real
+
+
+@cache
+def _patch_checkpoint() -> None:
+    """Let `torch.utils.checkpoint` ask the recording of its thread first; elsewhere it does as before."""
+    import torch.utils.checkpoint
+
+    module: Any = torch.utils.checkpoint
+    generate, apply = module._checkpoint_without_reentrant_generator, module.CheckpointFunction.apply
+
+    def generate_once(fn: Any, preserve: Any, context_fn: Any, *args: Any, **kwargs: Any) -> Iterator[None]:
+        region = getattr(_recording, "region", None)
+        if region is None:
+            yield from generate(fn, preserve, context_fn, *args, **kwargs)
+            return
+        with region(context_fn):
+            yield
+
+    def apply_once(function: Any, preserve: Any, *args: Any) -> Any:
+        region = getattr(_recording, "region", None)
+        if region is None:
+            return apply(function, preserve, *args)
+        differentiable = any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
+        with region(None), torch.set_grad_enabled(differentiable and torch.is_grad_enabled()):
+            return function(*args)
+
+    module._checkpoint_without_reentrant_generator = generate_once
+    module.CheckpointFunction.apply = staticmethod(apply_once)
+
+
+def debug_assert() -> bool:
+    """Whether torch is told to check at run time what its AOT compiler assumed."""
+    from torch._functorch import config  # what the user's program sets, whoever compiles
+
+    return bool(config.debug_assert)
+
+
+def functionalizes_rng() -> bool:
+    """Whether torch is told to make random numbers functional."""
+    from torch._functorch import config
+
+    return bool(config.functionalize_rng_ops)
+
+
+def get_decompositions(operators: list[Any]) -> dict[Any, Callable[..., Any]]:
+    """Torch's own decompositions of some operators."""
+    from torch._decomp import get_decompositions as look_up
+
+    return dict(look_up(operators))
+
+
+def strip_overloads(module: Any) -> None:
+    """Call every operator by its overload packet, as TorchScript wants it."""
+    for node in module.graph.nodes:
+        if isinstance(node.target, OpOverload):
+            node.target = node.target.overloadpacket
+    module.recompile()
+
+
+def optimised_script(module: Any) -> Any:
+    """A graph module as an optimised TorchScript module; autocast was applied when the graph was traced."""
+    before = torch._C._jit_set_autocast_mode(False)
+    try:
+        scripted = torch.jit.script(module)
+        torch._C._jit_pass_remove_mutation(scripted.graph)
+        return torch.jit.optimize_for_inference(torch.jit.freeze(scripted.eval()))
+    finally:
+        torch._C._jit_set_autocast_mode(before)
+
+
+def trace_above_autograd(
+    run: Callable[[list[Any]], list[Any]], values: list[Any], updated: list[int], fake_mode: FakeTensorMode
+) -> Any:
+    """A functional graph of `run`, recorded before autograd: new values of `updated` inputs, then results."""
+    from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def unwrapped(value: Any) -> Any:
+        if not isinstance(value, FunctionalTensor):
+            return value
+        torch._sync(value)  # type: ignore[attr-defined]
+        return torch._from_functional_tensor(value.elem)
+
+    def functional(*flat: Any) -> tuple[Any, ...]:
+        above = torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.Functionalize))
+        with above:
+            given = [FunctionalTensor.to_functional(v) if isinstance(v, torch.Tensor) else v for v in flat]
+            results = run(given)
+            return tuple(unwrapped(value) for value in [*(given[at] for at in updated), *results])
+
+    mode = FunctionalTensorMode(pre_dispatch=True, export=True, _allow_token_discovery=True)
+    with fake_mode, python_dispatcher(), mode:
+        module = make_fx(functional, pre_dispatch=True, record_module_stack=True)(*values)
+    for part in module.modules():
+        if isinstance(part, torch.fx.GraphModule):
+            part.graph.eliminate_dead_code()
+            part.recompile()
+    return module
+
+
+def tensor_metadata(val: Any) -> Any:
+    """What `meta["tensor_meta"]` holds for a value: shape, dtype, strides and so on of each tensor in it."""
+    from torch.fx.passes.shape_prop import _extract_tensor_metadata  # only for compilers that ask for it
+
+    if isinstance(val, torch.Tensor):
+        return _extract_tensor_metadata(val)
+    return type(val)(tensor_metadata(item) for item in val) if isinstance(val, (list, tuple)) else None
+
+
+def set_joint_signature(module: Any, primals: int, tangents: int, results: int) -> None:
+    """Let a flat joint graph be called as `module(primals, tangents)`, giving `(results, gradients)`."""
+    from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
+
+    arguments = pytree.tree_structure(([0] * primals, [0] * tangents))
+    given = pytree.tree_structure(([0] * results, [0] * primals))
+    module.graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(["primals", "tangents"], arguments, given)))
+    module.recompile()
+
+
+def first_expression(number: Any) -> Any:
+    """A symbolic number as it was made, before anything was found out about its symbols."""
+    return number.node._expr
+
+
+MARK = "_dynamo_dynamic_indices"
+"""Where `torch._dynamo.mark_dynamic` keeps which sizes of a tensor are symbols."""
+
+
+def mark_symbolic(tensor: torch.Tensor, dims: set[int]) -> None:
+    """Say that of this tensor's sizes just these are symbols, as `torch._dynamo.mark_dynamic` does."""
+    setattr(tensor, MARK, dims)
+
+
+def symbolic_sizes(tensor: torch.Tensor) -> Any:
+    """How to make the marked sizes of a tensor symbols; None when nothing is marked."""
+    marked = getattr(tensor, MARK, None)
+    if marked is None:
+        return None
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+
+    kinds = [DimDynamic.DUCK if dim in marked else DimDynamic.STATIC for dim in range(tensor.dim())]
+    return StatelessSymbolicContext(dynamic_sizes=kinds)
+
+
+def known_number(mode: FakeTensorMode, make: Callable[[], torch.Tensor]) -> FakeTensor:
+    """A fake tensor that knows its value, from a small real one."""
+    with unset_fake_temporarily():
+        real = make()
+    return mode.fake_tensor_converter.from_real_tensor(mode, real, make_constant=True)
+
+
+def with_ragged_sizes(fake_mode: FakeTensorMode) -> FakeTensorMode:
+    """Let a mode with known sizes get an environment of symbols when a jagged tensor is made in it.
+
+    No subclass of the mode: higher-order operators find their kernels by its very class.
+    """
+    mode: Any = fake_mode
+    create = mode.create_symbolic_nested_int
+
+    def create_lazily(**options: Any) -> Any:
+        if mode.shape_env is None:
+            mode.shape_env = make_shape_env()
+        return create(**options)
+
+    mode.create_symbolic_nested_int = create_lazily
+    return fake_mode
+
+
+def leave_to_python(function: Any) -> None:
+    """Tell Dynamo, and autograd when it is compiled, not to trace a function; costs nothing per call."""
+    function._torchdynamo_disable = True
+
+
+def make_shape_env() -> Any:
+    """A fresh environment of symbolic sizes."""
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv  # 0.6 s to import, only for dynamic shapes
+
+    return ShapeEnv()
+
+
+def inductor_decompositions() -> dict[Any, Callable[..., Any]]:
+    """The decompositions that Inductor's lowerings expect."""
+    import torch._inductor.lowering  # noqa: F401 (some decompositions look for it without importing it)
+    from torch._inductor.decomposition import select_decomp_table  # 3 s to import: only for this backend
+
+    return dict(select_decomp_table())
+
+
+def inductor_config_patch(config: dict[str, Any]) -> Any:
+    """A context in which Inductor is configured as the user asked; a wrong name raises AttributeError."""
+    from torch._inductor import config as inductor_config
+
+    asked = {key.replace("-", "_"): value for key, value in config.items()}
+    return inductor_config.patch({"trace.provenance_tracking_level": 2, **asked})
+
+
+@contextmanager
+def _accepting_constants(fake_mode: FakeTensorMode) -> Iterator[None]:
+    """Let the graph's real constants meet fake tensors, which Dynamo's mode forbids."""
+    before, fake_mode.allow_non_fake_inputs = fake_mode.allow_non_fake_inputs, True
+    try:
+        yield
+    finally:
+        fake_mode.allow_non_fake_inputs = before
+
+
+def compile_with_inductor(
+    module: Any, inputs: list[Any], fake_mode: FakeTensorMode, **flags: Any
+) -> tuple[Any, dict[str, Any]]:
+    """Inductor's code for one graph after the AOT stage, and which nodes went into which kernel.
+
+    The code is a boxed callable with `source_code`; the second result is by `kernel:call number`.
+    """
+    from torch._inductor import config as inductor_config
+    from torch._inductor.compile_fx import compile_fx_inner
+    from torch._inductor.debug import create_kernel_information_json
+    from torch._inductor.fx_passes.replace_random import replace_random_passes
+    from torch._inductor.virtualized import V
+
+    if not inductor_config.fallback_random:
+        replace_random_passes(module)
+    before = create_kernel_information_json()
+    with without_autocast(), V.set_fake_mode(fake_mode), _accepting_constants(fake_mode):
+        code = compile_fx_inner(module, inputs, **flags)
+    after = create_kernel_information_json()
+    return code, {key: nodes for key, nodes in after.items() if key not in before}
+
+
+def print_expression(expression: Any, names: dict[str, str]) -> str:
+    """A size expression as Python text over these names of its symbols."""
+    from torch.utils._sympy.printers import PythonPrinter  # sympy: only under dynamic shapes
+
+    class Printer(PythonPrinter):
+        def _print_Symbol(self, symbol: Any) -> str:  # noqa: N802 (sympy's naming)
+            return names[str(symbol)]
+
+    return str(Printer().doprint(expression))
+
+
+@contextmanager
+def quiet_fake_tensors() -> Iterator[None]:
+    """Keep fake tensors from logging a traceback of theirs for each error that the user's code makes."""
+    logger = logging.getLogger(FakeTensorMode.__module__)
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+@contextmanager
+def without_onednn() -> Iterator[None]:
+    """Let composite operators choose torch's own CPU kernels; `torch.backends.mkldnn.flags` warns of TF32."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
+
+
+@contextmanager
+def python_dispatcher() -> Iterator[None]:
+    """Let operators use their Python kernels, which symbolic sizes need.
+
+    Not dropout's: in evaluation the operator gives its argument back, the Python kernel a copy of it.
+    """
+    from torch._dispatch.python import enable_python_dispatcher
+
+    dropout = torch.ops.aten.dropout.default
+    kernels = dict(dropout.py_kernels)
+    dropout.py_kernels.clear()
+    dropout._dispatch_cache.clear()
+    try:
+        with enable_python_dispatcher():
+            yield
+    finally:
+        dropout.py_kernels.update(kernels)
+        dropout._dispatch_cache.clear()
+
+
+def tell_of_silent_changes() -> None:
+    """Make what no operator tells of known to the dispatch modes that ask for it.  Idempotent.
+
+    `fake.data = source` calls `data_assigned(fake, source)` before it is done; `storage.resize_(size)` calls
+    `storage_resized(storage, size)` in its place, since a fake storage has no memory.
+    """
+    if "data" in vars(FakeTensor):
+        return
+    plain: Any = torch.Tensor.data
+    resize: Any = torch.UntypedStorage.resize_
+
+    def assign(target: Any, source: Any) -> None:
+        for told in _asking_modes("data_assigned"):
+            told(target, source)
+        plain.__set__(target, source)
+
+    def resize_and_tell(storage: Any, size: Any) -> Any:
+        asking = _asking_modes("storage_resized")
+        for told in asking:
+            told(storage, size)
+        return storage if asking else resize(storage, size)
+
+    FakeTensor.data = property(plain.__get__, assign)  # type: ignore[assignment]
+    torch.UntypedStorage.resize_ = resize_and_tell  # type: ignore[assignment, method-assign]
+
+
+def _asking_modes(method: str) -> list[Any]:
+    return [getattr(mode, method) for mode in _get_current_dispatch_mode_stack() if hasattr(mode, method)]
+
+
+def record_dynamo_spans() -> None:
+    """Make Dynamo leave the exact source ranges of each node in `meta["aotlens_spans"]`.
+
+    Dynamo's own `stack_trace` is text with line numbers; the columns of a method chain cannot be told from
+    it.  Idempotent.
+    """
+    from torch._dynamo.output_graph import SubgraphTracer
+
+    original = SubgraphTracer.create_proxy
+    if getattr(original, "records_spans", False):
+        return
+
+    def create_proxy(self: Any, *args: Any, **kwargs: Any) -> Any:
+        proxy = original(self, *args, **kwargs)
+        node = getattr(proxy, "node", None)
+        if node is not None and "aotlens_spans" not in node.meta:
+            translator = self.output_graph.current_tx
+            node.meta["aotlens_spans"] = _translator_positions(translator)
+            node.meta["aotlens_codes"] = _translator_codes(translator)
+        return proxy
+
+    create_proxy.records_spans = True  # type: ignore[attr-defined]
+    SubgraphTracer.create_proxy = create_proxy
+
+
+def dynamo_knows(tensor: Any) -> bool:
+    """Whether Dynamo has seen the tensor in the frame that it compiles now."""
+    context = TracingContext.try_get()
+    return context is not None and tensor in context.tensor_to_context
+
+
+@contextmanager
+def without_compiled_autograd() -> Iterator[None]:
+    """Let autograd's engine run a backward itself where the user has turned on compiled autograd."""
+    exchange = torch._C._dynamo.compiled_autograd.set_autograd_compiler
+    before = exchange(None, False)
+    try:
+        yield
+    finally:
+        exchange(*before)
+
+
+def _translator_positions(translator: Any) -> tuple[tuple[str, int, int, int, int], ...]:
+    """(file, line, column, end line, end column) of each frame that Dynamo is in, innermost first."""
+    found = []
+    while translator is not None:
+        positions = getattr(translator.current_instruction, "positions", None)
+        if positions is not None and positions.lineno is not None:
+            found.append(
+                (
+                    translator.f_code.co_filename,
+                    positions.lineno,
+                    positions.col_offset or 0,
+                    positions.end_lineno or positions.lineno,
+                    positions.end_col_offset or 0,
+                )
+            )
+        translator = getattr(translator, "parent", None)
+    return tuple(found)
+
+
+def _translator_codes(translator: Any) -> tuple[tuple[str, str, int], ...]:
+    """(qualified name, file, first line) of each function that Dynamo is in, innermost first."""
+    found = []
+    while translator is not None:
+        code = translator.f_code
+        found.append((code.co_qualname, code.co_filename, code.co_firstlineno))
+        translator = getattr(translator, "parent", None)
+    return tuple(found)
