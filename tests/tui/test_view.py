@@ -5,12 +5,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotlens.report import Edit, Memory, Span
+from aotlens.report import Edit, Memory, Site, Span
+from aotlens.report.records import Guard
 from aotlens.report.summary import call_count
 from tests.report.sample import MODEL, sample_report, span
 from tui.editor import editor_command
 from tui.view.diagnostics import edited
 from tui.view.graph import StageIndex, counterpart
+from tui.view.ledger import guard_lines
 from tui.view.marks import Mark, line_marks
 from tui.view.overview import memory_plot
 from tui.view.places import LineIndex, file_key
@@ -196,3 +198,15 @@ def test_the_memory_plot_says_where_the_backward_begins() -> None:
         "       0 B ┼─────────────────────",
         "            forward  backward",
     ]
+
+
+def test_guards_lead_to_the_line_that_asked() -> None:
+    target = sample_report().targets[0]
+    assert not tuple(guard_lines(target))
+    asked = Span(str(MODEL), 3, 4, 3, 8)
+    guard = Guard("x.shape[0] > 4", "this expression needs to know", asked, (Site(asked, "x.shape[0] > 4"),))
+    title, condition, place = guard_lines(replace(target, guards=(guard,)))
+    assert title.text == "guards on sizes"
+    assert condition.text == "x.shape[0] > 4  this expression needs to know"
+    assert place.text.startswith("asked by x.shape[0] > 4")
+    assert condition.link == place.link == Link((asked,))
