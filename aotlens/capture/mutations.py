@@ -46,7 +46,8 @@ def record_metadata_mutation(tape: Tape, call: Write) -> Any:
     functional = call.operator.functional
     if functional is None:
         raise UnsupportedError(f"metadata mutation by `{call.name}`", tape.span)
-    if tensor.requires_grad and tensor._base is not None and not torch.is_grad_enabled():
+    is_inside = tensor._base is not None and tracked.chain not in tracked.storage.joined
+    if tensor.requires_grad and is_inside and not torch.is_grad_enabled():
         raise UnsupportedError(
             f"a change of the sizes or strides, under `no_grad`, of a view with a history (`{call.name}`)",
             tape.span,

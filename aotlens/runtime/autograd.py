@@ -134,7 +134,7 @@ def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
     saved = [given.node for given in parts.backward.inputs if not isinstance(given.slot, Tangent)]
     moved = {id(given.node) for given in _moved_inputs(parts)}
     tensors = [
-        computed.get(id(node)) or names.node(node) + (".data" if id(node) in moved else "")
+        computed.get(id(node)) or names.node(node) + (".detach()" if id(node) in moved else "")
         for node in saved
         if not is_number(node)
     ]

@@ -21,6 +21,7 @@ from aotlens.runtime.graphs import write_graph, write_header
 from aotlens.runtime.guards import OVERLAP_HELPER
 from aotlens.runtime.records import LoadedModule, ModuleText
 from aotlens.runtime.structure import ARGUMENT_SPEC, RESULT_SPEC, needs_spec, spec_text
+from aotlens.runtime.versions import only_moved
 from aotlens.runtime.wrapper import WrapperText
 from aotlens.torch_api import leave_to_python
 
@@ -78,7 +79,8 @@ def _header(parts: Partitioned, names: Names, bound: dict[str, Any], imports: li
     if captured.modes.casts:
         head.add("without_autocast = torch._C._DisableAutocast")
     if any(
-        info.bumps_to_tell or info.base is not None for info in parts.joint.meta.inputs
+        info.bumps_to_tell or info.base is not None or (only_moved(info) and info.version_bumps)
+        for info in parts.joint.meta.inputs
     ) or written_in_backward(parts.backward):
         head.add("increment_version = torch.autograd.graph.increment_version")
     owned = [given.slot for given in captured.inputs if hasattr(given.slot, "fqn")]

@@ -10,7 +10,9 @@ from aotlens.runtime.builder import TextBuilder
 
 def write_versions_of_unwritten(builder: TextBuilder, meta: ViewAndMutationMeta, names: list[str]) -> None:
     """Before the graph runs: inputs of which only a view changes its sizes or strides."""
-    raised = [info for info in meta.inputs if info.version_bumps and not info.is_changed]
+    raised = [
+        info for info in meta.inputs if info.version_bumps and (not info.is_changed or only_moved(info))
+    ]
     joined = _joined_outside(meta)
     if not raised and not joined:
         return
@@ -19,6 +21,11 @@ def write_versions_of_unwritten(builder: TextBuilder, meta: ViewAndMutationMeta,
         _increment(builder, raised, names)
         for info in joined:
             builder.add(f"version_{info.index} = {names[info.index]}._version")
+
+
+def only_moved(info: InputAliasInfo) -> bool:
+    """Whether only the tensor's sizes or strides change: what the graph saves of it keeps its values."""
+    return info.mutates_metadata and not info.mutates_data and info.exchange is None
 
 
 def write_versions(

@@ -33,7 +33,7 @@ from aotlens.runtime.guards import Guards
 from aotlens.runtime.leaves import leaf_results, made_leaves, reshaped_leaves, write_leaves
 from aotlens.runtime.structure import refill_lines, result_text
 from aotlens.runtime.subclasses import outer_outputs, output_name, write_unwrapping, write_wrapping
-from aotlens.runtime.versions import write_versions, write_versions_of_unwritten
+from aotlens.runtime.versions import only_moved, write_versions, write_versions_of_unwritten
 
 
 class WrapperText:
@@ -235,10 +235,15 @@ class WrapperText:
                 geometry: Any = info.new_geometry
                 name = self.arguments[info.index]
                 line = f"{name}.as_strided_({self._geometry(geometry)})"
-                if info.autograd is AutogradChange.NONE and not info.moved_without_grad:
+                contexts = []
+                if info.autograd is not AutogradChange.NONE or info.moved_without_grad:
+                    contexts.append("torch.no_grad()")
+                if only_moved(info) and info.version_bumps:  # raised before the graph ran
+                    contexts.append(f"torch.autograd._unsafe_preserve_version_counter({name})")
+                if not contexts:
                     self._builder.add(line)
                     continue
-                with self._builder.block("with torch.no_grad():"):
+                with self._builder.block(f"with {', '.join(contexts)}:"):
                     self._builder.add(line)
 
     def _raise_versions(self) -> None:

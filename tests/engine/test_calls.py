@@ -233,3 +233,21 @@ def test_an_input_without_gradient_may_have_a_used_tape() -> None:
     x.sum().backward()
     compiled(fn, x, y)(x, y).sum().backward()
     torch.testing.assert_close(y.grad, x)
+
+
+def test_a_moved_input_that_is_saved_and_written_later_is_not_read_in_silence() -> None:
+    """The backward computes `x + x` again from the input, which eager need not: then it may only refuse."""
+
+    def fn(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            x.unsqueeze_(0)
+        doubled = x + x
+        doubled.mul_(y)
+        return doubled, x.view(-1)
+
+    x, y = tape(4, 4), leaf(4, 4)
+    doubled, flat = compiled(fn, x, y)(x, y)
+    with torch.no_grad():
+        flat.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        doubled.sum().backward()
