@@ -81,6 +81,7 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
         under_no_grad=mutates_data and all(not write.grad_enabled for write in storage.writes),
         version_bumps=bumps,
         new_geometry=moved,
+        is_view=given.argument._base is not None,
         moved_without_grad=moved is not None and _moved_without_grad(captured, given),
         seen_by_autograd=seen and mutates_data,
         value=storage.base if mutates_data else None,

@@ -104,6 +104,8 @@ class InputAliasInfo:
     """By how much the function raises the input's version counter."""
     new_geometry: Geometry | None = None
     """The metadata after the call; None when it is not changed."""
+    is_view: bool = False
+    """Autograd knows the input as a view of a tensor under it."""
     moved_without_grad: bool = False
     """Every change of the metadata ran with grad mode off."""
     seen_by_autograd: bool = False

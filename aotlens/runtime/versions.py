@@ -25,7 +25,8 @@ def write_versions_of_unwritten(builder: TextBuilder, meta: ViewAndMutationMeta,
 
 def only_moved(info: InputAliasInfo) -> bool:
     """Whether only the tensor's sizes or strides change: what the graph saves of it keeps its values."""
-    return info.mutates_metadata and not info.mutates_data and info.exchange is None
+    moved = info.mutates_metadata and not info.mutates_data and info.exchange is None
+    return moved and not info.is_view  # a raised version makes autograd look for a view's history anew
 
 
 def write_versions(
