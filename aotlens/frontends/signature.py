@@ -15,6 +15,9 @@ from aotlens.torch_api import pytree
 LEAVES = frozenset({torch.Tensor, torch.nn.Parameter, int, float, bool, str, type(None)})
 """Types that need no pytree to be known as leaves."""
 
+PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+"""Types of tensors between which a compilation makes no difference."""
+
 
 def signature(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """All of it as one dictionary key, the tensors and flags of a module included."""
@@ -53,6 +56,7 @@ def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
             continue
         described.append(
             (
+                None if type(leaf) in PLAIN else type(leaf),
                 leaf.dtype,
                 leaf.device,
                 (leaf.shape, leaf.stride(), leaf.storage_offset()) if sizes else _layout(leaf),

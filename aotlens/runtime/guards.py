@@ -123,8 +123,9 @@ class Guards:
             order = "contiguous" if fake.is_contiguous() else f"with strides {tuple(fake.stride())}"
             wanted = f"{fake.dtype} {list(fake.shape)} {order}"
             message = f"`{given.slot.name}` must be a tensor like {wanted}, got another"
-            different = f"not isinstance({name}, torch.Tensor) or {shape} or {name}.dtype is not {fake.dtype}"
-            self._refuse(f"{different} or {strides}", "TypeError", message)
+            other_kind = f"type({name}) is not torch.Tensor and {_not_plain(name)}"
+            different = f"{other_kind} or {shape} or {name}.dtype is not {fake.dtype} or {strides}"
+            self._refuse(different, "TypeError", message)
 
     def _wrapper(self, name: str, given: CapturedInput, wrapped: Wrapped) -> None:
         """A subclass of the same kind, with the same metadata, around tensors of the same sizes."""
@@ -285,6 +286,11 @@ def _other_shape(name: str, fake: Any) -> str:
     return " or ".join(
         [f"{name}.dim() != {fake.dim()}", *(f"{name}.size({dim}) != {size}" for dim, size in known)]
     )
+
+
+def _not_plain(name: str) -> str:
+    """The condition that it is no tensor, or one that wraps others, which the graph was not made for."""
+    return f"(not isinstance({name}, torch.Tensor) or hasattr({name}, '__tensor_flatten__'))"
 
 
 def _other_strides(name: str, fake: Any) -> str:

@@ -155,3 +155,23 @@ def test_writes_reach_what_a_wrapper_with_history_is_a_view_of() -> None:
     before = x.a.clone()
     call(x)
     assert torch.equal(x.a, before * 2)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda fn: aotlens.aot_function(fn, aotlens.nop),
+        lambda fn: aotlens.compile(fn, options=CompileOptions(backend="eager")),
+    ],
+    ids=["flat", "compile"],
+)
+def test_later_call_with_a_wrapper_where_a_plain_tensor_was(wrap: Any) -> None:
+    call = wrap(lambda x, y: x * y + 1)
+    plain, wrapper = torch.randn(3), two(3)
+    for args in ((wrapper, plain), (plain, wrapper), (plain, plain), (wrapper, plain)):
+        found, wanted = call(*args), args[0] * args[1] + 1
+        assert type(found) is type(wanted)
+        for inside, expected in (
+            ((found.a, wanted.a),) if isinstance(found, TwoTensor) else ((found, wanted),)
+        ):
+            torch.testing.assert_close(inside, expected)
