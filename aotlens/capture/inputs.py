@@ -7,6 +7,7 @@ the user's function gets is a leaf exactly when the caller's tensor is one.
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from aotlens.capture.bases import Joined, as_fake, base_input, join_inputs, overlap, overlapping_groups
@@ -77,6 +78,10 @@ def _number(recorder: Recorder, value: Any, slot: FlatInput) -> CapturedInput:
     if isinstance(value, torch.Generator):
         node, argument = recorder.random.argument(slot.name, node_name(slot.name), value)
         return CapturedInput(slot, argument, node)
+    if isinstance(value, np.ndarray):
+        raise UnsupportedError(
+            f"a numpy array as the input `{slot.name}`", None, "pass `torch.from_numpy(…)` of it"
+        )
     return CapturedInput(slot, value, None)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.objects import plain_attributes
 from aotlens.capture.owned import module_tensors
 from aotlens.errors import UnsupportedError
 from aotlens.runtime.owner import tensor_places
@@ -52,7 +53,8 @@ def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
             described.append((torch.Generator, leaf.device))
             continue
         if not isinstance(leaf, torch.Tensor):
-            described.append((type(leaf), leaf if leaf.__hash__ is not None else id(leaf)))
+            known = leaf if leaf.__hash__ is not None else id(leaf)
+            described.append((type(leaf), known, *plain_attributes(leaf).items()))
             continue
         described.append(
             (

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import ViewAndMutationMeta
+from aotlens.capture.objects import plain_attributes
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.wrappers import inner_tensors
 from aotlens.ir.names import node_name
@@ -110,6 +111,10 @@ class Guards:
             elif isinstance(value, (set, frozenset)):
                 known = self._text_names.object(type(value)(value), node_name(given.slot.name))
                 self._refuse(f"{name} != {known}", "ValueError", wanted, name)
+            elif held := plain_attributes(value):
+                found = f"{{key: getattr({name}, key, None) for key in {tuple(held)!r}}}"
+                message = f"attributes of `{given.slot.name}` are built in as {held!r}, got "
+                self._refuse(f"{found} != {held!r}", "ValueError", message, found)
 
     def _tensors(self) -> None:
         for name, given in self._inputs():

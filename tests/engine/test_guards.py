@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+import aotlens
 from aotlens.errors import AotlensError
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
@@ -118,3 +120,29 @@ def test_compiled_under_no_grad_then_called_with_gradients() -> None:
         assert "compiled" in str(error)  # noqa: PT017 - either outcome is right
         return
     assert out.requires_grad
+
+
+class Settings:
+    """An object of the user's own, as an argument."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+
+@pytest.mark.parametrize("compiler", ["compile", "aot_function"])
+def test_an_attribute_of_an_argument_changes(compiler: str) -> None:
+    def fn(x: Tensor, settings: Settings) -> Tensor:
+        return x * settings.factor
+
+    call = (
+        aotlens.compile(fn, options=EAGER) if compiler == "compile" else aotlens.aot_function(fn, aotlens.nop)
+    )
+    settings, x = Settings(2.0), torch.ones(3)
+    assert call(x, settings).tolist() == [2.0, 2.0, 2.0]
+    settings.factor = 3.0
+    assert call(x, settings).tolist() == [3.0, 3.0, 3.0]
+
+
+def test_a_numpy_argument_is_refused_by_name() -> None:
+    with pytest.raises(aotlens.UnsupportedError, match="numpy array as the input `x`"):
+        aotlens.compile(lambda x: x)(np.ones(3))

@@ -172,6 +172,6 @@ def test_later_call_with_a_wrapper_where_a_plain_tensor_was(wrap: Any) -> None:
         found, wanted = call(*args), args[0] * args[1] + 1
         assert type(found) is type(wanted)
         for inside, expected in (
-            ((found.a, wanted.a),) if isinstance(found, TwoTensor) else ((found, wanted),)
+            ((found.a, wanted.a),) if isinstance(found, TwoTensor) else ((found, wanted),)  # type: ignore[attr-defined]
         ):
             torch.testing.assert_close(inside, expected)
