@@ -156,15 +156,20 @@ def aot_function(  # noqa: PLR0913 (functorch's signature)
 
 
 class AOTModule(torch.nn.Module):
-    """A module whose `forward` is compiled at its first call, once for training and once for evaluation."""
+    """A module compiled at its first call, and again where a part of it changes between train and eval."""
 
     def __init__(self, module: torch.nn.Module, options: CompileOptions) -> None:
         super().__init__()
         self.orig_module = module
-        self._by_mode = {training: Entries(module, options).function() for training in (True, False)}
+        self._options = options
+        self._by_modes: dict[tuple[bool, ...], Callable[..., Any]] = {}
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self._by_mode[self.orig_module.training](*args, **kwargs)
+        modes = tuple(part.training for part in self.orig_module.modules())
+        call = self._by_modes.get(modes)
+        if call is None:
+            call = self._by_modes[modes] = Entries(self.orig_module, self._options).function()
+        return call(*args, **kwargs)
 
 
 POSITIONAL = (

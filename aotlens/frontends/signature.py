@@ -64,7 +64,7 @@ def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
                 (leaf.shape, leaf.stride(), leaf.storage_offset()) if sizes else _layout(leaf),
                 leaf.requires_grad,
                 leaf.is_leaf,
-                leaf.dtype.is_complex and leaf.is_conj(),
+                leaf.is_neg() or (leaf.dtype.is_complex and leaf.is_conj()),
                 objects.setdefault(id(leaf), len(objects)),
                 storages.setdefault(_storage(leaf), len(storages)),
             )

@@ -415,3 +415,13 @@ def test_later_call_under_autocast() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         assert compiled(x).dtype is torch.bfloat16
     assert compiled(x).dtype is torch.float32
+
+
+def test_a_part_of_a_module_changes_its_mode() -> None:
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+    compiled = aotlens.aot_module(module, aotlens.nop)
+    x = torch.randn(3, 4)
+    compiled(x)
+    module[1].eval()
+    torch.testing.assert_close(compiled(x), module(x))

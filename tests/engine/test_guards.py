@@ -146,3 +146,16 @@ def test_an_attribute_of_an_argument_changes(compiler: str) -> None:
 def test_a_numpy_argument_is_refused_by_name() -> None:
     with pytest.raises(aotlens.UnsupportedError, match="numpy array as the input `x`"):
         aotlens.compile(lambda x: x)(np.ones(3))
+
+
+def test_a_lazily_negated_tensor_comes_later() -> None:
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x * 2, x.view(-1)
+
+    call = aotlens.compile(fn, options=EAGER)
+    x = torch.randn(4, dtype=torch.complex64)
+    call(x.imag)
+    negated = x.conj().imag
+    assert negated.is_neg()
+    torch.testing.assert_close(call(negated), fn(negated))
+    assert len(call.compiled) == 2  # type: ignore[attr-defined]
