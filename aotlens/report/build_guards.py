@@ -49,7 +49,9 @@ class _Names:
                     self._add(size, f"{given.slot.name}.shape[{dim}]")
 
     def _add(self, size: Any, name: str) -> None:
-        if not isinstance(size, torch.SymInt) or not size.node.expr.is_symbol:
+        if not isinstance(size, torch.SymInt) or not hasattr(size.node, "expr"):  # a ragged size has none
+            return
+        if not size.node.expr.is_symbol:
             return
         name = _SIZE.sub(".shape[", name)
         known = self._of.setdefault(str(size.node.expr), name)

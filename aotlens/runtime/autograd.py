@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.records import CapturedInput
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.ir.program import Node, Program, ProgramOutput
 from aotlens.ir.render import Names
@@ -31,6 +30,7 @@ from aotlens.runtime.subclasses import (
     write_unwrapping,
     write_wrapping,
 )
+from aotlens.runtime.versions import only_moved
 
 
 def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, names: Names) -> None:
@@ -132,9 +132,9 @@ def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
     computed = {id(out.value): output_name(out) for out in reversed(function_outputs(parts))}
     computed |= {id(out.value): f"saved_{at}" for at, out in enumerate(outputs)}
     saved = [given.node for given in parts.backward.inputs if not isinstance(given.slot, Tangent)]
-    moved = {id(given.node) for given in _moved_inputs(parts)}
+    kept = _kept_aliases(parts)
     tensors = [
-        computed.get(id(node)) or names.node(node) + (".detach()" if id(node) in moved else "")
+        computed.get(id(node)) or names.node(node) + kept.get(id(node), "")
         for node in saved
         if not is_number(node)
     ]
@@ -146,10 +146,14 @@ def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
         builder.add(f"ctx.sizes = ({', '.join(numbers)},)")
 
 
-def _moved_inputs(parts: Partitioned) -> list[CapturedInput]:
-    """Inputs whose sizes or strides the wrapper changes after the forward: kept by an alias that stays."""
-    inputs = parts.joint.captured.inputs
-    return [inputs[info.index] for info in parts.joint.meta.inputs if info.is_moved]
+def _kept_aliases(parts: Partitioned) -> dict[int, str]:
+    """Inputs whose sizes, strides or storage the wrapper changes after the forward: what keeps their values.
+
+    The alias shares the version counter where that is raised before the forward.
+    """
+    inputs, infos = parts.joint.captured.inputs, parts.joint.meta.inputs
+    moved = [info for info in infos if info.is_moved]
+    return {id(inputs[info.index].node): ".detach()" if only_moved(info) else ".data" for info in moved}
 
 
 def _differentiable(parts: Partitioned, out: ProgramOutput) -> bool:

@@ -120,6 +120,8 @@ class Guards:
         for name, given in self._inputs():
             if not given.is_tensor or not isinstance(given.slot, UserInput):
                 continue
+            if given.duplicate_of is not None:  # the same tensor as one that is checked
+                continue
             fake = given.fake
             if given.wrapped is not None:
                 self._wrapper(name, given, given.wrapped)
