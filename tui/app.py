@@ -170,7 +170,7 @@ class AotlensApp(App[int]):
 
     def _tick(self) -> None:
         # The timer may fire once more while the screen is taken down.
-        if self.state.phase == "tracing" and self.workbench.is_attached and self.workbench.children:
+        if self.state.phase == "tracing" and self.workbench.is_whole:
             self._draw_title()
             self.workbench.show_progress(progress_lines(self.subject_name, self.state, self.elapsed_s))
 

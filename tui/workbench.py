@@ -134,6 +134,12 @@ class Workbench(Screen[object]):
         """The tab that is open."""
         return self.query_one(f"#{TABS[self.tab_place][0].TAB}", Pane)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether its parts are all there: not so while the screen is put up or taken down."""
+        parts = (TitleBar, ContentSwitcher, ProgressPane)
+        return self.is_attached and all(self.query(part) for part in parts)
+
     def show_title(self, left: tuple[Part, ...], right: tuple[Part, ...]) -> None:
         title = self.query_one(TitleBar)
         title.left, title.right = left, right
