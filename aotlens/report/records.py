@@ -8,10 +8,69 @@ schema `aotlens.report/1`; a string under each field gives its meaning, its unit
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-SCHEMA = "aotlens.report/1"
+from aotlens.report.partition_records import (
+    BudgetResult,
+    Certificate,
+    Freedom,
+    FrontierPoint,
+    LiveValue,
+    Memory,
+    Owner,
+    Partition,
+    RecomputedValue,
+    SavedValue,
+    Totals,
+    Use,
+    WhatIf,
+)
+from aotlens.report.source_records import Dimension, Site, Span, Tensor
 
-Dimension = int | str
-"""A size or stride: a number, or the symbol's name under dynamic shapes."""
+__all__ = [
+    "SCHEMA",
+    "Base",
+    "BudgetResult",
+    "Certificate",
+    "Diagnostic",
+    "Dimension",
+    "Edit",
+    "Fix",
+    "Freedom",
+    "Frontend",
+    "FrontierPoint",
+    "Guard",
+    "Input",
+    "Kernel",
+    "LiveValue",
+    "Memory",
+    "Mode",
+    "MutationTypeName",
+    "Output",
+    "OutputTypeName",
+    "Owner",
+    "Partition",
+    "Phase",
+    "RecomputedValue",
+    "Related",
+    "Report",
+    "SavedValue",
+    "Severity",
+    "Site",
+    "Span",
+    "SpecialKind",
+    "SpecialOperator",
+    "Stage",
+    "StageNode",
+    "Target",
+    "Tensor",
+    "Totals",
+    "Use",
+    "Variable",
+    "WhatIf",
+    "Wrapper",
+    "WrapperStep",
+]
+
+SCHEMA = "aotlens.report/1"
 
 MutationTypeName = Literal["not_mutated", "mutated_in_graph", "mutated_out_graph"]
 OutputTypeName = Literal[
@@ -27,51 +86,7 @@ OutputTypeName = Literal[
 Severity = Literal["error", "warning", "information", "hint"]
 Frontend = Literal["direct", "dynamo"]
 Mode = Literal["training", "inference"]
-Owner = Literal["new", "input", "parameter", "output"]
 Phase = Literal["forward", "backward", "inference"]
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A range of source text: 1-based lines, 0-based UTF-8 byte columns, the end exclusive."""
-
-    file: str
-    line: int
-    col: int
-    end_line: int
-    end_col: int
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """One place in the user's source that caused a fact."""
-
-    span: Span
-    text: str
-    """The source text of the span, stripped."""
-    op: str | None = None
-    """The operator that ran there, as `aten.add_.Tensor`; None when no operator is meant."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """What is known of a tensor without its values."""
-
-    dtype: str
-    """Short form: `f32`, `bf16`, `i64`, `b8`."""
-    shape: tuple[Dimension, ...]
-    stride: tuple[Dimension, ...]
-    """In elements."""
-    device: str
-    requires_grad: bool
-    bytes: int | None
-    """Elements times element size; None when a size is symbolic without a hint."""
-    subclass: str | None = None
-    """The wrapper subclass: `DTensor`; None for a plain tensor."""
-
-    def short(self) -> str:
-        """The form shown everywhere: `f32[8, 16]`."""
-        return f"{self.dtype}[{', '.join(str(size) for size in self.shape)}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,61 +219,6 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """A backward node that reads a saved value."""
-
-    node: str
-    span: Span | None
-
-
-@dataclass(frozen=True, slots=True)
-class SavedValue:
-    """A tensor kept from forward to backward."""
-
-    node: str
-    tensor: Tensor
-    bytes: int
-    """What it adds to memory: 0 when its owner keeps it alive anyway."""
-    owner: Owner
-    reason: str
-    span: Span | None
-    used_by: tuple[Use, ...] = ()
-    donated: bool = False
-    name: str | None = None
-    """The user's name for it, where it has one."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecomputedValue:
-    """A forward value that the backward computes again."""
-
-    node: str
-    bytes: int
-    """What it would have cost to save."""
-    flops: int
-    reason: str
-    span: Span | None
-
-
-@dataclass(frozen=True, slots=True)
-class FrontierPoint:
-    saved_bytes: int
-    recompute_flops: int
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """What is kept for the backward, what is computed again, and why."""
-
-    policy: str
-    saved: tuple[SavedValue, ...]
-    recomputed: tuple[RecomputedValue, ...]
-    saved_bytes: int
-    """Bytes that the saved values add: the sum of `saved[].bytes`."""
-    frontier: tuple[FrontierPoint, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class WrapperStep:
     """One thing that the runtime wrapper may do on each call."""
 
@@ -301,22 +261,6 @@ class Kernel:
     shared_bytes: int | None = None
     time_us: float | None = None
     """Measured, median; None when it was not run."""
-
-
-@dataclass(frozen=True, slots=True)
-class LiveValue:
-    node: str
-    bytes: int
-    span: Span | None
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Live bytes after each node of forward then backward."""
-
-    peak_bytes: int
-    curve: tuple[tuple[str, int], ...]
-    live_at_peak: tuple[LiveValue, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,85 @@
+"""Why a value is saved or computed again: a closed list of codes, each with its words.
+
+Promise: every saved and every recomputed value has exactly one of these, and its class says whether the user
+can change it.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Freedom(Enum):
+    """What may still be chosen about a value."""
+
+    FORCED = "forced"
+    """Nothing: the other way would be wrong, or would spare no memory."""
+    RULE = "rule"
+    """A rule of the policy decided; an override may say otherwise."""
+    CHOICE = "choice"
+    """The solver chose the cheaper way, and can say what the other one costs."""
+    USER = "user"
+    """The user said so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    text: str
+    """Shown to the user beside the value, so no internal words."""
+    freedom: Freedom
+
+
+class Reason(Enum):
+    """The closed list; a value is the code in the report."""
+
+    INPUT = "input"
+    PARAMETER = "parameter"
+    OUTPUT = "output"
+    CONSTANT = "constant"
+    SIZE = "size"
+    RANDOM = "random"
+    EFFECT = "effect"
+    MUTATED_LATER = "mutated-later"
+    BUNDLE = "bundle"
+    COSTLY = "costly"
+    REDUCTION = "reduction"
+    CHECKPOINT_SAVES = "checkpoint-saves"
+    CHECKPOINT = "checkpoint"
+    RESULT_MAY_CHANGE = "result-may-change"
+    VIEW = "view"
+    DEFAULT = "default"
+    CHOICE = "choice"
+    BUDGET = "budget"
+    USER = "user"
+    PARTITION_FUNCTION = "partition-function"
+
+    @property
+    def text(self) -> str:
+        return WORDS[self].text
+
+    @property
+    def freedom(self) -> Freedom:
+        return WORDS[self].freedom
+
+
+WORDS = {
+    Reason.INPUT: Words("an argument, which its owner keeps", Freedom.FORCED),
+    Reason.PARAMETER: Words("a parameter or buffer, which the module keeps", Freedom.FORCED),
+    Reason.OUTPUT: Words("a result, which the caller keeps", Freedom.FORCED),
+    Reason.CONSTANT: Words("a constant, which the compiled function keeps", Freedom.FORCED),
+    Reason.SIZE: Words("a number, kept as such", Freedom.FORCED),
+    Reason.RANDOM: Words("a second draw would differ", Freedom.FORCED),
+    Reason.EFFECT: Words("what it does is done once", Freedom.FORCED),
+    Reason.MUTATED_LATER: Words("what it is computed from has changed by then", Freedom.FORCED),
+    Reason.BUNDLE: Words("several values at once, of which each is kept or not", Freedom.FORCED),
+    Reason.COSTLY: Words("slow to compute again", Freedom.RULE),
+    Reason.REDUCTION: Words("small beside what it is computed from", Freedom.RULE),
+    Reason.CHECKPOINT_SAVES: Words("the activation checkpoint's policy keeps it", Freedom.RULE),
+    Reason.CHECKPOINT: Words("inside an activation checkpoint", Freedom.RULE),
+    Reason.RESULT_MAY_CHANGE: Words("a result, which the caller may change until then", Freedom.FORCED),
+    Reason.VIEW: Words("a view holds no memory of its own", Freedom.FORCED),
+    Reason.DEFAULT: Words("the policy `default` saves what the backward reads", Freedom.RULE),
+    Reason.CHOICE: Words("the cheapest set of values that gives all the others", Freedom.CHOICE),
+    Reason.BUDGET: Words("the least work that fits the memory budget", Freedom.CHOICE),
+    Reason.USER: Words("the policy's override says so", Freedom.USER),
+    Reason.PARTITION_FUNCTION: Words("the partition function chose it", Freedom.USER),
+}

@@ -1,0 +1,153 @@
+"""Partition policies as data: what the user asks of the choice between saving and recomputing.
+
+Stdlib only, so that front ends can read a policy without torch.  The text form is what the command line,
+settings and `CompileOptions` take: a base, then terms, with commas between:
+`min-cut`, `default,save:hidden`, `budget=0.5`, `budget=64MiB,recompute:model.py:41`, `rules.py::keep`.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from aotlens.errors import UserError
+
+Base = Literal["min-cut", "default", "budget"]
+KeepName = Literal["save", "recompute"]
+
+BASES: tuple[Base, ...] = ("min-cut", "default", "budget")
+FORMS = (
+    "min-cut",
+    "default",
+    "budget (with --memory-budget)",
+    "save:NAME",
+    "recompute:NAME",
+    "save:FILE:LINE",
+    "recompute:FILE:LINE",
+    "FILE.py::FUNCTION",
+)
+"""What a term may be, for help and errors."""
+
+_UNITS = {
+    "": 1,
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KIB": 1 << 10,
+    "MIB": 1 << 20,
+    "GIB": 1 << 30,
+}
+_AMOUNT = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>%|[KMG]?I?B)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The most that may be saved: bytes, or a share of what `default` would save.  One of the two is set."""
+
+    size_bytes: int | None = None
+    fraction: float | None = None
+    """From 0 to 1."""
+
+    @classmethod
+    def parse(cls, text: str) -> "Budget":
+        """`0.5` and `50%` are fractions; `1048576`, `64MiB`, `1.5GB` are bytes.
+
+        Raises:
+            UserError: anything else.
+        """
+        found = _AMOUNT.fullmatch(text.strip())
+        if found is None:
+            raise UserError(_BAD_BUDGET.format(text=text))
+        number, unit = float(found["number"]), (found["unit"] or "").upper()
+        if unit == "%" or (unit == "" and ("." in found["number"] or number <= 1)):
+            fraction = number / 100 if unit == "%" else number
+            if fraction > 1:
+                raise UserError(_BAD_BUDGET.format(text=text))
+            return cls(fraction=fraction)
+        return cls(size_bytes=int(number * _UNITS[unit]))
+
+    def __str__(self) -> str:
+        return str(self.size_bytes) if self.size_bytes is not None else f"{100 * (self.fraction or 0):g}%"
+
+
+_BAD_BUDGET = (
+    "the memory budget {text!r} is neither bytes (`1048576`, `64MiB`) nor a fraction, from 0 to 1, of what"
+    " the policy `default` would save (`0.5`, `50%`)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """What the user says of one value, or of all values of a source line."""
+
+    keep: KeepName
+    what: str
+    """A node's name, a variable's, or `FILE:LINE`."""
+
+    def __str__(self) -> str:
+        return f"{self.keep}:{self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How values are chosen to be saved for the backward."""
+
+    base: Base = "min-cut"
+    overrides: tuple[Override, ...] = ()
+    budget: Budget | None = None
+    """Set when `base` is `budget`."""
+    chooser: str | None = None
+    """A function of the user's over one value, as `FILE.py::NAME`."""
+    function: Callable[[Any], Any] | None = field(default=None, compare=False)
+    """That function, once it is loaded; takes a `partition.records.Candidate`."""
+
+    @classmethod
+    def parse(cls, terms: str | Iterable[str], budget: str | None = None) -> "Policy":
+        """A policy of its text form, or of several terms; `budget` as `Budget.parse` reads it.
+
+        Raises:
+            UserError: a term that is none of `FORMS`; two bases; a budget with another base.
+        """
+        words = [
+            word.strip()
+            for term in ([terms] if isinstance(terms, str) else terms)
+            for word in term.split(",")
+        ]
+        bases: list[Base] = []
+        found = cls(budget=Budget.parse(budget) if budget is not None else None)
+        for word in words:
+            if word in BASES:
+                bases.append(word)
+            elif word.startswith("budget="):
+                bases.append("budget")
+                found = replace(found, budget=Budget.parse(word.removeprefix("budget=")))
+            else:
+                found = _with_term(found, word)
+        return _with_base(found, list(dict.fromkeys(bases)))
+
+    def __str__(self) -> str:
+        base = f"budget={self.budget}" if self.budget is not None else self.base
+        return ",".join([base, *map(str, self.overrides), *([self.chooser] if self.chooser else [])])
+
+
+def _with_term(policy: Policy, word: str) -> Policy:
+    keep, separator, what = word.partition(":")
+    if keep in ("save", "recompute") and separator and what:
+        override = Override("save" if keep == "save" else "recompute", what)
+        return replace(policy, overrides=(*policy.overrides, override))
+    if ".py::" in word and policy.chooser is None and not word.endswith("::"):
+        return replace(policy, chooser=word)
+    raise UserError(f"no partition policy {word!r}; a policy is one or more of: {', '.join(FORMS)}")
+
+
+def _with_base(policy: Policy, bases: list[Base]) -> Policy:
+    if policy.budget is not None and bases in ([], ["budget"]):
+        return replace(policy, base="budget")
+    if policy.budget is not None:
+        raise UserError(f"a memory budget goes with the policy `budget`, not with `{bases[0]}`")
+    if len(bases) > 1:
+        raise UserError(f"two partition policies, `{bases[0]}` and `{bases[1]}`: choose one")
+    if bases == ["budget"]:
+        raise UserError("the policy `budget` needs a memory budget: --memory-budget 0.5, or `budget=64MiB`")
+    return replace(policy, base=bases[0]) if bases else policy

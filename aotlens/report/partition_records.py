@@ -1,0 +1,174 @@
+"""The report's records of what is kept for the backward, and of memory.  Stdlib only."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from aotlens.report.source_records import Span, Tensor
+
+Owner = Literal["new", "input", "parameter", "output"]
+Freedom = Literal["forced", "rule", "choice", "user"]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A backward node that reads a saved value."""
+
+    node: str
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Why the solver saves a value, in a form that can be checked."""
+
+    above: str | None
+    """The node that computing the value again would need, and that the backward cannot have for free."""
+    above_reason: str
+    """Why not, in words: slow to compute again, a second draw would differ, …"""
+    above_span: Span | None
+    path: tuple[str, ...]
+    """Nodes from `above` to the value, both included, in order."""
+    below: str | None
+    """A backward node, or a gradient, that needs the value or what is computed from it."""
+    below_span: Span | None
+    price_bytes: int
+    """What the next cheapest set of values, without this one, would save more."""
+    price_flops: int
+    """What it would compute again more; negative when less."""
+    instead: tuple[str, ...] = ()
+    """The values that it would save in its place."""
+    same_as: str | None = None
+    """The node of an identical layer for which the price was computed; None when it is this one's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedValue:
+    """A tensor kept from forward to backward."""
+
+    node: str
+    tensor: Tensor
+    bytes: int
+    """What it adds to memory: 0 when its owner keeps it alive anyway."""
+    owner: Owner
+    reason: str
+    span: Span | None
+    used_by: tuple[Use, ...] = ()
+    donated: bool = False
+    name: str | None = None
+    """The user's name for it, where it has one."""
+    code: str = ""
+    """The reason's code, from the closed list in `aotlens.partition.reasons`."""
+    freedom: Freedom = "rule"
+    """Whether the user can change it: `forced` cannot, a `rule` or a `choice` can, `user` is their own."""
+    op: str = ""
+    """The operator that computed it: `aten.addmm.default`; empty for an input."""
+    overrode: str | None = None
+    """What else asked otherwise, and was overruled: `an activation checkpoint`."""
+    certificate: Certificate | None = None
+    """Set for a choice of the solver."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecomputedValue:
+    """A forward value that the backward computes again."""
+
+    node: str
+    """The node in the backward graph, and in the forward graph where that computes it too: its twin."""
+    bytes: int
+    """What it would have cost to save."""
+    flops: int
+    reason: str
+    span: Span | None
+    code: str = ""
+    """The reason's code, from the closed list in `aotlens.partition.reasons`."""
+    freedom: Freedom = "rule"
+    op: str = ""
+    in_forward: bool = True
+    """Whether the forward graph computes it too; otherwise only the backward needed it."""
+    overrode: str | None = None
+    """What else asked otherwise, and was overruled: `an activation checkpoint's policy`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierPoint:
+    """The least work for its bytes: no other choice saves as little and computes less again."""
+
+    saved_bytes: int
+    recompute_flops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a choice of saved values costs."""
+
+    saved_bytes: int
+    recompute_flops: int
+    peak_bytes: int
+    """Predicted, forward and backward together."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """Another policy's totals, beside those of the one that was compiled."""
+
+    change: str
+    """As it was asked: `recompute:hidden`."""
+    before: Totals
+    after: Totals
+    no_longer_saved: tuple[str, ...] = ()
+    newly_saved: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetResult:
+    """How a memory budget was met."""
+
+    asked_bytes: int
+    saved_bytes: int
+    recompute_flops: int
+    bound_flops: int
+    """No choice within the budget computes less again than this."""
+    exact: bool
+    """Whether the choice is proven to be the cheapest: `bound_flops` is then `recompute_flops`."""
+    method: str
+    """How it was found, in words."""
+
+    @property
+    def gap(self) -> float:
+        """By how much the choice may exceed the cheapest, as a share of its work."""
+        return 0.0 if self.exact else 1 - self.bound_flops / max(self.recompute_flops, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """What is kept for the backward, what is computed again, and why."""
+
+    policy: str
+    saved: tuple[SavedValue, ...]
+    recomputed: tuple[RecomputedValue, ...]
+    saved_bytes: int
+    """Bytes that the saved values add: the sum of `saved[].bytes`."""
+    frontier: tuple[FrontierPoint, ...] = ()
+    """The Pareto frontier, the fewest bytes first."""
+    default_bytes: int | None = None
+    """What the policy `default` would save."""
+    budget: BudgetResult | None = None
+    """Set under the policy `budget`."""
+    what_if: tuple[WhatIf, ...] = ()
+    """Answers to `--what-if`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveValue:
+    node: str
+    bytes: int
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Live bytes after each node of forward then backward."""
+
+    peak_bytes: int
+    curve: tuple[tuple[str, int], ...]
+    live_at_peak: tuple[LiveValue, ...]

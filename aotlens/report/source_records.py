@@ -1,0 +1,49 @@
+"""What every record of the report is made of: places in the source, and tensors.  Stdlib only."""
+
+from dataclasses import dataclass
+
+Dimension = int | str
+"""A size or stride: a number, or the symbol's name under dynamic shapes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A range of source text: 1-based lines, 0-based UTF-8 byte columns, the end exclusive."""
+
+    file: str
+    line: int
+    col: int
+    end_line: int
+    end_col: int
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One place in the user's source that caused a fact."""
+
+    span: Span
+    text: str
+    """The source text of the span, stripped."""
+    op: str | None = None
+    """The operator that ran there, as `aten.add_.Tensor`; None when no operator is meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """What is known of a tensor without its values."""
+
+    dtype: str
+    """Short form: `f32`, `bf16`, `i64`, `b8`."""
+    shape: tuple[Dimension, ...]
+    stride: tuple[Dimension, ...]
+    """In elements."""
+    device: str
+    requires_grad: bool
+    bytes: int | None
+    """Elements times element size; None when a size is symbolic without a hint."""
+    subclass: str | None = None
+    """The wrapper subclass: `DTensor`; None for a plain tensor."""
+
+    def short(self) -> str:
+        """The form shown everywhere: `f32[8, 16]`."""
+        return f"{self.dtype}[{', '.join(str(size) for size in self.shape)}]"
