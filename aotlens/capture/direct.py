@@ -8,15 +8,16 @@ from typing import Any
 import torch
 
 from aotlens.capture.containers import watch_containers, with_refills
+from aotlens.capture.outside import outside_slots, reached_tensors, standing_in
 from aotlens.capture.owned import call_on, module_tensors
-from aotlens.capture.reach import NOTHING, Reach, reach
+from aotlens.capture.reach import NOTHING, reach
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
 from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings
 from aotlens.capture.surroundings import refuse_changes
 from aotlens.errors import UnsupportedError
-from aotlens.ir.slots import Buffer, FlatInput, OutsideTensor, Parameter, UserInput
+from aotlens.ir.slots import Buffer, FlatInput, Parameter, UserInput
 from aotlens.report.records import Span
 from aotlens.torch_api import pytree
 
@@ -38,9 +39,18 @@ def capture_direct(
     for index, (path, _) in enumerate(paths):
         slots.append(UserInput(argument_name(path, signature), len(owned) + index))
     values = [*owned.values(), *(value for _, value in paths)]
-    surroundings = NOTHING if settings.allow_side_effects else reach(function)
+    surroundings = NOTHING if settings.allow_side_effects else reach(function, values)
+    reached = reached_tensors(surroundings, values)
+    slots += outside_slots(reached, len(values))
+    given_count = len(values)
 
     def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
+        with standing_in(recorder, reached, inputs[given_count:]):
+            result = called(inputs[:given_count])
+        refuse_changes(surroundings, subject.span)
+        return result
+
+    def called(inputs: tuple[CapturedInput, ...]) -> Any:
         flat = [given.argument for given in inputs]
         call_args, call_kwargs = pytree.tree_unflatten(flat[len(owned) :], spec)
         containers = () if settings.allow_side_effects else watch_containers(call_args, call_kwargs)
@@ -51,33 +61,12 @@ def capture_direct(
         else:
             rebound = ()
             result = function(*call_args, **call_kwargs)
-        refuse_changes(surroundings, subject.span)
         return with_refills(result, containers, rebound, subject.span)
 
-    captured = capture_run(subject, FlatCall(values, tuple(slots), spec, run), settings)
-    names = _parameters(signature, spec)
-    structure = replace(captured.structure, parameters=names)
-    inputs = _with_outside_names(captured.inputs, surroundings)
-    return replace(captured, inputs=inputs, structure=structure, surroundings=surroundings)
-
-
-def _with_outside_names(inputs: tuple[CapturedInput, ...], around: Reach) -> tuple[CapturedInput, ...]:
-    """The user's names for tensors that the function reaches by itself: `model.head.weight`."""
-    if not any(isinstance(given.slot, OutsideTensor) for given in inputs):
-        return inputs
-    names: dict[int, str] = {}
-    for place in around.places:
-        if isinstance(place.value, torch.Tensor):
-            names.setdefault(id(place.value), place.name)
-        elif isinstance(place.value, torch.nn.Module):
-            for fqn, tensor in place.value.named_parameters():
-                names.setdefault(id(tensor), f"{place.name}.{fqn}")
-    return tuple(
-        replace(given, slot=replace(given.slot, name=names[id(given.leaf)]))
-        if isinstance(given.slot, OutsideTensor) and id(given.leaf) in names
-        else given
-        for given in inputs
-    )
+    values += [one.tensor for one in reached]
+    captured = capture_run(subject, FlatCall(values, tuple(slots), spec, run, reached), settings)
+    structure = replace(captured.structure, parameters=_parameters(signature, spec))
+    return replace(captured, structure=structure, surroundings=surroundings)
 
 
 def owned_slots(owned: dict[str, Any]) -> list[FlatInput]:

@@ -66,7 +66,7 @@ def _tensor(recorder: Recorder, value: Any, slot: FlatInput, dynamic: bool) -> C
         raise UnsupportedError(
             f"a {value.layout} tensor as the input `{slot.name}`", None, "pass a dense tensor"
         )
-    fake = as_fake(recorder, value, dynamic and not isinstance(slot, (Parameter, Buffer)))
+    fake = as_fake(recorder, value, dynamic and not isinstance(slot, (Parameter, Buffer, OutsideTensor)))
     return base_input(recorder, slot, fake, value, node_name(slot.name))
 
 
@@ -95,6 +95,7 @@ def outside_inputs(recorder: Recorder, first: int) -> tuple[CapturedInput, ...]:
             fake=node.val,
             leaf=tensor,
             is_leaf=tensor.is_leaf,
+            outside=tensor,
         )
         for at, (node, tensor) in enumerate(recorder.outside)
     )

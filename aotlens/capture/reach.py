@@ -6,7 +6,7 @@ the classes it uses); installed packages are not looked into, but for the attrib
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
@@ -66,10 +66,13 @@ class Reach:
 NOTHING = Reach((), ())
 
 
-def reach(function: Callable[..., Any]) -> Reach:
-    """Everything that a function, method, partial or module can read by name."""
+def reach(function: Callable[..., Any], arguments: Sequence[Any] = ()) -> Reach:
+    """Everything that a function, method, partial or module can read by name, in modules it is given too."""
     walk = _Walk(function)
     walk.look_into(function, frozenset())
+    for argument in arguments:
+        if isinstance(argument, torch.nn.Module):
+            walk.look_into(argument, frozenset())
     walk.run()
     return Reach(tuple(walk.places.values()), tuple(walk.instances))
 

@@ -42,6 +42,8 @@ class CapturedInput:
     shares_storage_with: tuple[int, ...] = ()
     base: int | None = None
     """The input, or synthetic base after the flat inputs, that the graph takes in its place."""
+    outside: Any = None
+    """The tensor itself, where the function reaches it without being given it."""
 
     @property
     def is_graph_input(self) -> bool:
@@ -117,6 +119,19 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
+class Reached:
+    """A tensor that the function can read without being given it."""
+
+    name: str
+    """As the user would write it: `state`, `model.head.weight`, `cache['k']`."""
+    tensor: Any
+    places: list[tuple[Any, Any]]
+    """Each dictionary, list, class or cell that holds it, and under which key."""
+    alone: bool = True
+    """Whether no argument and no other of these shares its memory."""
+
+
+@dataclass(frozen=True, slots=True)
 class FlatCall:
     """One call, flat: what capture runs."""
 
@@ -128,6 +143,8 @@ class FlatCall:
     """The pytree structure that the values came out of; None when the call is flat already."""
     run: Callable[[Recorder, tuple[CapturedInput, ...]], Any]
     """Runs the user's function on the captured inputs and gives its result."""
+    reached: tuple[Reached, ...] = ()
+    """What the last of the values are."""
 
 
 @dataclass(frozen=True, slots=True)

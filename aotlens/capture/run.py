@@ -16,6 +16,7 @@ from aotlens.capture.frames import is_user_code
 from aotlens.capture.inputs import make_inputs, outside_inputs
 from aotlens.capture.lifting import Lifting, lifting
 from aotlens.capture.modes import apart_from_the_caller, current_modes, refuse_changed_modes
+from aotlens.capture.outside import settled
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Structure, Subject
 from aotlens.capture.settings import Settings
@@ -65,10 +66,11 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     _refuse_seeding(recorder, random_state)
     recorder.random.refuse_seeding()
     _refuse_hooks(recorder, inputs, result)
-    inputs, bases = with_bases(inputs, joined)
-    inputs = (*inputs, *outside_inputs(recorder, len(inputs)))
     changes = result if isinstance(result, WithRefills) else WithRefills(result, (), ())
     result, filled = changes.result, changes.leaves
+    inputs = settled(recorder, inputs, call.reached, (result, [value for _, value in filled]))
+    inputs, bases = with_bases(inputs, joined)
+    inputs = (*inputs, *outside_inputs(recorder, len(inputs)))
     paths, spec = pytree.tree_flatten_with_path(result)
     return Captured(
         subject=subject,

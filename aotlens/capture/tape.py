@@ -195,7 +195,18 @@ class Tape:
                 self.nodes.insert(0, node)
             self.track(alias, Storage(node, alias))
             known = self._constants[id(tensor)] = (alias, tensor)
+        elif known[0].requires_grad and torch.is_grad_enabled() and not self.in_backward:
+            raise UnsupportedError(
+                f"a tensor that requires grad, {list(tensor.shape)}, which the function reads by a name and in "
+                "a way that is not seen as well, so that its gradient would be lost",
+                self.span,
+                "read it by one name, or pass it as an argument",
+            )
         return known[0]
+
+    def stand_in_for(self, tensor: Any, stand_in: Any) -> None:
+        """Take `stand_in` for a tensor from outside where the function gets hold of the tensor itself."""
+        self._constants[id(tensor)] = (stand_in, tensor)
 
     def argument(self, arg: Any) -> Any:
         kind = type(arg)
@@ -245,7 +256,8 @@ class Tape:
     def check_writable(self, target: Any, func: Any) -> None:
         tracked = self.tracked(target)
         base = tracked.storage.base
-        if base.constant is not None or any(base is node for node, _ in self.outside):
+        is_constant = base.constant is not None or id(target) in self._constants
+        if is_constant or any(base is node for node, _ in self.outside):
             raise UnsupportedError(
                 f"mutation by `{op_name(func)}` of a tensor that is neither argument, parameter nor buffer",
                 self.span,

@@ -67,7 +67,8 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
                     raise
         compiled = cache[signature(fn, args, kwargs)] = compile_direct(fn, args, kwargs, chosen)
         unchanged = surroundings_check(compiled.captured.surroundings)
-        variants.append(Variant(compiled, unchanged, OwnedTensors(fn, leaves)))
+        outside = [given.outside for given in compiled.captured.inputs if given.outside is not None]
+        variants.append(Variant(compiled, unchanged, OwnedTensors(fn, leaves, outside)))
         return compiled.call(*args, **kwargs)
 
     call.compiled = cache  # type: ignore[attr-defined]

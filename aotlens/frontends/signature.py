@@ -110,17 +110,24 @@ def _modes() -> tuple[Any, ...]:
 
 
 class OwnedTensors:
-    """A module's parameters and buffers: the same objects as before, or others of the same kind."""
+    """A module's parameters and buffers: the same objects as before, or others of the same kind.
 
-    def __init__(self, fn: Any, leaves: list[Any]) -> None:
+    Tensors that the function reaches by itself are the same objects; that much is checked elsewhere.
+    """
+
+    def __init__(self, fn: Any, leaves: list[Any], outside: list[Any]) -> None:
         self._places = tensor_places(fn) if isinstance(fn, torch.nn.Module) else []
         self._described = _describe([store[key] for store, key in self._places])
+        self._outside = [(tensor, tensor.shape, tensor.stride()) for tensor in outside]
         self._remember()
         self._shared = self._sharing(leaves)
 
     def fit(self, leaves: list[Any]) -> bool:
         """Whether they are as they were, and the arguments share memory with them as before."""
-        if not self._places:
+        for tensor, shape, stride in self._outside:
+            if tensor.shape != shape or tensor.stride() != stride:
+                return False
+        if not self._places and not self._outside:
             return True
         for store, key, tensor, requires_grad, shape in self._known:
             now = store.get(key)
@@ -138,8 +145,9 @@ class OwnedTensors:
     def _remember(self) -> None:
         tensors = [(store, key, store[key]) for store, key in self._places]
         self._known = [(store, key, t, t.requires_grad, t.shape) for store, key, t in tensors]
-        self._storages = {t.untyped_storage()._cdata: at for at, (_, _, t) in enumerate(tensors)}
-        self._objects = {id(t): at for at, (_, _, t) in enumerate(tensors)}
+        known = [*(t for _, _, t in tensors), *(tensor for tensor, _, _ in self._outside)]
+        self._storages = {t.untyped_storage()._cdata: at for at, t in enumerate(known)}
+        self._objects = {id(t): at for at, t in enumerate(known)}
 
     def _sharing(self, leaves: list[Any]) -> list[tuple[Any, Any]]:
         """For each argument: which of the tensors it is, and with which it shares its storage."""

@@ -59,11 +59,11 @@ class SyntheticBase:
 
 @dataclass(frozen=True, slots=True)
 class OutsideTensor:
-    """A tensor that requires grad and that the function reaches without being given it."""
+    """A tensor that the function reaches without being given it."""
 
     name: str
     index: int
-    """Position after the flat inputs and synthetic bases."""
+    """Position after the arguments: before synthetic bases where its place is known, else after them."""
 
 
 FlatInput = UserInput | Parameter | Buffer | SymIntInput | SyntheticBase | OutsideTensor

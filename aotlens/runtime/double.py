@@ -40,7 +40,7 @@ def why_not(parts: Partitioned) -> str | None:
     wanted = [out for out, needed in zip(joint.forward_outputs, joint.differentiable, strict=True) if needed]
     if not all(isinstance(out.slot, UserOutput) for out in wanted):
         return "its results are views of a hidden result"
-    if any(isinstance(given.slot, OutsideTensor) for given in joint.captured.inputs):
+    if any(isinstance(given.slot, OutsideTensor) and given.requires_grad for given in joint.captured.inputs):
         return "it reads a tensor that requires grad and is no argument"
     if made_leaves(parts):
         return "it makes a tensor require grad itself"
@@ -78,7 +78,7 @@ def write_kept(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
 
 def _reference(given: CapturedInput, names: Names) -> str:
     name = names.node(given.node) if given.node is not None else ""
-    held = isinstance(given.slot, (Parameter, Buffer)) or not given.is_tensor
+    held = isinstance(given.slot, (Parameter, Buffer, OutsideTensor)) or not given.is_tensor
     return name if held else f"weakref.ref({name})"
 
 
@@ -86,7 +86,8 @@ def needs_weakref(parts: Partitioned) -> bool:
     if parts.backward is None or why_not(parts) is not None:
         return False
     return any(
-        given.is_tensor and not isinstance(given.slot, (Parameter, Buffer)) for given in unsaved_inputs(parts)
+        given.is_tensor and not isinstance(given.slot, (Parameter, Buffer, OutsideTensor))
+        for given in unsaved_inputs(parts)
     )
 
 
@@ -206,7 +207,7 @@ class DifferentiableBackward:
         if self._spec is None:
             return self._function(*flat)
         owned = list(module_tensors(self._function))
-        args, kwargs = pytree.tree_unflatten(flat[len(owned) :], self._spec)
+        args, kwargs = pytree.tree_unflatten(flat[len(owned) :][: self._spec.num_leaves], self._spec)
         if not owned:
             return self._function(*args, **kwargs)
         return call_on(self._function, dict(zip(owned, flat, strict=False)), args, kwargs)

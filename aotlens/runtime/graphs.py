@@ -1,10 +1,12 @@
 """The part of the module text that holds the graphs: operators, constants, functions."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from aotlens.analysis.records import ConstantBase
+from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.views import ViewStep
 from aotlens.codegen.records import GraphCode
 from aotlens.ir.program import Node, Program
@@ -13,6 +15,7 @@ from aotlens.ir.slots import OutsideTensor
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.records import ModuleText
+from aotlens.torch_api import FakeTensor
 
 
 def graph_name(program: Program) -> str:
@@ -74,17 +77,37 @@ def import_text(value: Any, name: str) -> str | None:
 def write_header(builder: TextBuilder, names: Names, parts: Partitioned, bound: dict[str, Any]) -> None:
     """Operators and constants, under the names that the graphs use."""
     programs = [parts.forward] if parts.backward is None else [parts.forward, parts.backward]
+    captured = parts.joint.captured
     returned = [out.base.node for out in parts.joint.meta.outputs if isinstance(out.base, ConstantBase)]
+    held = {id(place.value) for place in captured.surroundings.places}
     write_operators(builder, names)
     write_objects(builder, names, bound)
     constants = {node.name: node for program in programs for node in program.constants()}
     constants |= {node.name: node for node in returned}
-    write_constants(builder, list(constants.values()), names, bound, returned)
-    for given in parts.joint.captured.inputs:
-        if isinstance(given.slot, OutsideTensor) and given.node is not None:
-            bound[names.node(given.node)] = given.leaf
+    stay = [*returned, *(node for node in constants.values() if id(node.constant) in held)]
+    write_constants(builder, list(constants.values()), names, bound, stay)
+    for name, given in outside_tensors(captured, names):
+        text = _value_text(given)
+        if text is None:
+            bound[name] = given.outside
             place = f"`{given.slot.name}`, which the function reaches by itself"
-            builder.add(f"# {names.node(given.node)}: {place}, bound when this module is loaded")
+            builder.add(f"# {name}: {place}, bound when this module is loaded")
+        else:
+            builder.add(f"# {name}: `{given.slot.name}` as it was, bound to the tensor itself by aotlens")
+            builder.add(f"{name} = {text}")
+
+
+def outside_tensors(captured: Captured, names: Names) -> Iterator[tuple[str, CapturedInput]]:
+    """The tensors that the function reaches by itself, by their names in the text."""
+    for given in captured.inputs:
+        if isinstance(given.slot, OutsideTensor) and given.node is not None:
+            yield names.node(given.node), given
+
+
+def _value_text(given: CapturedInput) -> str | None:
+    """The tensor's value; None where it takes more to make it again: a history, other tensors' memory."""
+    tied = given.requires_grad or given.shares_storage_with or given.base is not None
+    return None if tied or type(given.outside) is FakeTensor else constant_text(given.outside)
 
 
 def write_operators(builder: TextBuilder, names: Names) -> None:
@@ -106,13 +129,14 @@ def write_objects(builder: TextBuilder, names: Names, bound: dict[str, Any]) -> 
 
 
 def write_constants(
-    builder: TextBuilder, constants: list[Node], names: Names, bound: dict[str, Any], returned: list[Node]
+    builder: TextBuilder, constants: list[Node], names: Names, bound: dict[str, Any], stay: list[Node]
 ) -> None:
-    """Each constant as text, or a note where the user's own tensor is bound: a large one, or a result."""
+    """Each constant as text, or a note where the user's own tensor is bound: a large one, or one that must
+    `stay` the same tensor."""
     if constants:
         builder.add("")
     for node in constants:
-        stays = node in returned or isinstance(node.constant, torch.Generator)
+        stays = node in stay or isinstance(node.constant, torch.Generator)
         text = None if stays else constant_text(node.constant)
         if text is None:
             bound[names.node(node)] = node.constant

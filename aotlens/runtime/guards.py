@@ -111,6 +111,10 @@ class Guards:
             elif isinstance(value, (set, frozenset)):
                 known = self._text_names.object(type(value)(value), node_name(given.slot.name))
                 self._refuse(f"{name} != {known}", "ValueError", wanted, name)
+            elif isinstance(value, torch.nn.Module):
+                known = self._text_names.object(value, node_name(given.slot.name))
+                message = f"`{given.slot.name}` must be the module that it was compiled for, got "
+                self._refuse(f"{name} is not {known}", "ValueError", message, f"type({name}).__name__")
             elif held := plain_attributes(value):
                 found = f"{{key: getattr({name}, key, None) for key in {tuple(held)!r}}}"
                 message = f"attributes of `{given.slot.name}` are built in as {held!r}, got "

@@ -16,7 +16,8 @@ class ModuleText:
     bound: dict[str, Any]
     """Names that text cannot make: compiled graphs, large constants, specs of the user's own containers."""
     late: dict[str, Any]
-    """Names that the text defines by a refusal; they can do more where the original function is at hand."""
+    """Names that the text gives a refusal or an old value; where the original function is at hand they can
+    do more, or are its own tensors."""
 
 
 @dataclass(frozen=True, slots=True)

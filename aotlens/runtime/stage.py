@@ -17,7 +17,7 @@ from aotlens.runtime.autograd import write_function
 from aotlens.runtime.backward_writes import written_in_backward
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.double import BOUND_NAME, DifferentiableBackward, needs_weakref, why_not
-from aotlens.runtime.graphs import write_graph, write_header
+from aotlens.runtime.graphs import outside_tensors, write_graph, write_header
 from aotlens.runtime.guards import OVERLAP_HELPER
 from aotlens.runtime.records import LoadedModule, ModuleText
 from aotlens.runtime.structure import ARGUMENT_SPEC, RESULT_SPEC, needs_spec, spec_text
@@ -50,7 +50,8 @@ def write_module(parts: Partitioned, code: Generated) -> ModuleText:
     head = _header(parts, names, bound, imports)
     offset = len(head.lines)
     steps = tuple(_shifted(step, offset) for step in body.steps)
-    late: dict[str, Any] = {}
+    outside = outside_tensors(parts.joint.captured, names)
+    late: dict[str, Any] = {name: given.outside for name, given in outside if name not in bound}
     if parts.backward is not None and why_not(parts) is None:
         late[BOUND_NAME] = DifferentiableBackward(parts)
     return ModuleText("\n".join([*head.lines, *body.lines]) + "\n", steps, bound, late)

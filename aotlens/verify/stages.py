@@ -59,13 +59,19 @@ def replay_stages(compiled: Compiled, values: list[Any]) -> tuple[StageResult, .
     """Run every stage's program on copies of these flat inputs; the wrapper's module text comes last.
 
     Nothing for a target that takes or gives tensor subclasses (its programs run on the tensors inside), and
-    for one that reads a tensor from outside as an input.
+    for one that writes to a tensor from outside or needs its gradient.
     """
     captured = compiled.captured
     wrapped = any(given.wrapped is not None for given in captured.inputs)
-    outside = any(isinstance(given.slot, OutsideTensor) for given in captured.inputs)
-    if wrapped or outside or any(is_wrapper(value) for value in captured.outputs):
+    outside = [given for given in captured.inputs if isinstance(given.slot, OutsideTensor)]
+    is_state = any(
+        given.requires_grad or info.is_changed
+        for given, info in zip(captured.inputs, compiled.meta.inputs, strict=True)
+        if given.outside is not None
+    )
+    if wrapped or is_state or any(is_wrapper(value) for value in captured.outputs):
         return ()
+    values = [*values, *(given.outside for given in outside)]
     stages = {stage.name: stage for stage in compiled.stages()}
     results = []
     tangents: dict[str, Any] = {}
@@ -215,7 +221,7 @@ def _run_wrapper(compiled: Compiled, values: list[Any], tangents: Mapping[str, A
     flat = [_copied(cloner, value) for value in values]
     before = [value.detach() if isinstance(value, Tensor) else value for value in flat]
     mode = torch.is_grad_enabled()
-    args, kwargs = _arguments(compiled, flat)
+    args, kwargs = _arguments(compiled, flat[: len(captured.flat_inputs)])
     with torch.set_grad_enabled(captured.grad_enabled):
         result = compiled.module.call(*args, **kwargs)
     torch.set_grad_enabled(mode)

@@ -233,3 +233,78 @@ def test_layers_in_a_closure_get_their_gradients_and_their_names() -> None:
     (gradient,) = torch.autograd.grad(compiled(x), model.weight, create_graph=True)
     with pytest.raises(RuntimeError, match="double backward"):
         gradient.sum().backward()
+
+
+def test_a_tensor_from_outside_that_is_an_argument_too() -> None:
+    total = torch.zeros(3)
+
+    def step(x: Tensor) -> Tensor:
+        x.add_(1)
+        return total * 2
+
+    compiled = aotlens.compile(step, options=EAGER)
+    results = [compiled(x).tolist() for x in (torch.zeros(3), total, torch.zeros(3), total[1:])]
+
+    assert results == [[0.0] * 3, [2.0] * 3, [2.0] * 3, [2.0, 4.0, 4.0]]
+
+
+def test_a_tensor_from_outside_is_read_at_each_call() -> None:
+    table = torch.ones(3)
+    compiled = aotlens.compile(lambda x: x * table, options=EAGER)
+    first = compiled(torch.ones(3))
+    table.add_(1)
+
+    assert torch.equal(first, torch.ones(3))
+    assert torch.equal(compiled(torch.ones(3)), table)
+
+
+def test_a_tensor_from_outside_whose_strides_change() -> None:
+    table = torch.arange(4.0).view(2, 2)
+
+    def turn(x: Tensor) -> Tensor:
+        table.t_()
+        return table + x
+
+    compiled = aotlens.compile(turn, options=EAGER)
+    once, twice = compiled(torch.zeros(2, 2)), compiled(torch.zeros(2, 2))
+
+    assert torch.equal(once, twice.t())
+    assert torch.equal(table, twice)
+
+
+def test_places_hold_their_tensors_again_after_an_error() -> None:
+    total = torch.zeros(3)
+
+    def step(x: Tensor) -> Tensor:
+        total.add_(x)
+        raise KeyError("the user's own")
+
+    with pytest.raises(KeyError):
+        aotlens.compile(step, options=EAGER)(torch.ones(3))
+
+    assert type(total) is Tensor
+    assert torch.equal(total, torch.zeros(3))
+
+
+class Counting(nn.Module):
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count += 1
+        return x * self.weight * self.count
+
+
+def test_a_module_as_argument() -> None:
+    compiled = aotlens.compile(lambda model, x: model(x), options=EAGER)
+    first, second = Counting(), Counting()
+    results = [compiled(model, torch.ones(3)) for model in (first, first, second)]
+    results[0].sum().backward()
+
+    assert [result.tolist() for result in results] == [[1.0] * 3, [2.0] * 3, [1.0] * 3]
+    assert (first.count.item(), second.count.item()) == (2.0, 1.0)
+    assert torch.equal(first.weight.grad, torch.ones(3))

@@ -14,7 +14,6 @@ from tests.programs.program import Cases, leaf, plain
 cases = Cases("callables")
 
 Step = Callable[..., Any]
-CAPTURED = "captured tensor"
 
 
 @dataclass
@@ -42,7 +41,7 @@ class Scaled(nn.Module):
         return x + self.weight * self.count
 
 
-@cases(lambda: (plain(2, 3),), "dynamo", later=CAPTURED)
+@cases(lambda: (plain(2, 3),), "dynamo")
 def closure_over_module() -> Step:
     model = Scaled()
 
@@ -92,13 +91,93 @@ def closure_over_plain_tensor() -> Step:
     return step
 
 
-@cases(lambda: (plain(3),), "dynamo", later=CAPTURED)
+@cases(lambda: (plain(3),), "dynamo")
 def closure_tensor_mutated() -> Step:
     total = torch.zeros(3)
 
     def step(x: Tensor) -> Tensor:
         total.add_(x)
         return total * 2
+
+    return step
+
+
+@cases(lambda: (plain(3),), "dynamo")
+def closure_tensor_written_through_a_view() -> Step:
+    total = torch.zeros(2, 3)
+
+    def step(x: Tensor) -> tuple[Tensor, Tensor]:
+        total[1].add_(x)
+        return total[0] + x, total[1]
+
+    return step
+
+
+@cases(lambda: (plain(3),), "dynamo")
+def closure_leaf_updated() -> Step:
+    weight = leaf(3)
+
+    def step(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            weight.sub_(x)
+        return weight * x
+
+    return step
+
+
+@cases(lambda: (plain(3),), "dynamo", "inductor")
+def closure_tensors_in_containers() -> Step:
+    state = {"rows": [torch.zeros(3), torch.ones(3)]}
+
+    def step(x: Tensor) -> Tensor:
+        state["rows"][0].add_(x)
+        return state["rows"][0] * state["rows"][1]
+
+    return step
+
+
+@cases(lambda: (leaf(4, 3),), "dynamo", "inductor")
+def closure_over_batch_norm() -> Step:
+    model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+
+    def step(x: Tensor) -> Tensor:
+        return model(x).square().sum()
+
+    return step
+
+
+@cases(lambda: (plain(3),))
+def closure_views_of_one_tensor() -> Step:
+    total = torch.zeros(2, 3)
+    row = total[1]
+
+    def step(x: Tensor) -> Tensor:
+        row.add_(x)
+        return total * 2
+
+    return step
+
+
+@cases(lambda: (plain(3),))
+def closure_tensor_changes_shape() -> Step:
+    total = torch.zeros(3)
+
+    def step(x: Tensor) -> Tensor:
+        total.unsqueeze_(0)
+        total.squeeze_(0)
+        return total.mul_(2) + x
+
+    return step
+
+
+@cases(lambda: (leaf(3),))
+def closure_tensor_gets_a_history() -> Step:
+    total = torch.zeros(3)
+
+    def step(x: Tensor) -> Tensor:
+        seen = total.clone()
+        total.copy_(x * 2)
+        return seen + total
 
     return step
 
@@ -126,11 +205,6 @@ def partial_of_function() -> Step:
 @cases(lambda: (plain(2, 3),), "dynamo")
 def partial_with_tensor() -> Step:
     return partial(lambda factor, x: x * factor, leaf(3))
-
-
-@cases(lambda: (Scaled(), plain(2, 3)), "dynamo", later="module as argument")
-def module_as_argument(model: nn.Module, x: Tensor) -> Tensor:
-    return model(x) * 2
 
 
 @cases(lambda: (Batch(leaf(3), 2.0),))
