@@ -16,6 +16,7 @@ from aotlens.capture.reach import MAX_ITEMS, Reach
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedInput, Reached
 from aotlens.capture.tape import TRACK
+from aotlens.errors import UnsupportedError
 from aotlens.ir.program import nodes_in
 from aotlens.ir.slots import FlatInput, OutsideTensor
 from aotlens.torch_api import FakeTensor, pytree
@@ -123,12 +124,20 @@ def settled(
     used = {id(node) for node in _read_nodes(recorder)}
     used |= {id(recorder.tracked(leaf).storage) for leaf in results}
     used |= _with_gradient([*results, *(given.argument for given in inputs)], inputs[first:], used)
+    by_itself = {id(tensor) for _, tensor in recorder.outside}
     found = list(inputs[:first])
     for one, given in zip(reached, inputs[first:], strict=True):
         if one.alone and given.node is not None and not _is_used(recorder, given, used):
             object.__setattr__(given.node, "constant", one.tensor)  # the backward may read it
             recorder.nodes.insert(0, given.node)
             continue
+        if id(one.tensor) in by_itself:
+            raise UnsupportedError(
+                f"a function that reads `{one.name}`, which requires grad, by another way as well that is "
+                "not seen, so that its gradient would be lost",
+                recorder.span,
+                "read it by one name, or pass it as an argument",
+            )
         if one.alone and given.storage is not None:
             given.storage.inputs = (len(found),)
         slot = replace(given.slot, index=len(found))

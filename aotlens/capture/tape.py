@@ -181,6 +181,8 @@ class Tape:
 
     def constant(self, tensor: Any) -> Any:
         known = self._constants.get(id(tensor))
+        if known is not None and known[0].requires_grad and not self.in_backward:
+            known = None  # a stand-in, past which autograd has got hold of the tensor itself
         if known is None:
             if not isinstance(tensor, torch.Tensor):
                 raise UnsupportedError(f"an argument of type `{type(tensor).__name__}`", self.span)
@@ -195,13 +197,6 @@ class Tape:
                 self.nodes.insert(0, node)
             self.track(alias, Storage(node, alias))
             known = self._constants[id(tensor)] = (alias, tensor)
-        elif known[0].requires_grad and torch.is_grad_enabled() and not self.in_backward:
-            raise UnsupportedError(
-                f"a tensor that requires grad, {list(tensor.shape)}, which the function reads by a name and in "
-                "a way that is not seen as well, so that its gradient would be lost",
-                self.span,
-                "read it by one name, or pass it as an argument",
-            )
         return known[0]
 
     def stand_in_for(self, tensor: Any, stand_in: Any) -> None:
