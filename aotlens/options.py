@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from aotlens.policy import Policy
+
 Backend = Callable[[Any, list[Any]], Callable[..., Any]]
 """Takes a `GraphModule` and example inputs, gives a callable over flat inputs."""
 
@@ -31,8 +33,9 @@ class CompileOptions:
     """`inductor`, `eager` (the graphs' own Python text), any `Backend`, or three of them."""
     dynamic: bool = False
     """Trace with symbolic sizes."""
-    policy: str | PartitionFunction = "min-cut"
-    """Which partition policy chooses the saved values: `min-cut`, `default`, or a function."""
+    policy: str | Policy | PartitionFunction = "min-cut"
+    """Which values are saved: a policy, its text form (`min-cut`, `budget=0.5,save:hidden`), or a function
+    over the whole joint graph."""
     observe_variables: bool = False
     """Record the tensors that local variables are bound to; slows tracing."""
     inductor_config: tuple[tuple[str, object], ...] = ()
@@ -47,3 +50,14 @@ class CompileOptions:
     """Return a tuple of the result's leaves instead of the user's containers."""
     lazy_backward: bool = True
     """Generate the backward's code at the first backward, so that one that never runs costs nothing."""
+
+    def __post_init__(self) -> None:
+        """A policy's text is read once, here, so that a mistake in it shows before anything is captured."""
+        if isinstance(self.policy, str):
+            object.__setattr__(self, "policy", Policy.parse(self.policy))
+
+    @property
+    def partition(self) -> Policy | PartitionFunction:
+        """The policy, read."""
+        assert not isinstance(self.policy, str)  # by __post_init__
+        return self.policy

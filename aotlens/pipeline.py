@@ -36,6 +36,7 @@ from aotlens.observe import announce_compiled, announce_stage
 from aotlens.options import CompileOptions, Compilers
 from aotlens.partition.records import Partitioned
 from aotlens.partition.stage import partition
+from aotlens.policy import Policy
 from aotlens.report.build import build_target
 from aotlens.report.build_programs import StageProgram, stage_programs
 from aotlens.report.records import Target
@@ -79,9 +80,13 @@ class Compiled:
         """The module text that runs."""
         return self.module.text.source
 
-    def target(self) -> Target:
-        """The report's row, built anew at each call."""
-        return build_target(self.parts, self.code, self.module, self.timings_ms)
+    def target(self, what_if: tuple[str, ...] = ()) -> Target:
+        """The report's row, built anew at each call; `what_if` holds changes of the policy to weigh.
+
+        Raises:
+            UserError: a change that names nothing, or that cannot be made.
+        """
+        return build_target(self.parts, self.code, self.module, self.timings_ms, what_if)
 
     def stages(self) -> tuple[StageProgram, ...]:
         """The stages up to the module text as programs that run, built anew at each call."""
@@ -120,7 +125,7 @@ def compile_joint(joint: JointProgram, module: Any, options: CompileOptions) -> 
     """Compile `module`, a graph module of a joint program that its user may have edited."""
     clock = _Clock()
     with clock.stage("partition"):
-        parts = partition(joint, options.policy, module)
+        parts = partition(joint, options.partition, module)
     compiled = _generate(parts, options, clock)
     compiled = replace(compiled, call=compiled.module.call)
     announce_compiled(compiled)
@@ -164,7 +169,7 @@ def compile_graph_module(gm: Any, example_inputs: Any, options: CompileOptions) 
 def _finish(captured: Captured, options: CompileOptions, clock: "_Clock") -> Compiled:
     joint = _build_joint(captured, options, clock)
     with clock.stage("partition"):
-        parts = partition(joint, options.policy)
+        parts = partition(joint, options.partition)
     return _generate(parts, options, clock)
 
 
@@ -173,7 +178,7 @@ def _build_joint(captured: Captured, options: CompileOptions, clock: "_Clock") -
     with clock.stage("analysis"):
         meta = analyse(captured, options.keep_input_mutations)
     with clock.stage("joint"):
-        every_result = isinstance(options.backend, Compilers) or callable(options.policy)
+        every_result = isinstance(options.backend, Compilers) or not isinstance(options.partition, Policy)
         return build_joint(captured, meta, dynamic, every_result)
 
 

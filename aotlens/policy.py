@@ -68,7 +68,7 @@ class Budget:
         return cls(size_bytes=int(number * _UNITS[unit]))
 
     def __str__(self) -> str:
-        return str(self.size_bytes) if self.size_bytes is not None else f"{100 * (self.fraction or 0):g}%"
+        return f"{self.size_bytes}B" if self.size_bytes is not None else f"{100 * (self.fraction or 0):.12g}%"
 
 
 _BAD_BUDGET = (
@@ -125,6 +125,24 @@ class Policy:
             else:
                 found = _with_term(found, word)
         return _with_base(found, list(dict.fromkeys(bases)))
+
+    def changed(self, change: str) -> "Policy":
+        """This policy with the terms of a what-if: overrides go before its own, a base replaces its base.
+
+        Raises:
+            UserError: as `parse`; a function of the user's.
+        """
+        asked = Policy.parse(change)
+        if asked.chooser is not None:
+            raise UserError(f"--what-if takes no function, found `{asked.chooser}`; give it as --policy")
+        words = [word.strip() for word in change.split(",")]
+        has_base = any(word in BASES or word.startswith("budget=") for word in words)
+        return replace(
+            self,
+            base=asked.base if has_base else self.base,
+            budget=asked.budget if has_base else self.budget,
+            overrides=(*asked.overrides, *self.overrides),
+        )
 
     def __str__(self) -> str:
         base = f"budget={self.budget}" if self.budget is not None else self.base

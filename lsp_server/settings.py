@@ -6,6 +6,8 @@ Invariant: a bad value never stops the server: it is named in a problem, shown o
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from aotlens.errors import UserError
+from aotlens.policy import FORMS, Policy
 from aotlens.worker.protocol import TraceOptions
 
 
@@ -24,6 +26,7 @@ class Settings:
     backend: str = "eager"
     dynamic: bool = False
     policy: str = "min-cut"
+    """As `aotlens.policy.Policy.parse` reads it."""
     time_limit_s: float = 120.0
     memory_limit_mib: int | None = None
     inlay_shapes: bool = True
@@ -72,6 +75,13 @@ def _strings(value: object) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
 
 
+def _is_policy(value: object) -> bool:
+    try:
+        return isinstance(value, str) and Policy.parse(value) is not None
+    except UserError:
+        return False
+
+
 BOOL: Check = (lambda value: isinstance(value, bool), "true or false")
 TEXT: Check = (lambda value: isinstance(value, str), "a string")
 
@@ -82,7 +92,7 @@ SETTINGS: dict[str, tuple[str, Check]] = {
     "args": ("args", (_strings, "a list of strings")),
     "backend": ("backend", _one_of("eager", "inductor")),
     "dynamic": ("dynamic", BOOL),
-    "policy": ("policy", _one_of("min-cut", "default")),
+    "policy": ("policy", (_is_policy, f"a policy ({', '.join(FORMS)})")),
     "timeLimitSeconds": ("time_limit_s", _number(0)),
     "memoryLimitMiB": ("memory_limit_mib", _optional(_number(0))),
     "inlayHints.shapes": ("inlay_shapes", BOOL),

@@ -30,7 +30,7 @@ from tui.messages import (
 )
 from tui.panes.base import Subject
 from tui.panes.registry import CHOICES
-from tui.tracing import Tracing, WorkerTracing
+from tui.tracing import Asked, Tracing, WorkerTracing
 from tui.view.changes import changes
 from tui.view.rows import Line
 from tui.view.source import SourceStore
@@ -198,32 +198,26 @@ class AotlensApp(App[int]):
                 yield SystemCommand(binding.description, f"Key {binding.key_display or binding.key}", act)
 
 
-def run(
-    path: str | None,
-    qualname: str | None,
-    report_file: str | None = None,
-    watch: bool = False,
-    argv: tuple[str, ...] = (),
-) -> int:
+def run(asked: Asked | None, report_file: str | None = None, watch: bool = False) -> int:
     """Open the app on a script, traced in the background, or on a saved report; returns the exit code.
 
     Raises UserError when there is no terminal to draw on, or nothing to show.
     """
     report = None if report_file is None else read_report(report_file)
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
-        instead = f"aotlens inspect {path or ''}".strip()
+        instead = f"aotlens inspect {asked.path if asked else ''}".strip()
         raise UserError(f"the terminal app needs a terminal that can move its cursor; use `{instead}` here")
     if report_file is not None:
         return shown(AotlensApp(report_file, report=report, roots=(str(Path(report_file).resolve().parent),)))
-    if path is None:
+    if asked is None:
         raise UserError(
             "nothing to show: give a script, as `aotlens tui train.py`, or a report with --report FILE"
         )
-    tracing = WorkerTracing(path, qualname, argv)
-    app = AotlensApp(f"{path}::{qualname}" if qualname else path, tracing=tracing)
+    tracing = WorkerTracing(asked)
+    app = AotlensApp(str(asked), tracing=tracing)
     stop = threading.Event()
     if watch:
-        threading.Thread(target=watch_sources, args=(path, app.post_message, stop), daemon=True).start()
+        threading.Thread(target=watch_sources, args=(asked.path, app.post_message, stop), daemon=True).start()
     try:
         return shown(app)
     finally:

@@ -5,13 +5,14 @@ Invariant: nothing here touches a widget, and nothing of the user's runs in this
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from textual.message import Message
 
 from aotlens.errors import ReportError
 from aotlens.report import Report, decode
-from aotlens.worker.protocol import Answer, Failure, Progress
+from aotlens.worker.protocol import Answer, Failure, Progress, TraceOptions
 from tui.messages import TraceEnded, TraceProgress
 
 Post = Callable[[Message], object]
@@ -35,16 +36,27 @@ class Job(Protocol):
     def cancel(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to trace, and how."""
+
+    path: str
+    qualname: str | None = None
+    argv: tuple[str, ...] = ()
+    options: TraceOptions = field(default_factory=TraceOptions)
+
+    def __str__(self) -> str:
+        return f"{self.path}::{self.qualname}" if self.qualname else self.path
+
+
 class WorkerTracing:
     """Traces one target of one script through the worker; a new trace cancels the one before."""
 
-    def __init__(self, path: str, qualname: str | None, argv: tuple[str, ...]) -> None:
+    def __init__(self, asked: Asked) -> None:
         # Imported here so that a saved report opens without starting anything of the worker's.
         from aotlens.worker.client import WorkerClient
 
-        self._path = path
-        self._qualname = qualname
-        self._argv = argv
+        self._asked = asked
         self._client = WorkerClient()
         self._job: Job | None = None
 
@@ -54,8 +66,9 @@ class WorkerTracing:
         def progressed(progress: Progress) -> None:
             post(TraceProgress(trace, progress.stage, progress.detail))
 
+        asked = self._asked
         job: Job = self._client.submit(
-            self._path, self._qualname, self._argv, on_progress=progressed, fresh=fresh
+            asked.path, asked.qualname, asked.argv, asked.options, on_progress=progressed, fresh=fresh
         )
         self._job = job
         job.future.add_done_callback(lambda future: post(ended(trace, future)))

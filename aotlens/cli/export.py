@@ -3,11 +3,10 @@
 import argparse
 
 from aotlens.cli.inspect import TIME_LIMIT_S
-from aotlens.cli.target import TargetName, add_target
+from aotlens.cli.target import TargetName, add_policy, add_target, policy_of
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.cli.tracing import trace_target
 from aotlens.errors import InternalError, TargetError
-from aotlens.options import POLICIES
 from aotlens.report.export import refuse_unbound
 from aotlens.report.records import Target
 from aotlens.worker.protocol import TraceOptions
@@ -20,12 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--capture", metavar="N", type=int, help="which capture, from 1, where there are several"
     )
     parser.add_argument("--dynamic", action="store_true", help="trace with symbolic sizes")
-    parser.add_argument("--policy", choices=POLICIES, default="min-cut", help="default: %(default)s")
+    add_policy(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     # The eager backend: its graphs are Python text that needs nothing but torch.
-    options = TraceOptions("eager", arguments.dynamic, arguments.policy)
+    options = TraceOptions("eager", arguments.dynamic, str(policy_of(arguments)))
     traced = trace_target(arguments.target, arguments.argv, options, TIME_LIMIT_S)
     if traced.failure is not None:
         return show_failure(traced.failure.message, traced.failure.traceback, traced.failure.exit_code)

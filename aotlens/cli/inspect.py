@@ -2,7 +2,7 @@
 
 import argparse
 
-from aotlens.cli.target import add_compile_options, add_target
+from aotlens.cli.target import add_compile_options, add_target, policy_of
 from aotlens.cli.terminal import show_failure, write_data
 from aotlens.cli.tracing import trace_target
 from aotlens.report.records import Report
@@ -28,10 +28,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--time-limit", metavar="SECONDS", type=float, default=TIME_LIMIT_S, help="default: %(default)g"
     )
     add_compile_options(parser, backend="eager")
+    parser.add_argument(
+        "--what-if",
+        metavar="CHANGE",
+        action="append",
+        default=[],
+        help="also print the totals of the policy with that change, as recompute:NAME; repeatable, each by"
+        " itself; with commas between for several at once",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    options = TraceOptions(arguments.backend, arguments.dynamic, arguments.policy, arguments.to_end)
+    policy = policy_of(arguments)
+    for change in arguments.what_if:
+        policy.changed(change)  # a mistake in its form shows before anything is traced
+    options = TraceOptions(
+        backend=arguments.backend,
+        dynamic=arguments.dynamic,
+        policy=str(policy),
+        to_end=arguments.to_end,
+        what_if=tuple(arguments.what_if),
+    )
     traced = trace_target(arguments.target, arguments.argv, options, arguments.time_limit)
     if traced.report is not None:
         _show(traced.report, arguments)

@@ -2,7 +2,7 @@
 
 import argparse
 
-from aotlens.cli.target import add_compile_options, check_script
+from aotlens.cli.target import add_compile_options, check_script, policy_of
 from aotlens.cli.terminal import say, show_failure, stderr_console, user_error, write_data
 
 
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-_OPTIONS = {"--verify": 0, "--dynamic": 0, "--report": 1, "--backend": 1, "--policy": 1}
+_OPTIONS = {"--verify": 0, "--dynamic": 0, "--report": 1, "--backend": 1, "--policy": 1, "--memory-budget": 1}
 """Our options, and how many values each takes."""
 
 
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     from aotlens.report.closing import print_closing
     from aotlens.session.run import run_compiled  # imports torch
 
-    options = CompileOptions(arguments.backend, arguments.dynamic, arguments.policy)
+    options = CompileOptions(arguments.backend, arguments.dynamic, policy_of(arguments))
     ran = run_compiled(arguments.script, arguments.argv, options, arguments.verify)
     if ran.end.said:
         say(ran.end.said)

@@ -4,11 +4,12 @@ import argparse
 from dataclasses import dataclass
 
 from aotlens.errors import UserError
-from aotlens.options import BACKENDS, POLICIES
+from aotlens.options import BACKENDS
+from aotlens.policy import FORMS, Policy
 from aotlens.session.failures import failure_of
 from aotlens.session.script import load_script
 
-__all__ = ["TargetName", "add_compile_options", "add_target", "check_script"]
+__all__ = ["TargetName", "add_compile_options", "add_policy", "add_target", "check_script", "policy_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,25 @@ def add_compile_options(parser: argparse.ArgumentParser, backend: str) -> None:
         "--backend", choices=BACKENDS, default=backend, help="code generation (default: %(default)s)"
     )
     parser.add_argument("--dynamic", action="store_true", help="trace with symbolic sizes")
+    add_policy(parser)
+
+
+def add_policy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy",
-        choices=POLICIES,
-        default="min-cut",
-        help="how values are chosen to be saved for the backward (default: %(default)s)",
+        metavar="POLICY",
+        action="append",
+        default=[],
+        help="how values are chosen to be saved for the backward (default: min-cut); repeatable, or with"
+        f" commas between: {', '.join(FORMS)}",
     )
+    parser.add_argument(
+        "--memory-budget",
+        metavar="BYTES|FRACTION",
+        help="save at most so much: bytes (64MiB), or a fraction of what `--policy default` would save (0.5)",
+    )
+
+
+def policy_of(arguments: argparse.Namespace) -> Policy:
+    """Raises UserError for a policy or budget of no known form."""
+    return Policy.parse(arguments.policy, arguments.memory_budget)

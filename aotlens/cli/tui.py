@@ -2,8 +2,9 @@
 
 import argparse
 
-from aotlens.cli.target import TargetName
+from aotlens.cli.target import TargetName, add_policy, policy_of
 from aotlens.errors import UserError
+from aotlens.worker.protocol import TraceOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -12,13 +13,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--report", metavar="FILE", help="open a saved JSON report instead of tracing")
     parser.add_argument("--watch", action="store_true", help="trace again when the script changes")
+    add_policy(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.target is None and arguments.report is None:
+    target: TargetName | None = arguments.target
+    if target is None and arguments.report is None:
         raise UserError("give a TARGET to trace, or --report FILE to open")
+    options = TraceOptions(policy=str(policy_of(arguments)))
     from tui.app import run as run_app  # Textual: 0.4 s
+    from tui.tracing import Asked
 
-    path = arguments.target.path if arguments.target is not None else None
-    qualname = arguments.target.qualname if arguments.target is not None else None
-    return run_app(path, qualname, arguments.report, arguments.watch, tuple(arguments.argv))
+    asked = None
+    if target is not None:
+        asked = Asked(target.path, target.qualname, tuple(arguments.argv), options)
+    return run_app(asked, arguments.report, arguments.watch)

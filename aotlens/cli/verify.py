@@ -2,7 +2,7 @@
 
 import argparse
 
-from aotlens.cli.target import add_compile_options, add_target, check_script
+from aotlens.cli.target import add_compile_options, add_target, check_script, policy_of
 from aotlens.cli.terminal import show_failure, stdout_on_stderr, write_data
 
 
@@ -16,7 +16,7 @@ def run(arguments: argparse.Namespace) -> int:
     from aotlens.options import CompileOptions
     from aotlens.session.verify_targets import verify_targets  # imports torch
 
-    options = CompileOptions(arguments.backend, arguments.dynamic, arguments.policy)
+    options = CompileOptions(arguments.backend, arguments.dynamic, policy_of(arguments))
     target = arguments.target
     with stdout_on_stderr():
         verified = verify_targets(target.path, target.qualname, arguments.argv, options)

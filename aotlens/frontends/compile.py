@@ -19,6 +19,7 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
 from aotlens.report.export import refuse_unbound
 from aotlens.report.records import Report
+from aotlens.session.chooser import with_chooser
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -47,7 +48,7 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
     """
     if fn is None:
         return functools.partial(compile, options=options)
-    chosen = options or CompileOptions()
+    chosen = with_chooser(options or CompileOptions())
     cache: dict[Any, Compiled] = {}
     variants_of: dict[Any, list[Variant]] = {}
 

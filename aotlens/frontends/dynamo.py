@@ -4,14 +4,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from aotlens.errors import UserError
 from aotlens.frontends.signature import signature
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_graph_module
+from aotlens.policy import Policy
+from aotlens.session.chooser import with_chooser
 from aotlens.torch_api import hide_from_dynamo, record_dynamo_spans, tracing
 
 record_dynamo_spans()
 
-OPTION_NAMES = ("backend", "policy", "keep_input_mutations")
+OPTION_NAMES = ("backend", "policy", "memory_budget", "keep_input_mutations")
 """Keys of `torch.compile(options=...)` that are ours; all others go to Inductor."""
 
 
@@ -74,4 +77,16 @@ def with_user_options(options: CompileOptions, given: dict[str, Any] | None) -> 
     """The options with what the user passed as `torch.compile(options=...)`."""
     ours = {key: value for key, value in (given or {}).items() if key in OPTION_NAMES}
     rest = {key: value for key, value in (given or {}).items() if key not in OPTION_NAMES}
-    return replace(options, **ours, inductor_config=(*options.inductor_config, *rest.items()))
+    if "memory_budget" in ours:
+        ours["policy"] = _with_budget(ours.get("policy", ""), ours.pop("memory_budget"))
+    return with_chooser(replace(options, **ours, inductor_config=(*options.inductor_config, *rest.items())))
+
+
+def _with_budget(policy: Any, budget: Any) -> Policy:
+    """The policy under a budget, which is given as on the command line, or as a number."""
+    if not isinstance(policy, str):
+        asked = "a policy that is no text"
+        raise UserError(
+            f"`memory_budget` with {asked}: give the budget to that, as `Policy(budget=Budget(…))`"
+        )
+    return Policy.parse(policy.split(",") if policy else (), str(budget))

@@ -38,6 +38,7 @@ from aotlens.partition.rules import (
     storage_root,
 )
 from aotlens.partition.sides import Sides, split_sides
+from aotlens.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,13 @@ class Split:
 
 
 def partition(
-    joint: JointProgram, policy: str | PartitionFunction, module: fx.GraphModule | None = None
+    joint: JointProgram, policy: str | Policy | PartitionFunction, module: fx.GraphModule | None = None
 ) -> Partitioned:
     """Split the joint program; in inference the forward is the whole of it.
 
     `module` is the program as a graph module that its user edited, for a policy that is a function.
     """
+    policy = _base(policy) if isinstance(policy, Policy) else policy
     if module is not None and not joint.training:
         return inference_with(joint, module)
     if not joint.training:
@@ -82,6 +84,12 @@ def partition(
         saved=_describe(joint, split.saved, split.choice),
         recomputed=_recomputed(split.backward_nodes, split.sides),
     )
+
+
+def _base(policy: Policy) -> str:
+    if policy.base not in POLICIES or policy.overrides or policy.function is not None:
+        raise UserError(f"not supported: the policy `{policy}`; choose one of {', '.join(POLICIES)}")
+    return policy.base
 
 
 def split_joint(joint: Joint, policy: str) -> Split:

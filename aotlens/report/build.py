@@ -31,7 +31,11 @@ from aotlens.runtime.records import LoadedModule
 
 
 def build_target(
-    parts: Partitioned, code: Generated, module: LoadedModule, timings_ms: dict[str, float]
+    parts: Partitioned,
+    code: Generated,
+    module: LoadedModule,
+    timings_ms: dict[str, float],
+    what_if: tuple[str, ...] = (),
 ) -> rows.Target:
     """Everything that the stages found, as the report shows it."""
     captured = parts.joint.captured

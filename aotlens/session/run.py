@@ -14,6 +14,7 @@ from aotlens.options import CompileOptions
 from aotlens.report.closing import Verdict
 from aotlens.report.diagnose import mismatch
 from aotlens.report.records import Report, Target
+from aotlens.session.chooser import with_chooser
 from aotlens.session.collect import Collector
 from aotlens.session.failures import exit_status, failure_of
 from aotlens.session.intercept import Router, intercepted
@@ -69,7 +70,8 @@ def run_compiled(path: str, argv: Sequence[str], options: CompileOptions, verify
 
     def work() -> None:
         script = load_script(path)
-        with collector.listening(), intercepted(router):
+        chosen = replace(router, options=with_chooser(options))
+        with collector.listening(), intercepted(chosen):
             run_script(script, new_module(script, "__main__"), argv)
 
     end = _end(work, path)

@@ -36,7 +36,7 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     failure = _failure(driver.everything, request.path)
     progress("report", "")
     targets: list[Target] = []
-    failure = _failure(lambda: _build(collector, targets), request.path) or failure
+    failure = _failure(lambda: _build(collector, request.options.what_if, targets), request.path) or failure
     refused = collector.refused
     if targets and failure is not None and failure.kind == "exit":  # the script ended itself after a capture
         failure = None
@@ -56,7 +56,7 @@ def _order(request: TraceRequest) -> Order:
     return Order(request.path, request.qualname, request.argv, options)
 
 
-def _build(collector: Collector, targets: list[Target]) -> None:
+def _build(collector: Collector, what_if: tuple[str, ...], targets: list[Target]) -> None:
     """Fills `targets` one by one, so that a failure leaves those before it.
 
     An example may ask for what the script's run has shown already; the run's capture is the one kept.
@@ -64,7 +64,7 @@ def _build(collector: Collector, targets: list[Target]) -> None:
     shown: set[object] = set()
     for compiled in collector.compiled:
         _compile_backward(compiled)
-        target = compiled.target()
+        target = compiled.target(what_if)
         if target.frontend == "dynamo":
             shown.add(_signature(target))
         elif _signature(target) in shown:

@@ -32,9 +32,11 @@ class TraceOptions:
     """Code generation used while tracing: `eager` (none) or `inductor` (kernels are reported)."""
     dynamic: bool = False
     policy: str = "min-cut"
-    """`min-cut` or `default`."""
+    """As `aotlens.policy.Policy.parse` reads it: `min-cut`, `budget=0.5,save:hidden`."""
     to_end: bool = False
     """Run the script to its end instead of stopping once its targets repeat."""
+    what_if: tuple[str, ...] = ()
+    """Changes of the policy whose totals the report shall hold beside those of the policy itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,148 @@
+"""Policies on the command line: their forms, a function from a file, and one clear error for each mistake."""
+
+from pathlib import Path
+
+import pytest
+
+from aotlens.cli.run import split
+from aotlens.errors import UserError
+from aotlens.options import CompileOptions
+from aotlens.policy import Budget, Override, Policy
+from aotlens.session.chooser import with_chooser
+
+
+@pytest.mark.parametrize(
+    ("terms", "budget", "policy"),
+    [
+        ((), None, Policy()),
+        ("default", None, Policy("default")),
+        (("min-cut", "save:hidden"), None, Policy(overrides=(Override("save", "hidden"),))),
+        ("recompute:model.py:41", None, Policy(overrides=(Override("recompute", "model.py:41"),))),
+        ((), "0.5", Policy("budget", budget=Budget(fraction=0.5))),
+        ("budget", "64MiB", Policy("budget", budget=Budget(size_bytes=64 << 20))),
+        ("budget=50%, save:a", None, Policy("budget", (Override("save", "a"),), Budget(fraction=0.5))),
+        ("budget=1B", None, Policy("budget", budget=Budget(size_bytes=1))),
+        ("rules.py::keep", None, Policy(chooser="rules.py::keep")),
+    ],
+)
+def test_forms(terms: str | tuple[str, ...], budget: str | None, policy: Policy) -> None:
+    assert Policy.parse(terms, budget) == policy
+    assert Policy.parse(str(policy)) == policy
+
+
+@pytest.mark.parametrize(
+    ("terms", "budget", "message"),
+    [
+        ("best", None, r"no partition policy 'best'; a policy is one or more of: min-cut, default, budget"),
+        ("save:", None, r"no partition policy 'save:'"),
+        ("", None, r"no partition policy ''"),
+        ("default,min-cut", None, r"two partition policies, `default` and `min-cut`: choose one"),
+        ("budget", None, r"the policy `budget` needs a memory budget: --memory-budget 0.5"),
+        ("default", "0.5", r"a memory budget goes with the policy `budget`, not with `default`"),
+        ((), "lots", r"the memory budget 'lots' is neither bytes \(`1048576`, `64MiB`\) nor a fraction"),
+        ((), "1.5", r"the memory budget '1.5' is neither bytes"),
+        ((), "-1", r"the memory budget '-1' is neither bytes"),
+    ],
+)
+def test_mistakes(terms: str | tuple[str, ...], budget: str | None, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Policy.parse(terms, budget)
+
+
+@pytest.mark.parametrize(
+    ("policy", "change", "after"),
+    [
+        ("min-cut", "recompute:hidden", "min-cut,recompute:hidden"),
+        ("default,save:a", "recompute:b,save:c", "default,recompute:b,save:c,save:a"),
+        ("save:a", "budget=0.5", "budget=50%,save:a"),
+        ("budget=0.5", "default", "default"),
+        ("budget=0.5", "recompute:b", "budget=50%,recompute:b"),
+    ],
+)
+def test_what_if(policy: str, change: str, after: str) -> None:
+    assert str(Policy.parse(policy).changed(change)) == after
+
+
+def test_what_if_takes_no_function() -> None:
+    with pytest.raises(UserError, match=r"--what-if takes no function, found `rules.py::keep`"):
+        Policy().changed("rules.py::keep")
+
+
+def test_run_knows_which_words_are_its_own() -> None:
+    words = ["--policy", "budget", "--memory-budget", "0.5", "train.py", "--policy=save:a", "--steps", "3"]
+    ours = ["--policy", "budget", "--memory-budget", "0.5", "--policy=save:a", "train.py"]
+    assert split(words) == (ours, ["--steps", "3"])
+
+
+RULES = """\
+from words import SAVE
+
+def keep(value):
+    return SAVE
+
+limit = 3
+"""
+
+
+@pytest.fixture
+def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "words.py").write_text('SAVE = "save"\n')
+    (tmp_path / "rules.py").write_text(RULES)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def load(policy: str) -> Policy:
+    loaded = with_chooser(CompileOptions(policy=policy)).partition
+    assert isinstance(loaded, Policy)
+    return loaded
+
+
+@pytest.mark.usefixtures("rules")
+def test_a_function_is_loaded_with_what_lies_beside_its_file() -> None:
+    policy = load("default,rules.py::keep")
+    assert policy.function is not None
+    assert (policy.function(None), str(policy)) == ("save", "default,rules.py::keep")
+
+
+def test_nothing_is_loaded_where_no_file_is_named() -> None:
+    options = CompileOptions(policy="default")
+    assert with_chooser(options) is options
+
+
+@pytest.mark.parametrize(
+    ("text", "policy", "message"),
+    [
+        ("", "other.py::keep", "the policy other.py::keep: no such file: other.py"),
+        (
+            RULES,
+            "rules.py::keeps",
+            "the policy rules.py::keeps: rules.py has no function `keeps`; it defines keep",
+        ),
+        (
+            "",
+            "rules.py::keep",
+            "the policy rules.py::keep: rules.py has no function `keep`; it defines no function",
+        ),
+        (
+            RULES,
+            "rules.py::limit",
+            "the policy rules.py::limit: `limit` is no function but int; a policy is a function over one value",
+        ),
+        (
+            "def keep(:",
+            "rules.py::keep",
+            "the policy rules.py::keep: rules.py:1: syntax error: invalid syntax",
+        ),
+        (
+            "1 / 0",
+            "rules.py::keep",
+            "the policy rules.py::keep: rules.py raised ZeroDivisionError: division by zero",
+        ),
+    ],
+)
+def test_a_function_that_cannot_be_loaded(rules: Path, text: str, policy: str, message: str) -> None:
+    (rules / "rules.py").write_text(text)
+    with pytest.raises(UserError) as caught:
+        load(policy)
+    assert str(caught.value).startswith(message)
