@@ -48,7 +48,7 @@ _NAMES: dict[type, str] = {
 }
 _TYPES = {name: record for record, name in _NAMES.items()}
 _NESTED: dict[str, type] = {"options": TraceOptions, "failure": Failure}
-_TUPLES = frozenset({"argv", "files"})
+_TUPLES = frozenset({"argv", "files", "what_if"})
 
 
 def encode(message: Message) -> bytes:

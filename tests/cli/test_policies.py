@@ -127,7 +127,7 @@ def test_nothing_is_loaded_where_no_file_is_named() -> None:
         (
             RULES,
             "rules.py::limit",
-            "the policy rules.py::limit: `limit` is no function but int; a policy is a function over one value",
+            "the policy rules.py::limit: `limit` is no function but int; a policy is",
         ),
         (
             "def keep(:",

@@ -91,6 +91,6 @@ def test_unknown_backend_is_refused_with_the_list_of_known_ones() -> None:
 
 def test_unknown_policy_is_refused_with_the_list_of_known_ones() -> None:
     with pytest.raises(
-        Exception, match="no partition policy .all.; a policy is one or more of: min-cut, default"
+        Exception, match=r"no partition policy .all.; a policy is one or more of: min-cut, default"
     ):
         compile_direct(mixed, inputs(), {}, CompileOptions(backend="eager", policy="all"))

@@ -9,7 +9,16 @@ from aotlens.worker.output import HeadAndTail
 from aotlens.worker.protocol import Answer, Cancel, Failure, Hello, Progress, TraceOptions, TraceRequest
 
 MESSAGES: tuple[Message, ...] = (
-    TraceRequest(3, "a\nb.py", "M.forward", ("-x", "é"), TraceOptions(dynamic=True), 1.5, 10, True),
+    TraceRequest(
+        3,
+        "a\nb.py",
+        "M.forward",
+        ("-x", "é"),
+        TraceOptions(dynamic=True, what_if=("default",)),
+        1.5,
+        10,
+        True,
+    ),
     Cancel(3),
     Hello(12, "2.13.0", "3.11.7"),
     Progress(3, "joint", ""),
