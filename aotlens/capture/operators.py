@@ -34,8 +34,10 @@ class Kind(Enum):
 
 SAME_VALUE = frozenset({aten.detach.default, aten.lift_fresh.default})
 
-UNSAFE_VIEWS = frozenset({aten._unsafe_view.default})
-"""Their schema promises a new value, and so it is taken; but the result lies in the argument's memory."""
+UNSAFE_VIEWS = frozenset(
+    {aten._unsafe_view.default, aten.unsafe_split.Tensor, aten.unsafe_split_with_sizes.default}
+)
+"""Their schema promises new values, and so they are taken; but these lie in the argument's memory."""
 
 RESIZE_STORAGE = torch.ops.inductor.resize_storage_bytes_
 """Dynamo's form of `untyped_storage().resize_`."""

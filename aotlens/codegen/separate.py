@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from aotlens.capture.operators import aten
-from aotlens.partition.rules import is_view_operator
+from aotlens.partition.storages import is_view_operator
 
 Code = Callable[[list[Any]], Any]
 

@@ -18,7 +18,7 @@ from aotlens.joint.convention import forward_results, gradients, joint_module, p
 from aotlens.joint.records import JointProgram
 from aotlens.options import PartitionFunction
 from aotlens.partition.records import Partitioned, Saved
-from aotlens.partition.rules import node_bytes
+from aotlens.partition.storages import node_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,9 @@ from aotlens.partition.rules import (
     choose,
     is_checkpointed,
     is_number,
-    is_view,
-    node_bytes,
-    storage_root,
 )
 from aotlens.partition.sides import Sides
+from aotlens.partition.storages import is_view, node_bytes, storage_root
 
 INFINITE = 1 << 60
 FREE = 1

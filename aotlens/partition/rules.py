@@ -13,13 +13,10 @@ from typing import Any
 import torch
 from torch import Tag
 
-from aotlens.capture.operators import UNSAFE_VIEWS, Kind, describe
 from aotlens.ir.origin import Mark
 from aotlens.ir.program import Node, draws, getitem, has_effect
 from aotlens.ir.sizes import SymbolicExpression
-from aotlens.report.describe import size_bytes
-
-aten = torch.ops.aten
+from aotlens.partition.storages import is_view, is_view_operator, node_bytes
 
 
 class Keep(Enum):
@@ -101,26 +98,6 @@ def _cheap_operator(op: Any) -> bool:
     return Tag.pointwise in op.tags or is_view_operator(op)
 
 
-@cache
-def is_view_operator(op: Any) -> bool:
-    return hasattr(op, "_schema") and (describe(op).kind is Kind.VIEW or op in UNSAFE_VIEWS)
-
-
-def is_view(node: Node) -> bool:
-    """Whether the value lies on the storage of the first argument."""
-    if node.op is getitem:
-        return is_view(node.args[0])
-    return is_view_operator(node.op)
-
-
-def storage_root(node: Node) -> Node:
-    """The node on whose storage a value lies: the value itself unless it is a view."""
-    source: Any = node
-    while source.op is not None and is_view(source):
-        source = source.args[0]
-    return source
-
-
 def is_random(node: Node) -> bool:
     source = node.args[0] if node.op is getitem else node
     return draws(source.op)
@@ -137,19 +114,6 @@ def is_costly(node: Node) -> bool:
 def is_number(node: Node) -> bool:
     """Whether the value is a size or another number, neither a tensor nor a bundle of tensors."""
     return not isinstance(node.val, (torch.Tensor, list, tuple))
-
-
-def node_bytes(node: Node) -> int:
-    """Bytes of the node's value; symbols at their example, lists added up, numbers nothing."""
-    return value_bytes(node.val)
-
-
-def value_bytes(val: Any) -> int:
-    if isinstance(val, torch.Tensor):
-        return size_bytes(val) or 0
-    if isinstance(val, (list, tuple)):
-        return sum(value_bytes(item) for item in val)
-    return 0
 
 
 def shrinks(node: Node) -> bool:

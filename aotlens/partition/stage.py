@@ -33,11 +33,9 @@ from aotlens.partition.rules import (
     choose,
     is_checkpointed,
     is_number,
-    is_view,
-    node_bytes,
-    storage_root,
 )
 from aotlens.partition.sides import Sides, split_sides
+from aotlens.partition.storages import is_view, node_bytes, storage_root
 from aotlens.policy import Policy
 
 

@@ -5,7 +5,7 @@ Invariant: bytes are counted by storage; a view adds nothing, and what the calle
 
 from aotlens.ir.program import Node, Program
 from aotlens.partition.records import Partitioned
-from aotlens.partition.rules import node_bytes, storage_root
+from aotlens.partition.storages import node_bytes, storage_root
 from aotlens.report.records import LiveValue, Memory
 
 

@@ -1,0 +1,85 @@
+"""Which values share a storage, and how large a storage is.
+
+Invariant: memory is counted by storage.  A view adds nothing; a value with a storage of its own adds all of
+it, also the part that no element lies in (padding, or the base of what a copy keeps the layout of).
+"""
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from aotlens.capture.operators import UNSAFE_VIEWS, Kind, describe
+from aotlens.ir.program import Node, getitem
+
+aten = torch.ops.aten
+
+LIKE_THEIR_OPERAND = frozenset(
+    {
+        aten.as_strided_scatter.default,
+        aten.copy.default,
+        aten.diagonal_scatter.default,
+        aten.select_scatter.default,
+        aten.slice_scatter.default,
+    }
+)
+"""Operators that copy the whole storage of their first operand, also the part outside of its elements."""
+
+
+@cache
+def is_view_operator(op: Any) -> bool:
+    return hasattr(op, "_schema") and (describe(op).kind is Kind.VIEW or op in UNSAFE_VIEWS)
+
+
+def is_view(node: Node) -> bool:
+    """Whether the value lies on the storage of the first argument."""
+    if node.op is getitem:
+        return is_view(node.args[0])
+    if node.op is aten.reshape.default:  # a view where the layout allows one
+        return _same_storage(node.val, node.args[0].val)
+    return is_view_operator(node.op)
+
+
+def _same_storage(one: Any, other: Any) -> bool:
+    return bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
+
+
+def storage_root(node: Node) -> Node:
+    """The node on whose storage a value lies: the value itself unless it is a view."""
+    source: Any = node
+    while source.op is not None and is_view(source):
+        source = source.args[0]
+    return source
+
+
+def node_bytes(node: Node) -> int:
+    """Bytes of the storages that the node's value lies on; symbols at their example, numbers nothing."""
+    if node.op in LIKE_THEIR_OPERAND:
+        return max(value_bytes(node.val), node_bytes(storage_root(node.args[0])))
+    return value_bytes(node.val)
+
+
+def value_bytes(val: Any) -> int:
+    """Bytes of storage; of a list's tensors added up, and nothing where only the data tells the size."""
+    if isinstance(val, torch.Tensor):
+        return _storage_bytes(val)
+    if isinstance(val, (list, tuple)):
+        return sum(value_bytes(item) for item in val)
+    return 0
+
+
+def _storage_bytes(tensor: torch.Tensor) -> int:
+    if tensor.layout is not torch.strided:  # made of tensors that are counted themselves
+        return 0
+    size: Any = tensor.untyped_storage().nbytes()
+    if isinstance(size, torch.SymInt):
+        return int(size.node.hint or 0)
+    return int(size)
+
+
+def depends_on_data(node: Node) -> bool:
+    """Whether only the run tells how large the value is."""
+    if not isinstance(node.val, torch.Tensor) or node.val.layout is not torch.strided:
+        return False
+    size: Any = node.val.untyped_storage().nbytes()
+    return isinstance(size, torch.SymInt) and size.node.hint is None
