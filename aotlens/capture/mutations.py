@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.masks import draws_mask, through_booleans
 from aotlens.capture.operators import Operator, aten, missing_defaults
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.tape import TRACK, Tape
@@ -88,6 +89,8 @@ def _new_values(tape: Tape, call: Write, count: int) -> tuple[list[Node], Any]:
     inputs = {key: value for key, value in call.kwargs.items() if key not in call.operator.written}
     args = (*call.args, *missing_defaults(call.func, functional, len(call.args)))
     node = tape.emit(functional, *[tape.argument(arg) for arg in args], **tape.keywords(inputs))
+    if call.operator.random and draws_mask(call.func):
+        node = through_booleans(tape, node)
     nodes = _flat_results(tape, node)
     others = nodes[: len(nodes) - count]
     for other in others:

@@ -16,6 +16,7 @@ from aotlens.capture.bodies import INLINE, record_higher_order
 from aotlens.capture.checkpoints import Checkpoints
 from aotlens.capture.custom_operators import record_custom_mutation
 from aotlens.capture.exchanges import record_data_assignment, record_exchange, record_resize_of
+from aotlens.capture.masks import draws_mask, through_booleans
 from aotlens.capture.mutations import Write, only_reads, record_metadata_mutation, record_mutation
 from aotlens.capture.operators import (
     QUERIES,
@@ -248,6 +249,8 @@ class Recorder(Tape, TorchDispatchMode):
             result = self._with_symbols(func, args, kwargs)
         kwargs = self._with_dtype(func, kwargs, result)
         node = self.add_node(func, node_args, self.keywords(kwargs), result)
+        if operator.random and draws_mask(func):
+            node = through_booleans(self, node)
         self._adopt(node, result)
         return result
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from aotlens.options import POLICIES, CompileOptions
 from aotlens.pipeline import compile_direct
@@ -54,6 +55,34 @@ def test_dropout_has_one_mask(policy: str) -> None:
     torch.manual_seed(0)
     (expected,) = torch.autograd.grad(functional.dropout(x.sin(), 0.5).cos().sum(), x)
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_dropout_mask_is_kept_as_booleans_and_is_eagers_to_the_bit(dtype: torch.dtype) -> None:
+    x = torch.randn(50, 40).to(dtype).requires_grad_()
+
+    def dropped(x: Tensor) -> Tensor:
+        return functional.dropout(x, 0.1) * 2
+
+    found = compiled(dropped, x)
+    assert [(value.node.val.dtype, value.size_bytes) for value in found.parts.saved] == [(torch.bool, 2000)]
+    torch.manual_seed(0)
+    result = found.call(x)
+    (gradient,) = torch.autograd.grad(result.sum(), x)
+    torch.manual_seed(0)
+    expected = dropped(x)
+    (expected_gradient,) = torch.autograd.grad(expected.sum(), x)
+    assert torch.equal(result, expected)
+    assert torch.equal(gradient, expected_gradient)
+
+
+def test_a_mask_drawn_inside_a_checkpoint_is_kept_as_booleans() -> None:
+    def block(x: Tensor) -> Tensor:
+        return functional.dropout(x.sin(), 0.1).cos()
+
+    found = compiled(lambda x: checkpoint(block, x, use_reentrant=False), leaf(50, 40))
+    saved = [value for value in found.parts.saved if value.size_bytes]
+    assert [(value.node.val.dtype, value.size_bytes) for value in saved] == [(torch.bool, 2000)]
 
 
 def test_linear_gelu_linear_saves_what_the_shapes_say() -> None:

@@ -52,6 +52,18 @@ def bernoulli_mask(x: Tensor) -> tuple[Tensor, Tensor]:
     return x * mask, mask
 
 
+@cases(lambda: (leaf(6, 4, 5),), "inductor", "dynamic")
+def feature_and_alpha_dropout(x: Tensor) -> Tensor:
+    return torch.nn.functional.dropout1d(x, 0.5) + torch.nn.functional.alpha_dropout(x, 0.5, training=True)
+
+
+@cases(lambda: (leaf(6, 4),))
+def mask_drawn_into_a_row(x: Tensor) -> tuple[Tensor, Tensor]:
+    mask = torch.ones(6, 4)
+    mask[1].bernoulli_(0.5)
+    return x.exp() * mask, mask
+
+
 @cases(lambda: (leaf(5, 4),))
 def permutation(x: Tensor) -> Tensor:
     return x[torch.randperm(5)]
