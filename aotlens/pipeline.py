@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -35,6 +36,7 @@ from aotlens.joint.stage import build_joint
 from aotlens.observe import announce_compiled, announce_stage
 from aotlens.options import CompileOptions, Compilers
 from aotlens.partition.records import Partitioned
+from aotlens.partition.regions import split_region
 from aotlens.partition.stage import partition
 from aotlens.policy import Policy
 from aotlens.report.build import build_target
@@ -146,6 +148,7 @@ def _capture(
         dynamic=options.dynamic or (mode.shape_env is not None and not _has_ragged(args, kwargs)),
         observe_variables=options.observe_variables,
         allow_side_effects=options.allow_side_effects,
+        split_region=partial(split_region, policy=options.policy),
     )
     captured = capture_direct(fn, args, kwargs, settings, name)
     if options.flat_result:
@@ -159,7 +162,11 @@ def compile_graph_module(gm: Any, example_inputs: Any, options: CompileOptions) 
     with clock.stage("capture"):
         fixed = options.backend == "inductor"  # its graphs cannot read a number out of a tensor
         captured = capture_graph_module(
-            gm, list(example_inputs), _decompositions(options), fixed_floats=fixed
+            gm,
+            list(example_inputs),
+            _decompositions(options),
+            partial(split_region, policy=options.policy),
+            fixed_floats=fixed,
         )
     compiled = _finish(captured, options, clock)
     announce_compiled(compiled)

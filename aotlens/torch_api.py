@@ -44,11 +44,13 @@ __all__ = [
     "TracingContext",
     "UnsupportedOperatorException",
     "auto_functionalized",
+    "below_autograd",
     "below_views",
     "can_auto_functionalize",
     "checkpoints_run_once",
     "compile_with_inductor",
     "current_autograd_node",
+    "current_mode",
     "debug_assert",
     "detect_fake_mode",
     "dynamo_knows",
@@ -61,6 +63,7 @@ __all__ = [
     "indexing_by_tensors",
     "inductor_config_patch",
     "inductor_decompositions",
+    "invoke_subgraph",
     "is_any_autocast_enabled",
     "is_traceable_wrapper_subclass",
     "known_number",
@@ -77,6 +80,7 @@ __all__ = [
     "random_state_handled_by",
     "record_dynamo_spans",
     "replace_compilation_in_higher_order",
+    "replace_region_gradient",
     "set_joint_signature",
     "sink_tokens",
     "strip_overloads",
@@ -101,9 +105,15 @@ DATA_DEPENDENT_ERRORS: tuple[type[Exception], ...] = (
 )
 """What fake tensors raise when the program needs a value."""
 
+invoke_subgraph: Any = torch.ops.higher_order.invoke_subgraph
+"""Calls a marked region, given as a function."""
+
 make_token: Callable[[], Any] = torch.ops.prims._make_token.default
 sink_tokens: Callable[[Any], None] = torch.ops.prims._sink_tokens.default
 """Begin and end of a chain of `with_effects` in a graph for Inductor."""
+
+below_autograd = torch._C._AutoDispatchBelowAutograd
+"""Within it, operators do not record autograd."""
 
 below_views = torch._C._AutoDispatchBelowADInplaceOrView
 """Within it, operators neither record autograd nor mark results as views."""
@@ -130,6 +140,28 @@ def has_composite_kernel(func: Any) -> bool:
 def without_modes() -> Any:
     """A context in which no dispatch mode is active."""
     return _disable_current_modes()
+
+
+def current_mode() -> Any:
+    """The innermost dispatch mode, or None."""
+    stack = _get_current_dispatch_mode_stack()
+    return stack[-1] if stack else None
+
+
+def replace_region_gradient(instead: Callable[..., Any]) -> None:
+    """Ask `instead(subgraph, identifier, *operands)` before torch's gradient rule for `invoke_subgraph`.
+
+    It answers NotImplemented where torch is to go on by itself.
+    """
+    key = torch._C.DispatchKey.Autograd
+    original = invoke_subgraph.py_kernels[key]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = instead(*args, **kwargs)
+        return original(*args, **kwargs) if result is NotImplemented else result
+
+    invoke_subgraph.py_kernels[key] = call
+    invoke_subgraph._dispatch_cache.clear()
 
 
 def replace_compilation_in_higher_order(instead: Callable[..., Any]) -> None:

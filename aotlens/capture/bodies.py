@@ -82,13 +82,17 @@ def _same_region(operator: str, args: tuple[Any, ...]) -> Any:
     """Equal for calls of one marked region on like operands, which share a program."""
     if operator != "invoke_subgraph":
         return object()
-    kinds = tuple(
+    return (args[1], id(args[0]), region_kind(args[2:]))
+
+
+def region_kind(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What decides, of a marked region's operands, whether two calls of it are alike."""
+    return tuple(
         (tuple(map(str, arg.shape)), tuple(map(str, arg.stride())), arg.dtype, arg.device)
         if isinstance(arg, torch.Tensor)
         else str(arg)
-        for arg in args[2:]
+        for arg in operands
     )
-    return (args[1], id(args[0]), kinds)
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -135,28 +139,29 @@ def record_body(tape: Tape, operator: str, body: Body) -> Program:
     """
     label, function, inputs = body
     inner = tape.body()
-    parameters = [_parameter(inner, f"{label}_{at}", value) for at, value in enumerate(inputs)]
+    parameters = [body_parameter(inner, f"{label}_{at}", value) for at, value in enumerate(inputs)]
     with inner, indexing_by_tensors() if operator.startswith("flex") else nullcontext():
-        result = _runner(inner, function)(*(argument for _, argument in parameters))
+        result = runner_of(inner, function)(*(argument for _, argument in parameters))
     given = tuple(parameter for parameter, _ in parameters)
-    _refuse_writes(operator, label, parameters, inner)
+    refuse_writes(operator, label, parameters, inner)
     leaves = pytree.tree_leaves(result, is_leaf=lambda item: item is None)
     taken = [inner.tracked(value).storage for _, value in parameters if isinstance(value, torch.Tensor)]
     outputs = tuple(
-        ProgramOutput(_result(inner, leaf, taken), UserOutput(f"{label}_{at}", at))
+        ProgramOutput(body_result(inner, leaf, taken), UserOutput(f"{label}_{at}", at))
         for at, leaf in enumerate(leaves)
     )
     nodes = reachable([output.value for output in outputs], tuple(inner.nodes))
-    _refuse_foreign(operator, given, nodes, outputs)
+    refuse_foreign(operator, given, nodes, outputs)
     one = not isinstance(result, (list, tuple, dict))
     return Program(tape.name(f"{label}_body"), given, nodes, outputs, returns_one=one)
 
 
-def _runner(inner: Any, function: Any) -> Callable[..., Any]:
+def runner_of(inner: Any, function: Any) -> Callable[..., Any]:
+    """What runs a body on a recorder: Dynamo's graphs know the place of each node."""
     return PlacedRunner(function, inner).run if isinstance(function, fx.GraphModule) else function
 
 
-def _parameter(inner: Any, name: str, value: Any) -> tuple[ProgramInput, Any]:
+def body_parameter(inner: Any, name: str, value: Any) -> tuple[ProgramInput, Any]:
     """One input of a body, and what the function gets for it."""
     argument = value
     if isinstance(value, torch.Tensor):
@@ -170,7 +175,7 @@ def _parameter(inner: Any, name: str, value: Any) -> tuple[ProgramInput, Any]:
     return ProgramInput(node, UserInput(name, int(name.rsplit("_", 1)[1]))), argument
 
 
-def _result(inner: Any, leaf: Any, taken: list[Storage]) -> Any:
+def body_result(inner: Any, leaf: Any, taken: list[Storage]) -> Any:
     """The value of one result; a copy where it would alias a parameter or an earlier result."""
     if not isinstance(leaf, torch.Tensor):
         return inner.argument(leaf)
@@ -182,7 +187,8 @@ def _result(inner: Any, leaf: Any, taken: list[Storage]) -> Any:
     return node
 
 
-def _refuse_writes(operator: str, label: str, parameters: list[tuple[ProgramInput, Any]], inner: Any) -> None:
+def refuse_writes(operator: str, label: str, parameters: list[tuple[ProgramInput, Any]], inner: Any) -> None:
+    """Raise UnsupportedError where a body writes to one of its operands."""
     for at, (_, argument) in enumerate(parameters):
         storage = inner.tracked(argument).storage if isinstance(argument, torch.Tensor) else None
         if storage is not None and (storage.writes or storage.moves):
@@ -194,7 +200,7 @@ def _refuse_writes(operator: str, label: str, parameters: list[tuple[ProgramInpu
             )
 
 
-def _refuse_foreign(
+def refuse_foreign(
     operator: str, given: tuple[ProgramInput, ...], nodes: tuple[Node, ...], outputs: tuple[Any, ...]
 ) -> None:
     """A tensor that the function reads from outside: the operator could not hand it in."""

@@ -17,21 +17,28 @@ from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
 from aotlens.capture.resumed import user_qualname
 from aotlens.capture.run import capture_run
-from aotlens.capture.settings import Settings
+from aotlens.capture.settings import Settings, SplitRegion
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
 from aotlens.report.records import Span, Variable
 from aotlens.torch_api import FakeTensorMode, TracingContext, detect_fake_mode, pytree
 
 
 def capture_graph_module(
-    gm: fx.GraphModule, example_inputs: list[Any], decompositions: Decompositions, *, fixed_floats: bool
+    gm: fx.GraphModule,
+    example_inputs: list[Any],
+    decompositions: Decompositions,
+    split_region: SplitRegion,
+    *,
+    fixed_floats: bool,
 ) -> Captured:
     """Run Dynamo's graph once on fake tensors; the inputs are flat and so is the result.
 
     With `fixed_floats` no graph reads a number: where a float argument meets a tensor in arithmetic, the
     tensor that Dynamo passes it in stands for it; elsewhere it is built in, and Dynamo guards on its value.
     """
-    settings = Settings(_fake_mode(example_inputs), decompositions, _is_dynamic(example_inputs))
+    settings = Settings(
+        _fake_mode(example_inputs), decompositions, _is_dynamic(example_inputs), split_region=split_region
+    )
     owned = module_tensors(gm)
     slots = _owned_slots(gm, owned)
     for node in gm.graph.find_nodes(op="placeholder"):

@@ -31,6 +31,8 @@ from aotlens.capture.operators import (
 )
 from aotlens.capture.origins import Origins
 from aotlens.capture.randomness import RandomState, without_generators
+from aotlens.capture.regions import Half, record_half
+from aotlens.capture.settings import SplitRegion
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
@@ -87,6 +89,8 @@ class Recorder(Tape, TorchDispatchMode):
         }
         self.arguments: tuple[Any, ...] = ()
         """The tensors among the arguments."""
+        self.split_region: SplitRegion | None = None
+        """Divides a marked region into forward and backward; None leaves its gradient to torch."""
 
     def data_assigned(self, target: Any, source: Any) -> None:
         """`target.data = source` is about to happen, which no operator tells of."""
@@ -129,9 +133,10 @@ class Recorder(Tape, TorchDispatchMode):
             return func(*args, **kwargs)
         finally:
             self._depth = 0
-        if not self.in_backward:
-            if operator.kind is not Kind.HIGHER_ORDER:
-                kwargs = self._with_dtype(func, kwargs, result)
+        if (
+            not self.in_backward and operator.kind is not Kind.HIGHER_ORDER
+        ):  # those are noted with their bodies
+            kwargs = self._with_dtype(func, kwargs, result)
             self.calls.append((func, args, kwargs, result, self.origin))
         return result
 
@@ -195,7 +200,7 @@ class Recorder(Tape, TorchDispatchMode):
 
     def body(self) -> "Recorder":
         body = Recorder(self.fake_mode, self.decompositions, self.origins.boundary)
-        body._names = self._names
+        body._names, body.regions, body.split_region = self._names, self.regions, self.split_region
         body.origins = Origins(self.origins.boundary, caller=self.origin)
         return body
 
@@ -366,7 +371,10 @@ class Recorder(Tape, TorchDispatchMode):
             self._depth = 0
             with self:
                 return args[0](*args[1])
-        result, args, kwargs = record_higher_order(self, func, args, kwargs)
+        if isinstance(args[0], Half):
+            result, args = record_half(self, args[0], args)
+        else:
+            result, args, kwargs = record_higher_order(self, func, args, kwargs)
         if not self.in_backward:
             self.calls.append((func, args, kwargs, result, self.origin))
         return result

@@ -19,6 +19,7 @@ from aotlens.capture.modes import apart_from_the_caller, current_modes, refuse_c
 from aotlens.capture.outside import settled
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Structure, Subject
+from aotlens.capture.region_gradient import record_region_call
 from aotlens.capture.settings import Settings
 from aotlens.capture.size_guards import noting_guards
 from aotlens.capture.variables import VariableObserver
@@ -33,10 +34,13 @@ from aotlens.torch_api import (
     pytree,
     quiet_fake_tensors,
     random_state_handled_by,
+    replace_region_gradient,
     uncompiled_flex_attention,
     without_compiled_autograd,
     without_onednn,
 )
+
+replace_region_gradient(record_region_call)
 
 
 def call_boundary(run: Callable[[], Any]) -> Any:
@@ -51,6 +55,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         UnsupportedError: data-dependent control flow, an operator or case that is refused.
     """
     recorder = Recorder(settings.fake_mode, settings.decompositions, call_boundary.__code__)
+    recorder.split_region = settings.split_region
     grad_enabled = torch.is_grad_enabled()
     observer = VariableObserver() if settings.observe_variables else None
     with settings.fake_mode:

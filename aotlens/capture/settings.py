@@ -1,9 +1,15 @@
 """What the run on fake tensors needs to know beside the function."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from aotlens.capture.operators import Decompositions
+from aotlens.ir.program import Program
+from aotlens.ir.regions import Region
 from aotlens.torch_api import FakeTensorMode
+
+SplitRegion = Callable[[Program], Region]
+"""Divides the program of a marked region, forward and backward in one, into the two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,3 +21,5 @@ class Settings:
     observe_variables: bool = False
     allow_side_effects: bool = False
     """Whether the function may change its surroundings and its containers, once, while it is traced."""
+    split_region: SplitRegion | None = None
+    """By the partition policy of the whole; None leaves a marked region's gradient to torch."""

@@ -6,6 +6,7 @@ its storage that node is looked up again through the tensor's chain of views.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from aotlens.errors import RefusedAssertionError, RefusedRuntimeError, Unsupport
 from aotlens.ir.names import free_name
 from aotlens.ir.origin import NOWHERE, Origin, Place
 from aotlens.ir.program import Node, getitem, op_name
+from aotlens.ir.regions import Region
 from aotlens.torch_api import FakeTensor, FakeTensorMode
 
 PLAIN = frozenset(
@@ -121,6 +123,17 @@ class Tape:
         if isinstance(node, (list, tuple)):
             return node[index]
         return self.add_node(getitem, (node, index), {}, node.val[index])
+
+    def kept_item(self, node: Node, index: int, inside: Node) -> Node:
+        """What a region keeps for its backward: named and placed as the value inside of it."""
+        origin = replace(self.origin, place=inside.origin.place, op=inside.origin.op, effect=False)
+        item = Node(self.name(inside.name), getitem, (node, index), {}, node.val[index], origin)
+        self.nodes.append(item)
+        return item
+
+    def divided_regions(self) -> tuple[Region, ...]:
+        """The marked regions with a gradient, each once."""
+        return tuple(found[0] for found in self.regions.values() if isinstance(found[0], Region))
 
     def _symbolic(self, arg: Any) -> Any:
         return arg if type(arg) is Node or type(arg) in PLAIN else self.argument(arg)

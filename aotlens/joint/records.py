@@ -35,6 +35,11 @@ class Joint:
         """Identities of the inputs whose caller's tensor has another value when the backward runs."""
         return frozenset()
 
+    @property
+    def keeps_views(self) -> bool:
+        """Whether a policy that saves what the backward reads may save a view."""
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class JointProgram(Joint):

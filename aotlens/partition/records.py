@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotlens.ir.program import Node, Program, ProgramInput
+from aotlens.ir.regions import Region
 from aotlens.ir.slots import FlatInput, SavedInput
 from aotlens.joint.records import JointProgram
 
@@ -49,6 +50,11 @@ class Partitioned:
     recomputed: tuple[Recomputed, ...] = ()
     modules: tuple[Any, Any] | None = None
     """What a partition function of the user's gave: the graph modules that the compilers get."""
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """The marked regions that were divided, in the order in which the forward first called them."""
+        return self.joint.captured.recorder.divided_regions()
 
     @property
     def saved_inputs(self) -> tuple[ProgramInput, ...]:

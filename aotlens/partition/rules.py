@@ -16,7 +16,9 @@ from torch import Tag
 from aotlens.ir.origin import Mark
 from aotlens.ir.program import Node, draws, getitem, has_effect
 from aotlens.ir.sizes import SymbolicExpression
+from aotlens.ir.slots import SavedForBackward
 from aotlens.partition.storages import is_view, is_view_operator, node_bytes
+from aotlens.torch_api import invoke_subgraph
 
 
 class Keep(Enum):
@@ -107,6 +109,14 @@ def is_effect(node: Node) -> bool:
     return has_effect(node.args[0] if node.op is getitem else node)
 
 
+def is_kept_by_region(node: Node) -> bool:
+    """Whether a marked region gives the value out for its own backward and for nothing else."""
+    if node.op is not getitem or node.args[0].op is not invoke_subgraph:
+        return False
+    outputs = node.args[0].args[0].outputs
+    return isinstance(outputs[node.args[1]].slot, SavedForBackward)
+
+
 def is_costly(node: Node) -> bool:
     return not _cheap_operator(node.op)
 
@@ -145,6 +155,7 @@ RULES = (
         Keep.SAVE,
         "the activation checkpoint's policy keeps it",
     ),
+    Rule(is_kept_by_region, Keep.SAVE, "its region keeps it: divided once, for all calls alike"),
     Rule(is_view, Keep.RECOMPUTE, "a view holds no memory of its own"),
     Rule(is_costly, Keep.SAVE, "slow to compute again"),
     Rule(shrinks, Keep.SAVE, "small beside what it is computed from"),

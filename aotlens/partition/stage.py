@@ -80,7 +80,7 @@ def partition(
         forward=_forward_program(joint, split.saved),
         backward=_backward_program(joint, split.saved, split.backward_nodes),
         saved=_describe(joint, split.saved, split.choice),
-        recomputed=_recomputed(split.backward_nodes, split.sides),
+        recomputed=recomputed_values(split.backward_nodes, split.sides),
     )
 
 
@@ -120,7 +120,7 @@ def _default(joint: Joint, sides: Sides) -> Choice:
     again: set[int] = set()
     for node in reversed(joint.program.nodes):
         kept = id(node) in sides.leaving or sides.only_now(node) or not is_checkpointed(node)
-        kept = kept or has_effect(node)
+        kept = (kept and (joint.keeps_views or not is_view(node))) or has_effect(node)
         if id(node) in read and not kept:
             again.add(id(node))
             read.update(id(source) for source in node.inputs())
@@ -242,7 +242,8 @@ def _describe(joint: JointProgram, saved: tuple[Node, ...], choice: Choice) -> t
     return tuple(found)
 
 
-def _recomputed(nodes: tuple[Node, ...], sides: Sides) -> tuple[Recomputed, ...]:
+def recomputed_values(nodes: tuple[Node, ...], sides: Sides) -> tuple[Recomputed, ...]:
+    """The forward values among the backward's nodes."""
     found = []
     for node in nodes:
         if id(node) in sides.backward or id(node) not in sides.forward:

@@ -12,7 +12,7 @@ from rich.text import Text
 from aotlens.report.fold import Fold, fold
 from aotlens.report.layout import Row, heading, paragraph, table
 from aotlens.report.places import place, text_of
-from aotlens.report.records import Partition, RecomputedValue, SavedValue
+from aotlens.report.records import Partition, RecomputedValue, Region, SavedValue
 from aotlens.report.summary import counted, human_bytes, human_flops
 
 Value = TypeVar("Value", SavedValue, RecomputedValue)
@@ -41,6 +41,9 @@ def partition_lines(partition: Partition, width: int) -> Iterator[Text]:
     if partition.recomputed:
         yield Text()
         yield from _recomputed_lines(partition.recomputed, width)
+    if partition.regions:
+        yield Text()
+        yield from _region_lines(partition.regions, width)
 
 
 def _saved_row(group: Fold[SavedValue], width: int) -> Row:
@@ -74,6 +77,19 @@ def _recomputed_lines(values: tuple[RecomputedValue, ...], width: int) -> Iterat
         ]
         yield from table(rows, width, frozenset({0}))
         yield from _cut(folds[RECOMPUTED_ROWS:], width)
+
+
+def _region_lines(regions: tuple[Region, ...], width: int) -> Iterator[Text]:
+    """Marked regions: where each is called, and what a call keeps."""
+    yield heading("Marked regions", f"{counted(len(regions), 'region')}, each traced and divided once")
+    for region in regions:
+        kept = [value for value in region.saved if value.bytes]
+        each = f"each keeps {human_bytes(sum(value.bytes for value in kept))}"
+        each += f" ({', '.join(value.node for value in kept)})" if kept else ""
+        again = f", computes {counted(len(region.recomputed), 'value')} again" if region.recomputed else ""
+        where = _listed(sorted({site.span.line for site in region.sites}))
+        line = f"{region.name}: {region.reason} (line {where}); {each}{again}"
+        yield from paragraph(line, width, "  ")
 
 
 def _by_size(values: list[Value], same: Callable[[Value], Hashable]) -> list[Fold[Value]]:

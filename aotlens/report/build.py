@@ -22,6 +22,7 @@ from aotlens.report import records as rows
 from aotlens.report.autograd_sites import requiring_sites
 from aotlens.report.build_guards import build_guards
 from aotlens.report.build_operators import build_operators
+from aotlens.report.build_regions import build_region
 from aotlens.report.build_stages import build_stages
 from aotlens.report.describe import describe_tensor
 from aotlens.report.diagnose import diagnose
@@ -193,6 +194,7 @@ def build_partition(parts: Partitioned) -> rows.Partition | None:
             for item in parts.recomputed
         ),
         saved_bytes=sum(value.bytes for value in saved),
+        regions=tuple(build_region(region, parts) for region in parts.regions),
     )
 
 

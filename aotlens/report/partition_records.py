@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from aotlens.report.source_records import Span, Tensor
+from aotlens.report.source_records import Site, Span, Tensor
 
 Owner = Literal["new", "input", "parameter", "output"]
 Freedom = Literal["forced", "rule", "choice", "user"]
@@ -90,6 +90,19 @@ class RecomputedValue:
 
 
 @dataclass(frozen=True, slots=True)
+class Region:
+    """A marked region (`nested_compile_region`) with a gradient: divided once, called at each site."""
+
+    name: str
+    reason: str
+    sites: tuple[Site, ...]
+    """Its calls in the forward."""
+    saved: tuple[SavedValue, ...]
+    """What each call keeps for its backward; each is among the whole's saved values too, once per call."""
+    recomputed: tuple[RecomputedValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FrontierPoint:
     """The least work for its bytes: no other choice saves as little and computes less again."""
 
@@ -156,6 +169,8 @@ class Partition:
     """Set under the policy `budget`."""
     what_if: tuple[WhatIf, ...] = ()
     """Answers to `--what-if`."""
+    regions: tuple[Region, ...] = ()
+    """Marked regions, which are divided apart from the rest."""
 
 
 @dataclass(frozen=True, slots=True)

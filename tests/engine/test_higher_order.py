@@ -77,14 +77,29 @@ def deep(x: Tensor, w: Tensor) -> Tensor:
     return x
 
 
-def test_a_marked_region_is_recorded_once_for_all_its_calls() -> None:
-    x, w = (torch.randn(3, 3, requires_grad=True) for _ in range(2))
-    compiled = _compiled_behind_dynamo(deep, x, w)
+def _deep() -> Compiled:
+    return _compiled_behind_dynamo(deep, *(torch.randn(3, 3, requires_grad=True) for _ in range(2)))
+
+
+def test_a_marked_region_is_divided_once_for_all_its_calls() -> None:
+    compiled = _deep()
     parts = compiled.parts
     assert parts.backward is not None
     assert [len(program.bodies()) for program in (parts.forward, parts.backward)] == [1, 1]
-    assert compiled.source.count("def subgraph_body") == 2
-    assert compiled.source.count("higher_order_invoke_subgraph(subgraph_body") == 8
+    for half in ("subgraph_0_forward", "subgraph_0_backward"):
+        assert compiled.source.count(f"def {half}(") == 1
+        assert compiled.source.count(f"higher_order_invoke_subgraph({half}, ") == 4
+
+
+def test_the_report_shows_a_region_its_calls_and_what_each_call_keeps() -> None:
+    partition = _deep().target().partition
+    assert partition is not None
+    (found,) = partition.regions
+    assert (found.name, found.reason) == ("subgraph_0", "traced and divided once, for 4 calls alike")
+    assert [site.text for site in found.sites] == ["region(x, w)"] * 4
+    assert [(kept.node, kept.bytes) for kept in found.saved] == [("cos", 36)]
+    assert found.saved[0].span is not None
+    assert found.saved[0].span.file.endswith("programs/higher_order.py")
 
 
 def test_branches_stand_in_the_text_as_functions_with_the_users_lines() -> None:

@@ -1,0 +1,86 @@
+"""A marked region's joint program as forward and backward, under the policy of the whole.
+
+Invariant: a value that is kept shares memory neither with a result of the region nor with another one that is
+kept, so that call sites own what they get.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.ir.program import (
+    Node,
+    Program,
+    ProgramInput,
+    ProgramOutput,
+    before_backward,
+    has_effect,
+    reachable,
+)
+from aotlens.ir.regions import Again, Kept, Operand, Region, Result, Size
+from aotlens.ir.slots import SavedForBackward, SavedInput, Tangent
+from aotlens.joint.records import Joint
+from aotlens.options import PartitionFunction
+from aotlens.partition.rules import storage_root
+from aotlens.partition.stage import recomputed_values, split_joint
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class RegionJoint(Joint):
+    """A region's forward and backward in one program."""
+
+    @property
+    def keeps_views(self) -> bool:
+        return False
+
+
+def split_region(program: Program, policy: str | PartitionFunction) -> Region:
+    """Decide once what every call of the region keeps; a policy that is a function sees the whole only."""
+    joint = RegionJoint(program)
+    split = split_joint(joint, policy if isinstance(policy, str) else "min-cut")
+    outputs, kept, copies = list(joint.forward_outputs), list[Kept](), list[Node]()
+    operands = {id(given.node): at for at, given in enumerate(program.inputs)}
+    at_hand = {id(out.value): at for at, out in reversed(tuple(enumerate(outputs)))}
+    in_results = {id(storage_root(out.value)) for out in outputs if isinstance(out.value, Node)}
+    for node in split.saved:
+        source: Operand | Result | Size
+        if node.op is None and id(node) in operands:
+            source = Operand(operands[id(node)])
+        elif isinstance(node.val, torch.SymInt):
+            source = Size(node.val)
+        elif id(node) in at_hand:
+            source = Result(at_hand[id(node)])
+        else:
+            source = Result(len(outputs))
+            value = node
+            if id(node) in in_results:
+                value = _copy(node)
+                copies.append(value)
+            outputs.append(ProgramOutput(value, SavedForBackward(node.name)))
+        kept.append(Kept(node, source, split.choice.reason(node)))
+    nodes = reachable([out.value for out in outputs], (*before_backward(program.nodes), *copies))
+    forward = Program(f"{program.name}_forward", _operands(program), nodes, tuple(outputs))
+    saved = tuple(ProgramInput(node, SavedInput(node.name)) for node in split.saved)
+    tangents = tuple(given for given in program.inputs if isinstance(given.slot, Tangent))
+    rest = tuple(node for node in split.backward_nodes if not has_effect(node) or node.origin.backward)
+    backward = Program(f"{program.name}_backward", (*saved, *tangents), rest, joint.gradients)
+    again = tuple(
+        Again(item.node, item.reason, item.size_bytes, item.flops)
+        for item in recomputed_values(split.backward_nodes, split.sides)
+    )
+    return Region(program.name, forward, backward, tuple(kept), again)
+
+
+def _operands(program: Program) -> tuple[ProgramInput, ...]:
+    return tuple(given for given in program.inputs if not isinstance(given.slot, Tangent))
+
+
+def _copy(node: Node) -> Node:
+    """A value that the caller gets a view of and may write to, kept apart for the backward."""
+    origin = Origin(
+        NOWHERE, "", stage="partition", reason="a copy for the backward of what a result is a view of"
+    )
+    return Node(f"{node.name}_kept", aten.clone.default, (node,), {}, node.val, origin)
