@@ -22,8 +22,8 @@ from aotlens.ir.regions import Again, Kept, Operand, Region, Result, Size
 from aotlens.ir.slots import SavedForBackward, SavedInput, Tangent
 from aotlens.joint.records import Joint
 from aotlens.options import PartitionFunction
-from aotlens.partition.rules import storage_root
 from aotlens.partition.stage import recomputed_values, split_joint
+from aotlens.partition.storages import storage_root
 
 aten = torch.ops.aten
 

@@ -9,7 +9,7 @@ from aotlens.ir.origin import Origin
 from aotlens.ir.program import Program
 from aotlens.ir.regions import Kept, Region, Result
 from aotlens.partition.records import Partitioned
-from aotlens.partition.rules import node_bytes
+from aotlens.partition.storages import node_bytes
 from aotlens.report import records as rows
 from aotlens.report.describe import describe_tensor
 from aotlens.report.sites import site_of
