@@ -11,12 +11,20 @@ from torch.autograd.graph import GradientEdge
 
 
 def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], reset: list[Any]) -> list[Any]:
-    """One gradient per leaf, None where none arrives; `reset` leaves may have former places."""
+    """One gradient per leaf, None where none arrives; `reset` leaves may have former places.
+
+    Where a tangent requires grad, the gradients have a place in the tape themselves.
+    """
     if not leaves:
         return []
     former = _former_places(outputs, leaves, reset) if reset else []
     places = [*leaves, *(GradientEdge(node, 0) for _, node in former)]
-    found = list(torch.autograd.grad(outputs, places, tangents, allow_unused=True))
+    again = any(tangent.requires_grad for tangent in tangents)
+    found = list(
+        torch.autograd.grad(
+            outputs, places, tangents, retain_graph=True, create_graph=again, allow_unused=True
+        )
+    )
     gradients, rest = found[: len(leaves)], found[len(leaves) :]
     for (at, _), gradient in zip(former, rest, strict=True):
         if gradient is not None:

@@ -1,10 +1,11 @@
 """What the joint stage gives: one program whose outputs are the forward's and then the gradients."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.capture.records import Captured
-from aotlens.ir.program import Program, ProgramOutput
+from aotlens.ir.program import Node, Program, ProgramOutput
 from aotlens.ir.slots import GRADIENTS, IntermediateBase, UserOutput
 from aotlens.ir.subclasses import Wrapped
 
@@ -42,6 +43,18 @@ class Joint:
 
 
 @dataclass(frozen=True, slots=True)
+class Differentiated:
+    """What autograd was run on for the backward, kept so that it can be run again with a graph of its own."""
+
+    outputs: tuple[Any, ...] = ()
+    """The forward's differentiable results, as the tensors that autograd knows."""
+    tangents: tuple[Node, ...] = ()
+    """The gradients that arrive for them; empty where one of them is a wrapper subclass."""
+    leaves: tuple[Any, ...] = ()
+    """The inputs whose gradients were asked for: a tensor or a place in the tape each."""
+
+
+@dataclass(frozen=True, slots=True)
 class JointProgram(Joint):
     """The joint program of a captured function; in inference the backward part is empty."""
 
@@ -57,6 +70,7 @@ class JointProgram(Joint):
     """For each tangent that autograd gives, in order: the wrapper that it is expected to be."""
     wrapped_gradients: dict[tuple[type, int], Wrapped] = field(default_factory=dict)
     """Gradients that are handed out as wrappers, by the class of their slot and its index."""
+    differentiated: Differentiated = Differentiated()
 
     @property
     def changed_inputs(self) -> frozenset[int]:

@@ -33,7 +33,7 @@ from aotlens.ir.slots import (
 from aotlens.ir.subclasses import Value, Wrapped, leaves_of
 from aotlens.joint.checks import check_sizes, sizes_for_wrapper
 from aotlens.joint.leaves import gradients_of
-from aotlens.joint.records import JointProgram
+from aotlens.joint.records import Differentiated, JointProgram
 from aotlens.joint.wrappers import wrapper_tangent
 from aotlens.joint.writes import states_of, write_in_backward, write_in_graph
 from aotlens.torch_api import without_autocast
@@ -95,6 +95,7 @@ def build_joint(
         write_in_backward(captured, meta, before)
     check_sizes(captured)
     write_in_graph(captured, meta)
+    captured.recorder.originals.clear()  # the recording outlives the call, whose arguments it must not hold
     tangents = (given for tangent in backward.tangents for given in tangent.inputs)
     inputs = (*graph_inputs(captured), *tangents)
     results = (*_expanded((output.slot, output.value) for output in outputs), *backward.outputs())
@@ -115,6 +116,19 @@ def build_joint(
             for slot, value in backward.gradients
             if isinstance(value, Wrapped)
         },
+        differentiated=_differentiated(differentiable, wanted, backward),
+    )
+
+
+def _differentiated(
+    outputs: list[ForwardOutput], wanted: list["Wanted"], backward: Backward
+) -> Differentiated:
+    plain = all(tangent.wrapped is None for tangent in backward.tangents)
+    inputs = [item for item in wanted if isinstance(item.slot, Gradient)]
+    return Differentiated(
+        tuple(output.tensor for output in outputs),
+        tuple(tangent.inputs[0].node for tangent in backward.tangents) if plain else (),
+        tuple(item.leaf for item in inputs),
     )
 
 

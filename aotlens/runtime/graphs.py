@@ -145,6 +145,14 @@ def write_constants(
             builder.add(f"{names.node(node)} = {text}")
 
 
+def load_program(program: Program) -> Any:
+    """The function that the program's own text defines; it takes the inputs one by one."""
+    text = write_program(program)
+    namespace: dict[str, Any] = {"__name__": "aotlens_program", **text.bound}
+    exec(text.source, namespace)  # noqa: S102 (our own text)
+    return namespace[graph_name(program)]
+
+
 def write_program(program: Program) -> ModuleText:
     """One program as a module of its own, with the function `NAME_graph`: runs with torch alone."""
     names, bound = Names(), dict[str, Any]()

@@ -16,7 +16,8 @@ from aotlens.runtime.arguments import is_plain
 from aotlens.runtime.autograd import write_function
 from aotlens.runtime.backward_writes import written_in_backward
 from aotlens.runtime.builder import TextBuilder
-from aotlens.runtime.double import BOUND_NAME, DifferentiableBackward, needs_weakref, why_not
+from aotlens.runtime.derivatives import DifferentiableBackward
+from aotlens.runtime.double import BOUND_NAME, needs_weakref, why_not
 from aotlens.runtime.graphs import outside_tensors, write_graph, write_header
 from aotlens.runtime.guards import OVERLAP_HELPER
 from aotlens.runtime.records import LoadedModule, ModuleText
@@ -53,7 +54,7 @@ def write_module(parts: Partitioned, code: Generated) -> ModuleText:
     outside = outside_tensors(parts.joint.captured, names)
     late: dict[str, Any] = {name: given.outside for name, given in outside if name not in bound}
     if parts.backward is not None and why_not(parts) is None:
-        late[BOUND_NAME] = DifferentiableBackward(parts)
+        late[BOUND_NAME] = DifferentiableBackward(parts, code.backward.donated if code.backward else ())
     return ModuleText("\n".join([*head.lines, *body.lines]) + "\n", steps, bound, late)
 
 

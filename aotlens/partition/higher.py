@@ -1,0 +1,71 @@
+"""The program of a derivative of the backward: from what the backward keeps anyway, to the gradients.
+
+Invariant: nothing is saved for it.  It reads what the first backward reads, the inputs that the caller still
+holds, and the gradients that arrive; what cannot be computed from these is refused by name.
+"""
+
+from collections.abc import Sequence
+
+from aotlens.errors import UnsupportedError
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, draws, has_effect
+from aotlens.ir.slots import Gradient, SavedInput, Tangent
+from aotlens.partition.records import Partitioned
+
+
+def kept_nodes(parts: Partitioned) -> tuple[Node, ...]:
+    """What the backward gets from the forward, then every other input that keeps its value."""
+    changed = parts.joint.changed_inputs
+    inputs = [
+        node
+        for given in parts.joint.captured.inputs
+        if given.is_graph_input and given.duplicate_of is None
+        for node in given.nodes
+        if id(node) not in changed
+    ]
+    return tuple(dict.fromkeys([*(given.node for given in parts.saved_inputs), *inputs]))
+
+
+def derivative_program(
+    parts: Partitioned, name: str, tangents: Sequence[Node | None], wanted: Sequence[Node | None]
+) -> Program:
+    """The program that gives the wanted nodes, with None for None.
+
+    Raises:
+        UnsupportedError: a value is needed that nothing keeps.
+    """
+    recorder = parts.joint.captured.recorder
+    arriving = [node for node in tangents if node is not None]
+    kept = kept_nodes(parts)
+    given = {id(node) for node in (*kept, *arriving)}
+    needed: set[int] = set()
+    waiting = [node for node in wanted if node is not None]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in needed:
+            continue
+        needed.add(id(node))
+        if id(node) not in given:
+            _refuse_lost(parts, node)
+            waiting.extend(node.inputs())
+    inputs = [ProgramInput(node, SavedInput(node.name)) for node in kept if id(node) in needed]
+    inputs += [ProgramInput(node, Tangent(node.name)) for node in arriving if id(node) in needed]
+    nodes = tuple(node for node in recorder.nodes if id(node) in needed and id(node) not in given)
+    outputs = tuple(ProgramOutput(node, Gradient(f"gradient_{at}", at)) for at, node in enumerate(wanted))
+    return Program(name, tuple(inputs), nodes, outputs)
+
+
+def _refuse_lost(parts: Partitioned, node: Node) -> None:
+    """What ran once and is not kept, or is what an input was before the function wrote to it."""
+    if node.op is None and node.constant is None:
+        names = {id(own): given.slot.name for given in parts.joint.captured.inputs for own in given.nodes}
+        name = names.get(id(node), node.name)
+        case = (
+            f"it needs the value that `{name}` had before it was written to, which the backward does not keep"
+        )
+    elif draws(node.op):
+        case = f"it needs the random numbers of `{node.target}`, which the backward does not keep"
+    elif has_effect(node):
+        case = f"it needs the result of `{node.target}`, which runs once"
+    else:
+        return
+    raise UnsupportedError(case, node.origin.place.innermost)

@@ -1,0 +1,203 @@
+"""What `differentiable_backward` of a loaded module is bound to: the gradients as part of autograd's graph.
+
+Invariant: the gradients are those of the compiled backward; their derivatives, of any order, are programs
+made of the one recording, each when it is first asked for.
+"""
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from aotlens.errors import AotlensError
+from aotlens.ir.program import Node
+from aotlens.ir.slots import SavedInput
+from aotlens.joint.higher import Derivatives
+from aotlens.partition.higher import derivative_program, kept_nodes
+from aotlens.partition.records import Partitioned
+from aotlens.runtime.double import changed_inputs, refusal, unsaved_inputs, wanted_slots
+from aotlens.runtime.graphs import load_program
+from aotlens.torch_api import below_views, without_autocast
+
+Run = Callable[[list[Any]], Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One order of derivatives of one call."""
+
+    number: int
+    values: tuple[Any, ...]
+    """Of `kept_nodes`; None for an input that is gone or has changed."""
+    places: int
+    """How many of the tensors that follow are the wanted inputs; the rest are tangents."""
+    run: Run
+    """Takes the tangents and gives the gradients."""
+    depends_on: tuple[int, ...]
+    """As `aotlens.joint.higher.Order` has it."""
+
+
+class DifferentiableBackward:
+    """The gradients of one compiled function, in autograd's graph."""
+
+    def __init__(self, parts: Partitioned, donated: tuple[int, ...]) -> None:
+        self._parts = parts
+        self._name = parts.joint.captured.subject.name
+        self._donated = donated
+        self._derivatives = Derivatives(parts.joint)
+        self._programs: dict[tuple[int, tuple[bool, ...]], tuple[Any, list[int]]] = {}
+        self._kept = kept_nodes(parts)
+
+    def __call__(self, graph: Run, inputs: list[Any], unsaved: Any, versions: Any, former: Any) -> Any:
+        """The gradients, in the backward's order."""
+        backward = self._parts.backward
+        assert backward is not None  # made in training only
+        given = list(zip(backward.inputs, inputs, strict=True))
+        found = {id(item.node): value for item, value in given if isinstance(item.slot, SavedInput)}
+        saved, places = list(found.values()), dict(found)
+        tangents = [value for item, value in given if not isinstance(item.slot, SavedInput)]
+        self._add_unsaved(found, places, unsaved, versions)
+        places |= {
+            id(changed.node): value
+            for changed, value in zip(changed_inputs(self._parts), former, strict=True)
+        }
+
+        def run(arrived: list[Any]) -> Sequence[Any]:
+            listed = [*saved, *arrived]
+            for at in self._donated:
+                listed[at] = listed[at].clone()
+            return graph(listed)
+
+        values = tuple(found.get(id(node)) for node in self._kept)
+        return self._apply(1, values, self._wanted(places), tangents, run)
+
+    def next_order(self, request: Request, tensors: list[Any], needed: tuple[bool, ...]) -> Any:
+        """The derivatives of an order's gradients: by the wanted inputs, then by the tangents."""
+        number = request.number + 1
+        places, tangents = tensors[: request.places], tensors[request.places :]
+        if torch.is_grad_enabled():
+            needed = tuple(True for _ in needed)
+        program, reads = self._refusing(lambda: self._program(number, needed))
+        lost = [self._kept[at] for at in reads if at < len(self._kept) and request.values[at] is None]
+        if lost:
+            raise RuntimeError(refusal(self._name, self._lost(lost[0])))
+        like = [
+            tensor for order in range(1, number + 1) for tensor in self._derivatives.order(order).tangents
+        ]
+
+        def run(arrived: list[Any]) -> Sequence[Any]:
+            arrived = [_in_layout(value, of) for value, of in zip(arrived, like, strict=True)]
+            known = [*request.values, *arrived]
+            results: Sequence[Any] = program(*[known[at] for at in reads])
+            return results
+
+        if torch.is_grad_enabled():
+            return self._apply(number, request.values, places, tangents, run)
+        with torch.no_grad(), below_views(), without_autocast():
+            return run(tangents)
+
+    def _apply(
+        self, number: int, values: tuple[Any, ...], places: list[Any], tangents: list[Any], run: Run
+    ) -> Any:
+        order = self._refusing(lambda: self._derivatives.order(number))
+        request = Request(number, values, len(places), run, order.depends_on)
+        return _Derivative.apply(self, request, *places, *tangents)
+
+    def _program(self, number: int, needed: tuple[bool, ...]) -> tuple[Any, list[int]]:
+        """The function of one order, and where its arguments stand among the kept values and the tangents."""
+        known = self._programs.get((number, needed))
+        if known is None:
+            order = self._derivatives.order(number)
+            wanted = [node if wish else None for node, wish in zip(order.values, needed, strict=True)]
+            tangents = self._derivatives.tangent_nodes(number)
+            program = derivative_program(self._parts, f"derivative_{number}", tangents, wanted)
+            position = {id(node): at for at, node in enumerate([*self._kept, *tangents])}
+            reads = [position[id(given.node)] for given in program.inputs]
+            known = self._programs[number, needed] = (load_program(program), reads)
+        return known
+
+    def _refusing(self, make: Callable[[], Any]) -> Any:
+        try:
+            return make()
+        except AotlensError as error:
+            raise RuntimeError(refusal(self._name, str(error))) from error
+
+    def _add_unsaved(
+        self, found: dict[int, Any], places: dict[int, Any], unsaved: Any, versions: Any
+    ) -> None:
+        """Inputs that the backward was not given, by node."""
+        for given, kept, version in zip(unsaved_inputs(self._parts), unsaved, versions, strict=True):
+            value = kept() if isinstance(kept, weakref.ref) else kept
+            if value is None:
+                continue
+            unchanged = version is None or value._version == version
+            if unchanged or value.is_leaf:  # a leaf keeps its place
+                places[id(given.node)] = value
+            if unchanged:
+                found[id(given.node)] = value
+
+    def _wanted(self, places: dict[int, Any]) -> list[Any]:
+        """For each wanted input, a tensor at its place in the tape."""
+        order = self._refusing(lambda: self._derivatives.order(1))
+        inputs = self._parts.joint.captured.inputs
+        nodes: list[Any] = [inputs[slot.index].node for slot in wanted_slots(self._parts)]
+        for node, gradient in zip(nodes, order.values, strict=True):
+            if gradient is not None and id(node) not in places:
+                raise RuntimeError(refusal(self._name, self._lost(node)))
+        return [places.get(id(node)) for node in nodes]
+
+    def _lost(self, node: Node) -> str:
+        inputs = self._parts.joint.captured.inputs
+        name = next((given.slot.name for given in inputs if given.node is node), node.name)
+        return f"the input `{name}` is gone, or was written to since the call; keep it until then"
+
+
+def _in_layout(value: Any, like: Any) -> Any:
+    """A gradient in the layout that the recording assumes."""
+    if not isinstance(value, torch.Tensor) or like is None:
+        return value
+    if any(isinstance(size, torch.SymInt) for size in (*like.shape, *like.stride())):
+        return value.contiguous()
+    if value.stride() == like.stride() or value.numel() < 2:
+        return value
+    made = torch.empty_strided(like.shape, like.stride(), dtype=value.dtype, device=value.device)
+    return made.copy_(value)
+
+
+class _Derivative(torch.autograd.Function):
+    """The gradients of one order; their own derivatives are the next."""
+
+    @staticmethod
+    def forward(ctx: Any, owner: DifferentiableBackward, request: Request, *tensors: Any) -> Any:
+        kept = [value for value in request.values if isinstance(value, torch.Tensor)]
+        marked = tuple(torch.Tensor if isinstance(v, torch.Tensor) else v for v in request.values)
+        ctx.save_for_backward(*kept, *tensors)
+        ctx.owner, ctx.request = owner, replace(request, values=marked, run=_spent)
+        with below_views(), without_autocast():
+            results = list(request.run(list(tensors[request.places :])))
+        for at, result in enumerate(results):
+            if result is not None and any(result is other for other in (*results[:at], *tensors)):
+                results[at] = result.detach()
+        graded = [at for at, tensor in enumerate(tensors) if tensor is not None and tensor.requires_grad]
+        fixed = [
+            result
+            for result, bits in zip(results, request.depends_on, strict=True)
+            if result is not None and not any(bits >> at & 1 for at in graded)
+        ]
+        ctx.mark_non_differentiable(*fixed)
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        request, saved = ctx.request, iter(ctx.saved_tensors)
+        values = tuple(next(saved) if value is torch.Tensor else value for value in request.values)
+        tensors = [*saved, *gradients]
+        found = ctx.owner.next_order(replace(request, values=values), tensors, ctx.needs_input_grad[2:])
+        return None, None, *found
+
+
+def _spent(_: list[Any]) -> Sequence[Any]:
+    """In place of what a request runs, which would hold tensors that autograd keeps."""
+    raise AssertionError("an order of derivatives runs once")
