@@ -21,9 +21,10 @@ from aotlens.ir.program import (
 from aotlens.ir.regions import Again, Kept, Operand, Region, Result, Size
 from aotlens.ir.slots import SavedForBackward, SavedInput, Tangent
 from aotlens.joint.records import Joint
-from aotlens.options import PartitionFunction
+from aotlens.options import POLICIES, PartitionFunction
 from aotlens.partition.stage import recomputed_values, split_joint
 from aotlens.partition.storages import storage_root
+from aotlens.policy import Policy
 
 aten = torch.ops.aten
 
@@ -37,10 +38,13 @@ class RegionJoint(Joint):
         return False
 
 
-def split_region(program: Program, policy: str | PartitionFunction) -> Region:
-    """Decide once what every call of the region keeps; a policy that is a function sees the whole only."""
+def split_region(program: Program, policy: str | Policy | PartitionFunction) -> Region:
+    """Decide once what every call of the region keeps.
+
+    By the base of the policy; a function, a budget and terms about single values see the whole only.
+    """
     joint = RegionJoint(program)
-    split = split_joint(joint, policy if isinstance(policy, str) else "min-cut")
+    split = split_joint(joint, _base(policy))
     outputs, kept, copies = list(joint.forward_outputs), list[Kept](), list[Node]()
     operands = {id(given.node): at for at, given in enumerate(program.inputs)}
     at_hand = {id(out.value): at for at, out in reversed(tuple(enumerate(outputs)))}
@@ -72,6 +76,11 @@ def split_region(program: Program, policy: str | PartitionFunction) -> Region:
         for item in recomputed_values(split.backward_nodes, split.sides)
     )
     return Region(program.name, forward, backward, tuple(kept), again)
+
+
+def _base(policy: str | Policy | PartitionFunction) -> str:
+    base = policy.base if isinstance(policy, Policy) else policy
+    return base if isinstance(base, str) and base in POLICIES else "min-cut"
 
 
 def _operands(program: Program) -> tuple[ProgramInput, ...]:
