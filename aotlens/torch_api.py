@@ -70,6 +70,7 @@ __all__ = [
     "leave_to_python",
     "make_shape_env",
     "make_token",
+    "margin_losses",
     "mark_symbolic",
     "next_sequence_number",
     "optimised_script",
@@ -446,7 +447,8 @@ def inductor_decompositions() -> dict[Any, Callable[..., Any]]:
     import torch._inductor.lowering  # noqa: F401 (some decompositions look for it without importing it)
     from torch._inductor.decomposition import select_decomp_table  # 3 s to import: only for this backend
 
-    return dict(select_decomp_table())
+    table = dict(select_decomp_table())
+    return {**table, **{op: rule for op, rule in margin_losses().items() if op in table}}
 
 
 def inductor_config_patch(config: dict[str, Any]) -> Any:
@@ -524,22 +526,53 @@ def without_onednn() -> Iterator[None]:
 
 @contextmanager
 def python_dispatcher() -> Iterator[None]:
-    """Let operators use their Python kernels, which symbolic sizes need.
+    """Let operators use their Python kernels, which symbolic sizes need, but those that differ from eager.
 
-    Not dropout's: in evaluation the operator gives its argument back, the Python kernel a copy of it.
+    In evaluation dropout gives its argument back, its Python kernel a copy of it; for the losses see there.
     """
     from torch._dispatch.python import enable_python_dispatcher
 
-    dropout = torch.ops.aten.dropout.default
-    kernels = dict(dropout.py_kernels)
-    dropout.py_kernels.clear()
-    dropout._dispatch_cache.clear()
+    changed: dict[Any, Any] = {torch.ops.aten.dropout.default: {}}
+    for op, rule in margin_losses().items():
+        changed[op] = {
+            key: rule if str(key) == "DispatchKey.Autograd" else kernel
+            for key, kernel in op.py_kernels.items()
+        }
+    before = {op: dict(op.py_kernels) for op in changed}
+    _set_kernels(changed)
     try:
         with enable_python_dispatcher():
             yield
     finally:
-        dropout.py_kernels.update(kernels)
-        dropout._dispatch_cache.clear()
+        _set_kernels(before)
+
+
+def _set_kernels(kernels: dict[Any, Any]) -> None:
+    """Give operators other Python kernels, in place."""
+    for op, by_key in kernels.items():
+        op.py_kernels.clear()
+        op.py_kernels.update(by_key)
+        op._dispatch_cache.clear()
+
+
+@cache
+def margin_losses() -> dict[Any, Callable[..., Any]]:
+    """Two losses as torch takes them apart, but with no dimension for one unreduced sample, as in eager."""
+    from torch._decomp import decomposition_table
+
+    aten: Any = torch.ops.aten
+
+    def shaped(op: Any, dims: int) -> Callable[..., Any]:
+        def rule(sample: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+            result = decomposition_table[op](sample, target, *args, **kwargs)
+            loss, *rest = result if isinstance(result, tuple) else (result,)
+            loss = loss.reshape(()) if target.dim() <= dims else loss
+            return (loss, *rest) if rest else loss
+
+        return rule
+
+    ops = ((aten.multi_margin_loss.default, 0), (aten.multilabel_margin_loss_forward.default, 1))
+    return {op: shaped(op, dims) for op, dims in ops}
 
 
 def tell_of_silent_changes() -> None:

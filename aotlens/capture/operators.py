@@ -14,7 +14,7 @@ import torch
 from torch import Tag
 
 from aotlens.ir.program import is_higher_order
-from aotlens.torch_api import has_composite_kernel, has_ordered_effect
+from aotlens.torch_api import has_composite_kernel, has_ordered_effect, margin_losses
 
 aten = torch.ops.aten
 
@@ -94,6 +94,8 @@ class Operator:
     functional: Any = None
     """The overload that gives the new values instead of writing them; None when there is none."""
     random: bool = False
+    fake: Any = None
+    """What gives its fake result where torch's fake kernel gives another shape than eager, or None."""
 
 
 @cache
@@ -123,7 +125,7 @@ def describe(func: Any) -> Operator:
         return Operator(Kind.COMPOSITE)
     if any(r.alias_info is not None for r in func._schema.returns):
         return Operator(Kind.VIEW)
-    return Operator(Kind.PURE, random=random)
+    return Operator(Kind.PURE, random=random, fake=margin_losses().get(func))
 
 
 def is_builtin(func: Any) -> bool:

@@ -1,6 +1,7 @@
 """What requires grad and where gradients flow."""
 
 import torch
+import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import Tensor
 
 from tests.programs.program import Cases, Fixed, ints, leaf, plain, tape
@@ -121,6 +122,16 @@ def gather(x: Tensor, index: Tensor) -> Tensor:
 @cases(lambda: (leaf(5, 4), ints(3, below=5)), "dynamo")
 def index_select(x: Tensor, index: Tensor) -> Tensor:
     return x.index_select(0, index).softmax(-1)
+
+
+@cases(lambda: (leaf(5), torch.tensor([3, 0, -1, 2, 1])), "dynamic", "inductor")
+def margin_loss_of_one_sample(x: Tensor, target: Tensor) -> Tensor:
+    return F.multilabel_margin_loss(x, target, reduction="none") * 2
+
+
+@cases(lambda: (leaf(5), torch.tensor(3)), "dynamic", "inductor")
+def margin_loss_of_one_label(x: Tensor, target: Tensor) -> Tensor:
+    return F.multi_margin_loss(x, target, reduction="none") * 2
 
 
 @cases(lambda: (leaf(3, 4), leaf(4, 5), leaf(5)), "inductor", "dynamic")
