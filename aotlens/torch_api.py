@@ -70,7 +70,6 @@ __all__ = [
     "leave_to_python",
     "make_shape_env",
     "make_token",
-    "margin_losses",
     "mark_symbolic",
     "next_sequence_number",
     "optimised_script",
@@ -447,8 +446,7 @@ def inductor_decompositions() -> dict[Any, Callable[..., Any]]:
     import torch._inductor.lowering  # noqa: F401 (some decompositions look for it without importing it)
     from torch._inductor.decomposition import select_decomp_table  # 3 s to import: only for this backend
 
-    table = dict(select_decomp_table())
-    return {**table, **{op: rule for op, rule in margin_losses().items() if op in table}}
+    return dict(select_decomp_table())
 
 
 def inductor_config_patch(config: dict[str, Any]) -> Any:
@@ -525,15 +523,15 @@ def without_onednn() -> Iterator[None]:
 
 
 @contextmanager
-def python_dispatcher() -> Iterator[None]:
-    """Let operators use their Python kernels, which symbolic sizes need, but those that differ from eager.
+def python_dispatcher(instead: dict[Any, Callable[..., Any]]) -> Iterator[None]:
+    """Let operators use their Python kernels, which symbolic sizes need; those of `instead` use that one.
 
-    In evaluation dropout gives its argument back, its Python kernel a copy of it; for the losses see there.
+    Not dropout's: in evaluation the operator gives its argument back, the Python kernel a copy of it.
     """
     from torch._dispatch.python import enable_python_dispatcher
 
     changed: dict[Any, Any] = {torch.ops.aten.dropout.default: {}}
-    for op, rule in margin_losses().items():
+    for op, rule in instead.items():
         changed[op] = {
             key: rule if str(key) == "DispatchKey.Autograd" else kernel
             for key, kernel in op.py_kernels.items()
@@ -553,26 +551,6 @@ def _set_kernels(kernels: dict[Any, Any]) -> None:
         op.py_kernels.clear()
         op.py_kernels.update(by_key)
         op._dispatch_cache.clear()
-
-
-@cache
-def margin_losses() -> dict[Any, Callable[..., Any]]:
-    """Two losses as torch takes them apart, but with no dimension for one unreduced sample, as in eager."""
-    from torch._decomp import decomposition_table
-
-    aten: Any = torch.ops.aten
-
-    def shaped(op: Any, dims: int) -> Callable[..., Any]:
-        def rule(sample: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
-            result = decomposition_table[op](sample, target, *args, **kwargs)
-            loss, *rest = result if isinstance(result, tuple) else (result,)
-            loss = loss.reshape(()) if target.dim() <= dims else loss
-            return (loss, *rest) if rest else loss
-
-        return rule
-
-    ops = ((aten.multi_margin_loss.default, 0), (aten.multilabel_margin_loss_forward.default, 1))
-    return {op: shaped(op, dims) for op, dims in ops}
 
 
 def tell_of_silent_changes() -> None:

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tag
 
+from aotlens.capture.margin_losses import AS_THE_KERNEL
 from aotlens.ir.program import is_higher_order
-from aotlens.torch_api import has_composite_kernel, has_ordered_effect, margin_losses
+from aotlens.torch_api import has_composite_kernel, has_ordered_effect
 
 aten = torch.ops.aten
 
@@ -125,7 +126,7 @@ def describe(func: Any) -> Operator:
         return Operator(Kind.COMPOSITE)
     if any(r.alias_info is not None for r in func._schema.returns):
         return Operator(Kind.VIEW)
-    return Operator(Kind.PURE, random=random, fake=margin_losses().get(func))
+    return Operator(Kind.PURE, random=random, fake=AS_THE_KERNEL.get(func))
 
 
 def is_builtin(func: Any) -> bool:

@@ -15,6 +15,7 @@ from aotlens.capture.containers import WithRefills
 from aotlens.capture.frames import is_user_code
 from aotlens.capture.inputs import make_inputs, outside_inputs
 from aotlens.capture.lifting import Lifting, lifting
+from aotlens.capture.margin_losses import AS_THE_KERNEL
 from aotlens.capture.modes import apart_from_the_caller, current_modes, refuse_changed_modes
 from aotlens.capture.outside import settled
 from aotlens.capture.recorder import Recorder
@@ -137,7 +138,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(checkpoints_run_once(recorder.checkpoints.region))
         stack.enter_context(without_compiled_autograd())
         if dynamic:
-            stack.enter_context(python_dispatcher())
+            stack.enter_context(python_dispatcher(AS_THE_KERNEL))
         stack.enter_context(lifting(recorder.originals))
         stack.enter_context(uncompiled_flex_attention(Lifting))
         stack.enter_context(recorder.fake_mode)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotlens.capture.margin_losses import AS_THE_KERNEL
 from aotlens.codegen.boxed import boxed
 from aotlens.codegen.kernels import kernels_of
 from aotlens.codegen.records import Generated, GraphCode
@@ -37,7 +38,7 @@ Config = dict[str, Any]
 def decompositions(config: Config) -> dict[Any, Callable[..., Any]]:
     """The operators that Inductor wants to see taken apart."""
     with inductor_config_patch(config):
-        return inductor_decompositions()
+        return {**inductor_decompositions(), **AS_THE_KERNEL}
 
 
 def inductor_code(parts: Partitioned, config: Config, lazy: bool = True) -> Generated:

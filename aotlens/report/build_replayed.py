@@ -13,6 +13,7 @@ import torch
 
 from aotlens.analysis.records import InputAliasInfo, ViewAndMutationMeta
 from aotlens.capture.bases import base_input
+from aotlens.capture.margin_losses import AS_THE_KERNEL
 from aotlens.capture.operators import Decompositions
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
@@ -77,7 +78,7 @@ def _below_autograd(recorder: Recorder, dynamic: bool) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(quiet_fake_tensors())
         if dynamic:
-            stack.enter_context(python_dispatcher())
+            stack.enter_context(python_dispatcher(AS_THE_KERNEL))
         stack.enter_context(recorder.fake_mode)
         stack.enter_context(below_views())
         yield

@@ -124,9 +124,14 @@ def index_select(x: Tensor, index: Tensor) -> Tensor:
     return x.index_select(0, index).softmax(-1)
 
 
-@cases(lambda: (leaf(5), torch.tensor([3, 0, -1, 2, 1])), "dynamic", "inductor")
+@cases(lambda: (leaf(5), ints(5) - 1), "dynamic", "inductor")
 def margin_loss_of_one_sample(x: Tensor, target: Tensor) -> Tensor:
     return F.multilabel_margin_loss(x, target, reduction="none") * 2
+
+
+@cases(lambda: (leaf(3, 5), ints(3, 5) - 1), "dynamic", "inductor")
+def margin_loss_of_rows(x: Tensor, target: Tensor) -> Tensor:
+    return F.multilabel_margin_loss(x, target)
 
 
 @cases(lambda: (leaf(5), torch.tensor(3)), "dynamic", "inductor")
