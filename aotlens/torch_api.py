@@ -73,6 +73,7 @@ __all__ = [
     "mark_symbolic",
     "next_sequence_number",
     "optimised_script",
+    "paths_to_symbols",
     "print_expression",
     "python_dispatcher",
     "pytree",
@@ -89,6 +90,7 @@ __all__ = [
     "tensor_metadata",
     "trace_above_autograd",
     "tracing",
+    "unbacked_symbols",
     "uncompiled_flex_attention",
     "with_effects",
     "with_ragged_sizes",
@@ -352,7 +354,7 @@ def trace_above_autograd(
             return tuple(unwrapped(value) for value in [*(given[at] for at in updated), *results])
 
     mode = FunctionalTensorMode(pre_dispatch=True, export=True, _allow_token_discovery=True)
-    with fake_mode, python_dispatcher(), mode:
+    with fake_mode, python_dispatcher({}), mode:
         module = make_fx(functional, pre_dispatch=True, record_module_stack=True)(*values)
     for part in module.modules():
         if isinstance(part, torch.fx.GraphModule):
@@ -439,6 +441,24 @@ def make_shape_env() -> Any:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv  # 0.6 s to import, only for dynamic shapes
 
     return ShapeEnv()
+
+
+def unbacked_symbols(environment: Any) -> set[Any]:
+    """All symbols of an environment whose value only the data tells."""
+    from torch.utils._sympy.symbol import SymT, symbol_is_type  # sympy is slow to import: for symbols only
+
+    kinds = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
+    return {symbol for symbol in environment.var_to_range if symbol_is_type(symbol, kinds)}
+
+
+def paths_to_symbols(val: Any, environment: Any, pending: set[Any]) -> dict[Any, Any]:
+    """Where in a value some of the pending symbols stand, as `meta["unbacked_bindings"]` has it.
+
+    Takes those out of `pending`.
+    """
+    from torch.fx.experimental.symbolic_shapes import _free_unbacked_symbols_with_path
+
+    return _free_unbacked_symbols_with_path(val, (), shape_env=environment, pending=pending)
 
 
 def inductor_decompositions() -> dict[Any, Callable[..., Any]]:

@@ -107,7 +107,7 @@ def describe(func: Any) -> Operator:
     random = Tag.nondeterministic_seeded in func.tags
     if func in SAME_VALUE:
         return Operator(Kind.SAME)
-    if func is aten.scalar_tensor.default:
+    if func in (aten.scalar_tensor.default, aten.full.default):
         return Operator(Kind.NUMBER)
     if func in WRITES_WITHOUT_SAYING:
         return Operator(Kind.MUTATION, WRITES_WITHOUT_SAYING[func], False, FUNCTIONAL_BY_NAME[func])

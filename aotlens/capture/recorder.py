@@ -263,10 +263,13 @@ class Recorder(Tape, TorchDispatchMode):
     def _number(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A tensor whose value is known, so that an operator may ask for it (`cov` does)."""
         device = kwargs.get("device")
-        if type(args[0]) not in (int, float, bool) or (device is not None and device.type != "cpu"):
+        sizes, number = args if func is aten.full.default else ((), args[0])
+        known = type(number) in (int, float, bool) and all(type(size) is int and size == 1 for size in sizes)
+        if not known or (device is not None and device.type != "cpu"):
             return self.pure(func, operator, args, kwargs)
         result = known_number(self.fake_mode, lambda: func(*args, **kwargs))
-        kwargs = self._with_dtype(func, kwargs, result)
+        taken_apart = func in self.decompositions  # into itself with its type
+        kwargs = {**kwargs, "dtype": result.dtype} if taken_apart else self._with_dtype(func, kwargs, result)
         self._adopt(self.add_node(func, args, kwargs, result), result)
         return result
 

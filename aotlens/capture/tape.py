@@ -53,9 +53,15 @@ class Tape:
         """Graph inputs that are no arguments: tensors from outside that require grad, as they are."""
 
     @contextmanager
-    def adding(self, stage: str, reason: str, place: Place = NOWHERE) -> Iterator[None]:
-        """Within the block, nodes are added by a stage of ours and not by the user's code."""
-        before, self.origin = self.origin, Origin(place, "", self.in_backward, stage, reason)
+    def adding(
+        self, stage: str, reason: str, place: Place = NOWHERE, forward: bool = False
+    ) -> Iterator[None]:
+        """Within the block, nodes are added by a stage of ours and not by the user's code.
+
+        With `forward` they belong to the forward, whatever has been recorded since.
+        """
+        backward = self.in_backward and not forward
+        before, self.origin = self.origin, Origin(place, "", backward, stage, reason)
         try:
             yield
         finally:

@@ -1,7 +1,8 @@
 """Programs as torch's own graph modules, for backends and for programs that call us like functorch.compile.
 
-Invariant: every node carries `meta["val"]`, `stack_trace` and `original_aten`; inputs have the names that
-such programs look up (`primals_1`, `tangents_1`, `arg0_1`).
+Invariant: every node carries `meta["val"]`, `stack_trace` and `original_aten`, and a node that brings numbers
+which only the data tells carries `unbacked_bindings`; inputs have the names that such programs look
+up (`primals_1`, `tangents_1`, `arg0_1`).
 """
 
 import linecache
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotlens.ir.data_symbols import mark_data_symbols
 from aotlens.ir.program import Node, Program, getitem, map_nodes
 from aotlens.ir.sizes import SymbolicExpression
 from aotlens.ir.slots import Tangent
@@ -35,6 +37,7 @@ def to_graph_module(program: Program, training: bool, names: Sequence[str] | Non
     results = tuple(map_nodes(output.value, lambda node: made[id(node)]) for output in program.outputs)
     output = graph.output(results[0] if program.returns_one else results)
     output.meta["aotlens_slots"] = tuple(out.slot for out in program.outputs)
+    mark_data_symbols(graph)
     root = torch.nn.Module()
     for name, value in owned.items():
         if isinstance(value, (torch.nn.Module, torch.Generator)):

@@ -27,6 +27,8 @@ def _build(graph: fx.Graph, expression: Any, symbols: dict[Any, Any]) -> Any:
     if expression.is_number:
         return int(expression) if expression.is_integer else float(expression)
     name = type(expression).__name__
+    if name == "Piecewise":
+        return _build_choice(graph, expression.args, symbols)
     if name not in OPERATORS:
         raise UnsupportedError(f"the size expression `{expression}` in a graph for a backend")
     arguments = [_build(graph, argument, symbols) for argument in expression.args]
@@ -34,6 +36,16 @@ def _build(graph: fx.Graph, expression: Any, symbols: dict[Any, Any]) -> Any:
     if len(arguments) == 1:
         return _call(graph, function, arguments[0])
     return reduce(lambda left, right: _call(graph, function, left, right), arguments)
+
+
+def _build_choice(graph: fx.Graph, pieces: Any, symbols: dict[Any, Any]) -> Any:
+    """The first value whose condition holds; the last condition always does."""
+    (value, condition), *rest = pieces
+    chosen = _build(graph, value, symbols)
+    if not rest:
+        return chosen
+    otherwise = _build_choice(graph, rest, symbols)
+    return _call(graph, torch.sym_ite, _build(graph, condition, symbols), chosen, otherwise)
 
 
 def _call(graph: fx.Graph, function: Callable[..., Any], *operands: Any) -> Any:

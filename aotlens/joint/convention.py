@@ -27,6 +27,7 @@ from aotlens.ir.slots import (
     Tangent,
     UserOutput,
 )
+from aotlens.joint.data_sizes import with_sizes
 from aotlens.joint.records import JointProgram
 from aotlens.torch_api import set_joint_signature, tensor_metadata
 
@@ -175,7 +176,8 @@ def forward_convention(joint: JointProgram, forward: Program, saved: tuple[Node,
         *forward_results(joint),
         *(ProgramOutput(node, SavedForBackward(node.name)) for node in saved),
     )
-    nodes = reachable([out.value for out in outputs], before_backward(joint.program.nodes))
+    every = with_sizes(joint.program.nodes, saved)
+    nodes = reachable([out.value for out in outputs], before_backward(every))
     program = Program(forward.name, inputs, nodes, outputs)
     positions: dict[GraphOutput, int] = {}
     for at, out in enumerate(outputs):

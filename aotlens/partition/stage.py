@@ -21,6 +21,7 @@ from aotlens.ir.program import (
     writes_input,
 )
 from aotlens.ir.slots import FlatInput, SavedForBackward, SavedInput, Tangent
+from aotlens.joint.data_sizes import sizes_to_save, with_sizes
 from aotlens.joint.records import Joint, JointProgram
 from aotlens.options import POLICIES, PartitionFunction
 from aotlens.partition.custom import inference_with, partition_with
@@ -74,12 +75,13 @@ def partition(
     if not isinstance(policy, str):
         return partition_with(joint, policy, module)
     split = split_joint(joint, policy)
+    saved = (*split.saved, *sizes_to_save(joint, split.saved, split.backward_nodes))
     return Partitioned(
         joint=joint,
         policy=policy,
-        forward=_forward_program(joint, split.saved),
-        backward=_backward_program(joint, split.saved, split.backward_nodes),
-        saved=_describe(joint, split.saved, split.choice),
+        forward=_forward_program(joint, saved),
+        backward=_backward_program(joint, saved, split.backward_nodes),
+        saved=_describe(joint, saved, split.choice),
         recomputed=recomputed_values(split.backward_nodes, split.sides),
     )
 
@@ -199,7 +201,8 @@ def _forward_program(joint: JointProgram, saved: tuple[Node, ...]) -> Program:
             if node.op is not None and id(node) not in at_hand
         ),
     )
-    nodes = reachable([out.value for out in outputs], before_backward(joint.program.nodes))
+    every = with_sizes(joint.program.nodes, saved)
+    nodes = reachable([out.value for out in outputs], before_backward(every))
     inputs = tuple(given for given in joint.program.inputs if not isinstance(given.slot, Tangent))
     return Program("forward", inputs, nodes, outputs)
 

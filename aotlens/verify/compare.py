@@ -136,6 +136,9 @@ def _told(failure: Failure | None) -> str:
 def _output(name: str, found: object, expected: object) -> Iterator[Difference]:
     if isinstance(found, Facts) and isinstance(expected, Facts):
         yield from _tensor(found, expected, "value")
+    elif type(found) is float and type(expected) is float:  # read from a tensor, perhaps: as precise as that
+        if not close(torch.tensor(found), torch.tensor(expected)):
+            yield Difference("value", name, repr(found), repr(expected))
     elif type(found) is not type(expected) or found != expected:
         yield Difference("value", name, repr(found), repr(expected))
 

@@ -15,10 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # programs warn as eager warn
 COMPILERS = Compilers(aotlens.nop, aotlens.nop, aotlens.nop)
 
 
-NOT_YET = (
-    "aliasing_inputs/overlapping_detached_written",
-    "data_dependent/narrow_at_a_tensor",
-)
+NOT_YET = ("aliasing_inputs/overlapping_detached_written",)
 """What the wrapper or the graph module of a backend cannot do in this convention."""
 
 FIT = [program for program in PROGRAMS if program.name not in NOT_YET]

@@ -23,7 +23,7 @@ def item_as_factor(x: Tensor) -> Tensor:
     return x * x.sum().item()
 
 
-@cases(lambda: (plain(3),), "dynamic")
+@cases(lambda: (plain(3),), "dynamic", "inductor")
 def item_returned(x: Tensor) -> tuple[float, Tensor]:
     return x.sum().item(), x * 2
 
@@ -51,13 +51,13 @@ def item_as_size_of_view(x: Tensor, n: Tensor) -> Tensor:
     return x[:size]
 
 
-@cases(lambda: (leaf(4), start()), "dynamic")
+@cases(lambda: (leaf(4), start()), "dynamic", "inductor")
 def item_in_arithmetic(x: Tensor, n: Tensor) -> tuple[Tensor, int]:
     size = int_of(n)
     return x.new_zeros(size + 1) + x.mean(), size * 2
 
 
-@cases(lambda: (leaf(4, 3), start()), "dynamic")
+@cases(lambda: (leaf(4, 3), start()), "dynamic", "inductor")
 def item_as_index(x: Tensor, n: Tensor) -> Tensor:
     size = int_of(n)
     torch._check(size < x.shape[0])
@@ -103,6 +103,11 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     return x.masked_select(mask > 0) * 3
 
 
+@cases(lambda: (plain(6), leaf(1)), "dynamic", "inductor")
+def boolean_mask_and_more(x: Tensor, w: Tensor) -> Tensor:
+    return torch.cat([x[x > 0], x[:1]]) * w
+
+
 @cases(lambda: (leaf(6),), "dynamic")
 def size_of_a_mask(x: Tensor) -> tuple[Tensor, int]:
     chosen = x[x > 0]
@@ -120,7 +125,7 @@ def unique(x: Tensor) -> tuple[Tensor, Tensor]:
     return values, inverse
 
 
-@cases(lambda: (leaf(6), start()), "dynamic")
+@cases(lambda: (leaf(6), start()), "dynamic", "inductor")
 def narrow_at_a_tensor(x: Tensor, n: Tensor) -> Tensor:
     return torch.narrow(x, 0, n, 2)
 
@@ -130,7 +135,7 @@ def split_at_a_tensor(x: Tensor, at: Tensor) -> tuple[Tensor, ...]:
     return torch.tensor_split(x, at)
 
 
-@cases(lambda: (plain(6), start()), "dynamic")
+@cases(lambda: (plain(6), start()), "dynamic", "inductor")
 def written_at_a_tensor(x: Tensor, n: Tensor) -> Tensor:
     at = int_of(n)
     torch._check(at + 2 <= x.shape[0])
@@ -138,7 +143,7 @@ def written_at_a_tensor(x: Tensor, n: Tensor) -> Tensor:
     return x + 1
 
 
-@cases(lambda: (leaf(3, 4),))
+@cases(lambda: (leaf(3, 4),), "inductor")
 def covariance(x: Tensor) -> Tensor:
     return torch.cov(x)
 

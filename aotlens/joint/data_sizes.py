@@ -1,0 +1,45 @@
+"""Sizes that only the data tells, handed on to a backward whose tensors carry them in sums and products only.
+
+A backend finds a symbol where it stands alone: as a size of an input, or as a number.  Invariant: in a
+backward every symbol of its values is given so, or made by its own nodes.
+"""
+
+from collections.abc import Iterable
+
+from aotlens.ir.data_symbols import numbers_of, symbols_of
+from aotlens.ir.program import Node
+from aotlens.ir.slots import Tangent
+from aotlens.joint.records import JointProgram
+
+
+def sizes_to_save(
+    joint: JointProgram, saved: tuple[Node, ...], backward: tuple[Node, ...]
+) -> tuple[Node, ...]:
+    """The numbers to save besides, in a fixed order; none where no size depends on data."""
+    symbols = joint.captured.recorder.symbols
+    if not symbols.read_from_data:
+        return ()
+    tangents = (given.node for given in joint.program.inputs if isinstance(given.slot, Tangent))
+    inputs = (*saved, *tangents)
+    read = {symbol for node in (*inputs, *backward) for symbol in symbols_of(node.val)}
+    numbers = [number.node.expr for node in inputs for number in numbers_of(node.val)]
+    missing = (read & symbols.read_from_data) - {number for number in numbers if number.is_symbol}
+    reason = "a size that the backward's tensors carry in sums and products only"
+    with joint.captured.recorder.adding("partition", reason, forward=True):
+        found = [symbols.of_symbol(symbol) for symbol in sorted(missing, key=str)]
+    known, there = {id(node) for node in saved}, {id(node) for node in backward}
+    return tuple(
+        node for node in found if id(node) not in known and not there & {id(node), *map(id, node.inputs())}
+    )
+
+
+def with_sizes(nodes: tuple[Node, ...], saved: Iterable[Node]) -> tuple[Node, ...]:
+    """The nodes, with each saved size that is not among them behind the value that it is a size of."""
+    present = {id(node) for node in nodes}
+    added = [node for node in saved if node.op is not None and id(node) not in present]
+    if not added:
+        return nodes
+    behind: dict[int, list[Node]] = {}
+    for size in added:
+        behind.setdefault(id(size.args[0]), []).append(size)
+    return tuple(each for node in nodes for each in (node, *behind.get(id(node), ())))
