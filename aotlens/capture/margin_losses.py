@@ -26,8 +26,8 @@ def multi_margin_loss(sample: Tensor, target: Tensor, *options: Any, **named: An
 
 def multilabel_margin_loss(sample: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
     """Labels of each row up to the first -1; gives the loss, and which places the labels name."""
-    torch._check(sample.dim() <= 2 and sample.shape[-1:] != (0,), lambda: "expected a vector or a matrix")
-    torch._check(sample.shape == target.shape, lambda: f"inconsistent target size: {list(target.shape)}")
+    if sample.shape != target.shape or sample.dim() > 2:
+        raise RuntimeError(f"inconsistent target size: {target.shape} for input of size: {sample.shape}")
     rows, labels = torch.atleast_2d(sample), torch.atleast_2d(target)
     places = rows.shape[1]
     order = torch.arange(places, device=target.device)
