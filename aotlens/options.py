@@ -48,6 +48,9 @@ class CompileOptions:
     """Let what the function does besides its result (a list that it fills) happen while it is traced only."""
     flat_result: bool = False
     """Return a tuple of the result's leaves instead of the user's containers."""
+    functional_random: bool = False
+    """Make random operators of devices with a counter-based generator functions of a seed and an offset, as
+    torch's `functionalize_rng_ops` does; that setting has the same effect."""
     lazy_backward: bool = True
     """Generate the backward's code at the first backward, so that one that never runs costs nothing."""
 

@@ -26,6 +26,7 @@ from aotlens.capture.direct import capture_direct
 from aotlens.capture.dynamo import capture_graph_module
 from aotlens.capture.operators import Decompositions
 from aotlens.capture.owned import module_tensors
+from aotlens.capture.philox_rules import with_random_rules
 from aotlens.capture.records import Captured
 from aotlens.capture.settings import Settings
 from aotlens.codegen.inductor import decompositions as inductor_decompositions
@@ -45,7 +46,14 @@ from aotlens.report.records import Target
 from aotlens.runtime.owner import bind_module
 from aotlens.runtime.records import LoadedModule
 from aotlens.runtime.stage import load_module, write_module
-from aotlens.torch_api import FakeTensor, FakeTensorMode, make_shape_env, pytree, with_ragged_sizes
+from aotlens.torch_api import (
+    FakeTensor,
+    FakeTensorMode,
+    functionalizes_rng,
+    make_shape_env,
+    pytree,
+    with_ragged_sizes,
+)
 
 STAGES = ("capture", "analysis", "joint", "partition", "codegen", "runtime")
 
@@ -220,6 +228,11 @@ def _has_ragged(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def _decompositions(options: CompileOptions) -> Decompositions:
+    chosen = _chosen_decompositions(options)
+    return with_random_rules(chosen) if options.functional_random or functionalizes_rng() else chosen
+
+
+def _chosen_decompositions(options: CompileOptions) -> Decompositions:
     if options.decompositions is not None:
         return options.decompositions
     if options.backend == "inductor":

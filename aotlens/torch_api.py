@@ -53,6 +53,7 @@ __all__ = [
     "current_mode",
     "debug_assert",
     "detect_fake_mode",
+    "device_random_state_handled_by",
     "dynamo_knows",
     "first_expression",
     "functionalizes_rng",
@@ -265,6 +266,35 @@ def random_state_handled_by(state: Any) -> Iterator[None]:
         module.default_generator = real
 
 
+@contextmanager
+def device_random_state_handled_by(state: Any) -> Iterator[None]:
+    """Within it, this thread's `torch.cuda.manual_seed`, `torch.cuda.get_rng_state` and their like speak to
+    `state`."""
+    owner = threading.get_ident()
+    instead = {
+        "get_rng_state": state.get_device_state,
+        "set_rng_state": state.set_device_state,
+        "manual_seed": state.seed_devices,
+        "manual_seed_all": state.seed_devices,
+    }
+    real = {name: getattr(torch.cuda, name) for name in instead}
+
+    def of_this_thread(name: str) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            chosen = instead if threading.get_ident() == owner else real
+            return chosen[name](*args, **kwargs)
+
+        return call
+
+    for name in instead:
+        setattr(torch.cuda, name, of_this_thread(name))
+    try:
+        yield
+    finally:
+        for name, function in real.items():
+            setattr(torch.cuda, name, function)
+
+
 @cache
 def _patch_checkpoint() -> None:
     """Let `torch.utils.checkpoint` ask the recording of its thread first; elsewhere it does as before."""
@@ -372,13 +402,19 @@ def tensor_metadata(val: Any) -> Any:
     return type(val)(tensor_metadata(item) for item in val) if isinstance(val, (list, tuple)) else None
 
 
-def set_joint_signature(module: Any, primals: int, tangents: int, results: int) -> None:
-    """Let a flat joint graph be called as `module(primals, tangents)`, giving `(results, gradients)`."""
+def set_joint_signature(
+    module: Any, primals: int, tangents: int, results: tuple[int, int], states: list[str]
+) -> None:
+    """Let a flat joint graph be called as `module(primals, tangents, *states)`.
+
+    It gives results and gradients, of which there are as many as the pair `results` says.
+    """
     from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
 
-    arguments = pytree.tree_structure(([0] * primals, [0] * tangents))
-    given = pytree.tree_structure(([0] * results, [0] * primals))
-    module.graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(["primals", "tangents"], arguments, given)))
+    arguments = pytree.tree_structure(([0] * primals, [0] * tangents, *[0] * len(states)))
+    given = pytree.tree_structure(([0] * results[0], [0] * results[1]))
+    names = ["primals", "tangents", *states]
+    module.graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(names, arguments, given)))
     module.recompile()
 
 

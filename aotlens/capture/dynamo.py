@@ -37,7 +37,10 @@ def capture_graph_module(
     tensor that Dynamo passes it in stands for it; elsewhere it is built in, and Dynamo guards on its value.
     """
     settings = Settings(
-        _fake_mode(example_inputs), decompositions, _is_dynamic(example_inputs), split_region=split_region
+        _fake_mode(example_inputs),
+        decompositions,
+        _is_dynamic(example_inputs),
+        split_region=split_region,
     )
     owned = module_tensors(gm)
     slots = _owned_slots(gm, owned)

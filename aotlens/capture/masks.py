@@ -11,7 +11,7 @@ import torch
 
 from aotlens.capture.operators import aten
 from aotlens.capture.tape import Tape
-from aotlens.ir.program import Node
+from aotlens.ir.program import Node, draws
 
 DRAWS_ZEROS_AND_ONES = frozenset({aten.bernoulli, aten.bernoulli_})
 """What eager's dropout draws its mask with where it has no fused kernel."""
@@ -25,11 +25,11 @@ def draws_mask(func: Any) -> bool:
 
 
 def through_booleans(tape: Tape, drawn: Any) -> Any:
-    """The drawn mask, made again from its boolean form.
+    """The drawn mask, made again from its boolean form; one that may be drawn again stays as it is.
 
     The boolean form belongs to no activation checkpoint: the draw is kept in any case, and this is how.
     """
-    if type(drawn) is not Node or not drawn.val.is_floating_point():
+    if type(drawn) is not Node or not drawn.val.is_floating_point() or not draws(drawn.op):
         return drawn
     origin = tape.origin
     try:

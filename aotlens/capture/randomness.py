@@ -4,10 +4,12 @@ Invariant: nothing draws while fake tensors run, and no generator's state moves;
 the state is recorded in order with its draws, and happens at each call.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from aotlens.capture.philox import FunctionalRandom
 from aotlens.capture.storage import Storage
 from aotlens.capture.tape import Tape
 from aotlens.errors import UnsupportedError
@@ -20,6 +22,9 @@ class RandomState:
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
+        self.functional = FunctionalRandom(tape)
+        self.is_functional = False
+        """Whether devices with a counter-based generator draw from a seed and an offset of the graph."""
         self._clones: list[tuple[str, torch.Generator, torch.Tensor]] = []
 
     def get_state(self) -> Any:
@@ -41,6 +46,45 @@ class RandomState:
         self._tape.add_node(torch.random.manual_seed, (seed,), {}, None, origin)
         self._tape.note_call((torch.random.manual_seed, (seed,), {}, None, origin))
         return torch.default_generator
+
+    def get_device_state(self, device: Any = "cuda") -> Any:
+        """`torch.cuda.get_rng_state`, where the device draws from a state of the graph."""
+        origin = self._origin("cuda.get_rng_state")
+        with self._tape.internally(origin):
+            state = self.functional.get_state(self._device(device))
+        self._tape.note_call((torch.cuda.get_rng_state, (), {}, state, origin))
+        return state
+
+    def set_device_state(self, state: Any, device: Any = "cuda") -> None:
+        origin = self._origin("cuda.set_rng_state")
+        self._set_device_state(state, self._device(device), origin)
+        self._tape.note_call((torch.cuda.set_rng_state, (state,), {}, None, origin))
+
+    def seed_devices(self, seed: int) -> None:
+        """`torch.cuda.manual_seed` and `manual_seed_all`, which `torch.manual_seed` calls too."""
+        origin = self._origin("cuda.manual_seed")
+        self._tape.note_call((torch.cuda.manual_seed_all, (seed,), {}, None, origin))
+        self.functional.at_known_device(lambda device: self._seed_device(seed, device, origin))
+
+    def _seed_device(self, seed: int, device: torch.device, origin: Origin) -> None:
+        with self._tape.internally(origin):
+            pair = [torch.full((), number, dtype=torch.int64) for number in (_signed(seed), 0)]
+            state = torch.stack(pair).view(torch.uint8)
+        self._set_device_state(state, device, origin)
+
+    def _set_device_state(self, state: Any, device: torch.device, origin: Origin) -> None:
+        with self._tape.internally(origin):
+            foreign = self.functional.set_state(state, device)
+        if foreign:  # its seed is set here; the offset by the wrapper, once all draws are counted
+            args = (self._tape.node_of(state), device)
+            self._tape.add_node(torch.cuda.set_rng_state, args, {}, None, replace(origin, effect=True))
+
+    def _device(self, device: Any) -> torch.device:
+        """The device that an argument of `torch.cuda` means."""
+        if self.functional.device is not None and device in ("cuda", torch.device("cuda")):
+            return self.functional.device
+        found = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+        return found if found.index is not None else torch.device(found.type, 0)
 
     def seed(self) -> int:
         raise UnsupportedError(
@@ -77,3 +121,8 @@ class RandomState:
 def without_generators(kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments with which an operator runs on fake tensors, which draw nothing."""
     return {key: None if isinstance(value, torch.Generator) else value for key, value in kwargs.items()}
+
+
+def _signed(seed: int) -> int:
+    """The seed's 64 bits as a signed number."""
+    return (seed + 2**63) % 2**64 - 2**63

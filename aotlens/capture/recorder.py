@@ -30,6 +30,7 @@ from aotlens.capture.operators import (
     is_operator,
 )
 from aotlens.capture.origins import Origins
+from aotlens.capture.philox_rules import by_rule
 from aotlens.capture.randomness import RandomState, without_generators
 from aotlens.capture.regions import Half, record_half
 from aotlens.capture.settings import SplitRegion
@@ -73,7 +74,6 @@ class Recorder(Tape, TorchDispatchMode):
         self.decomposed = False
         """Whether any operator was taken apart."""
         self._default_dtype = torch.get_default_dtype()
-        self._depth = 0
         self._declines = False
         self._handlers: dict[Kind, Callable[..., Any]] = {
             Kind.PURE: self.pure,
@@ -200,6 +200,7 @@ class Recorder(Tape, TorchDispatchMode):
 
     def body(self) -> "Recorder":
         body = Recorder(self.fake_mode, self.decompositions, self.origins.boundary)
+        body.is_body = True
         body._names, body.regions, body.split_region = self._names, self.regions, self.split_region
         body.origins = Origins(self.origins.boundary, caller=self.origin)
         return body
@@ -220,7 +221,7 @@ class Recorder(Tape, TorchDispatchMode):
         depth, self._depth = self._depth, 1
         try:
             with self:
-                result = self.decompositions[op](*bound, **kwargs)
+                result = by_rule(self.decompositions[op], self.random.functional, bound, kwargs)
         finally:
             self._depth = depth
         if result is NotImplemented:
@@ -298,7 +299,7 @@ class Recorder(Tape, TorchDispatchMode):
 
     def _decomposed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self:
-            result = self.decompositions[func](*args, **kwargs)
+            result = by_rule(self.decompositions[func], self.random.functional, args, kwargs)
         if result is NotImplemented:
             rest = {key: rule for key, rule in self.decompositions.items() if key is not func}
             table, self.decompositions = self.decompositions, rest

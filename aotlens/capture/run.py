@@ -18,6 +18,7 @@ from aotlens.capture.lifting import Lifting, lifting
 from aotlens.capture.margin_losses import AS_THE_KERNEL
 from aotlens.capture.modes import apart_from_the_caller, current_modes, refuse_changed_modes
 from aotlens.capture.outside import settled
+from aotlens.capture.philox_rules import has_random_rules
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Structure, Subject
 from aotlens.capture.region_gradient import record_region_call
@@ -31,6 +32,7 @@ from aotlens.torch_api import (
     DATA_DEPENDENT_ERRORS,
     UnsupportedOperatorException,
     checkpoints_run_once,
+    device_random_state_handled_by,
     python_dispatcher,
     pytree,
     quiet_fake_tensors,
@@ -56,6 +58,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         UnsupportedError: data-dependent control flow, an operator or case that is refused.
     """
     recorder = Recorder(settings.fake_mode, settings.decompositions, call_boundary.__code__)
+    recorder.random.is_functional = has_random_rules(settings.decompositions)
     recorder.split_region = settings.split_region
     grad_enabled = torch.is_grad_enabled()
     observer = VariableObserver() if settings.observe_variables else None
@@ -135,6 +138,8 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(apart_from_the_caller())
         stack.enter_context(quiet_fake_tensors())
         stack.enter_context(random_state_handled_by(recorder.random))
+        if recorder.random.is_functional:
+            stack.enter_context(device_random_state_handled_by(recorder.random))
         stack.enter_context(checkpoints_run_once(recorder.checkpoints.region))
         stack.enter_context(without_compiled_autograd())
         if dynamic:

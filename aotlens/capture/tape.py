@@ -37,6 +37,10 @@ class Tape:
         self.nodes: list[Node] = []
         self.symbols = Symbols(self._append)
         self.in_backward = False
+        self._depth = 0
+        """Above zero while an operator of the user's is recorded by the operators that it is made of."""
+        self.is_body = False
+        """Whether it is the tape of a function of a higher-order operator."""
         self.originals: dict[int, Any] = {}
         """The caller's values by the identity of the argument that stands for each."""
         self.reset_leaves: list[Any] = []
@@ -115,6 +119,16 @@ class Tape:
     ) -> Any:
         """The node (or list of nodes) of an operator that is to be taken apart; None for all others."""
         return None
+
+    @contextmanager
+    def internally(self, origin: Origin) -> Iterator[None]:
+        """Within it, operators are recorded as parts of one call of the user's, which is noted by itself."""
+        depth, before = self._depth, self.origin
+        self._depth, self.origin = 1, origin
+        try:
+            yield
+        finally:
+            self._depth, self.origin = depth, before
 
     def body(self) -> Any:
         """A recorder for a body of the higher-order operator that runs: its own nodes, names shared."""

@@ -16,7 +16,7 @@ from torch import fx
 from aotlens.ir.data_symbols import mark_data_symbols
 from aotlens.ir.program import Node, Program, getitem, map_nodes
 from aotlens.ir.sizes import SymbolicExpression
-from aotlens.ir.slots import Tangent
+from aotlens.ir.slots import BackwardRngState, RngState, Tangent
 from aotlens.ir.symbolic import expression_nodes
 from aotlens.report.records import Span
 
@@ -53,7 +53,7 @@ def _input_names(program: Program, training: bool) -> list[str]:
         if isinstance(given.slot, Tangent):
             tangents += 1
             names.append(f"tangents_{tangents}")
-        elif program.name == "backward":
+        elif program.name == "backward" or isinstance(given.slot, (RngState, BackwardRngState)):
             names.append(given.node.name)
         else:
             primals += 1

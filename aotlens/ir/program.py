@@ -171,8 +171,9 @@ def writes_input(node: Node) -> bool:
 
 @cache
 def draws(op: Any) -> bool:
-    """Whether an operator moves the random state."""
-    return torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
+    """Whether an operator moves the random state; one that is a function of a seed and an offset does not."""
+    is_pure = getattr(op, "namespace", "") == "rngprims"
+    return not is_pure and torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
 
 
 def must_run(node: Node) -> bool:

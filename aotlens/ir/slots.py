@@ -85,7 +85,26 @@ class SavedInput:
     name: str
 
 
-GraphInput = FlatInput | Tangent | SavedInput
+@dataclass(frozen=True, slots=True)
+class RngState:
+    """Seed or offset of a device's random generator when the forward starts."""
+
+    name: str
+    """`fwd_seed` or `fwd_base_offset`."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardRngState:
+    """Seed or offset of a device's random generator when the backward starts."""
+
+    name: str
+    """`bwd_seed` or `bwd_base_offset`."""
+
+
+GraphInput = FlatInput | Tangent | SavedInput | RngState | BackwardRngState
+RNG_STATES = (RngState, BackwardRngState)
+BACKWARD_INPUTS = (Tangent, BackwardRngState)
+"""The kinds of input that the forward does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +170,33 @@ class LeafGradient:
     inner: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class RngOffset:
+    """The random generator's offset after the forward's draws."""
+
+    name: str = "new_fwd_offset"
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardRngOffset:
+    """The random generator's offset after the backward's draws."""
+
+    name: str = "new_bwd_offset"
+
+
 GRADIENTS = (Gradient, LeafGradient)
+BACKWARD_OUTPUTS = (*GRADIENTS, BackwardRngOffset)
+"""The kinds of output that the forward does not have."""
 GraphOutput = (
-    UserOutput | MutatedInput | IntermediateBase | DataSize | SavedForBackward | Gradient | LeafGradient
+    UserOutput
+    | MutatedInput
+    | IntermediateBase
+    | DataSize
+    | SavedForBackward
+    | Gradient
+    | LeafGradient
+    | RngOffset
+    | BackwardRngOffset
 )
 DIFFERENTIABLE_OUTPUTS = (UserOutput, MutatedInput, IntermediateBase, DataSize)
 """The kinds of output that go through autograd to the wrapper."""

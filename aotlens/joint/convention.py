@@ -2,8 +2,9 @@
 
 There every flat input is a graph input (plain values too), every result is a graph output (aliases and plain
 values too), the forward also returns the inputs that it saves, and the backward takes saved sizes first and
-gives one gradient, or None, per input.  Invariant: the nodes are the same; only the lists of inputs and
-outputs differ, so the module text never sees this convention.
+gives one gradient, or None, per input.  A graph that draws functionally takes the random generator's seed and
+offset last, and gives the new offset: the forward before what it saves, the backward last.  Invariant: the
+nodes are the same; only the lists of inputs and outputs differ, so the module text never sees them.
 """
 
 from collections.abc import Callable
@@ -17,10 +18,13 @@ from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, before_backward, reachable
 from aotlens.ir.slots import (
+    BACKWARD_INPUTS,
+    BackwardRngState,
     FlatInput,
     Gradient,
     GraphOutput,
     MutatedInput,
+    RngState,
     SavedForBackward,
     SavedInput,
     SyntheticBase,
@@ -88,7 +92,8 @@ def described(module: fx.GraphModule) -> fx.GraphModule:
 
 def primals(joint: JointProgram) -> tuple[ProgramInput, ...]:
     """Synthetic bases, then every other flat input but repeated tensors; nobody reads the plain values."""
-    given = [item for item in joint.program.inputs if not isinstance(item.slot, (Tangent, SyntheticBase))]
+    others = (*BACKWARD_INPUTS, SyntheticBase, RngState)
+    given = [item for item in joint.program.inputs if not isinstance(item.slot, others)]
     found = [item for item in joint.program.inputs if isinstance(item.slot, SyntheticBase)]
     waiting = [
         ProgramInput(Node(f"plain_{at}", None, (), {}, flat.argument, Origin(NOWHERE, "")), flat.slot)
@@ -101,6 +106,20 @@ def primals(joint: JointProgram) -> tuple[ProgramInput, ...]:
                 found.append(waiting.pop(0))
         found.append(item)
     return (*found, *waiting)
+
+
+def forward_inputs(joint: JointProgram) -> tuple[ProgramInput, ...]:
+    """The primals, then seed and offset where the forward draws functionally."""
+    return (*primals(joint), *_of_kind(joint, RngState))
+
+
+def backward_arrivals(joint: JointProgram) -> tuple[ProgramInput, ...]:
+    """The tangents, then seed and offset where the backward draws functionally."""
+    return (*_of_kind(joint, Tangent), *_of_kind(joint, BackwardRngState))
+
+
+def _of_kind(joint: JointProgram, kind: type) -> tuple[ProgramInput, ...]:
+    return tuple(given for given in joint.program.inputs if isinstance(given.slot, kind))
 
 
 def forward_results(joint: JointProgram) -> tuple[ProgramOutput, ...]:
@@ -136,13 +155,14 @@ def _which(slot: Any) -> tuple[int, tuple[str, ...]]:
 
 
 def joint_convention(joint: JointProgram) -> Convention:
-    """The joint program: `(primals, tangents)` to `(results, gradients)`."""
-    inputs = primals(joint)
-    tangents = tuple(given for given in joint.program.inputs if isinstance(given.slot, Tangent))
-    outputs = (*forward_results(joint), *(gradients(joint, inputs) if joint.training else ()))
+    """The joint program: `(primals, tangents)`, then the random states, to `(results, gradients)`."""
+    first, tangents = primals(joint), _of_kind(joint, Tangent)
+    states = (*_of_kind(joint, RngState), *_of_kind(joint, BackwardRngState))
+    inputs = (*first, *tangents, *states)
+    outputs = (*forward_results(joint), *(gradients(joint, first) if joint.training else ()))
     nodes = reachable([out.value for out in outputs], joint.program.nodes)
-    program = Program("joint", (*inputs, *tangents), nodes, outputs)
-    names = (*_primal_names(joint, len(inputs)), *(f"tangents_{at + 1}" for at in range(len(tangents))))
+    program = Program("joint", inputs, nodes, outputs)
+    names = tuple(_names(joint, inputs))
     return Convention(program, names, _positions(program.inputs, joint.program.inputs), ())
 
 
@@ -155,8 +175,11 @@ def joint_module(joint: JointProgram) -> fx.GraphModule:
     for given, node in zip(convention.program.inputs, placeholders, strict=True):
         node.meta[CHANGED] = id(given.node) in joint.changed_inputs
     if joint.training:
-        count = len(primals(joint))
-        set_joint_signature(module, count, len(convention.names) - count, len(forward_results(joint)))
+        first = primals(joint)
+        states = [name for name in convention.names if not name.startswith(("primals", "tangents"))]
+        tangents = len(convention.names) - len(first) - len(states)
+        results = (len(forward_results(joint)), len(gradients(joint, first)))
+        set_joint_signature(module, len(first), tangents, results, states)
     return module
 
 
@@ -171,7 +194,7 @@ def tag_sides(module: fx.GraphModule, convention: Convention, joint: JointProgra
 
 def forward_convention(joint: JointProgram, forward: Program, saved: tuple[Node, ...]) -> Convention:
     """The forward (or the only) program; `saved` in the order in which the backward takes it."""
-    inputs = primals(joint)
+    inputs = forward_inputs(joint)
     outputs: tuple[ProgramOutput, ...] = (
         *forward_results(joint),
         *(ProgramOutput(node, SavedForBackward(node.name)) for node in saved),
@@ -183,32 +206,43 @@ def forward_convention(joint: JointProgram, forward: Program, saved: tuple[Node,
     for at, out in enumerate(outputs):
         positions.setdefault(out.slot, at)
     gives = tuple(positions[out.slot] for out in forward.outputs)
-    return Convention(program, _primal_names(joint, len(inputs)), _positions(inputs, forward.inputs), gives)
+    return Convention(program, tuple(_names(joint, inputs)), _positions(inputs, forward.inputs), gives)
 
 
 def backward_convention(joint: JointProgram, backward: Program) -> Convention:
     """The backward program: saved sizes, saved tensors, tangents; one gradient per primal."""
     first = primals(joint)
-    names = {
-        id(given.node): name for given, name in zip(first, _primal_names(joint, len(first)), strict=True)
-    }
+    known = forward_inputs(joint)
+    names = {id(given.node): name for given, name in zip(known, _names(joint, known), strict=True)}
     saved = [given for given in backward.inputs if isinstance(given.slot, SavedInput)]
-    tangents = [given for given in backward.inputs if isinstance(given.slot, Tangent)]
+    arriving = backward_arrivals(joint)
     sizes = [given for given in saved if not isinstance(given.node.val, torch.Tensor)]
-    inputs = (*sizes, *(given for given in saved if given not in sizes), *tangents)
+    inputs = (*sizes, *(given for given in saved if given not in sizes), *arriving)
     outputs = gradients(joint, first)
     input_names = [names.get(id(given.node), given.node.name) for given in inputs[: len(saved)]]
-    input_names += [f"tangents_{at + 1}" for at in range(len(tangents))]
+    input_names += _names(joint, arriving)
     positions = {out.slot: at for at, out in enumerate(outputs)}
     gives = tuple(positions[out.slot] for out in backward.outputs)
     program = Program("backward", inputs, backward.nodes, outputs)
     return Convention(program, tuple(input_names), _positions(inputs, backward.inputs), gives)
 
 
-def _primal_names(joint: JointProgram, count: int) -> tuple[str, ...]:
-    if joint.training:
-        return tuple(f"primals_{at + 1}" for at in range(count))
-    return tuple(f"arg{at}_1" for at in range(count))
+def _names(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> list[str]:
+    """The names that programs look up: `primals_1`, `tangents_1`, `fwd_seed_1`; in inference `arg0_1`."""
+    if not joint.training:
+        return [f"arg{at}_1" for at in range(len(inputs))]
+    found, primal_count, tangent_count = [], 0, 0
+    for given in inputs:
+        match given.slot:
+            case RngState(name=name) | BackwardRngState(name=name):
+                found.append(f"{name}_1")
+            case Tangent():
+                tangent_count += 1
+                found.append(f"tangents_{tangent_count}")
+            case _:
+                primal_count += 1
+                found.append(f"primals_{primal_count}")
+    return found
 
 
 def _positions(inputs: tuple[ProgramInput, ...], ours: tuple[ProgramInput, ...]) -> tuple[int, ...]:

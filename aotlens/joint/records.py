@@ -6,7 +6,7 @@ from typing import Any
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.capture.records import Captured
 from aotlens.ir.program import Node, Program, ProgramOutput
-from aotlens.ir.slots import GRADIENTS, IntermediateBase, UserOutput
+from aotlens.ir.slots import BACKWARD_OUTPUTS, IntermediateBase, UserOutput
 from aotlens.ir.subclasses import Wrapped
 
 
@@ -18,7 +18,7 @@ class Joint:
 
     @property
     def forward_outputs(self) -> tuple[ProgramOutput, ...]:
-        return tuple(out for out in self.program.outputs if not isinstance(out.slot, GRADIENTS))
+        return tuple(out for out in self.program.outputs if not isinstance(out.slot, BACKWARD_OUTPUTS))
 
     @property
     def handed_out(self) -> tuple[ProgramOutput, ...]:
@@ -29,7 +29,8 @@ class Joint:
 
     @property
     def gradients(self) -> tuple[ProgramOutput, ...]:
-        return tuple(out for out in self.program.outputs if isinstance(out.slot, GRADIENTS))
+        """What the backward gives: gradients, and where it draws the random generator's new offset."""
+        return tuple(out for out in self.program.outputs if isinstance(out.slot, BACKWARD_OUTPUTS))
 
     @property
     def changed_inputs(self) -> frozenset[int]:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import InputAliasInfo, ViewAndMutationMeta
+from aotlens.capture.philox import FunctionalRandom, refuse_other_draws
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.run import call_boundary, recording, refusing
@@ -97,8 +98,14 @@ def build_joint(
     write_in_graph(captured, meta)
     captured.recorder.originals.clear()  # the recording outlives the call, whose arguments it must not hold
     tangents = (given for tangent in backward.tangents for given in tangent.inputs)
-    inputs = (*graph_inputs(captured), *tangents)
-    results = (*_expanded((output.slot, output.value) for output in outputs), *backward.outputs())
+    random = random_state(captured)
+    inputs = (*graph_inputs(captured), *random.inputs(False), *tangents, *random.inputs(True))
+    results = (
+        *_expanded((output.slot, output.value) for output in outputs),
+        *random.outputs(False),
+        *backward.outputs(),
+        *random.outputs(True),
+    )
     needed = [result.value for result in (*results, *aliases)]
     nodes = reachable(needed, tuple(captured.recorder.nodes))
     return JointProgram(
@@ -108,7 +115,8 @@ def build_joint(
         training=training,
         differentiable=tuple(
             training and output.differentiable for output in outputs for _ in leaves_of(output.value)
-        ),
+        )
+        + (False,) * len(random.outputs(False)),
         aliases=aliases,
         wrapped_tangents=tuple(tangent.wrapped for tangent in backward.tangents),
         wrapped_gradients={
@@ -130,6 +138,18 @@ def _differentiated(
         tuple(tangent.inputs[0].node for tangent in backward.tangents) if plain else (),
         tuple(item.leaf for item in inputs),
     )
+
+
+def random_state(captured: Captured) -> FunctionalRandom:
+    """The random state of the graphs, with nothing in it where no draw is a function of it.
+
+    Raises:
+        UnsupportedError: an operator draws from a generator whose draws the graphs count.
+    """
+    random = captured.recorder.random
+    if random.is_functional:
+        refuse_other_draws(captured.recorder.nodes)
+    return random.functional
 
 
 def _expanded(outputs: Iterable[tuple[Any, Any]]) -> tuple[ProgramOutput, ...]:

@@ -13,8 +13,15 @@ from torch import fx
 from aotlens.errors import UserError
 from aotlens.ir.from_graph_module import import_graph, nodes_of, results_of
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput
-from aotlens.ir.slots import Buffer, Parameter, SavedForBackward, SavedInput, Tangent
-from aotlens.joint.convention import forward_results, gradients, joint_module, primals
+from aotlens.ir.slots import BACKWARD_INPUTS, Buffer, Parameter, SavedForBackward, SavedInput, Tangent
+from aotlens.joint.convention import (
+    backward_arrivals,
+    forward_inputs,
+    forward_results,
+    gradients,
+    joint_module,
+    primals,
+)
 from aotlens.joint.records import JointProgram
 from aotlens.options import PartitionFunction
 from aotlens.partition.records import Partitioned, Saved
@@ -40,12 +47,11 @@ def partition_with(
     Raises:
         UserError: its graphs do not fit the joint graph's inputs and outputs.
     """
-    inputs = primals(joint)
-    tangents = _tangents(joint)
-    examples = ([given.node.val for given in inputs], [given.node.val for given in tangents])
+    inputs = forward_inputs(joint)
+    arriving = backward_arrivals(joint)
     forward_module, backward_module = function(
         module if module is not None else joint_module(joint),
-        examples,
+        _examples(joint),
         num_fwd_outputs=len(forward_results(joint)),
         static_lifetime_input_indices=[
             at for at, given in enumerate(inputs) if isinstance(given.slot, (Parameter, Buffer))
@@ -53,13 +59,14 @@ def partition_with(
     )
     name = getattr(function, "__name__", type(function).__name__)
     read = _read_forward(joint, inputs, forward_module, name)
-    backward_nodes, grads = _read_backward(joint, len(gradients(joint, inputs)), backward_module, read, name)
+    count = len(gradients(joint, primals(joint)))
+    backward_nodes, grads = _read_backward(joint, count, backward_module, read, name)
     whole = _joined(joint, read, backward_nodes, grads)
     return Partitioned(
         joint=whole,
         policy=name,
         forward=_forward_program(whole, read),
-        backward=_backward_program(whole, read, tangents, backward_nodes),
+        backward=_backward_program(whole, read, arriving, backward_nodes),
         saved=_describe(read.saved, inputs, name),
         modules=(forward_module, backward_module),
     )
@@ -67,14 +74,20 @@ def partition_with(
 
 def inference_with(joint: JointProgram, module: fx.GraphModule) -> Partitioned:
     """An inference program that a user edited as a graph module."""
-    read = _read_forward(joint, primals(joint), module, "the edited graph")
+    read = _read_forward(joint, forward_inputs(joint), module, "the edited graph")
     whole = _joined(joint, read, (), [])
     program = Program("inference", whole.program.inputs, read.nodes, whole.program.outputs)
     return Partitioned(whole, "none", program, None, modules=(module, None))
 
 
-def _tangents(joint: JointProgram) -> tuple[ProgramInput, ...]:
-    return tuple(given for given in joint.program.inputs if isinstance(given.slot, Tangent))
+def _examples(joint: JointProgram) -> tuple[Any, ...]:
+    """The joint graph's inputs: primals and tangents as lists, then the random states."""
+    count = len(primals(joint))
+    inputs, arriving = forward_inputs(joint), backward_arrivals(joint)
+    tangents = sum(isinstance(given.slot, Tangent) for given in arriving)
+    first, states = [given.node.val for given in inputs[:count]], (*inputs[count:], *arriving[tangents:])
+    given = [given.node.val for given in arriving[:tangents]]
+    return (first, given, *(state.node.val for state in states))
 
 
 def _read_forward(
@@ -95,7 +108,7 @@ def _read_backward(
     """The backward's nodes, and its results: one per input of the forward."""
     sizes = [node for node in forward.saved if not isinstance(node.val, torch.Tensor)]
     tensors = [node for node in forward.saved if isinstance(node.val, torch.Tensor)]
-    wanted = [*sizes, *tensors, *(item.node for item in _tangents(joint))]
+    wanted = [*sizes, *tensors, *(item.node for item in backward_arrivals(joint))]
     made = import_graph(module, _bound(module, wanted, f"the backward graph of `{name}`"))
     results = results_of(module, made)
     if len(results) != count:
@@ -127,7 +140,7 @@ def _joined(
 
 
 def _forward_program(joint: JointProgram, read: _Forward) -> Program:
-    inputs = tuple(given for given in joint.program.inputs if not isinstance(given.slot, Tangent))
+    inputs = tuple(given for given in joint.program.inputs if not isinstance(given.slot, BACKWARD_INPUTS))
     at_hand = {id(out.value) for out in joint.forward_outputs} | {id(given.node) for given in inputs}
     saved = [node for node in dict.fromkeys(read.saved) if id(node) not in at_hand]
     outputs = (
@@ -138,10 +151,10 @@ def _forward_program(joint: JointProgram, read: _Forward) -> Program:
 
 
 def _backward_program(
-    joint: JointProgram, read: _Forward, tangents: tuple[ProgramInput, ...], nodes: tuple[Node, ...]
+    joint: JointProgram, read: _Forward, arriving: tuple[ProgramInput, ...], nodes: tuple[Node, ...]
 ) -> Program:
     saved = tuple(ProgramInput(node, SavedInput(node.name)) for node in read.saved)
-    return Program("backward", (*saved, *tangents), nodes, joint.gradients)
+    return Program("backward", (*saved, *arriving), nodes, joint.gradients)
 
 
 def _describe(saved: list[Node], inputs: tuple[ProgramInput, ...], name: str) -> tuple[Saved, ...]:

@@ -21,7 +21,16 @@ from aotlens.ir.program import (
     has_effect,
     reachable,
 )
-from aotlens.ir.slots import Gradient, Tangent, UserInput, UserOutput
+from aotlens.ir.slots import (
+    BACKWARD_INPUTS,
+    BackwardRngState,
+    Gradient,
+    GraphInput,
+    RngState,
+    Tangent,
+    UserInput,
+    UserOutput,
+)
 from aotlens.joint.convention import CHANGED
 from aotlens.joint.records import Joint
 from aotlens.partition.rules import is_number
@@ -63,20 +72,20 @@ def split_graph_module(
     split = split_joint(read.joint, policy)
     tensors = [node for node in split.saved if not is_number(node)]
     sizes = [node for node in split.saved if is_number(node)]
-    primals = [item.node for item in read.joint.program.inputs if not isinstance(item.slot, Tangent)]
-    tangents = [item.node for item in read.joint.program.inputs if isinstance(item.slot, Tangent)]
+    inputs = [item.node for item in read.joint.program.inputs if not isinstance(item.slot, BACKWARD_INPUTS)]
+    arriving = [item.node for item in read.joint.program.inputs if isinstance(item.slot, BACKWARD_INPUTS)]
     results = flat_results(module)
     outputs = [out.value for out in read.joint.forward_outputs]
     forward_nodes = reachable([*outputs, *tensors, *sizes], before_backward(read.joint.program.nodes))
     forward = _extract(
         module,
-        read.original(primals),
+        read.original(inputs),
         read.original(forward_nodes),
         [*results[:num_fwd_outputs], *read.original([*tensors, *sizes])],
     )
     backward = _extract(
         module,
-        read.original([*sizes, *tensors, *tangents]),
+        read.original([*sizes, *tensors, *arriving]),
         read.original(
             [node for node in split.backward_nodes if not has_effect(node) or node.origin.backward]
         ),
@@ -93,8 +102,7 @@ def _read(module: fx.GraphModule, num_fwd_outputs: int) -> _Read:
     made = import_graph(module, {})
     inputs = []
     for index, node in enumerate(module.graph.find_nodes(op="placeholder")):
-        ours, is_tangent = made[node], node.name.startswith("tangents")
-        inputs.append(ProgramInput(ours, Tangent(node.name) if is_tangent else UserInput(node.name, index)))
+        inputs.append(ProgramInput(made[node], _slot(node.name, index)))
     outputs = []
     for at, value in enumerate(results):
         slot = UserOutput(f"out[{at}]", at) if at < num_fwd_outputs else Gradient(f"gradient {at}", at)
@@ -102,6 +110,17 @@ def _read(module: fx.GraphModule, num_fwd_outputs: int) -> _Read:
     program = Program("joint", tuple(inputs), nodes_of(made), tuple(outputs))
     changed = frozenset(id(ours) for node, ours in made.items() if node.meta.get(CHANGED))
     return _Read(module, EditedJoint(program, changed), {id(ours): node for node, ours in made.items()})
+
+
+def _slot(name: str, index: int) -> GraphInput:
+    """What a placeholder is, by the name that it has in torch's convention."""
+    if name.startswith("tangents"):
+        return Tangent(name)
+    if name.startswith(("fwd_seed", "fwd_base_offset")):
+        return RngState(name)
+    if name.startswith(("bwd_seed", "bwd_base_offset")):
+        return BackwardRngState(name)
+    return UserInput(name, index)
 
 
 def _extract(

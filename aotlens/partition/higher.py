@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, draws, has_effect
-from aotlens.ir.slots import Gradient, SavedInput, Tangent
+from aotlens.ir.slots import RNG_STATES, Gradient, SavedInput, Tangent
 from aotlens.partition.records import Partitioned
 
 
@@ -56,7 +56,9 @@ def derivative_program(
 
 def _refuse_lost(parts: Partitioned, node: Node) -> None:
     """What ran once and is not kept, or is what an input was before the function wrote to it."""
-    if node.op is None and node.constant is None:
+    if any(node is given.node for given in parts.joint.program.inputs if isinstance(given.slot, RNG_STATES)):
+        case = "it draws random numbers again, from a state that the backward does not keep"
+    elif node.op is None and node.constant is None:
         names = {id(own): given.slot.name for given in parts.joint.captured.inputs for own in given.nodes}
         name = names.get(id(node), node.name)
         case = (

@@ -7,7 +7,7 @@ needs is forward; every other node can be computed on either side.
 from dataclasses import dataclass
 
 from aotlens.ir.program import Node, ancestors, before_backward, getitem, has_effect
-from aotlens.ir.slots import Tangent
+from aotlens.ir.slots import BACKWARD_INPUTS
 from aotlens.joint.records import Joint
 
 
@@ -17,7 +17,7 @@ class Sides:
 
     forward: frozenset[int]
     backward: frozenset[int]
-    """Depends on a tangent; the tangents themselves included."""
+    """Depends on what arrives with the backward: tangents, its random state; these themselves included."""
     inputs: frozenset[int]
     """Flat inputs."""
     changed_inputs: frozenset[int]
@@ -40,7 +40,7 @@ class Sides:
 
 def split_sides(joint: Joint) -> Sides:
     program = joint.program
-    backward = {id(given.node) for given in program.inputs if isinstance(given.slot, Tangent)}
+    backward = {id(given.node) for given in program.inputs if isinstance(given.slot, BACKWARD_INPUTS)}
     inputs = {id(given.node) for given in program.inputs if id(given.node) not in backward}
     for node in program.nodes:
         prints = has_effect(node) and node.origin.backward

@@ -20,7 +20,7 @@ from aotlens.ir.program import (
     reachable,
     writes_input,
 )
-from aotlens.ir.slots import FlatInput, SavedForBackward, SavedInput, Tangent
+from aotlens.ir.slots import BACKWARD_INPUTS, FlatInput, SavedForBackward, SavedInput
 from aotlens.joint.data_sizes import sizes_to_save, with_sizes
 from aotlens.joint.records import Joint, JointProgram
 from aotlens.options import POLICIES, PartitionFunction
@@ -203,7 +203,7 @@ def _forward_program(joint: JointProgram, saved: tuple[Node, ...]) -> Program:
     )
     every = with_sizes(joint.program.nodes, saved)
     nodes = reachable([out.value for out in outputs], before_backward(every))
-    inputs = tuple(given for given in joint.program.inputs if not isinstance(given.slot, Tangent))
+    inputs = tuple(given for given in joint.program.inputs if not isinstance(given.slot, BACKWARD_INPUTS))
     return Program("forward", inputs, nodes, outputs)
 
 
@@ -213,8 +213,8 @@ def _numbers_last(saved: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _backward_program(joint: JointProgram, saved: tuple[Node, ...], nodes: tuple[Node, ...]) -> Program:
-    tangents = tuple(given for given in joint.program.inputs if isinstance(given.slot, Tangent))
-    inputs = (*(ProgramInput(node, SavedInput(node.name)) for node in _numbers_last(saved)), *tangents)
+    arriving = tuple(given for given in joint.program.inputs if isinstance(given.slot, BACKWARD_INPUTS))
+    inputs = (*(ProgramInput(node, SavedInput(node.name)) for node in _numbers_last(saved)), *arriving)
     kept = tuple(node for node in nodes if not has_effect(node) or node.origin.backward)
     return Program("backward", inputs, kept, joint.gradients)
 
@@ -223,7 +223,9 @@ def _describe(joint: JointProgram, saved: tuple[Node, ...], choice: Choice) -> t
     """What each saved value adds to memory: nothing where an input, a result or an earlier one keeps it."""
     outputs = {id(storage_root(out.value)) for out in joint.handed_out if isinstance(out.value, Node)}
     owners: dict[int, Any] = {
-        id(given.node): given.slot for given in joint.program.inputs if not isinstance(given.slot, Tangent)
+        id(given.node): given.slot
+        for given in joint.program.inputs
+        if not isinstance(given.slot, BACKWARD_INPUTS)
     }
     counted: set[int] = set()
     roots = Counter(id(storage_root(node)) for node in saved)

@@ -12,8 +12,9 @@ from aotlens.ir.slots import (
     GRADIENTS,
     Gradient,
     LeafGradient,
+    RngOffset,
     SavedForBackward,
-    Tangent,
+    SavedInput,
 )
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
@@ -22,6 +23,7 @@ from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.double import double_call, write_double, write_kept
 from aotlens.runtime.graphs import call_graph, graph_context, graph_name, view_text
 from aotlens.runtime.leaves import made_leaves, reshaped_leaves
+from aotlens.runtime.random_state import draws_functionally, write_advance, write_reading
 from aotlens.runtime.subclass_backward import BackwardWrappers
 from aotlens.runtime.subclasses import (
     outer_inputs,
@@ -59,11 +61,15 @@ def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: N
     returned = function_outputs(parts)
     outer = outer_outputs(parts, returned)
     saved_slots = [out for out in parts.forward.outputs if isinstance(out.slot, SavedForBackward)]
-    results = [output_name(out) for out in returned] + [f"saved_{at}" for at in range(len(saved_slots))]
+    results = [output_name(out) for out in returned]
+    results += [output_name(out) for out in parts.forward.outputs if isinstance(out.slot, RngOffset)]
+    results += [f"saved_{at}" for at in range(len(saved_slots))]
     with builder.block(f"def forward(ctx, {', '.join(parameters)}):"):
         write_unwrapping(builder, captured, names)
+        write_reading(builder, parts, parts.forward, names)
         with builder.block(graph_context(parts)):
             builder.add(f"{_targets(results)} = {call_graph(code, inputs)}")
+        write_advance(builder, parts, parts.forward, RngOffset().name)
         backward_wrappers = BackwardWrappers(parts, names)
         backward_wrappers.write_forward(builder, outer)
         write_wrapping(builder, outer, {id(given.node) for given in parts.forward.inputs}, names)
@@ -131,7 +137,7 @@ def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
     outputs = [out for out in parts.forward.outputs if isinstance(out.slot, SavedForBackward)]
     computed = {id(out.value): output_name(out) for out in reversed(function_outputs(parts))}
     computed |= {id(out.value): f"saved_{at}" for at, out in enumerate(outputs)}
-    saved = [given.node for given in parts.backward.inputs if not isinstance(given.slot, Tangent)]
+    saved = [given.node for given in parts.backward.inputs if isinstance(given.slot, SavedInput)]
     kept = _kept_aliases(parts)
     tensors = [
         computed.get(id(node)) or names.node(node) + kept.get(id(node), "")
@@ -175,7 +181,7 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
     program = code.program
     wrappers = BackwardWrappers(parts, names, code.compile is not None)
     tangents = wrappers.tangents(function_outputs(parts), parts.joint.differentiable)
-    saved = [given for given in program.inputs if not isinstance(given.slot, Tangent)]
+    saved = [given for given in program.inputs if isinstance(given.slot, SavedInput)]
     with builder.block(f"def backward(ctx, {', '.join(tangent.parameter for tangent in tangents)}):"):
         if code.compile is not None:
             _refuse_surroundings(builder, parts)
@@ -190,19 +196,23 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
                 wrappers.write_coercion(builder, tangent)
                 for node in tangent.nodes:
                     _coerce(builder, names.node(node), node.val)
+        write_reading(builder, parts, program, names)
         with builder.block("if torch.is_grad_enabled():"):
             _unpack(builder, [given.node for given in saved], wrappers.saved_arguments(), names)
             refuse_second_write(builder, parts)
             builder.add(f"gradients = {double_call(parts, code, names, wrappers.also_seen(received))}")
         with builder.block("else:"):
-            arrived = [names.node(given.node) for given in program.inputs if isinstance(given.slot, Tangent)]
+            arrived = [
+                names.node(given.node) for given in program.inputs if not isinstance(given.slot, SavedInput)
+            ]
             only_some = bool(wrappers.saved_arguments())
             find_written(builder, program, names)
             _hand_over(builder, [given.node for given in saved], arrived, code, only_some)
             with builder.block(graph_context(parts)):
                 builder.add(f"gradients = {wrappers.wrapped_call(f'{graph_name(code.program)}(inputs)')}")
         tell_of_writes(builder, program, names)
-        _return_gradients(builder, _gradients(parts, names))
+        write_advance(builder, parts, program, "gradients[-1]")
+        _return_gradients(builder, _gradients(parts, names), draws_functionally(program))
 
 
 def _hand_over(
@@ -243,9 +253,9 @@ def _refuse_surroundings(builder: TextBuilder, parts: Partitioned) -> None:
             builder.add(f"raise RuntimeError({message!r})")
 
 
-def _return_gradients(builder: TextBuilder, gradients: list[int | None]) -> None:
+def _return_gradients(builder: TextBuilder, gradients: list[int | None], gives_offset: bool) -> None:
     """One gradient per input of the forward; inputs that need none get None."""
-    if [at for at in gradients if at is not None] == list(range(len(gradients))):
+    if [at for at in gradients if at is not None] == list(range(len(gradients))) and not gives_offset:
         builder.add("return gradients if len(gradients) > 1 else gradients[0]")
         return
     items = ["None" if at is None else f"gradients[{at}]" for at in gradients]

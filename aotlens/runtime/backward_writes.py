@@ -2,7 +2,7 @@
 
 from aotlens.ir.program import Node, Program, writes_input
 from aotlens.ir.render import Names
-from aotlens.ir.slots import Tangent
+from aotlens.ir.slots import SavedInput
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
 from aotlens.report.sites import site_of
@@ -16,7 +16,7 @@ def written_in_backward(program: Program | None) -> list[Node]:
 
 def find_written(builder: TextBuilder, program: Program, names: Names) -> None:
     """Keep hold of the inputs that are written: the graph lets go of all that it is given."""
-    saved = [given.node for given in program.inputs if not isinstance(given.slot, Tangent)]
+    saved = [given.node for given in program.inputs if isinstance(given.slot, SavedInput)]
     tensors = [id(node) for node in saved if not is_number(node)]
     for node in written_in_backward(program):
         target: Node = node.args[0]

@@ -14,6 +14,7 @@ from aotlens.runtime.backward_writes import written_in_backward
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import call_graph, graph_context, graph_name
 from aotlens.runtime.leaves import made_leaves
+from aotlens.runtime.random_state import draws_functionally
 from aotlens.runtime.subclass_backward import BackwardWrappers
 
 BOUND_NAME = "differentiable_backward"
@@ -28,6 +29,8 @@ def why_not(parts: Partitioned) -> str | None:
         return "it makes a tensor require grad itself"
     if any(info.is_moved or info.autograd is not AutogradChange.NONE for info in joint.meta.inputs):
         return "it changes an input's sizes, strides, storage or place in autograd"
+    if parts.backward is not None and draws_functionally(parts.backward):
+        return "its backward draws random numbers"
     wrapped = any(given.wrapped is not None for given in joint.captured.inputs)
     if wrapped or joint.wrapped_gradients or any(joint.wrapped_tangents):
         return "it takes or gives a tensor subclass"

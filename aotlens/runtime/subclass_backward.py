@@ -15,6 +15,7 @@ from aotlens.ir.slots import GRADIENTS, Tangent
 from aotlens.ir.subclasses import Wrapped
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.builder import TextBuilder
+from aotlens.runtime.random_state import draws_functionally
 from aotlens.runtime.subclasses import (
     OuterOutput,
     Path,
@@ -120,6 +121,8 @@ class BackwardWrappers:
                 continue
             inner = lambda path, node, found=positions: f"gradients[{found[path]}]"
             texts.append(wrap_text(like, inner, self._names))
+        if draws_functionally(self._parts.backward):
+            texts.append("gradients[-1]")
         return texts
 
     def _symbols(self) -> list[str]:

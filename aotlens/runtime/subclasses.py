@@ -13,7 +13,15 @@ from aotlens.capture.records import Captured
 from aotlens.errors import InternalError
 from aotlens.ir.program import Node, ProgramInput, ProgramOutput
 from aotlens.ir.render import Names, literal
-from aotlens.ir.slots import DataSize, FlatInput, IntermediateBase, MutatedInput, UserOutput
+from aotlens.ir.slots import (
+    DataSize,
+    FlatInput,
+    IntermediateBase,
+    MutatedInput,
+    RngOffset,
+    RngState,
+    UserOutput,
+)
 from aotlens.ir.subclasses import Opaque, Wrapped
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.builder import TextBuilder
@@ -46,7 +54,7 @@ def output_name(out: ProgramOutput) -> str:
             return inner_name(f"base_{index}", inner)
         case UserOutput(index=index, inner=inner):
             return inner_name(f"out_{index}", inner)
-        case DataSize(name=name):
+        case DataSize(name=name) | RngOffset(name=name):
             return name
         case slot:
             raise InternalError(f"`{slot}` is no output of the autograd function")
@@ -91,6 +99,8 @@ def outer_inputs(captured: Captured, inputs: Iterable[ProgramInput], names: Name
     for given in inputs:
         slot: Any = given.slot
         node: Any = given.node
+        if isinstance(slot, RngState):
+            continue  # the wrapper reads it itself
         if getattr(slot, "inner", ()):
             node = captured.inputs[slot.index].node
         index = slot.index if isinstance(slot, FlatInput) else -1

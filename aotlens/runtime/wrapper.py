@@ -18,7 +18,7 @@ from aotlens.capture.views import ViewStep
 from aotlens.codegen.records import Generated
 from aotlens.ir.program import Node
 from aotlens.ir.render import Names, literal
-from aotlens.ir.slots import Gradient
+from aotlens.ir.slots import Gradient, RngOffset
 from aotlens.ir.subclasses import Wrapped
 from aotlens.partition.records import Partitioned
 from aotlens.report.describe import size_bytes
@@ -31,6 +31,7 @@ from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import call_graph, graph_context, view_text
 from aotlens.runtime.guards import Guards
 from aotlens.runtime.leaves import leaf_results, made_leaves, reshaped_leaves, write_leaves
+from aotlens.runtime.random_state import write_advance, write_reading
 from aotlens.runtime.structure import refill_lines, result_text
 from aotlens.runtime.subclasses import outer_outputs, output_name, write_unwrapping, write_wrapping
 from aotlens.runtime.versions import only_moved, write_versions, write_versions_of_unwritten
@@ -158,14 +159,16 @@ class WrapperText:
                 with self._builder.block("with torch.enable_grad():"):
                     self._builder.add(line)
             return
-        results = [output_name(out) for out in outputs]
+        results = [output_name(out) for out in self._parts.forward.outputs]
         program = self._code.forward.program
         graph_inputs = [self._names.node(given.node) for given in program.inputs]
         self._refuse_dual_tensors()
         write_unwrapping(self._builder, self._captured, self._names)
+        write_reading(self._builder, self._parts, program, self._names)
         targets = f"{', '.join(results)}{',' if len(results) == 1 else ''} = " if results else ""
         with self._builder.block(graph_context(self._parts)):
             self._builder.add(f"{targets}{call_graph(self._code.forward, graph_inputs)}")
+        write_advance(self._builder, self._parts, program, RngOffset().name)
         write_wrapping(self._builder, outer, {id(given.node) for given in program.inputs}, self._names)
 
     def _refuse_dual_tensors(self) -> None:

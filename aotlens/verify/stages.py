@@ -58,8 +58,9 @@ class StageMismatch:
 def replay_stages(compiled: Compiled, values: list[Any]) -> tuple[StageResult, ...]:
     """Run every stage's program on copies of these flat inputs; the wrapper's module text comes last.
 
-    Nothing for a target that takes or gives tensor subclasses (its programs run on the tensors inside), and
-    for one that writes to a tensor from outside or needs its gradient.
+    Nothing for a target that takes or gives tensor subclasses (its programs run on the tensors inside), for
+    one that writes to a tensor from outside or needs its gradient, and for one whose random numbers come from
+    a seed and an offset (before that stage others are drawn).
     """
     captured = compiled.captured
     wrapped = any(given.wrapped is not None for given in captured.inputs)
@@ -69,7 +70,8 @@ def replay_stages(compiled: Compiled, values: list[Any]) -> tuple[StageResult, .
         for given, info in zip(captured.inputs, compiled.meta.inputs, strict=True)
         if given.outside is not None
     )
-    if wrapped or is_state or any(is_wrapper(value) for value in captured.outputs):
+    functional = captured.recorder.random.functional.device is not None
+    if wrapped or is_state or functional or any(is_wrapper(value) for value in captured.outputs):
         return ()
     values = [*values, *(given.outside for given in outside)]
     stages = {stage.name: stage for stage in compiled.stages()}
