@@ -9,11 +9,13 @@ from typing import TypeVar
 
 from rich.text import Text
 
+from aotlens.report.certificates import certificate_text, overruled_text, reason_text
 from aotlens.report.fold import Fold, fold
 from aotlens.report.layout import Row, heading, paragraph, table
 from aotlens.report.places import place, text_of
 from aotlens.report.records import Partition, RecomputedValue, Region, SavedValue
 from aotlens.report.summary import counted, human_bytes, human_flops
+from aotlens.report.tradeoffs import budget_text, tradeoff_lines
 
 Value = TypeVar("Value", SavedValue, RecomputedValue)
 
@@ -30,8 +32,10 @@ def partition_lines(partition: Partition, width: int) -> Iterator[Text]:
     """Saved values by size, identical layers folded; what is alive anyway; what is computed again."""
     kept = [value for value in partition.saved if value.bytes]
     note = f"{human_bytes(partition.saved_bytes)} in {counted(len(kept), 'value')}, policy {partition.policy}"
-    yield heading("Saved for backward", note)
-    groups = _by_size(kept, lambda value: (value.span, value.tensor.short(), value.owner, value.reason))
+    yield heading("Saved for backward", note + _default_note(partition))
+    if partition.budget is not None:
+        yield from paragraph(budget_text(partition.budget), width, "  ")
+    groups = _by_size(kept, _same_saved)
     rows = [_saved_row(group, width) for group in groups[:SAVED_ROWS]]
     yield from table(rows, width, frozenset({0}))
     yield from _cut(groups[SAVED_ROWS:], width)
@@ -44,6 +48,19 @@ def partition_lines(partition: Partition, width: int) -> Iterator[Text]:
     if partition.regions:
         yield Text()
         yield from _region_lines(partition.regions, width)
+    yield from tradeoff_lines(partition, width)
+
+
+def _default_note(partition: Partition) -> str:
+    if partition.default_bytes is None or partition.policy == "default":
+        return ""
+    return f"; `default` would save {human_bytes(partition.default_bytes)}"
+
+
+def _same_saved(value: SavedValue) -> Hashable:
+    """What identical layers share: all that a row shows, but for the layer's own nodes in its certificate."""
+    price = value.certificate and (value.certificate.price_bytes, value.certificate.price_flops)
+    return value.span, value.tensor.short(), value.owner, value.reason, value.overrode, price
 
 
 def _saved_row(group: Fold[SavedValue], width: int) -> Row:
@@ -53,12 +70,16 @@ def _saved_row(group: Fold[SavedValue], width: int) -> Row:
     read = f"; read by the backward of line {_listed(uses)}" if uses else ""
     read += "; donated to the backward" if first.donated else ""
     where = f"{place(first.span)}  " if first.span else ""
-    return Row(
-        cells,
-        ("yellow", "", "", "cyan"),
-        tuple(paragraph(f"{where}{first.reason}{read}", width, _DETAIL, "dim")),
-        clip=True,
-    )
+    why = "choice" if first.certificate else reason_text(first)
+    details = [*paragraph(f"{where}{why}{read}", width, _DETAIL, "dim")]
+    if first.certificate:
+        details += paragraph(certificate_text(first.certificate), width, _DETAIL, "dim")
+    return Row(cells, ("yellow", "", "", "cyan"), (*details, *_overruled(first, width)), clip=True)
+
+
+def _overruled(value: SavedValue | RecomputedValue, width: int) -> Iterator[Text]:
+    if value.overrode:
+        yield from paragraph(f"! {overruled_text(value)}", width, _DETAIL, "yellow")
 
 
 def _recomputed_lines(values: tuple[RecomputedValue, ...], width: int) -> Iterator[Text]:
@@ -66,16 +87,14 @@ def _recomputed_lines(values: tuple[RecomputedValue, ...], width: int) -> Iterat
     spared, flops = sum(value.bytes for value in values), sum(value.flops for value in values)
     note = f"{counted(len(values), 'value')}, {human_flops(flops)} instead of {human_bytes(spared)}"
     yield heading("Computed again in backward", note)
-    for reason in dict.fromkeys(value.reason for value in values):
-        group = [value for value in values if value.reason == reason]
-        folds = _by_size([value for value in group if value.bytes], lambda value: (value.span, value.flops))
+    for reason in dict.fromkeys(reason_text(value) for value in values):
+        group = [value for value in values if reason_text(value) == reason]
+        marked = [value for value in group if value.bytes or value.overrode]
+        folds = _by_size(marked, lambda value: (value.span, value.flops, value.overrode))
         shown = folds[:RECOMPUTED_ROWS]
-        yield from paragraph(f"{counted(len(group), 'value')}: {reason}", width, "  ", "dim")
-        rows = [
-            Row((human_bytes(_total(entry)), _each(entry), entry.label), ("yellow", "", "cyan"), clip=True)
-            for entry in shown
-        ]
-        yield from table(rows, width, frozenset({0}))
+        yield from paragraph(f"{counted(len(group), 'value')}, {reason}", width, "  ", "dim")
+        rows = [_recomputed_row(entry, width) for entry in shown]
+        yield from table(rows, width, frozenset({0, 2}))
         yield from _cut(folds[RECOMPUTED_ROWS:], width)
 
 
@@ -90,6 +109,13 @@ def _region_lines(regions: tuple[Region, ...], width: int) -> Iterator[Text]:
         where = _listed(sorted({site.span.line for site in region.sites}))
         line = f"{region.name}: {region.reason} (line {where}); {each}{again}"
         yield from paragraph(line, width, "  ")
+
+
+def _recomputed_row(entry: Fold[RecomputedValue], width: int) -> Row:
+    work = human_flops(sum(value.flops for value in entry.items))
+    cells = (human_bytes(_total(entry)), _each(entry), work, entry.label)
+    overruled = tuple(_overruled(entry.first, width))
+    return Row(cells, ("yellow", "", "", "cyan"), overruled, clip=True)
 
 
 def _by_size(values: list[Value], same: Callable[[Value], Hashable]) -> list[Fold[Value]]:

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from aotlens.report import (
     Base,
+    BudgetResult,
+    Certificate,
     Diagnostic,
     Edit,
     Fix,
@@ -24,14 +26,27 @@ from aotlens.report import (
     Stage,
     StageNode,
     Target,
+    Totals,
     Use,
     Variable,
+    WhatIf,
     Wrapper,
     WrapperStep,
 )
 from tests.report.sample_graph import DOWN, MODEL, UP, node, site, span, tensor, training_stages
 
-__all__ = ["MODEL", "inference_target", "sample_report", "site", "span", "tensor", "training_target"]
+__all__ = [
+    "MODEL",
+    "chosen_partition",
+    "inference_target",
+    "sample_report",
+    "site",
+    "span",
+    "tensor",
+    "training_target",
+]
+
+CHEAP = "cheap to compute again"
 
 
 def sample_report(nodes: int = 0) -> Report:
@@ -210,6 +225,8 @@ def _partition(extra_saved: int) -> Partition:
             up_at,
             (Use("gelu_backward", gelu_at),),
             donated=True,
+            code="costly",
+            op="aten.addmm.default",
         ),
         SavedValue(
             "gelu",
@@ -220,6 +237,9 @@ def _partition(extra_saved: int) -> Partition:
             gelu_at,
             (Use("mul_2", gate_at), Use("sigmoid", span("hidden.sigmoid()"))),
             name="hidden",
+            code="output",
+            freedom="forced",
+            op="aten.gelu.default",
         ),
         SavedValue(
             "down_weight",
@@ -230,6 +250,8 @@ def _partition(extra_saved: int) -> Partition:
             span(DOWN),
             (Use("mm", span(DOWN)),),
             name="down.weight",
+            code="parameter",
+            freedom="forced",
         ),
         SavedValue(
             "x",
@@ -240,6 +262,8 @@ def _partition(extra_saved: int) -> Partition:
             up_at,
             (Use("mm_2", up_at),),
             name="x",
+            code="input",
+            freedom="forced",
         ),
     )
     more = tuple(
@@ -249,12 +273,53 @@ def _partition(extra_saved: int) -> Partition:
         for number in range(extra_saved)
     )
     recomputed = (
-        RecomputedValue("sigmoid", 8192, 8192, "cheap to compute again", span("hidden.sigmoid()")),
-        RecomputedValue("mul_1", 8192, 2048, "cheap to compute again", gate_at),
+        RecomputedValue(
+            "sigmoid", 8192, 8192, CHEAP, span("hidden.sigmoid()"), "choice", "choice", "aten.sigmoid.default"
+        ),
+        RecomputedValue("mul_1", 8192, 2048, CHEAP, gate_at, "choice", "choice", "aten.mul.Tensor"),
     )
     total = 8192 * (1 + extra_saved)
     frontier = (FrontierPoint(24576, 0), FrontierPoint(16384, 2048), FrontierPoint(8192, 10240))
-    return Partition("min-cut", (*saved, *more), recomputed, total, frontier)
+    return Partition("min-cut", (*saved, *more), recomputed, total, frontier, default_bytes=24576)
+
+
+def chosen_partition() -> Partition:
+    """`Block` within a budget, where the solver's choices carry certificates and an override was obeyed."""
+    plain = _partition(0)
+    up_at = span(UP)
+    certificate = Certificate(
+        above="addmm",
+        above_reason="slow to compute again",
+        above_span=up_at,
+        path=("addmm", "gelu"),
+        below="mul_2",
+        below_span=span("hidden * hidden.sigmoid()"),
+        price_bytes=1536,
+        price_flops=-2048,
+        instead=("sigmoid", "mul_1"),
+    )
+    chosen = replace(
+        plain.saved[1],
+        bytes=8192,
+        owner="new",
+        reason="the least work that fits the memory budget",
+        code="budget",
+        freedom="choice",
+        overrode="an activation checkpoint",
+        certificate=certificate,
+    )
+    forced = replace(plain.recomputed[0], reason="the policy's override says so", code="user", freedom="user")
+    before, after = Totals(16384, 10240, 32768), Totals(17920, 8192, 34304)
+    return replace(
+        plain,
+        policy="budget=16KiB,recompute:sigmoid",
+        saved=(plain.saved[0], chosen, *plain.saved[2:]),
+        recomputed=(forced, *plain.recomputed[1:]),
+        saved_bytes=16384,
+        frontier=tuple(FrontierPoint(8192 + 512 * step, 20480 - 640 * step) for step in range(33)),
+        budget=BudgetResult(16384, 16384, 10240, 10000, False, "integer programming, stopped early"),
+        what_if=(WhatIf("recompute:hidden", before, after, ("hidden",), ("sigmoid", "mul_1")),),
+    )
 
 
 WRAPPER_SOURCE = '''\

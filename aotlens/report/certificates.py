@@ -1,0 +1,70 @@
+"""The reasons of the partition in the user's words, the same in every front end.
+
+Invariant: standard library only; a sentence names nodes by the user's expression where there is one.
+"""
+
+import re
+from collections.abc import Sequence
+
+from aotlens.report.places import text_of
+from aotlens.report.records import Certificate, RecomputedValue, SavedValue, Span
+from aotlens.report.summary import human_bytes, human_flops
+
+MOST_NAMES = 3
+LONGEST_EXPRESSION = 32
+"""Characters of an expression within a sentence."""
+
+_NUMBERED = re.compile(r"_\d+$")
+
+
+def node_label(node: str, span: Span | None) -> str:
+    """`addmm in self.mlp(x)`: the operator and the user's expression, where there is one."""
+    operator, text = _NUMBERED.sub("", node), text_of(span) if span else ""
+    if len(text) > LONGEST_EXPRESSION:
+        text = f"{text[: LONGEST_EXPRESSION - 1].rstrip()}…"
+    return f"{operator} in {text}" if text else operator
+
+
+def reason_text(value: SavedValue | RecomputedValue) -> str:
+    """`costly: slow to compute again`; the words alone in a report without codes."""
+    return f"{value.code}: {value.reason}" if value.code else value.reason
+
+
+def overruled_text(value: SavedValue | RecomputedValue) -> str:
+    """`overrules an activation checkpoint`; empty where nothing asked otherwise."""
+    return f"overrules {value.overrode}" if value.overrode else ""
+
+
+def certificate_text(certificate: Certificate) -> str:
+    """`recomputing it would need addmm in self.mlp(x) (slow to compute again); the next cheapest …`."""
+    parts = [forbidden_text(certificate), price_text(certificate)]
+    return "; ".join(part for part in parts if part)
+
+
+def forbidden_text(certificate: Certificate) -> str:
+    """What stands against computing the value again; empty where only the price does."""
+    if certificate.above is None:
+        return ""
+    if certificate.path[-1:] == (certificate.above,):
+        return f"recomputing it is not free: {certificate.above_reason}"
+    above = node_label(certificate.above, certificate.above_span)
+    return f"recomputing it would need {above} ({certificate.above_reason})"
+
+
+def price_text(certificate: Certificate) -> str:
+    """What the next cheapest set costs, and what it would save in the value's place."""
+    size, flops = certificate.price_bytes, certificate.price_flops
+    costs = [f"costs {human_bytes(size)} more"] if size > 0 else []
+    costs += [f"saves {human_bytes(-size)} less"] if size < 0 else []
+    costs += [f"computes {human_flops(flops)} more again"] if flops > 0 and size <= 0 else []
+    if not costs:
+        costs = ["costs the same"]
+    instead = f": saves {listed(certificate.instead)} instead" if certificate.instead else ""
+    return f"the next cheapest set {' and '.join(costs)}{instead}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a, b and c`; the first few and a count where there are more."""
+    if len(names) > MOST_NAMES:
+        return f"{', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

@@ -1,0 +1,97 @@
+"""How the partition's reasons, certificates, frontier and what-ifs read."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.text import Text
+
+from aotlens.report import Certificate, FrontierPoint
+from aotlens.report.activations import partition_lines
+from aotlens.report.certificates import certificate_text, listed
+from aotlens.report.frontier import FrontierRow, chosen_point, frontier_rows
+from aotlens.report.layout import to_text
+from aotlens.report.tradeoffs import budget_text, what_if_lines
+from tests.conftest import Golden
+from tests.report.sample import chosen_partition
+
+PARTITION = chosen_partition()
+CERTIFICATE = Certificate("mm", "a second draw would differ", None, ("mm", "add"), None, None, 1536, 0)
+PRICE = "the next cheapest set costs 1.5 KiB more"
+
+
+@pytest.fixture(autouse=True)
+def _in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places are shown relative to the current folder."""
+    monkeypatch.chdir(Path(__file__).parents[2])
+
+
+def plain(lines: tuple[Text, ...]) -> list[str]:
+    return to_text(lines).splitlines()
+
+
+def test_a_partition_with_choices(golden: Golden) -> None:
+    golden("report/partition.txt", to_text(partition_lines(PARTITION, 100)))
+
+
+@pytest.mark.parametrize(
+    ("certificate", "text"),
+    [
+        (
+            CERTIFICATE,
+            f"recomputing it would need mm (a second draw would differ); {PRICE}",
+        ),
+        (
+            replace(CERTIFICATE, path=("mm",), instead=("a",)),
+            f"recomputing it is not free: a second draw would differ; {PRICE}: saves a instead",
+        ),
+        (
+            replace(CERTIFICATE, above=None, price_bytes=-512, price_flops=2000),
+            "the next cheapest set saves 512 B less and computes 2.0 kFLOP more again",
+        ),
+        (replace(CERTIFICATE, above=None, price_bytes=0), "the next cheapest set costs the same"),
+    ],
+)
+def test_certificates(certificate: Certificate, text: str) -> None:
+    assert certificate_text(certificate) == text
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [("a", "a"), ("ab", "a and b"), ("abc", "a, b and c"), ("abcde", "a, b, c and 2 more")],
+)
+def test_names(names: str, text: str) -> None:
+    assert listed(names) == text
+
+
+@pytest.mark.parametrize("most", [3, 8, 33, 40])
+def test_the_frontier_keeps_its_ends_and_what_was_compiled(most: int) -> None:
+    rows = frontier_rows(PARTITION, most)
+    assert len(rows) == min(most, 33)
+    assert (rows[0], rows[-1]) == (FrontierRow(8192, 20480, False), FrontierRow(24576, 0, False))
+    assert [row for row in rows if row.chosen] == [FrontierRow(16384, 10240, True)]
+    assert list(rows) == sorted(rows, key=lambda row: row.saved_bytes)
+
+
+def test_what_was_compiled_stands_beside_a_frontier_that_beats_it() -> None:
+    above = replace(PARTITION, frontier=(FrontierPoint(16384, 100),))
+    assert frontier_rows(above, 8) == (FrontierRow(16384, 100, False), FrontierRow(16384, 10240, True))
+
+
+def test_no_frontier_no_rows() -> None:
+    assert frontier_rows(replace(PARTITION, frontier=()), 8) == ()
+    assert chosen_point(PARTITION) == FrontierPoint(16384, 10240)
+
+
+def test_a_budget_that_is_met_exactly() -> None:
+    assert PARTITION.budget is not None
+    met = replace(PARTITION.budget, bound_flops=10240, exact=True, method="integer programming")
+    assert budget_text(met) == (
+        "budget 16.0 KiB: 16.0 KiB saved for 10.2 kFLOP again, the least work that fits (integer programming)"
+    )
+
+
+def test_a_what_if_that_changes_nothing() -> None:
+    answer = replace(PARTITION.what_if[0], after=PARTITION.what_if[0].before)
+    lines = plain(tuple(what_if_lines(answer, 100)))
+    assert lines[1].split() == ["saved", "16.0", "KiB", "→", "16.0", "KiB", "the", "same"]
