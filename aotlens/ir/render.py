@@ -8,7 +8,7 @@ import builtins
 import keyword
 import linecache
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -133,10 +133,13 @@ def source_text(span: Span) -> str:
     return f"{os.path.basename(span.file)}:{span.line}: {line}"
 
 
-def function_lines(program: Program, name: str, names: Names, *, boxed: bool = False) -> list[str]:
+def function_lines(
+    program: Program, name: str, names: Names, *, boxed: bool = False, notes: Mapping[str, str] | None = None
+) -> list[str]:
     """The program as the lines of `def name(…): …`, returning a tuple.
 
-    A boxed one takes one list, empties it, and lets go of each input after its last use.
+    A boxed one takes one list, empties it, and lets go of each input after its last use.  `notes` holds
+    comments by node name.
     """
     parameters = ", ".join(names.node(given.node) for given in program.inputs)
     lines = [f"def {name}({'inputs' if boxed else parameters}):"]
@@ -151,7 +154,8 @@ def function_lines(program: Program, name: str, names: Names, *, boxed: bool = F
         if heading != group and heading is not None:
             lines.append(f"    # {heading}")
             group = heading
-        lines.append("    " + _assignment(node, names, last_use.get(at, ())))
+        note = notes.get(node.name, "") if notes else ""
+        lines.append("    " + _assignment(node, names, last_use.get(at, ()), note))
     results = ", ".join(literal(output.value, names) for output in program.outputs)
     comma = "," if len(program.outputs) == 1 else ""
     lines.append(f"    return {results}" if program.returns_one else f"    return ({results}{comma})")
@@ -175,14 +179,14 @@ def _heading(node: Node) -> str | None:
     return f"{'backward of ' if node.origin.backward else ''}{source_text(span)}"
 
 
-def _assignment(node: Node, names: Names, dead: tuple[str, ...]) -> str:
+def _assignment(node: Node, names: Names, dead: tuple[str, ...], note: str) -> str:
     text = call_text(node, names)
     silent = node.origin.effect and (node.val is None or node.op is torch.ops.aten.copy_.default)
     line = text if silent else f"{names.node(node)} = {text}"
     if dead:
         line += f"; del {', '.join(dead)}"
-    shape = type_text(node.val)
-    return f"{line}  # {shape}" if shape and not silent else line
+    comment = "; ".join(filter(None, ("" if silent else type_text(node.val), note)))
+    return f"{line}  # {comment}" if comment else line
 
 
 def _last_uses(program: Program, held: Sequence[Node]) -> dict[int, tuple[str, ...]]:

@@ -5,7 +5,8 @@ from typing import Any
 import torch
 
 from aotlens.ir.program import Node, nodes_in
-from aotlens.partition.records import Partitioned
+from aotlens.partition.records import Partitioned, Recomputed
+from aotlens.partition.twins import twin_notes
 from aotlens.report.build_programs import StageProgram, stage_programs
 from aotlens.report.describe import describe_tensor
 from aotlens.report.records import Stage, StageNode, Tensor
@@ -14,11 +15,17 @@ from aotlens.runtime.graphs import write_program
 
 def build_stages(parts: Partitioned) -> tuple[Stage, ...]:
     """Captured, desugared, functional and decomposed, then joint, forward and backward; or inference."""
-    return tuple(stage_row(stage) for stage in stage_programs(parts))
+    return tuple(
+        stage_row(stage, parts.recomputed if stage.name == "backward" else ())
+        for stage in stage_programs(parts)
+    )
 
 
-def stage_row(stage: StageProgram) -> Stage:
-    """One stage; one that changes nothing has neither nodes nor text of its own."""
+def stage_row(stage: StageProgram, recomputed: tuple[Recomputed, ...] = ()) -> Stage:
+    """One stage; one that changes nothing has neither nodes nor text of its own.
+
+    What the backward computes again says so, and comes `from_` the joint node that the forward has too.
+    """
     if stage.same_as is not None:
         return Stage(stage.name, stage.parent, (), "", stage.same_as)
     program = stage.program
@@ -35,16 +42,17 @@ def stage_row(stage: StageProgram) -> Stage:
         )
         for given in program.inputs
     ]
-    rows += [_row(node, stage) for node in program.nodes]
+    notes = twin_notes(recomputed)
+    rows += [_row(node, stage, notes.get(node.name, "")) for node in program.nodes]
     results = tuple(node.name for node in nodes_in(out.value for out in program.outputs))
     whose = "the function's results" if stage.parent is None else "the graph's results"
     rows.append(StageNode("output", "output", "output", results, None, (), (), whose))
-    return Stage(stage.name, stage.parent, tuple(rows), write_program(program).source)
+    return Stage(stage.name, stage.parent, tuple(rows), write_program(program, recomputed).source)
 
 
-def _row(node: Node, stage: StageProgram) -> StageNode:
+def _row(node: Node, stage: StageProgram, note: str) -> StageNode:
     from_ = stage.ancestors(node)
-    reason = node.origin.reason
+    reason = note or node.origin.reason
     if not reason and node.origin.differentiates is not None:
         reason = f"part of the gradient of `{node.origin.differentiates.op}`"
     if not reason and not node.origin.place.spans:

@@ -12,7 +12,8 @@ from aotlens.codegen.records import GraphCode
 from aotlens.ir.program import Node, Program
 from aotlens.ir.render import Names, body_lines, constant_text, function_lines, literal
 from aotlens.ir.slots import OutsideTensor
-from aotlens.partition.records import Partitioned
+from aotlens.partition.records import Partitioned, Recomputed
+from aotlens.partition.twins import twin_notes
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.records import ModuleText
 from aotlens.torch_api import FakeTensor
@@ -22,11 +23,18 @@ def graph_name(program: Program) -> str:
     return f"{program.name}_graph"
 
 
-def write_graph(builder: TextBuilder, code: GraphCode, names: Names, bound: dict[str, Any]) -> None:
+def write_graph(
+    builder: TextBuilder,
+    code: GraphCode,
+    names: Names,
+    bound: dict[str, Any],
+    recomputed: tuple[Recomputed, ...] = (),
+) -> None:
     """One graph as a function of the module, or as a name that code generation fills."""
     name = graph_name(code.program)
     if code.compile is None:
-        lines = function_lines(code.program, name, names, boxed=code.boxed)
+        notes = twin_notes(recomputed)
+        lines = function_lines(code.program, name, names, boxed=code.boxed, notes=notes)
         builder.add("", "", *body_lines(code.program, names), *lines)
         return
     count = len(code.program.nodes)
@@ -153,10 +161,11 @@ def load_program(program: Program) -> Any:
     return namespace[graph_name(program)]
 
 
-def write_program(program: Program) -> ModuleText:
+def write_program(program: Program, recomputed: tuple[Recomputed, ...] = ()) -> ModuleText:
     """One program as a module of its own, with the function `NAME_graph`: runs with torch alone."""
     names, bound = Names(), dict[str, Any]()
-    function = [*body_lines(program, names), *function_lines(program, graph_name(program), names)]
+    lines = function_lines(program, graph_name(program), names, notes=twin_notes(recomputed))
+    function = [*body_lines(program, names), *lines]
     builder = TextBuilder()
     builder.add(*(["import math"] if any("math." in line for line in function) else []), "import torch")
     write_operators(builder, names)

@@ -39,7 +39,7 @@ def write_module(parts: Partitioned, code: Generated) -> ModuleText:
     body = TextBuilder()
     write_graph(body, code.forward, names, bound)
     if code.backward is not None:
-        write_graph(body, code.backward, names, bound)
+        write_graph(body, code.backward, names, bound, parts.recomputed)
     write_function(body, parts, code, names)
     wrapper = WrapperText(body, parts, code, names)
     wrapper.write()
