@@ -70,9 +70,7 @@ class UnsupportedError(UserError):
     default_kind = "unsupported"
 
     def __init__(self, case: str, span: Span | None = None, hint: str = "") -> None:
-        parts = [f"not supported: {case}"]
-        if span is not None:
-            parts.append(f", at {_place(span)}")
+        parts = [placed(f"not supported: {case}", span)]
         if hint:
             parts.append(f"; {hint}")
         super().__init__("".join(parts), span=span)
@@ -116,6 +114,11 @@ class MismatchError(AotlensError):
 
 class InternalError(AotlensError):
     """A promise between our own stages was broken."""
+
+
+def placed(text: str, span: Span | None) -> str:
+    """A sentence with the user's place, where one is known."""
+    return text if span is None else f"{text}, at {_place(span)}"
 
 
 def _place(span: Span) -> str:

@@ -63,12 +63,12 @@ class Origins:
 
     def _in_backward(self, func: Any, place: Place) -> Origin:
         node = current_autograd_node()
-        forward = self._forward_of(node) if node is not None else None
+        forward = self.forward_of(node) if node is not None else None
         if forward is not None and not place.frames:
             place = forward.place
         return Origin(place, op_name(func), backward=True, differentiates=forward)
 
-    def _forward_of(self, node: Any) -> Origin | None:
+    def forward_of(self, node: Any) -> Origin | None:
         """The forward operator that an autograd node differentiates: the last one not numbered after it."""
         at = bisect_right(self._sequence, node._sequence_nr())
         return self._by_sequence[at - 1] if at else None

@@ -5,6 +5,7 @@ from typing import Any
 
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.capture.records import Captured
+from aotlens.ir.origin import Origin
 from aotlens.ir.program import Node, Program, ProgramOutput
 from aotlens.ir.slots import BACKWARD_OUTPUTS, IntermediateBase, UserOutput
 from aotlens.ir.subclasses import Wrapped
@@ -56,6 +57,16 @@ class Differentiated:
 
 
 @dataclass(frozen=True, slots=True)
+class FailingBackward:
+    """Why autograd refuses to run the backward; eager raises it when the backward runs."""
+
+    message: str
+    """Autograd's own words, and the user's line."""
+    origin: Origin | None
+    """The operator whose gradient cannot be computed; None where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class JointProgram(Joint):
     """The joint program of a captured function; in inference the backward part is empty."""
 
@@ -72,6 +83,8 @@ class JointProgram(Joint):
     wrapped_gradients: dict[tuple[type, int], Wrapped] = field(default_factory=dict)
     """Gradients that are handed out as wrappers, by the class of their slot and its index."""
     differentiated: Differentiated = Differentiated()
+    failing: FailingBackward | None = None
+    """Set where the backward raises, as in eager: no gradient is a value of the program then."""
 
     @property
     def changed_inputs(self) -> frozenset[int]:

@@ -33,8 +33,9 @@ from aotlens.ir.slots import (
 )
 from aotlens.ir.subclasses import Value, Wrapped, leaves_of
 from aotlens.joint.checks import check_sizes, sizes_for_wrapper
+from aotlens.joint.failing import failing_backward
 from aotlens.joint.leaves import gradients_of
-from aotlens.joint.records import Differentiated, JointProgram
+from aotlens.joint.records import Differentiated, FailingBackward, JointProgram
 from aotlens.joint.wrappers import wrapper_tangent
 from aotlens.joint.writes import states_of, write_in_backward, write_in_graph
 from aotlens.torch_api import without_autocast
@@ -59,6 +60,7 @@ class Backward:
 
     tangents: tuple[TangentInput, ...] = ()
     gradients: tuple[tuple[Gradient | LeafGradient, Value | None], ...] = ()
+    failing: FailingBackward | None = None
 
     def outputs(self) -> tuple[ProgramOutput, ...]:
         return _expanded(self.gradients)
@@ -93,7 +95,8 @@ def build_joint(
     if training:
         before = states_of(captured)
         backward = record_backward(captured, differentiable, wanted, dynamic)
-        write_in_backward(captured, meta, before)
+        if backward.failing is None:
+            write_in_backward(captured, meta, before)
     check_sizes(captured)
     write_in_graph(captured, meta)
     captured.recorder.originals.clear()  # the recording outlives the call, whose arguments it must not hold
@@ -125,6 +128,7 @@ def build_joint(
             if isinstance(value, Wrapped)
         },
         differentiated=_differentiated(differentiable, wanted, backward),
+        failing=backward.failing,
     )
 
 
@@ -256,14 +260,16 @@ def record_backward(
     with recorder.fake_mode:
         tangents = [_tangent(recorder, output) for output in differentiable]
     with recording(recorder, dynamic), refusing(recorder), torch.enable_grad(), without_autocast():
-        gradients = call_boundary(
-            lambda: gradients_of(
-                [output.tensor for output in differentiable],
-                [item.leaf for item in wanted],
-                [tangent.tensor for tangent in tangents],
-                recorder.reset_leaves,
-            )
-        )
+        outputs = [output.tensor for output in differentiable]
+        leaves, arriving = [item.leaf for item in wanted], [tangent.tensor for tangent in tangents]
+        try:
+            gradients = call_boundary(lambda: gradients_of(outputs, leaves, arriving, recorder.reset_leaves))
+        except RuntimeError as error:
+            failing = failing_backward(recorder, outputs, error)
+            if failing is None:
+                raise
+            none = tuple((item.slot, None) for item in wanted if isinstance(item.slot, Gradient))
+            return Backward(tuple(tangents), none, failing)
     with recorder.fake_mode, recorder.adding("joint", "a gradient, brought up to date after a write"):
         results = tuple(
             (item.slot, None if gradient is None else value_of(recorder, gradient))

@@ -58,9 +58,17 @@ def build_target(
         variables=captured.variables,
         guards=build_guards(captured),
         operators=build_operators(parts),
+        failing_backward=_failing(parts),
         timings_ms={name: round(elapsed, 3) for name, elapsed in timings_ms.items()},
     )
     return _with_diagnostics(target)
+
+
+def _failing(parts: Partitioned) -> rows.FailingBackward | None:
+    failing = parts.joint.failing
+    if failing is None:
+        return None
+    return rows.FailingBackward(failing.message, site_of(failing.origin) if failing.origin else None)
 
 
 def _with_diagnostics(target: rows.Target) -> rows.Target:

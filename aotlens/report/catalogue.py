@@ -217,6 +217,19 @@ CORRECTNESS = (
         " it: unless the code draws random numbers from outside of torch, it is a bug of the compiler.",
         "$ aotlens verify model.py::Model",
     ),
+    Rule(
+        "AL702",
+        "The backward fails, in eager too",
+        "warning",
+        "Autograd refuses to compute the gradient of this expression: a value that it needs is written to"
+        " afterwards, or the operator has no derivative. The forward runs, compiled as in eager; the backward"
+        " raises the same error in both.",
+        "No gradients. A function that is never differentiated loses nothing.",
+        "Write the new value to another tensor, or compute what the gradient needs from a clone that is made"
+        " before the write.",
+        "def step(x, y):\n    z = (x + y).relu_()\n    z.mul_(2)\n    return z",
+        "def step(x, y):\n    return (x + y).relu() * 2",
+    ),
 )
 
 FAILURES = (

@@ -198,6 +198,15 @@ def large_wrapper_copies(target: Target, limits: Limits) -> Iterator[Diagnostic]
             yield _at(entry.sites, target, "AL501", "warning", message)
 
 
+def failing_backward(target: Target, limits: Limits) -> Iterator[Diagnostic]:
+    """AL702: the forward runs, and the backward raises."""
+    found = target.failing_backward
+    if found is not None:
+        sites = (found.site,) if found.site is not None else ()
+        message = f"the backward fails, in eager too: {found.message}"
+        yield _at(sites, target, "AL702", "warning", message)
+
+
 Check = Callable[[Target, Limits], Iterator[Diagnostic]]
 
 CHECKS: tuple[Check, ...] = (
@@ -208,6 +217,7 @@ CHECKS: tuple[Check, ...] = (
     view_outputs,
     large_saved_values,
     large_wrapper_copies,
+    failing_backward,
 )
 """Every check; `aotlens.report.rules` explains their codes."""
 

@@ -24,7 +24,7 @@ from aotlens.report.partition_records import (
     Use,
     WhatIf,
 )
-from aotlens.report.source_records import Dimension, Site, Span, Tensor
+from aotlens.report.source_records import Dimension, FailingBackward, Site, Span, Tensor
 
 __all__ = [
     "SCHEMA",
@@ -34,6 +34,7 @@ __all__ = [
     "Diagnostic",
     "Dimension",
     "Edit",
+    "FailingBackward",
     "Fix",
     "Freedom",
     "Frontend",
@@ -322,6 +323,8 @@ class Target:
     """Under dynamic shapes, what the compilation assumed of the sizes."""
     operators: tuple[SpecialOperator, ...] = ()
     """Effects and higher-order operators, in the order in which they run."""
+    failing_backward: FailingBackward | None = None
+    """Set where the backward raises whenever it runs, as eager's does."""
     timings_ms: dict[str, float] = field(default_factory=dict)
     """Wall time by stage name, in the order in which the stages ran."""
     diagnostics: tuple[Diagnostic, ...] = ()

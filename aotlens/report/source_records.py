@@ -29,6 +29,16 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
+class FailingBackward:
+    """A backward that raises whenever it runs, in eager too."""
+
+    message: str
+    """Autograd's own words, and the user's line."""
+    site: Site | None
+    """The expression whose gradient cannot be computed; None where its source is not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tensor:
     """What is known of a tensor without its values."""
 

@@ -16,6 +16,7 @@ from aotlens.ir.slots import (
     SavedForBackward,
     SavedInput,
 )
+from aotlens.joint.records import JointProgram
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
 from aotlens.runtime.backward_writes import find_written, refuse_second_write, tell_of_writes
@@ -46,7 +47,8 @@ def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, na
         _forward(builder, parts, code.forward, names)
         builder.add("", "@staticmethod")
         _backward(builder, parts, code.backward, names)
-    write_double(builder, parts, code.backward, names)
+    if parts.joint.failing is None:
+        write_double(builder, parts, code.backward, names)
 
 
 def function_outputs(parts: Partitioned) -> list[ProgramOutput]:
@@ -182,6 +184,10 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
     wrappers = BackwardWrappers(parts, names, code.compile is not None)
     tangents = wrappers.tangents(function_outputs(parts), parts.joint.differentiable)
     saved = [given for given in program.inputs if isinstance(given.slot, SavedInput)]
+    if parts.joint.failing is not None:
+        with builder.block("def backward(ctx, *tangents):"):
+            builder.add(f"raise RuntimeError({failing_message(parts.joint)!r})")
+        return
     with builder.block(f"def backward(ctx, {', '.join(tangent.parameter for tangent in tangents)}):"):
         if code.compile is not None:
             _refuse_surroundings(builder, parts)
@@ -233,6 +239,12 @@ def _hand_over(
     if tensors:
         builder.add("ctx.maybe_clear_saved_tensors()")
     builder.add(f"del {', '.join(tangents)}")
+
+
+def failing_message(joint: JointProgram) -> str:
+    """What the backward raises where eager's raises too."""
+    reason = joint.failing.message if joint.failing is not None else ""
+    return f"the backward of `{joint.captured.subject.name}` fails, in eager too: {reason}"
 
 
 def _refuse_surroundings(builder: TextBuilder, parts: Partitioned) -> None:

@@ -43,7 +43,8 @@ def made_leaves(parts: Partitioned) -> list[str]:
     found = [f"leaf_{info.index}" for info in leaf_results(parts)]
     if found or parts.backward is None:
         return found
-    return [] if any(out.value is not None for out in parts.backward.outputs) else [ANCHOR]
+    led = parts.joint.failing is not None or any(out.value is not None for out in parts.backward.outputs)
+    return [] if led else [ANCHOR]
 
 
 def write_leaves(builder: TextBuilder, parts: Partitioned, names: Names, arguments: list[str]) -> None:

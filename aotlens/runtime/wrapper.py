@@ -195,6 +195,8 @@ class WrapperText:
 
     def _without_gradient(self) -> frozenset[str]:
         """Inputs that require grad and get none: passed on without their history, which may be used up."""
+        if self._parts.joint.failing is not None:
+            return frozenset()
         gradients = ((out.slot, out.value) for out in self._parts.joint.gradients)
         none = {slot.index for slot, value in gradients if isinstance(slot, Gradient) and value is None}
         return frozenset(self.arguments[index] for index in none)

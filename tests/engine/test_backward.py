@@ -151,6 +151,24 @@ def test_second_derivative_after_an_input_changed() -> None:
         torch.autograd.grad(out.sum(), x, create_graph=True)[0].sum().backward()
 
 
+def test_a_backward_that_fails_in_eager_names_the_line_and_is_in_the_report() -> None:
+    def overwritten(x: Tensor) -> Tensor:
+        hidden = x.exp()
+        hidden.mul_(2)
+        return hidden
+
+    x = leaf(3)
+    found = compiled(overwritten, x)
+    out = found.call(x)
+    torch.testing.assert_close(out, overwritten(x))
+    message = r"`overwritten` fails, in eager too: .*modified by an inplace operation.*: `x.exp\(\)`"
+    with pytest.raises(RuntimeError, match=message):
+        out.sum().backward()
+    (finding,) = (entry for entry in found.target().diagnostics if entry.code == "AL702")
+    assert finding.span is not None
+    assert "x.exp()" in finding.message
+
+
 def nothing(gm: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
     forward: Callable[..., Any] = gm.forward
     return forward

@@ -14,6 +14,21 @@ def product(x: Tensor, y: Tensor) -> Tensor:
     return x * y
 
 
+@cases(lambda: (leaf(3, 4), leaf(3, 4)), "dynamo", "dynamic", "inductor")
+def backward_fails_after_a_write_to_what_it_reads(x: Tensor, y: Tensor) -> Tensor:
+    z = (x + y).relu_()
+    z[1].mul_(2)
+    return z
+
+
+@cases(lambda: (leaf(3, 4), tape(3, 4)))
+def backward_fails_and_an_input_is_written_to(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    y.mul_(x)
+    hidden = y.exp()
+    hidden.add_(1)
+    return hidden, y.view(-1)
+
+
 @cases(lambda: (leaf(3, 4), plain(3, 4)))
 def one_requires_grad(x: Tensor, y: Tensor) -> Tensor:
     return x * y

@@ -1,0 +1,63 @@
+"""A backward that autograd refuses to run: eager runs the forward all the same, and raises in the backward.
+
+Invariant: only autograd's own refusals are put off to the backward; a limit of ours is told at once.
+"""
+
+from typing import Any
+
+from torch.autograd.graph import get_gradient_edge
+
+from aotlens.capture.recorder import Recorder
+from aotlens.errors import placed
+from aotlens.ir.origin import Origin
+from aotlens.joint.records import FailingBackward
+
+AUTOGRAD_REFUSES = (
+    "modified by an inplace operation",
+    "has been detached in-place",
+    "is not implemented",  # "derivative for … is not implemented"
+    "is a view and its base or another view of its base has been modified inplace",
+)
+
+
+def failing_backward(recorder: Recorder, outputs: list[Any], error: Exception) -> FailingBackward | None:
+    """What eager raises too when it runs this backward; None for every other error."""
+    first = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    if not isinstance(error, RuntimeError) or not any(phrase in first for phrase in AUTOGRAD_REFUSES):
+        return None
+    origin = _origin_of_failure(recorder, outputs)
+    _forget(recorder)
+    span = origin.place.innermost if origin is not None else None
+    return FailingBackward(placed(first.split(" Hint:")[0].rstrip(" ."), span), origin)
+
+
+def _origin_of_failure(recorder: Recorder, outputs: list[Any]) -> Origin | None:
+    """The operator whose saved values have changed, or that has no derivative."""
+    waiting: list[Any] = [get_gradient_edge(output).node for output in outputs]
+    seen: set[Any] = set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if _fails(node):
+            return recorder.origins.forward_of(node)
+        waiting.extend(following for following, _ in node.next_functions)
+    return None
+
+
+def _fails(node: Any) -> bool:
+    if node.name() == "NotImplemented":
+        return True
+    names = [name for name in dir(node) if name.startswith("_saved_") or name == "saved_tensors"]
+    try:
+        for name in names:
+            getattr(node, name)
+    except RuntimeError as error:
+        return any(phrase in str(error) for phrase in AUTOGRAD_REFUSES)
+    return False
+
+
+def _forget(recorder: Recorder) -> None:
+    """What the part of the backward that did run is seen by: nobody reads the rest of its nodes."""
+    recorder.nodes[:] = [node for node in recorder.nodes if not (node.origin.backward and node.origin.effect)]
