@@ -523,6 +523,26 @@ def _accepting_constants(fake_mode: FakeTensorMode) -> Iterator[None]:
         fake_mode.allow_non_fake_inputs = before
 
 
+@contextmanager
+def _called_draws() -> Iterator[None]:
+    """Let Inductor call the draw of a mask as a function that gives a new tensor, in eager's layout.
+
+    On a CPU it lowers it to a write into memory that it fills first, and may fuse the filling with what reads
+    the mask, which then sees no draw; and numbers are drawn in the order of the memory.
+    """
+    from torch._inductor import lowering
+
+    draw = torch.ops.aten.bernoulli.p
+    before = lowering.lowerings[draw]
+    lowering.lowerings[draw] = lowering.fallback_handler(draw, add_to_fallback_set=False)
+    lowering.add_layout_constraint(draw, lowering.constrain_to_fx_strides)
+    try:
+        yield
+    finally:
+        lowering.lowerings[draw] = before
+        lowering._maybe_layout_constraints.pop(draw)
+
+
 def compile_with_inductor(
     module: Any, inputs: list[Any], fake_mode: FakeTensorMode, **flags: Any
 ) -> tuple[Any, dict[str, Any]]:
@@ -536,10 +556,10 @@ def compile_with_inductor(
     from torch._inductor.fx_passes.replace_random import replace_random_passes
     from torch._inductor.virtualized import V
 
-    if not inductor_config.fallback_random:
-        replace_random_passes(module)
     before = create_kernel_information_json()
-    with without_autocast(), V.set_fake_mode(fake_mode), _accepting_constants(fake_mode):
+    with without_autocast(), V.set_fake_mode(fake_mode), _accepting_constants(fake_mode), _called_draws():
+        if not inductor_config.fallback_random:
+            replace_random_passes(module)
         code = compile_fx_inner(module, inputs, **flags)
     after = create_kernel_information_json()
     return code, {key: nodes for key, nodes in after.items() if key not in before}

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.masks import draws_mask, through_booleans
+from aotlens.capture.masks import drawn_in_place, draws_mask
 from aotlens.capture.operators import Operator, aten, missing_defaults
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.tape import TRACK, Tape
@@ -88,9 +88,10 @@ def _new_values(tape: Tape, call: Write, count: int) -> tuple[list[Node], Any]:
     functional = call.operator.functional
     inputs = {key: value for key, value in call.kwargs.items() if key not in call.operator.written}
     args = (*call.args, *missing_defaults(call.func, functional, len(call.args)))
-    node = tape.emit(functional, *[tape.argument(arg) for arg in args], **tape.keywords(inputs))
+    given, keywords = tuple([tape.argument(arg) for arg in args]), tape.keywords(inputs)
     if call.operator.random and draws_mask(call.func):
-        node = through_booleans(tape, node)
+        return [drawn_in_place(tape, functional, given, keywords)], None
+    node = tape.emit(functional, *given, **keywords)
     nodes = _flat_results(tape, node)
     others = nodes[: len(nodes) - count]
     for other in others:

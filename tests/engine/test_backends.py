@@ -94,3 +94,17 @@ def test_unknown_policy_is_refused_with_the_list_of_known_ones() -> None:
         Exception, match=r"no partition policy .all.; a policy is one or more of: min-cut, default"
     ):
         compile_direct(mixed, inputs(), {}, CompileOptions(backend="eager", policy="all"))
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_inductor_draws_masks_in_eagers_order_where_it_is_asked_to(layout: torch.memory_format) -> None:
+    def combined(x: Tensor) -> Tensor:
+        masked = [scale * torch.nn.functional.dropout(x, 0.5) for scale in range(12)]
+        return sum(masked, torch.nn.functional.dropout1d(x[0, 0], 0.5).sum())
+
+    x = torch.randn(2, 3, 4, 5).to(memory_format=layout).requires_grad_()
+    options = CompileOptions(inductor_config=(("fallback_random", True),))
+    torch.manual_seed(0)
+    found = compile_direct(combined, (x,), {}, options).call(x)
+    torch.manual_seed(0)
+    torch.testing.assert_close(found, combined(x))

@@ -64,6 +64,24 @@ def mask_drawn_into_a_row(x: Tensor) -> tuple[Tensor, Tensor]:
     return x.exp() * mask, mask
 
 
+@cases(lambda: (leaf(2, 3, 4, 5),), "inductor", "dynamic")
+def dropout_of_channels_last(x: Tensor) -> Tensor:
+    return torch.nn.functional.dropout(x.to(memory_format=torch.channels_last), 0.5)
+
+
+@cases(lambda: (leaf(6, 4),))
+def masks_drawn_into_views(x: Tensor) -> tuple[Tensor, Tensor]:
+    mask = torch.zeros(4, 12)
+    mask[:, ::2].bernoulli_(0.3)
+    mask.t()[2:5].bernoulli_(0.5)
+    return x * mask[:, 3:9].t(), torch.empty(4, 5, 6).transpose(0, 2).bernoulli_(0.5)
+
+
+@cases(lambda: (leaf(5, 4),))
+def masks_combined(x: Tensor) -> Tensor:
+    return sum((i * torch.nn.functional.dropout(x, 0.5) for i in range(12)), x)
+
+
 @cases(lambda: (leaf(5, 4),))
 def permutation(x: Tensor) -> Tensor:
     return x[torch.randperm(5)]
