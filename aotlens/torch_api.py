@@ -17,7 +17,9 @@ import torch.utils._pytree as pytree
 from torch._guards import TracingContext, detect_fake_mode, tracing
 from torch._higher_order_ops.auto_functionalize import auto_functionalized, can_auto_functionalize
 from torch._higher_order_ops.effects import _get_effect, with_effects
-from torch._ops import OpOverload
+from torch._higher_order_ops.torchbind import call_torchbind
+from torch._library.fake_class_registry import FakeScriptObject, has_fake_class, maybe_to_fake_obj
+from torch._ops import OpOverload, TorchBindOpOverload
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -36,9 +38,12 @@ from torch.utils._python_dispatch import (
 
 __all__ = [
     "DATA_DEPENDENT_ERRORS",
+    "FakeScriptObject",
     "FakeTensor",
     "FakeTensorMode",
     "OpOverload",
+    "ScriptObject",
+    "TorchBindOpOverload",
     "TorchDispatchMode",
     "TorchFunctionMode",
     "TracingContext",
@@ -46,8 +51,10 @@ __all__ = [
     "auto_functionalized",
     "below_autograd",
     "below_views",
+    "call_torchbind",
     "can_auto_functionalize",
     "checkpoints_run_once",
+    "class_of_object",
     "compile_with_inductor",
     "current_autograd_node",
     "current_mode",
@@ -73,6 +80,7 @@ __all__ = [
     "make_token",
     "mark_symbolic",
     "next_sequence_number",
+    "object_methods_handled_by",
     "optimised_script",
     "paths_to_symbols",
     "print_expression",
@@ -107,6 +115,9 @@ DATA_DEPENDENT_ERRORS: tuple[type[Exception], ...] = (
     DynamicOutputShapeException,
 )
 """What fake tensors raise when the program needs a value."""
+
+ScriptObject: Any = torch.ScriptObject
+"""An object of a torchbind class."""
 
 invoke_subgraph: Any = torch.ops.higher_order.invoke_subgraph
 """Calls a marked region, given as a function."""
@@ -247,6 +258,50 @@ def checkpoints_run_once(region: Callable[[Any], AbstractContextManager[None]]) 
         yield
     finally:
         _recording.region = before
+
+
+def class_of_object(value: Any) -> str:
+    """The name of a torchbind object's class."""
+    return str(value._type().qualified_name()).removeprefix("__torch__.torch.classes.")
+
+
+def stand_in_object(fake_mode: FakeTensorMode, value: Any) -> Any:
+    """An object of the class that is registered for tracing; the object itself where there is none."""
+    qualified = str(value._type().qualified_name())
+    if not qualified.startswith("__torch__.torch.classes.") or not has_fake_class(qualified):
+        return value
+    logger = logging.getLogger("torch._library.fake_class_registry")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # it warns of each method that the class does not need
+    _objects.being_read = True
+    try:
+        return maybe_to_fake_obj(fake_mode, value)
+    finally:
+        logger.setLevel(level)
+        _objects.being_read = False
+
+
+_objects = threading.local()
+"""`being_read`: whether torch reads an object of this thread's recording to make its stand-in."""
+
+
+@contextmanager
+def object_methods_handled_by(call: Callable[..., Any]) -> Iterator[None]:
+    """Within it, this thread's calls of an object's methods go to `call(owner, name, args, kwargs)`."""
+    owner, real = threading.get_ident(), torch.ScriptMethod.__call__
+
+    def handled(method: Any, *args: Any, **kwargs: Any) -> Any:
+        own = threading.get_ident() == owner and not getattr(_objects, "being_read", False)
+        if not own or not isinstance(method.raw_owner, torch.ScriptObject):
+            return real(method, *args, **kwargs)
+        return call(method.raw_owner, method.name, args, kwargs)
+
+    script_method: Any = torch.ScriptMethod
+    script_method.__call__ = handled
+    try:
+        yield
+    finally:
+        script_method.__call__ = real
 
 
 @contextmanager

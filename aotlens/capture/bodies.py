@@ -24,7 +24,17 @@ from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, must_
 from aotlens.ir.slots import UserInput, UserOutput
 from aotlens.torch_api import has_ordered_effect, indexing_by_tensors, make_shape_env, pytree
 
-INLINE = frozenset({"strict_mode"})
+
+def _with_effects(token: Any, op: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """The order that a token stands for is the recording's own."""
+    result = op(*args, **kwargs)
+    return (aten.clone.default(token), *(result if isinstance(result, tuple) else (result,)))
+
+
+INLINE: dict[str, Callable[..., Any]] = {
+    "strict_mode": lambda function, operands: function(*operands),
+    "with_effects": _with_effects,
+}
 """Operators that say something about tracing and compute nothing themselves."""
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
@@ -34,6 +44,7 @@ WITHOUT_BODIES = frozenset(
     {
         "auto_functionalized",
         "auto_functionalized_v2",
+        "call_torchbind",
         "inline_asm_elementwise",
         "out_dtype",
         "print",

@@ -20,6 +20,7 @@ from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
 from aotlens.ir.slots import Buffer, FlatInput, OutsideTensor, Parameter, SymIntInput
+from aotlens.torch_api import ScriptObject
 
 
 def make_inputs(
@@ -77,6 +78,9 @@ def _number(recorder: Recorder, value: Any, slot: FlatInput) -> CapturedInput:
         return CapturedInput(slot, value, node)
     if isinstance(value, torch.Generator):
         node, argument = recorder.random.argument(slot.name, node_name(slot.name), value)
+        return CapturedInput(slot, argument, node)
+    if isinstance(value, ScriptObject):
+        node, argument = recorder.torchbind.argument(node_name(slot.name), value)
         return CapturedInput(slot, argument, node)
     if isinstance(value, np.ndarray):
         raise UnsupportedError(

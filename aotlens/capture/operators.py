@@ -15,7 +15,7 @@ from torch import Tag
 
 from aotlens.capture.margin_losses import AS_THE_KERNEL
 from aotlens.ir.program import is_higher_order
-from aotlens.torch_api import has_composite_kernel, has_ordered_effect
+from aotlens.torch_api import TorchBindOpOverload, has_composite_kernel, has_ordered_effect
 
 aten = torch.ops.aten
 
@@ -120,7 +120,7 @@ def describe(func: Any) -> Operator:
         returns = func._schema.returns
         same = bool(returns) and all(r.alias_info is not None and r.alias_info.is_write for r in returns)
         return Operator(Kind.MUTATION, written, same, functional_variant(func), random)
-    if has_ordered_effect(func):
+    if has_ordered_effect(func) or isinstance(func, TorchBindOpOverload):
         return Operator(Kind.EFFECT)
     if has_composite_kernel(func):
         return Operator(Kind.COMPOSITE)

@@ -103,7 +103,7 @@ class RandomState:
         """The graph input for a generator that the caller passes, and what the function gets for it."""
         clone = generator.clone_state()
         node = Node(self._tape.name(node_name), None, (), {}, None, Origin(NOWHERE, ""))
-        self._tape.generators[id(clone)] = node
+        self._tape.objects[id(clone)] = node
         self._clones.append((name, clone, clone.get_state()))
         return node, clone
 

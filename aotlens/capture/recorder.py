@@ -36,6 +36,7 @@ from aotlens.capture.regions import Half, record_half
 from aotlens.capture.settings import SplitRegion
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.tape import TRACK, Tape
+from aotlens.capture.torchbind import Objects
 from aotlens.capture.views import ViewStep
 from aotlens.capture.wrappers import has_wrapper, note_result
 from aotlens.errors import UnsupportedError
@@ -68,7 +69,7 @@ class Recorder(Tape, TorchDispatchMode):
         TorchDispatchMode.__init__(self)
         self.calls: list[Call] = []
         self.checkpoints = Checkpoints()
-        self.random = RandomState(self)
+        self.random, self.torchbind = RandomState(self), Objects(self)
         self.origins = Origins(boundary)
         self.decompositions = decompositions
         self.decomposed = False
@@ -367,7 +368,8 @@ class Recorder(Tape, TorchDispatchMode):
 
     def _effect(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.origin = replace(self.origin, effect=True)
-        return self.pure(func, operator, args, kwargs)
+        args = self.torchbind.taken(args)
+        return self.torchbind.given(args, self.pure(func, operator, args, kwargs))
 
     def _higher_order(
         self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -375,14 +377,15 @@ class Recorder(Tape, TorchDispatchMode):
         if func.name() in INLINE:
             self._depth = 0
             with self:
-                return args[0](*args[1])
+                return INLINE[func.name()](*args, **kwargs)
+        args = self.torchbind.taken(args)
         if isinstance(args[0], Half):
             result, args = record_half(self, args[0], args)
         else:
             result, args, kwargs = record_higher_order(self, func, args, kwargs)
         if not self.in_backward:
             self.calls.append((func, args, kwargs, result, self.origin))
-        return result
+        return self.torchbind.given(args, result)
 
     def _mutation(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call = Write(func, operator, args, kwargs)

@@ -33,6 +33,7 @@ from aotlens.torch_api import (
     UnsupportedOperatorException,
     checkpoints_run_once,
     device_random_state_handled_by,
+    object_methods_handled_by,
     python_dispatcher,
     pytree,
     quiet_fake_tensors,
@@ -137,6 +138,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(without_onednn())
         stack.enter_context(apart_from_the_caller())
         stack.enter_context(quiet_fake_tensors())
+        stack.enter_context(object_methods_handled_by(recorder.torchbind.call))
         stack.enter_context(random_state_handled_by(recorder.random))
         if recorder.random.is_functional:
             stack.enter_context(device_random_state_handled_by(recorder.random))

@@ -20,7 +20,7 @@ from aotlens.ir.names import free_name
 from aotlens.ir.origin import NOWHERE, Origin, Place
 from aotlens.ir.program import Node, getitem, op_name
 from aotlens.ir.regions import Region
-from aotlens.torch_api import FakeTensor, FakeTensorMode
+from aotlens.torch_api import FakeScriptObject, FakeTensor, FakeTensorMode, ScriptObject
 
 PLAIN = frozenset(
     {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
@@ -50,8 +50,8 @@ class Tape:
         self.regions: dict[Any, Any] = {}
         """Programs of the marked regions, so that each is recorded once."""
         self._names: dict[str, int] = {}
-        self.generators: dict[int, Node] = {}
-        """Nodes of generators, by identity."""
+        self.objects: dict[int, Node] = {}
+        """Nodes of generators, and of the stand-ins of torchbind objects, by identity."""
         self._constants: dict[int, Any] = {}
         self.outside: list[tuple[Node, Any]] = []
         """Graph inputs that are no arguments: tensors from outside that require grad, as they are."""
@@ -248,17 +248,19 @@ class Tape:
             return self.node_of(arg)
         if isinstance(arg, torch.Generator):
             return self.generator(arg)
+        if isinstance(arg, (FakeScriptObject, ScriptObject)):
+            return self.objects[id(arg)]
         if isinstance(arg, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return self.symbols.value(arg)
         return arg
 
     def generator(self, generator: torch.Generator) -> Node:
         """The node of a generator: an argument's, or a constant of the function's own."""
-        known = self.generators.get(id(generator))
+        known = self.objects.get(id(generator))
         if known is None:
             known = Node(self.name("generator"), None, (), {}, None, self.origin, constant=generator)
             self.nodes.insert(0, known)
-            self.generators[id(generator)] = known
+            self.objects[id(generator)] = known
         return known
 
     def note_call(self, call: tuple[Any, ...]) -> None:

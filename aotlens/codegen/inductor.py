@@ -24,7 +24,9 @@ from aotlens.ir.slots import DIFFERENTIABLE_OUTPUTS, Parameter, SavedInput
 from aotlens.partition.records import Partitioned
 from aotlens.report.records import Kernel
 from aotlens.torch_api import (
+    FakeScriptObject,
     FakeTensorMode,
+    ScriptObject,
     TracingContext,
     compile_with_inductor,
     inductor_config_patch,
@@ -126,7 +128,7 @@ class _Unit:
     def _compile(
         self, module: fx.GraphModule, program: Program, phase: Any, **flags: bool
     ) -> Callable[[list[Any]], Any]:
-        self._refuse_generators(program, phase)
+        self._refuse_objects(program, phase)
         with self._fake_mode:
             thread_token(module)
         output = module.graph.output_node()
@@ -156,12 +158,19 @@ class _Unit:
         self._kernels[phase] = kernels_of(result, provenance, program, phase)
         return with_separate_results(boxed(result), doubtful)
 
-    def _refuse_generators(self, program: Program, phase: Any) -> None:
-        """Inductor draws from its own seeds, and so cannot follow a generator or the random state."""
+    def _refuse_objects(self, program: Program, phase: Any) -> None:
+        """Inductor draws from its own seeds, and so cannot follow a generator or the random state.
+
+        Nor does it keep calls of a torchbind object's methods in order: each reads what another one wrote.
+        """
         ops = [node.op for node in program.nodes if getattr(node.op, "__module__", "") == "torch.random"]
         given = [item.node for item in program.inputs] + list(program.constants())
-        if ops or any(node.val is None for node in given):
-            what = f"`torch.{ops[0].__name__}`" if ops and ops[0] is not None else "a `torch.Generator`"
+        what = f"`torch.{ops[0].__name__}`" if ops and ops[0] is not None else ""
+        if any(node.val is None for node in given):
+            what = what or "a `torch.Generator`"
+        if any(isinstance(node.val, (FakeScriptObject, ScriptObject)) for node in given):
+            what = "a torchbind object"
+        if what:
             place = self._parts.joint.captured.subject
             raise BackendError(
                 f"Inductor cannot compile {what} in the {phase} graph of `{place.name}`; "

@@ -40,10 +40,10 @@ def to_graph_module(program: Program, training: bool, names: Sequence[str] | Non
     mark_data_symbols(graph)
     root = torch.nn.Module()
     for name, value in owned.items():
-        if isinstance(value, (torch.nn.Module, torch.Generator)):
-            setattr(root, name, value)
-        else:
+        if isinstance(value, torch.Tensor):
             root.register_buffer(name, value, persistent=False)
+        else:
+            setattr(root, name, value)
     return fx.GraphModule(root, graph, class_name=program.name)
 
 

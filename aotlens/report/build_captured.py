@@ -19,7 +19,9 @@ from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, is_higher_order
 from aotlens.ir.slots import UserOutput, inner_slot
+from aotlens.torch_api import FakeScriptObject, ScriptObject
 
+OBJECTS = (FakeScriptObject, ScriptObject)
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -139,6 +141,8 @@ class _Writer:
                     self._add_input(inner_slot(slot, path), tensor, _before(given.fake, path))
             elif isinstance(given.argument, torch.Generator):
                 self._of[id(given.argument)] = self._add_input(given.slot, given.argument, None)
+            elif isinstance(given.argument, OBJECTS):
+                self._of[id(given.argument)] = self._add_input(given.slot, given.argument, given.argument)
             elif given.duplicate_of is None and isinstance(given.argument, SYMBOLIC):
                 node = self._add_input(given.slot, given.argument, given.argument)
                 self._tape.symbols.define(given.argument, node)
@@ -200,6 +204,8 @@ class _Writer:
             return self._node(arg)
         if isinstance(arg, torch.Generator):
             return self._of.get(id(arg)) or self._tape.generator(arg)
+        if isinstance(arg, OBJECTS):
+            return self._of.get(id(arg)) or self._captured.recorder.objects[id(arg)]
         if isinstance(arg, SYMBOLIC):
             return self._tape.symbols.value(arg)
         if isinstance(arg, (list, tuple)):

@@ -24,7 +24,13 @@ from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput
 from aotlens.ir.slots import MutatedInput, UserOutput
 from aotlens.report.build_captured import SYMBOLIC
-from aotlens.torch_api import below_views, python_dispatcher, quiet_fake_tensors
+from aotlens.torch_api import (
+    FakeScriptObject,
+    ScriptObject,
+    below_views,
+    python_dispatcher,
+    quiet_fake_tensors,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +131,12 @@ class _Player:
         return ProgramInput(new.node, given.slot)
 
     def _number(self, given: CapturedInput) -> ProgramInput:
-        """A size, or a generator."""
+        """A size, a generator, or a torchbind object."""
         assert given.node is not None  # a graph input
         name = self._recorder.name(given.node.name)
         node = Node(name, None, (), {}, given.node.val, Origin(NOWHERE, ""))
-        if isinstance(given.argument, torch.Generator):
-            self._recorder.generators[id(given.argument)] = node
+        if isinstance(given.argument, (torch.Generator, FakeScriptObject, ScriptObject)):
+            self._recorder.objects[id(given.argument)] = node
         else:
             self._recorder.symbols.define(given.argument, node)
         return ProgramInput(node, given.slot)

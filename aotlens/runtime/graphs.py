@@ -144,7 +144,7 @@ def write_constants(
     if constants:
         builder.add("")
     for node in constants:
-        stays = node in stay or isinstance(node.constant, torch.Generator)
+        stays = node in stay or not isinstance(node.constant, torch.Tensor)
         text = None if stays else constant_text(node.constant)
         if text is None:
             bound[names.node(node)] = node.constant

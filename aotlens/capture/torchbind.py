@@ -1,0 +1,99 @@
+"""Torchbind objects (C++ classes bound with `torch::class_`) in a recording.
+
+Invariant: a recording never calls a method of the caller's own object; the class that the user registered
+for tracing stands for it, and each call becomes a node with an effect, since it may change the object.
+"""
+
+from typing import Any
+
+import torch
+
+from aotlens.capture.tape import Tape
+from aotlens.errors import UnsupportedError
+from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.ir.program import Node
+from aotlens.torch_api import (
+    FakeScriptObject,
+    ScriptObject,
+    call_torchbind,
+    class_of_object,
+    pytree,
+    stand_in_object,
+)
+
+REGISTER = "register a class for tracing with `torch._library.register_fake_class`"
+OBJECTS = (FakeScriptObject, ScriptObject)
+
+
+class Objects:
+    """The stand-ins of one recording's torchbind objects."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+        self._known: dict[int, tuple[Any, Any]] = {}
+
+    def argument(self, base: str, real: Any) -> tuple[Node, Any]:
+        """The graph input for an object that the caller passes, and what the function gets for it."""
+        fake = self._stand_in(real)
+        node = Node(self._tape.name(base), None, (), {}, fake, Origin(NOWHERE, ""))
+        self._tape.objects[id(fake)] = node
+        return node, fake
+
+    def stand_in(self, value: Any) -> Any:
+        """What operators get in place of an object; everything else as it is."""
+        if not isinstance(value, ScriptObject):
+            return value
+        if id(value) not in self._known:
+            fake = self._stand_in(value)
+            node = Node(self._tape.name("object"), None, (), {}, fake, self._tape.origin, constant=value)
+            self._tape.nodes.insert(0, node)
+            self._tape.objects[id(fake)] = node
+        return self._known[id(value)][0]
+
+    def taken(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of an operator with a stand-in for each object.
+
+        An object may keep a tensor together with its history, or hand out one that it was given before: no
+        gradient goes through it.
+        """
+        args = tuple([self.stand_in(arg) for arg in args])
+        if not torch.is_grad_enabled() or not any(isinstance(arg, OBJECTS) for arg in args):
+            return args
+        if any(leaf.requires_grad for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor)):
+            raise UnsupportedError(
+                "a tensor that requires grad, given to a torchbind object",
+                self._tape.span,
+                "detach it before",
+            )
+        return args
+
+    def given(self, args: tuple[Any, ...], result: Any) -> Any:
+        """The operator's result; a number is refused, since another call may find another one there."""
+        if isinstance(result, (int, float, str)) and any(isinstance(arg, OBJECTS) for arg in args):
+            raise UnsupportedError(
+                "a number that a torchbind object gives", self._tape.span, "read it outside and pass it in"
+            )
+        return result
+
+    def _stand_in(self, real: Any) -> Any:
+        """An object of the registered class; the object itself where its operators know it as it is."""
+        fake = stand_in_object(self._tape.fake_mode, real)
+        self._known[id(real)] = (fake, real)
+        return fake
+
+    def call(self, owner: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A method that the user's function calls on an object from outside."""
+        fake = self.stand_in(owner)
+        if not isinstance(fake, FakeScriptObject):
+            raise UnsupportedError(
+                f"the method `{method}` of a torchbind object of the class `{class_of_object(owner)}`",
+                self._tape.place_here().innermost,
+                REGISTER,
+            )
+        if not hasattr(fake.wrapped_obj, method):
+            raise UnsupportedError(
+                f"the method `{method}` of a torchbind object, which the class registered for tracing lacks",
+                self._tape.place_here().innermost,
+                f"add `{method}` to it",
+            )
+        return call_torchbind(fake, method, *args, **kwargs)
