@@ -45,10 +45,12 @@ WITHOUT_BODIES = frozenset(
         "auto_functionalized",
         "auto_functionalized_v2",
         "call_torchbind",
+        "graphsafe_run_with_rng_state",
         "inline_asm_elementwise",
         "out_dtype",
         "print",
         "run_and_save_rng_state",
+        "run_dtensor_rng_op",
         "run_with_rng_state",
         "triton_kernel_wrapper_functional",
     }

@@ -37,6 +37,10 @@ from aotlens.torch_api import (
 Config = dict[str, Any]
 
 
+RANDOM_STATE = ("torch.random", "torch.cuda.random")
+"""Modules whose functions read and set generators."""
+
+
 def decompositions(config: Config) -> dict[Any, Callable[..., Any]]:
     """The operators that Inductor wants to see taken apart."""
     with inductor_config_patch(config):
@@ -163,7 +167,7 @@ class _Unit:
 
         Nor does it keep calls of a torchbind object's methods in order: each reads what another one wrote.
         """
-        ops = [node.op for node in program.nodes if getattr(node.op, "__module__", "") == "torch.random"]
+        ops = [node.op for node in program.nodes if getattr(node.op, "__module__", "") in RANDOM_STATE]
         given = [item.node for item in program.inputs] + list(program.constants())
         what = f"`torch.{ops[0].__name__}`" if ops and ops[0] is not None else ""
         if any(node.val is None for node in given):

@@ -96,6 +96,13 @@ def op_name(op: Callable[..., Any] | None) -> str:
     return getattr(op, "__name__", str(op))
 
 
+def computed_by(node: Node) -> Node:
+    """The node whose operator gives a value: that of which it is an item, or an item's item."""
+    while node.op is getitem:
+        node = node.args[0]
+    return node
+
+
 def nodes_in(values: Iterable[Any]) -> Iterator[Node]:
     """Every node inside nested lists and tuples of arguments."""
     for value in values:
@@ -169,9 +176,15 @@ def writes_input(node: Node) -> bool:
     return node.origin.effect and node.op is torch.ops.aten.copy_.default
 
 
+DRAWING = frozenset({"graphsafe_run_with_rng_state", "run_and_save_rng_state", "run_dtensor_rng_op"})
+"""Higher-order operators that run a random operator and leave the generator moved."""
+
+
 @cache
 def draws(op: Any) -> bool:
     """Whether an operator moves the random state; one that is a function of a seed and an offset does not."""
+    if is_higher_order(op):
+        return op.name() in DRAWING
     is_pure = getattr(op, "namespace", "") == "rngprims"
     return not is_pure and torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils.checkpoint import CheckpointPolicy
 
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.origin import NOWHERE, Origin
@@ -184,12 +185,16 @@ def joint_module(joint: JointProgram) -> fx.GraphModule:
 
 
 def tag_sides(module: fx.GraphModule, convention: Convention, joint: JointProgram) -> None:
-    """Mark each node as the forward's or the backward's, as partition functions look it up."""
+    """Mark each node as the forward's or the backward's, and what an activation checkpoint says of it."""
     nodes = {node.name: node for node in convention.program.nodes}
     for made in module.graph.nodes:
         node = nodes.get(made.meta.get("aotlens_node", ""))
         if node is not None and joint.training:
             made.meta["partitioner_tag"] = "is_backward" if node.origin.backward else "is_forward"
+            checkpoint = node.origin.checkpoint
+            if checkpoint is not None and not node.origin.backward:
+                made.meta["recompute"] = CheckpointPolicy[checkpoint.mark.name]
+                made.meta["ac_graph_id"] = checkpoint.region
 
 
 def forward_convention(joint: JointProgram, forward: Program, saved: tuple[Node, ...]) -> Convention:

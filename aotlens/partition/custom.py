@@ -26,6 +26,10 @@ from aotlens.joint.records import JointProgram
 from aotlens.options import PartitionFunction
 from aotlens.partition.records import Partitioned, Saved
 from aotlens.partition.storages import node_bytes
+from aotlens.torch_api import TracingContext, tracing
+
+GRAPH_SAFE_STATES = ("fwd_rng_state_", "bwd_rng_state_")
+"""Placeholders that torch's partition functions add for generators of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +53,16 @@ def partition_with(
     """
     inputs = forward_inputs(joint)
     arriving = backward_arrivals(joint)
-    forward_module, backward_module = function(
-        module if module is not None else joint_module(joint),
-        _examples(joint),
-        num_fwd_outputs=len(forward_results(joint)),
-        static_lifetime_input_indices=[
-            at for at, given in enumerate(inputs) if isinstance(given.slot, (Parameter, Buffer))
-        ],
-    )
+    context = TracingContext.try_get() or TracingContext(joint.captured.recorder.fake_mode)
+    with tracing(context):  # torch's own makes examples of the random states that it hands on
+        forward_module, backward_module = function(
+            module if module is not None else joint_module(joint),
+            _examples(joint),
+            num_fwd_outputs=len(forward_results(joint)),
+            static_lifetime_input_indices=[
+                at for at, given in enumerate(inputs) if isinstance(given.slot, (Parameter, Buffer))
+            ],
+        )
     name = getattr(function, "__name__", type(function).__name__)
     read = _read_forward(joint, inputs, forward_module, name)
     count = len(gradients(joint, primals(joint)))
@@ -119,6 +125,13 @@ def _read_backward(
 
 def _bound(module: fx.GraphModule, nodes: list[Node], what: str) -> dict[fx.Node, Node]:
     placeholders = module.graph.find_nodes(op="placeholder")
+    states = [node.name for node in placeholders if node.name.startswith(GRAPH_SAFE_STATES)]
+    if states:
+        raise UserError(
+            f"{what} takes the generator `{states[0]}`, with which torch draws again in CUDA graphs, and "
+            "nobody hands one in; set `torch._functorch.config.graphsafe_rng_functionalization` to False, or "
+            "use a partition function of aotlens, which saves what was drawn"
+        )
     if len(placeholders) != len(nodes):
         raise UserError(f"{what} takes {len(placeholders)} inputs, but {len(nodes)} arrive")
     return dict(zip(placeholders, nodes, strict=True))

@@ -14,7 +14,7 @@ import torch
 from torch import Tag
 
 from aotlens.ir.origin import Mark
-from aotlens.ir.program import Node, draws, getitem, has_effect
+from aotlens.ir.program import Node, computed_by, draws, getitem, has_effect
 from aotlens.ir.sizes import SymbolicExpression
 from aotlens.ir.slots import SavedForBackward
 from aotlens.partition.storages import is_view, is_view_operator, node_bytes
@@ -101,12 +101,11 @@ def _cheap_operator(op: Any) -> bool:
 
 
 def is_random(node: Node) -> bool:
-    source = node.args[0] if node.op is getitem else node
-    return draws(source.op)
+    return draws(computed_by(node).op)
 
 
 def is_effect(node: Node) -> bool:
-    return has_effect(node.args[0] if node.op is getitem else node)
+    return has_effect(computed_by(node))
 
 
 def is_kept_by_region(node: Node) -> bool:
@@ -130,7 +129,7 @@ def shrinks(node: Node) -> bool:
     """Whether the value is at most a quarter of the largest tensor that it is computed from."""
     if is_view(node) or not isinstance(node.val, torch.Tensor):
         return False
-    computed = node.args[0] if node.op is getitem else node
+    computed = computed_by(node)
     largest = max((node_bytes(source) for source in computed.inputs()), default=0)
     return 0 < 4 * node_bytes(node) <= largest
 

@@ -6,7 +6,7 @@ needs is forward; every other node can be computed on either side.
 
 from dataclasses import dataclass
 
-from aotlens.ir.program import Node, ancestors, before_backward, getitem, has_effect
+from aotlens.ir.program import Node, ancestors, before_backward, computed_by, has_effect
 from aotlens.ir.slots import BACKWARD_INPUTS
 from aotlens.joint.records import Joint
 
@@ -34,8 +34,7 @@ class Sides:
         """Whether the value cannot be computed again, since what it reads will have changed by then."""
         if isinstance(node.val, (list, tuple)):  # its items are what is kept
             return False
-        computed: Node = node.args[0] if node.op is getitem else node
-        return any(id(source) in self.changed_inputs for source in computed.inputs())
+        return any(id(source) in self.changed_inputs for source in computed_by(node).inputs())
 
 
 def split_sides(joint: Joint) -> Sides:

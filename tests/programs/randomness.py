@@ -199,3 +199,40 @@ def initial_seed(x: Tensor) -> Tensor:
 def closed_over_generator() -> Callable[[Tensor], Tensor]:
     kept = generator(9)
     return lambda x: x + torch.rand(4, generator=kept)
+
+
+HIGHER_ORDER = torch.ops.higher_order
+
+
+@cases(lambda: (leaf(5, 4),))
+def drawn_again_from_a_saved_state(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    draw = torch.ops.aten.rand_like.default
+    state, first = HIGHER_ORDER.run_and_save_rng_state(draw, x.detach())
+    again = HIGHER_ORDER.run_with_rng_state(state, draw, x.detach())
+    return x * first, x.sin() * again, torch.rand(3)
+
+
+@cases(lambda: (leaf(5, 4),))
+def unused_draw_with_its_state(x: Tensor) -> Tensor:
+    HIGHER_ORDER.run_and_save_rng_state(torch.ops.aten.rand.default, [3], device=torch.device("cpu"))
+    return x * torch.rand(4)
+
+
+@cases(lambda: (leaf(5, 4),), "inductor")
+def dropout_again_from_a_saved_state(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    dropout = torch.ops.aten.native_dropout.default
+    state, (first, mask) = HIGHER_ORDER.run_and_save_rng_state(dropout, x.detach(), 0.5, True)
+    again, _ = HIGHER_ORDER.run_with_rng_state(state, dropout, x.detach(), 0.5, True)
+    return x * first, x.cos() * again, mask
+
+
+@cases(lambda: (leaf(5, 4),))
+def drawn_from_a_state_that_was_read(x: Tensor) -> Tensor:
+    state = torch.get_rng_state()
+    mask = HIGHER_ORDER.run_with_rng_state(state, torch.ops.aten.bernoulli.p, x.detach(), 0.5)
+    return x * mask + torch.rand(4)
+
+
+@cases(lambda: (plain(5, 4), torch.Generator().manual_seed(4).get_state()))
+def drawn_from_the_state_of_an_argument(x: Tensor, state: Tensor) -> Tensor:
+    return x * HIGHER_ORDER.run_with_rng_state(state, torch.ops.aten.rand_like.default, x)
