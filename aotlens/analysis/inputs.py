@@ -13,7 +13,9 @@ from aotlens.analysis.placement import placement
 from aotlens.analysis.records import AutogradChange, Exchange, Geometry, InputAliasInfo, MutationType
 from aotlens.analysis.wrappers import analyse_wrapper
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.storage import Storage, Write
+from aotlens.capture.stale_views import stale_error
+from aotlens.capture.storage import Storage, Write, repeated_dims
+from aotlens.capture.tape import TRACK
 from aotlens.errors import RefusedAssertionError, UnsupportedError
 from aotlens.report.records import Span
 
@@ -70,6 +72,12 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
     seen = _is_seen(written)
     if given.base is not None:
         _refuse_lost_history(captured, given, written)
+    if seen and mutates_data and repeated_dims(given.fake):
+        raise UnsupportedError(
+            f"a write that autograd sees to `{given.slot.name}`, which is expanded",
+            span_of_writes(storage.writes),
+            "clone it before writing, or write under `torch.no_grad()`",
+        )
     mutation_type, reason = placement(mutates_data, _moved(written), seen, keep_mutations)
     return InputAliasInfo(
         index=index,
@@ -157,6 +165,9 @@ def history(tensor: Any) -> Any:
         return tensor.grad_fn
     except RuntimeError:
         return None
+    except ValueError as error:  # the view cannot be taken again
+        moves = getattr(tensor, TRACK).storage.moves
+        raise stale_error(span_of_writes(moves), None) from error
 
 
 def _refuse_lost_history(captured: Captured, given: CapturedInput, base: CapturedInput) -> None:

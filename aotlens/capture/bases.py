@@ -168,7 +168,9 @@ def _fake_base(tape: Tape, group: Group, values: list[Any]) -> Any:
     """The root, or the storage from its start to the last element that a member reaches."""
     if group.root is not None:
         return as_fake(tape, group.root, dynamic=False)
-    first = values[group.members[0]]
+    members = [values[at] for at in group.members]
+    plain = (value for value in members if not value.is_neg() and not value.is_conj())
+    first = next(plain, members[0])  # a lazily negated or conjugated one cannot be seen as another dtype
     fake = as_fake(tape, first, dynamic=False)
     size = first.element_size()
     ends = [last_element(values[at]) * values[at].element_size() for at in group.members]
@@ -265,9 +267,9 @@ def _separate(one: Joined) -> None:
 
 def overlap(left: Any, right: Any) -> bool:
     """Whether two tensors on one storage have an element in common; large or symbolic ones are said to."""
-    counts = (left.numel(), right.numel())
-    if any(isinstance(count, torch.SymInt) for count in counts):
+    if _is_symbolic(left) or _is_symbolic(right):
         return True
+    counts = (left.numel(), right.numel())
     if 0 in counts:
         return False
     if left.element_size() != right.element_size():
@@ -275,6 +277,13 @@ def overlap(left: Any, right: Any) -> bool:
     if last_element(left) < right.storage_offset() or last_element(right) < left.storage_offset():
         return False
     return max(counts) > EXACT_OVERLAP or bool(_elements(left) & _elements(right))
+
+
+def _is_symbolic(tensor: Any) -> bool:
+    return any(
+        isinstance(value, torch.SymInt)
+        for value in (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+    )
 
 
 EXACT_OVERLAP = 1 << 16

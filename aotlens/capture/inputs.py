@@ -65,7 +65,7 @@ def _tensor(recorder: Recorder, value: Any, slot: FlatInput, dynamic: bool) -> C
         return wrapper_input(recorder, value, slot, node_name(slot.name), dynamic)
     if value.layout is not torch.strided:
         raise UnsupportedError(
-            f"a {value.layout} tensor as the input `{slot.name}`", None, "pass a dense tensor"
+            f"a {value.layout} tensor as the input `{slot.name}`", recorder.span, "pass a dense tensor"
         )
     fake = as_fake(recorder, value, dynamic and not isinstance(slot, (Parameter, Buffer, OutsideTensor)))
     return base_input(recorder, slot, fake, value, node_name(slot.name))
@@ -84,7 +84,7 @@ def _number(recorder: Recorder, value: Any, slot: FlatInput) -> CapturedInput:
         return CapturedInput(slot, argument, node)
     if isinstance(value, np.ndarray):
         raise UnsupportedError(
-            f"a numpy array as the input `{slot.name}`", None, "pass `torch.from_numpy(…)` of it"
+            f"a numpy array as the input `{slot.name}`", recorder.span, "pass `torch.from_numpy(…)` of it"
         )
     return CapturedInput(slot, value, None)
 

@@ -11,7 +11,7 @@ import torch
 
 from aotlens.capture.masks import drawn_in_place, draws_mask
 from aotlens.capture.operators import Operator, aten, missing_defaults
-from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.storage import Storage, Tracked, repeated_dims
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
@@ -60,6 +60,7 @@ def record_metadata_mutation(tape: Tape, call: Write) -> Any:
     tape.keep_values(tensor)
     call.func(*call.args, **call.kwargs)
     tracked.storage.moves.append(tape.write_here(tracked.chain, tracked.storage.version))
+    tape.has_moved = True
     setattr(tensor, TRACK, Tracked(tracked.storage, (*tracked.chain, step), node, tracked.version))
     return tensor
 
@@ -127,6 +128,11 @@ def _copied(tape: Tape, target: Any, source: Any) -> Node:
 
 def _fitted(tape: Tape, call: Write, target: Any, value: Node) -> Node:
     """The new value in the written tensor's dtype; a misfit raises the operator's own error."""
+    if repeated := repeated_dims(target):  # expanded again, so that later results are laid out as in eager
+        size = value.val.shape
+        for dim in repeated:
+            value = tape.emit(aten.slice.Tensor, value, dim, 0, 1)
+        value = tape.emit(aten.expand.default, value, list(size))
     if value.val.shape == target.shape and value.val.dtype == target.dtype:
         return value
     before = target.shape

@@ -24,9 +24,10 @@ from aotlens.capture.records import Captured, CapturedInput, FlatCall, Structure
 from aotlens.capture.region_gradient import record_region_call
 from aotlens.capture.settings import Settings
 from aotlens.capture.size_guards import noting_guards
+from aotlens.capture.stale_views import stale_error
 from aotlens.capture.variables import VariableObserver
 from aotlens.errors import AotlensError, UnsupportedError, UserError
-from aotlens.ir.origin import span_of
+from aotlens.ir.origin import Place, span_of
 from aotlens.report.records import Span
 from aotlens.torch_api import (
     DATA_DEPENDENT_ERRORS,
@@ -63,7 +64,8 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     recorder.split_region = settings.split_region
     grad_enabled = torch.is_grad_enabled()
     observer = VariableObserver() if settings.observe_variables else None
-    with settings.fake_mode:
+    defined = Place(known_spans=(subject.span,) if subject.span is not None else ())
+    with settings.fake_mode, recorder.adding("capture", "an argument", defined):
         inputs, joined = make_inputs(recorder, call.values, call.slots, settings.dynamic)
     recorder.arguments = tuple(given.argument for given in inputs if given.is_tensor)
     recorder.originals = {id(g.argument): v for g, v in zip(inputs, call.values, strict=False)}
@@ -170,10 +172,16 @@ def refusing(recorder: Recorder) -> Iterator[None]:
     except AotlensError:
         raise
     except Exception as error:
-        refusal = _refusal(error, raising_span(error) or recorder.span)
+        span = raising_span(error) or recorder.span
+        refusal = stale_error(span, None) if _is_of_a_view(error, recorder) else _refusal(error, span)
         if refusal is None:
             raise
         raise refusal from error
+
+
+def _is_of_a_view(error: Exception, recorder: Recorder) -> bool:
+    """Whether autograd, and not the user's code, tried to take a view again."""
+    return isinstance(error, ValueError) and recorder.has_moved and "Cannot view a tensor" in str(error)
 
 
 def _refusal(error: Exception, span: Span | None) -> AotlensError | None:

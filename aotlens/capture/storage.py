@@ -68,3 +68,12 @@ class Tracked:
     chain: tuple[ViewStep, ...]
     node: Node
     version: int
+
+
+def repeated_dims(tensor: Any) -> tuple[int, ...]:
+    """The dimensions along which the tensor shows the same memory several times, as after `expand`."""
+    return tuple(
+        dim
+        for dim, (size, step) in enumerate(zip(tensor.shape, tensor.stride(), strict=True))
+        if type(step) is int and step == 0 and (type(size) is not int or size > 1)
+    )

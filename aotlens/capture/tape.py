@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from aotlens.capture.operators import aten
-from aotlens.capture.storage import Storage, Tracked, Write
+from aotlens.capture.stale_views import refuse_stale
+from aotlens.capture.storage import Storage, Tracked, Write, repeated_dims
 from aotlens.capture.symbols import Symbols
 from aotlens.capture.views import ViewStep, put_back
 from aotlens.errors import RefusedAssertionError, RefusedRuntimeError, UnsupportedError
@@ -25,6 +26,8 @@ from aotlens.torch_api import FakeScriptObject, FakeTensor, FakeTensorMode, Scri
 PLAIN = frozenset(
     {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
 )
+FILLS = frozenset({aten.zero_.default, aten.fill_.Scalar, aten.fill_.Tensor})
+"""Writes of one value to every element, which may be made several times to the same memory."""
 TRACK = "_aotlens_tracked"
 """The attribute under which a fake tensor carries its `Tracked`."""
 
@@ -41,6 +44,8 @@ class Tape:
         """Above zero while an operator of the user's is recorded by the operators that it is made of."""
         self.is_body = False
         """Whether it is the tape of a function of a higher-order operator."""
+        self.has_moved = False
+        """Whether the sizes or strides of any tensor were changed in place."""
         self.originals: dict[int, Any] = {}
         """The caller's values by the identity of the argument that stands for each."""
         self.reset_leaves: list[Any] = []
@@ -194,6 +199,8 @@ class Tape:
         """The node of a tensor's current value, looked up again after a write to its storage."""
         tracked = self.tracked(tensor)
         storage = tracked.storage
+        if storage.moves and tensor._base is not None and tensor.requires_grad:
+            refuse_stale(tensor, self.span)
         if tracked.version != storage.version:
             tracked.node = self.replay(storage, tracked.chain)
             tracked.version = storage.version
@@ -285,6 +292,8 @@ class Tape:
 
     def check_writable(self, target: Any, func: Any) -> None:
         tracked = self.tracked(target)
+        if tracked.storage.moves and target._base is not None and torch.is_grad_enabled():
+            refuse_stale(target, self.span)
         base = tracked.storage.base
         is_constant = base.constant is not None or id(target) in self._constants
         if is_constant or any(base is node for node, _ in self.outside):
@@ -292,6 +301,13 @@ class Tape:
                 f"mutation by `{op_name(func)}` of a tensor that is neither argument, parameter nor buffer",
                 self.span,
                 "pass it as an argument or register it as a buffer",
+            )
+        if repeated_dims(target) and func not in FILLS:
+            raise RefusedRuntimeError(
+                f"`{op_name(func)}` on an expanded tensor (unsupported operation: more than one element of "
+                "the written-to tensor refers to a single memory location)",
+                self.span,
+                "clone it before writing",
             )
         if tracked.storage.inside and len(tracked.storage.inputs) > 1:
             raise RefusedRuntimeError(

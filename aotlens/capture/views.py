@@ -112,8 +112,24 @@ def _identity(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     return new
 
 
-def _again(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    return emit(step.op, new)
+def _conj(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    """Conjugated as lazily as the source is, so that its other views can be taken."""
+    made = emit(step.op, new)
+    if made.val.is_conj() == source.val.is_conj():
+        return made
+    if made.val.is_conj():
+        return emit(aten.conj_physical.default, new)
+    return emit(step.op, emit(aten.conj_physical.default, made))
+
+
+def _neg_view(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
+    """Negated as lazily as the source is."""
+    made = emit(step.op, new)
+    if made.val.is_neg() == source.val.is_neg():
+        return made
+    if made.val.is_neg():
+        return emit(aten.neg.default, new)
+    return emit(step.op, emit(aten.neg.default, made))
 
 
 def _unfold(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
@@ -159,8 +175,8 @@ INVERSES: dict[Any, Callable[[Emit, Any, ViewStep, Any], Any]] = {
     aten.view_as_real.default: _view_as_real,
     aten.view_as_complex.default: _view_as_complex,
     aten.alias.default: _identity,
-    aten._conj.default: _again,
-    aten._neg_view.default: _again,
+    aten._conj.default: _conj,
+    aten._neg_view.default: _neg_view,
 }
 """By view operator: the source's new value from its old one and the view's new one."""
 

@@ -14,6 +14,7 @@ from torch import fx
 from aotlens.capture.margin_losses import AS_THE_KERNEL
 from aotlens.codegen.boxed import boxed
 from aotlens.codegen.kernels import kernels_of
+from aotlens.codegen.negated import spell_out_negation, taking_negated
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.codegen.separate import doubtful_results, with_separate_results
 from aotlens.codegen.tokens import thread_token
@@ -135,6 +136,7 @@ class _Unit:
         self._refuse_objects(program, phase)
         with self._fake_mode:
             thread_token(module)
+            negated = spell_out_negation(module)
         output = module.graph.output_node()
         results: Any = output.args[0]
         visible = [
@@ -160,7 +162,7 @@ class _Unit:
                 span=place.span,
             ) from error
         self._kernels[phase] = kernels_of(result, provenance, program, phase)
-        return with_separate_results(boxed(result), doubtful)
+        return taking_negated(with_separate_results(boxed(result), doubtful), negated)
 
     def _refuse_objects(self, program: Program, phase: Any) -> None:
         """Inductor draws from its own seeds, and so cannot follow a generator or the random state.

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from aotlens.frontends.partitioners import default_partition, min_cut_rematerialization_partition
-from aotlens.frontends.signature import signature
+from aotlens.frontends.signature import autocast_dtypes, signature
 from aotlens.options import Backend, CompileOptions, Compilers, PartitionFunction
 from aotlens.pipeline import Compiled, compile_direct
 from aotlens.torch_api import FakeTensor, debug_assert, is_any_autocast_enabled
@@ -66,8 +66,8 @@ class Entries:
         self._key: Any = None
         self.last: Callable[..., Any] = _not_compiled
         """What to call; when it raises one of `REFUSALS`, `again` goes on."""
-        self.autocast: bool | None = None
-        """Whether the last compilation is for calls under autocast, which no argument shows."""
+        self.autocast: Any = None
+        """The autocast that the last compilation is for, which no argument shows; False when it is off."""
         self.compiled: dict[Any, Compiled] = {}
 
     def again(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -77,7 +77,7 @@ class Entries:
             raise error
         found = self.compiled.get(key)
         if found is not None:
-            self.last, self._key, self.autocast = found.call, key, is_any_autocast_enabled()
+            self.last, self._key, self.autocast = found.call, key, _autocast()
             return found.call(*args, **kwargs)
         if self._options.dynamic:
             for known, other in self.compiled.items():
@@ -95,7 +95,7 @@ class Entries:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             refused: Exception
-            if is_any_autocast_enabled() is self.autocast:
+            if (is_any_autocast_enabled() and autocast_dtypes()) == self.autocast:
                 try:
                     return self.last(*args, **kwargs)
                 except REFUSALS as error:
@@ -111,8 +111,12 @@ class Entries:
         """Compile for these arguments, real or fake, and remember it as the last one."""
         self._key = key if key is not None else signature(self._fn, args, kwargs)
         compiled = self.compiled[self._key] = compile_direct(self._fn, args, kwargs, self._options)
-        self.last, self.autocast = compiled.call, is_any_autocast_enabled()
+        self.last, self.autocast = compiled.call, _autocast()
         return compiled
+
+
+def _autocast() -> Any:
+    return is_any_autocast_enabled() and autocast_dtypes()
 
 
 def _is_of_guards(error: Exception) -> bool:

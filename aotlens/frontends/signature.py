@@ -21,9 +21,12 @@ PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
 def signature(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """All of it as one dictionary key, the tensors and flags of a module included."""
+    """All of it as one dictionary key, the tensors and flags of a module included.
+
+    A tensor of a layout that is not supported is its own kind: capture refuses it by its name.
+    """
     leaves, structure = _flatten(args, kwargs)
-    described = _describe([*module_tensors(fn).values(), *leaves])
+    described = _known([*module_tensors(fn).values(), *leaves])
     training = tuple(m.training for m in fn.modules()) if isinstance(fn, torch.nn.Module) else None
     return (structure, described, training, _modes())
 
@@ -34,7 +37,7 @@ def argument_signature(args: tuple[Any, ...], kwargs: dict[str, Any], sizes: boo
     Without `sizes` those are left to the guards of the module text.
     """
     leaves, structure = _flatten(args, kwargs)
-    return leaves, (structure, _describe(leaves, sizes), _modes())
+    return leaves, (structure, _known(leaves, sizes), _modes())
 
 
 def _flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
@@ -42,6 +45,19 @@ def _flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], 
         return list(args), len(args)
     leaves, spec = pytree.tree_flatten((args, kwargs))
     return leaves, str(spec)
+
+
+def _known(leaves: list[Any], sizes: bool = True) -> Any:
+    try:
+        return _describe(leaves, sizes)
+    except RuntimeError:
+        if any(isinstance(leaf, torch.Tensor) and leaf.layout in SPARSE for leaf in leaves):
+            return object()  # like no other call
+        raise
+
+
+SPARSE = frozenset({torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc})
+"""Layouts without strides."""
 
 
 def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
@@ -76,12 +92,6 @@ def _storage(tensor: Any) -> int:
     try:
         return int(tensor.untyped_storage()._cdata)
     except NotImplementedError as error:
-        if tensor.layout is not torch.strided:
-            raise UnsupportedError(
-                f"an argument or parameter with the layout {tensor.layout}",
-                None,
-                "make the tensor inside of the function, from its indices and values",
-            ) from error
         raise UnsupportedError(
             "a transform of torch.func (vmap, grad, jvp) around a compiled function",
             None,
@@ -95,15 +105,19 @@ def _layout(tensor: Any) -> tuple[Any, ...]:
     return len(strides), order, tensor.is_contiguous()
 
 
-def _modes() -> tuple[Any, ...]:
-    autocast = tuple(
+def autocast_dtypes() -> tuple[Any, ...]:
+    """What autocast casts to, by device; None where it is off."""
+    return tuple(
         torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
         for kind in ("cpu", "cuda")
     )
+
+
+def _modes() -> tuple[Any, ...]:
     return (
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
-        autocast,
+        autocast_dtypes(),
         torch.are_deterministic_algorithms_enabled(),
         torch.get_default_dtype(),
     )

@@ -12,6 +12,7 @@ import torch
 from aotlens.analysis.records import MutationType, ViewAndMutationMeta
 from aotlens.capture.operators import RESIZE_STORAGE
 from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.storage import repeated_dims
 from aotlens.errors import RefusedAssertionError, UnsupportedError
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.subclasses import leaves_of
@@ -36,8 +37,14 @@ def write_in_graph(captured: Captured, meta: ViewAndMutationMeta) -> None:
         origin = Origin(place, "aten.copy_.default", stage="joint", reason=reason, effect=True)
         targets = given.wrapped.nodes() if given.wrapped is not None else (given.node,)
         for target, (_, value) in zip(targets, leaves_of(info.value), strict=True):
-            if value is not target:
-                recorder.add_node(aten.copy_.default, (target, value), {}, target.val, origin)
+            if value is target:
+                continue
+            written, new = target, value
+            with recorder.adding("joint", reason, place):
+                for dim in repeated_dims(target.val):  # every memory location once
+                    written = recorder.emit(aten.slice.Tensor, written, dim, 0, 1)
+                    new = recorder.emit(aten.slice.Tensor, new, dim, 0, 1)
+            recorder.add_node(aten.copy_.default, (written, new), {}, written.val, origin)
 
 
 def _resize_storages(captured: Captured, meta: ViewAndMutationMeta) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from aotlens.ir.program import Node, nodes_in
+from aotlens.ir.program import Node, getitem, nodes_in
 from aotlens.partition.records import Partitioned, Recomputed
 from aotlens.partition.twins import twin_notes
 from aotlens.report.build_programs import StageProgram, stage_programs
@@ -63,13 +63,19 @@ def _row(node: Node, stage: StageProgram, note: str) -> StageNode:
     return StageNode(
         name=node.name,
         op="get_attr" if node.constant is not None else "call_function",
-        target="constant" if node.constant is not None else node.target,
+        target=_target(node),
         inputs=tuple(dict.fromkeys(source.name for source in node.inputs())),
         tensor=_tensor(node.val),
         spans=node.origin.place.spans,
         from_=from_,
         reason=reason,
     )
+
+
+def _target(node: Node) -> str:
+    if node.constant is not None:
+        return "constant"
+    return f"{node.target}[{node.args[1]}]" if node.op is getitem else node.target
 
 
 def _tensor(val: Any) -> Tensor | None:

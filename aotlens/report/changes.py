@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from aotlens.errors import UserError
-from aotlens.report.records import Span, Stage, StageNode, Target, Wrapper, WrapperStep
+from aotlens.report.records import Report, Span, Stage, StageNode, Target, Wrapper, WrapperStep
 
 WRAPPER = "wrapper"
 """The stage name that stands for the module text that runs."""
@@ -186,3 +186,15 @@ def parse_range(text: str) -> tuple[str, str] | None:
     if not before or not after:
         raise UserError(f"--stage {text!r} is half a range; give two stages, as `captured..functional`")
     return before, after
+
+
+def unknown_stage(report: Report, name: str) -> UserError:
+    """The error for a stage, or a range of two, that no target of the report has."""
+    known = list(dict.fromkeys(stage.name for target in report.targets for stage in target.stages))
+    if any(target.wrapper is not None for target in report.targets):
+        known.append(WRAPPER)
+    both = parse_range(name)
+    missing = [one for one in both or (name,) if one not in known]
+    if not missing:
+        return UserError(f"no target has both stages of {name!r}; this report has {', '.join(known)}")
+    return UserError(f"no stage {' or '.join(map(repr, missing))}; this report has {', '.join(known)}")

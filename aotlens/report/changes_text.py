@@ -57,8 +57,10 @@ def _change_lines(change: StageChange) -> Iterator[Text]:
 
 
 def _line(mark: str, node: StageNode, reason: str) -> Text:
+    read = ", ".join(node.inputs)
+    item = node.target.removeprefix("getitem")
     called = {
-        "call_function": f" = {node.target}({', '.join(node.inputs)})",
+        "call_function": f" = {node.target}({read})" if item == node.target else f" = {read}{item}",
         "step": "",
     }.get(node.op, f" = {node.op}")
     shape = f"  {node.tensor.short()}" if node.tensor else ""

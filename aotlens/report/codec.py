@@ -11,8 +11,8 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from aotlens.errors import ReportError, UserError
-from aotlens.report.changes import parse_range, stage_difference
+from aotlens.errors import ReportError
+from aotlens.report.changes import parse_range, stage_difference, unknown_stage
 from aotlens.report.records import SCHEMA, Report
 
 Convert = Callable[[Any], Any]
@@ -59,8 +59,7 @@ def stage_json(report: Report, stage: str) -> str:
                 {"name": target.name, "qualname": target.qualname, key: _record_encoder(type(found))(found)}
             )
     if not rows:
-        known = dict.fromkeys(row.name for target in report.targets for row in target.stages)
-        raise UserError(f"no stage {stage!r}; this report has {', '.join(known)}")
+        raise unknown_stage(report, stage)
     return _indented({"schema": SCHEMA, "targets": rows}, "  ", 0)
 
 

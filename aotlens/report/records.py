@@ -195,7 +195,7 @@ class StageNode:
     op: str
     """`placeholder`, `call_function`, `get_attr` or `output`."""
     target: str
-    """The operator (`aten.mm.default`), or the slot's name for a placeholder."""
+    """The operator (`aten.mm.default`, `getitem[1]`), or the slot's name for a placeholder."""
     inputs: tuple[str, ...]
     """Names of the nodes that it reads."""
     tensor: Tensor | None

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.text import Text
 
-from aotlens.errors import UserError
 from aotlens.report.activations import partition_lines
-from aotlens.report.changes import WRAPPER, parse_range, stage_difference
+from aotlens.report.changes import WRAPPER, parse_range, stage_difference, unknown_stage
 from aotlens.report.changes_text import difference_lines
 from aotlens.report.closing import timings_text
 from aotlens.report.excerpt import diagnostic_lines
@@ -183,12 +182,13 @@ def _stage_lines(report: Report, name: str, width: int) -> Iterator[Text]:
         (target, lines) for target in report.targets if (lines := _shown_stage(target, name)) is not None
     ]
     if not found:
-        known = dict.fromkeys(stage.name for target in report.targets for stage in target.stages)
-        raise UserError(f"no stage {name!r}; this report has {', '.join([*known, WRAPPER])}")
+        raise unknown_stage(report, name)
     for target, lines in found:
         if len(found) > 1:
             yield rule(target.name, name, width)
         yield from lines
+    without = [target.name for target in report.targets if all(target is not one for one, _ in found)]
+    yield from (Text(f"# {one} has no {name}", "dim") for one in without)
 
 
 def _shown_stage(target: Target, name: str) -> list[Text] | None:

@@ -14,6 +14,7 @@ from aotlens.analysis.records import (
     OutputBase,
 )
 from aotlens.capture.records import Captured
+from aotlens.capture.storage import repeated_dims
 from aotlens.capture.views import ViewStep
 from aotlens.codegen.records import Generated
 from aotlens.ir.program import Node
@@ -215,7 +216,8 @@ class WrapperText:
 
     def _copy(self, info: InputAliasInfo) -> None:
         name = self.arguments[info.index]
-        line = f"{name}.copy_(updated_{info.index})"
+        once = _once(self._captured.inputs[info.index].fake)
+        line = f"{name}{once}.copy_(updated_{info.index}{once})"
         if info.grown:
             size = literal(tuple(self._captured.inputs[info.index].argument.shape), self._names)
             self._builder.add(f"{name}.resize_({size})")
@@ -355,6 +357,13 @@ class WrapperText:
     def _sites(self, infos: tuple[InputAliasInfo, ...] | list[InputAliasInfo]) -> tuple[Site, ...]:
         found = (site_of(write.origin) for info in infos for write in info.writes)
         return tuple(dict.fromkeys(site for site in found if site is not None))
+
+
+def _once(tensor: Any) -> str:
+    """The index that takes every memory location of an expanded tensor once."""
+    repeated = repeated_dims(tensor)
+    dims = ", ".join(":1" if dim in repeated else ":" for dim in range(tensor.dim()))
+    return f"[{dims}]" if repeated else ""
 
 
 def argument_names(captured: Captured, names: Names) -> list[str]:

@@ -75,7 +75,7 @@ def _variables(spot: Spot) -> str:
 
 def _calls(nodes: Sequence[StageNode]) -> list[StageNode]:
     """Without those that only take one result of the call before."""
-    return [node for node in nodes if node.target != "getitem"]
+    return [node for node in nodes if not node.target.startswith("getitem")]
 
 
 def _call_line(node: StageNode) -> str:

@@ -379,3 +379,15 @@ def _detached_beside_a_view() -> tuple[Tensor, Tensor]:
 def write_to_a_detached_view_beside_a_view(a: Tensor, b: Tensor) -> Tensor:
     a.mul_(2)
     return a + b
+
+
+@cases(lambda: _lazily_negated_and_whole()[::-1], "dynamo")
+def write_to_a_lazily_negated_part(a: Tensor, b: Tensor) -> Tensor:
+    a.add_(1)
+    return b * 2
+
+
+@cases(lambda: views_of(torch.complex(plain(4), plain(4)), torch.conj, torch.imag))
+def write_to_a_lazy_conjugate_beside_a_part(a: Tensor, b: Tensor) -> Tensor:
+    a.add_(1)
+    return b * 2

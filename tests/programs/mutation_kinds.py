@@ -174,3 +174,27 @@ def half_precision(x: Tensor) -> Tensor:
 def custom_resize(x: Tensor, y: Tensor) -> Tensor:
     x.clamp_(min=0).add_(y).sigmoid_()
     return x - y
+
+
+@cases(lambda: (plain(3, 1).expand(-1, 2),), "dynamic", "inductor")
+def expanded_filled(x: Tensor) -> Tensor:
+    x.zero_()
+    return x + 1
+
+
+@cases(lambda: (plain(3, 1).expand(-1, 2),), "dynamo")
+def expanded_filled_and_transposed(x: Tensor) -> Tensor:
+    x.fill_(3)
+    x.t_()
+    return x * 2
+
+
+@cases(lambda: (torch._neg_view(plain(4)),), "dynamo", "inductor")
+def lazily_negated_written(x: Tensor) -> tuple[Tensor, Tensor]:
+    x.add_(1)
+    return x * 2, x.view(2, 2)
+
+
+@cases(lambda: (torch._neg_view(leaf(4)),), "inductor")
+def lazily_negated_read(x: Tensor) -> Tensor:
+    return x.sin()

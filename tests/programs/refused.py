@@ -65,3 +65,38 @@ def meta_tensor(x: Tensor) -> Tensor:
 def hook_on_a_returned_input(x: Tensor) -> Tensor:
     x.register_hook(lambda gradient: gradient * 3)
     return x
+
+
+STALE = "a view with a gradient, taken before the tensor under it got other sizes"
+
+
+@cases(lambda: (leaf(4, 4) * 2,), refused=STALE)
+def write_through_a_view_from_before_a_transposition(x: Tensor) -> tuple[Tensor, Tensor]:
+    row = x[0]
+    x.t_()
+    row.mul_(3)
+    return x * 1, row
+
+
+@cases(lambda: (leaf(4, 4) * 2,), refused=STALE)
+def view_from_before_a_transposition_read(x: Tensor) -> Tensor:
+    row = x[0]
+    x.t_()
+    return row * 2
+
+
+@cases(lambda: (leaf(3, 4) * 2,), refused=STALE)
+def view_that_cannot_be_taken_again(x: Tensor) -> tuple[Tensor, Tensor]:
+    flat = x.view(12)
+    x.unsqueeze_(0)
+    flat.add_(1)
+    x.transpose_(1, 2)
+    return x, flat
+
+
+@cases(lambda: (leaf(2, 4) * 2,))
+def view_from_before_an_unsqueeze(x: Tensor) -> tuple[Tensor, Tensor]:
+    flat = x.view(8)
+    x.unsqueeze_(0)
+    flat.mul_(3)
+    return flat * 1, x

@@ -1,0 +1,67 @@
+"""Views that were taken before the tensor under them got other sizes or strides in place.
+
+After such a change or a write, autograd makes the view's history again.  In eager it goes by the view's own
+strides; on fake tensors it runs the view operators once more, on a tensor that is laid out otherwise by then.
+
+Invariant: a recording in which the two ways differ is refused.
+"""
+
+from typing import Any
+
+import torch
+
+from aotlens.capture.storage import Tracked
+from aotlens.capture.views import ViewStep
+from aotlens.errors import UnsupportedError
+from aotlens.report.records import Span
+
+TRACK = "_aotlens_tracked"
+
+
+def refuse_stale(tensor: Any, span: Span | None) -> None:
+    """Call it where a view is written to or read, and a tensor on its storage was changed so.
+
+    Raises:
+        UnsupportedError: its gradient would be another one than eager's.
+    """
+    base = tensor._base
+    seen, under = getattr(tensor, TRACK, None), getattr(base, TRACK, None)
+    if seen is None or under is None or _is_made_again(base, tensor, seen, under):
+        return
+    raise stale_error(span, seen.storage.moves[-1].origin.place.innermost)
+
+
+def stale_error(span: Span | None, moved: Span | None) -> UnsupportedError:
+    where = f" at line {moved.line}" if moved is not None else ""
+    return UnsupportedError(
+        "a view with a gradient, taken before the tensor under it got other sizes or strides in place"
+        f"{where}, and used after",
+        span,
+        "take the view after that change, or make the change on another view (`x = x.t()`)",
+    )
+
+
+def _is_made_again(base: Any, tensor: Any, seen: Tracked, under: Tracked) -> bool:
+    """Whether the view operators lead from the tensor as it lies there to the view as it is."""
+    common = 0
+    while common < min(len(seen.chain), len(under.chain)) and seen.chain[common] is under.chain[common]:
+        common += 1
+    if common == len(under.chain):
+        return True
+    with torch.no_grad():
+        try:
+            made = _applied(seen.chain[common:], base)
+        except (RuntimeError, ValueError, IndexError):
+            return False
+    return bool(_place(made) == _place(tensor))
+
+
+def _applied(chain: tuple[ViewStep, ...], tensor: Any) -> Any:
+    for step in chain:
+        made = step.op(tensor, *step.args, **dict(step.kwargs))
+        tensor = made if step.result is None else made[step.result]
+    return tensor
+
+
+def _place(tensor: Any) -> tuple[Any, ...]:
+    return tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
