@@ -64,6 +64,7 @@ class Workbench(Screen[object]):
     Workbench.-narrow #targets { display: none; }
     Workbench.-narrow #targets.-wanted { display: block; max-height: 6; }
     Workbench.-short Pane .detail { height: 5; }
+    Workbench.-short #tradeoffs { display: none; }
     Workbench.-short DiagnosticsPane .detail { height: 60%; }
     Workbench.-only-left #right, Workbench.-only-right #left { display: none; }
     Workbench.-only-left #left { width: 100%; height: 100%; }

@@ -9,13 +9,13 @@ from typing import TypeVar
 
 from rich.text import Text
 
-from aotlens.report.certificates import certificate_text, overruled_text, reason_text
+from aotlens.report.certificates import budget_text, certificate_text, overruled_text, reason_text
 from aotlens.report.fold import Fold, fold
 from aotlens.report.layout import Row, heading, paragraph, table
 from aotlens.report.places import place, text_of
 from aotlens.report.records import Partition, RecomputedValue, Region, SavedValue
 from aotlens.report.summary import counted, human_bytes, human_flops
-from aotlens.report.tradeoffs import budget_text, tradeoff_lines
+from aotlens.report.tradeoffs import tradeoff_lines
 
 Value = TypeVar("Value", SavedValue, RecomputedValue)
 

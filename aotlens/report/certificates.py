@@ -4,15 +4,22 @@ Invariant: standard library only; a sentence names nodes by the user's expressio
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from aotlens.report.places import text_of
-from aotlens.report.records import Certificate, RecomputedValue, SavedValue, Span
+from aotlens.report.records import BudgetResult, Certificate, RecomputedValue, SavedValue, Span
 from aotlens.report.summary import human_bytes, human_flops
 
 MOST_NAMES = 3
 LONGEST_EXPRESSION = 32
 """Characters of an expression within a sentence."""
+
+FREEDOMS = {
+    "forced": "nothing can change it",
+    "rule": "a rule, which an override can change",
+    "choice": "chosen by the solver",
+}
+"""What may still be chosen about a value, in words; nothing to say of what the user chose."""
 
 _NUMBERED = re.compile(r"_\d+$")
 
@@ -33,6 +40,13 @@ def reason_text(value: SavedValue | RecomputedValue) -> str:
 def overruled_text(value: SavedValue | RecomputedValue) -> str:
     """`overrules an activation checkpoint`; empty where nothing asked otherwise."""
     return f"overrules {value.overrode}" if value.overrode else ""
+
+
+def why_text(value: SavedValue | RecomputedValue) -> str:
+    """The reason in one line, of a choice its certificate, and who was overruled."""
+    certificate = value.certificate if isinstance(value, SavedValue) else None
+    why = reason_text(value) if certificate is None else f"{value.code}: {certificate_text(certificate)}"
+    return "; ".join(filter(None, (why, overruled_text(value))))
 
 
 def certificate_text(certificate: Certificate) -> str:
@@ -68,3 +82,20 @@ def listed(names: Sequence[str]) -> str:
     if len(names) > MOST_NAMES:
         return f"{', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def budget_text(budget: BudgetResult) -> str:
+    """How the budget was met, in one sentence."""
+    asked, saved = human_bytes(budget.asked_bytes), human_bytes(budget.saved_bytes)
+    met = f"budget {asked}: {saved} saved for {human_flops(budget.recompute_flops)} again"
+    if budget.exact:
+        return f"{met}, the least work that fits ({budget.method})"
+    above = f"at most {100 * budget.gap:.1f} % above the least"
+    return f"{met}, {above}, which is {human_flops(budget.bound_flops)} or more ({budget.method})"
+
+
+def difference(change: int, write: Callable[[int], str]) -> str:
+    """`+1.5 MiB`, `−1.5 MiB`, `the same`."""
+    if not change:
+        return "the same"
+    return f"{'+' if change > 0 else '−'}{write(abs(change))}"

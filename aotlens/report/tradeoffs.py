@@ -1,13 +1,13 @@
 """What else could have been saved, as text: the budget, the frontier, and the answers to what-ifs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from rich.text import Text
 
-from aotlens.report.certificates import listed
+from aotlens.report.certificates import difference, listed
 from aotlens.report.frontier import frontier_rows
 from aotlens.report.layout import Row, heading, paragraph, table
-from aotlens.report.records import BudgetResult, Partition, WhatIf
+from aotlens.report.records import Partition, WhatIf
 from aotlens.report.summary import counted, human_bytes, human_flops
 
 FRONTIER_ROWS = 8
@@ -35,16 +35,6 @@ def tradeoff_lines(partition: Partition, width: int) -> Iterator[Text]:
         yield from what_if_lines(answer, width)
 
 
-def budget_text(budget: BudgetResult) -> str:
-    """How the budget was met, in one sentence."""
-    asked, saved = human_bytes(budget.asked_bytes), human_bytes(budget.saved_bytes)
-    met = f"budget {asked}: {saved} saved for {human_flops(budget.recompute_flops)} again"
-    if budget.exact:
-        return f"{met}, the least work that fits ({budget.method})"
-    above = f"at most {100 * budget.gap:.1f} % above the least"
-    return f"{met}, {above}, which is {human_flops(budget.bound_flops)} or more ({budget.method})"
-
-
 def what_if_lines(answer: WhatIf, width: int) -> Iterator[Text]:
     """The totals after the change beside those before it."""
     yield heading("What if", answer.change)
@@ -62,10 +52,3 @@ def what_if_lines(answer: WhatIf, width: int) -> Iterator[Text]:
     for title, names in (("no longer saved", answer.no_longer_saved), ("newly saved", answer.newly_saved)):
         if names:
             yield from paragraph(f"{title}: {listed(names)}", width, "  ", "dim")
-
-
-def difference(change: int, write: Callable[[int], str]) -> str:
-    """`+1.5 MiB`, `−1.5 MiB`, `the same`."""
-    if not change:
-        return "the same"
-    return f"{'+' if change > 0 else '−'}{write(abs(change))}"

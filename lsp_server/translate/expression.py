@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from aotlens.report.certificates import why_text
 from aotlens.report.records import (
     Input,
     Kernel,
@@ -13,7 +14,7 @@ from aotlens.report.records import (
     StageNode,
     WrapperStep,
 )
-from aotlens.report.summary import human_bytes
+from aotlens.report.summary import human_bytes, human_flops
 from lsp_server.index import Spot
 from lsp_server.translate.wording import code, of_op, op_name, per_call, shapes
 
@@ -88,11 +89,12 @@ def _saved_line(value: SavedValue) -> str:
     cost = human_bytes(value.bytes) if value.bytes else "free"
     readers = sorted({use.span.line for use in value.used_by if use.span})
     used = f"; read by the backward of line {', '.join(map(str, readers[:4]))}" if readers else ""
-    return f"{code(value.name or value.node)} `{value.tensor.short()}`, {cost}: {value.reason}{used}"
+    return f"{code(value.name or value.node)} `{value.tensor.short()}`, {cost}; {why_text(value)}{used}"
 
 
 def _recomputed_line(value: RecomputedValue) -> str:
-    return f"{code(value.node)}, not kept: {human_bytes(value.bytes)}; {value.reason}"
+    cost = f"{human_flops(value.flops)} instead of {human_bytes(value.bytes)}"
+    return f"{code(value.node)}, {cost}; {why_text(value)}"
 
 
 def _mutation_line(fact: tuple[Input, Site]) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from lsprotocol import types
 
+from aotlens.report.certificates import why_text
 from aotlens.report.records import Input, SavedValue, Span, Variable
 from aotlens.report.summary import human_bytes
 from lsp_server.settings import Settings
@@ -58,13 +59,17 @@ def _saved_hints(shown: Shown) -> Iterator[types.InlayHint]:
     for span, values in by_span.items():
         place = span_range(shown.view, span)
         if place is not None:
-            lines = [f"- {code(one.name or one.node)} `{one.tensor.short()}`: {one.reason}" for one in values]
+            lines = [_kept_line(value) for value in values]
             yield types.InlayHint(
                 position=place.end,
                 label=f"saved {human_bytes(_saved_bytes(values))}",
                 padding_left=True,
                 tooltip=_markdown(shown, "Kept for the backward:\n" + "\n".join(dict.fromkeys(lines))),
             )
+
+
+def _kept_line(value: SavedValue) -> str:
+    return f"- {code(value.name or value.node)} `{value.tensor.short()}`; {why_text(value)}"
 
 
 def _saved_bytes(values: Iterable[SavedValue]) -> int:

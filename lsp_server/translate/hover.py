@@ -7,6 +7,7 @@ import re
 
 from lsprotocol import types
 
+from aotlens.report.certificates import budget_text
 from aotlens.report.records import Input, Span, Target
 from aotlens.report.summary import applied_steps, counted, human_bytes, target_summary, timings_summary
 from lsp_server.document import Document
@@ -104,6 +105,10 @@ def function_text(target: Target) -> str:
     if target.partition:
         saved, recomputed = len(target.partition.saved), len(target.partition.recomputed)
         rows.append(f"- policy {target.partition.policy}: {saved} saved, {recomputed} computed again")
+        if target.partition.budget is not None:
+            rows.append(f"- {budget_text(target.partition.budget)}")
+        elif target.partition.default_bytes is not None:
+            rows.append(f"- `default` would save {human_bytes(target.partition.default_bytes)}")
     steps = applied_steps(target)[:MOST_ROWS]
     rows += [f"- wrapper: {step.name}, {step.reason}{per_call(step.bytes_per_call)}" for step in steps]
     if target.memory:

@@ -8,10 +8,10 @@ from rich.text import Text
 
 from aotlens.report import Certificate, FrontierPoint
 from aotlens.report.activations import partition_lines
-from aotlens.report.certificates import certificate_text, listed
+from aotlens.report.certificates import budget_text, certificate_text, listed, why_text
 from aotlens.report.frontier import FrontierRow, chosen_point, frontier_rows
 from aotlens.report.layout import to_text
-from aotlens.report.tradeoffs import budget_text, what_if_lines
+from aotlens.report.tradeoffs import what_if_lines
 from tests.conftest import Golden
 from tests.report.sample import chosen_partition
 
@@ -95,3 +95,13 @@ def test_a_what_if_that_changes_nothing() -> None:
     answer = replace(PARTITION.what_if[0], after=PARTITION.what_if[0].before)
     lines = plain(tuple(what_if_lines(answer, 100)))
     assert lines[1].split() == ["saved", "16.0", "KiB", "→", "16.0", "KiB", "the", "same"]
+
+
+def test_why_in_one_line() -> None:
+    costly, chosen, *_ = PARTITION.saved
+    assert why_text(costly) == "costly: slow to compute again (matrix product)"
+    assert why_text(chosen) == (
+        f"budget: recomputing it would need addmm in self.up(x) (slow to compute again); {PRICE}:"
+        " saves sigmoid and mul_1 instead; overrules an activation checkpoint"
+    )
+    assert why_text(PARTITION.recomputed[0]) == "user: the policy's override says so"

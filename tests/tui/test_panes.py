@@ -11,12 +11,12 @@ mode      training · torch.compile · torch 2.13.0
 graphs    forward 9 nodes · backward 12 nodes
 inputs    4 parameters, 1 buffer, 2 arguments · steps, cache mutated
 outputs   3 outputs · 2 share memory with something else
-saved     8.0 KiB for the backward
+saved     8.0 KiB for the backward · `default` would save 24.0 KiB
 peak      32.0 KiB after mul_1  line 23
 time      939 ms  codegen 820 ms, joint 60.0 ms, capture 41.5 ms
 
 Largest saved values
-  8.0 KiB  self.up(x)  line 22   slow to compute again (matrix product)
+  8.0 KiB  self.up(x)  line 22   costly: slow to compute again (matrix product)
 
 On each call the wrapper
   + join forward and backward  parameters need gradients
@@ -33,7 +33,10 @@ COPIED = "`cache` is changed in place and carries a gradient: 2.0 KiB are copied
 
 def test_the_overview_answers_the_first_questions() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        assert "\n".join(lines(app, "overview-lines")) == OVERVIEW
+        shown = "\n".join(lines(app, "overview-lines"))
+        first, _, frontier = shown.partition("\n\nFrontier")
+        assert first == OVERVIEW
+        assert frontier.startswith("  3 choices; ● is what was compiled")
 
     drive(scenario)
 
@@ -90,7 +93,7 @@ def test_a_node_shows_what_it_reads_and_who_reads_it() -> None:
             " ├ mul_1              aten.mul.Tensor  f32[32, 64]  line 23",
             " ╰ output             output  line 25",
             "   8.0 KiB · strides (64, 1) · cpu",
-            "   saved  0 B: kept alive by an output",
+            "   saved  0 B, output: kept alive by an output",
             "   from joint  gelu",
         ]
 
@@ -153,23 +156,29 @@ def test_saved_values_stand_by_size_with_their_reasons_and_uses() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         await pilot.press("4")
         assert lines(app, "saved-total") == [
-            "8.0 KiB in 4 values · 14.0 KiB held by others anyway · 16.0 KiB computed again · policy min-cut"
+            (
+                "8.0 KiB in 4 values · 14.0 KiB held by others anyway · 16.0 KiB computed again"
+                " · policy min-cut · `default` would save 24.0 KiB"
+            )
         ]
         assert rows(app, "saved-table") == [
-            "8.0 KiB | ████████ | self.up(x) | f32[32, 64] | 22 | 1 | slow to compute again (matrix product)",
-            "0 |  | hidden | f32[32, 64] | 22 | 2 | kept alive by an output",
-            "0 |  | down.weight | f32[16, 64] | 24 | 1 | a parameter, alive anyway",
-            "0 |  | x | f32[32, 16] | 22 | 1 | an argument, alive anyway",
+            (
+                "8.0 KiB | ████████ | self.up(x) | f32[32, 64] | 22 | 1"
+                " | costly: slow to compute again (matrix product)"
+            ),
+            "0 |  | hidden | f32[32, 64] | 22 | 2 | output: kept alive by an output",
+            "0 |  | down.weight | f32[16, 64] | 24 | 1 | parameter: a parameter, alive anyway",
+            "0 |  | x | f32[32, 16] | 22 | 1 | input: an argument, alive anyway",
         ]
         assert rows(app, "recomputed") == [
-            "8.0 KiB | hidden.sigmoid() | 8.2 kFLOP | 23 | cheap to compute again",
-            "8.0 KiB | hidden * hidden.sigmoid() | 2.0 kFLOP | 23 | cheap to compute again",
+            "8.0 KiB | hidden.sigmoid() | 8.2 kFLOP | 23 | choice: cheap to compute again",
+            "8.0 KiB | hidden * hidden.sigmoid() | 2.0 kFLOP | 23 | choice: cheap to compute again",
         ]
         await pilot.press("down")
         assert lines(app, "saved-detail") == [
             "hidden  f32[32, 64]  8.0 KiB · held by an output",
-            "why  kept alive by an output",
-            "node  gelu",
+            "why  output: kept alive by an output · nothing can change it",
+            "node  gelu  aten.gelu.default",
             "read by  mul_2 in the backward of line 23",
             "read by  sigmoid in the backward of line 23",
         ]

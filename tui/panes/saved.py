@@ -14,6 +14,7 @@ from tui.view.saved import (
     saved_listing,
     totals,
 )
+from tui.view.tradeoffs import tradeoff_lines
 from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList
 from tui.widgets.table import VirtualTable
@@ -25,12 +26,15 @@ class SavedPane(Pane):
     SavedPane #saved-total { height: 1; }
     SavedPane #saved-table { height: 1fr; }
     SavedPane #recomputed { height: auto; max-height: 30%; min-height: 3; border-top: solid $panel; }
+    SavedPane #tradeoffs.-empty { display: none; }
+    SavedPane #tradeoffs { height: auto; max-height: 30%; border-top: solid $panel; }
     """
 
     def compose(self) -> ComposeResult:
         yield LineList(id="saved-total")
         yield VirtualTable(id="saved-table")
         yield VirtualTable(id="recomputed")
+        yield LineList(id="tradeoffs")
         yield LineList(id="saved-detail", classes="detail")
 
     def on_mount(self) -> None:
@@ -42,6 +46,10 @@ class SavedPane(Pane):
         recomputed = self.query_one("#recomputed", VirtualTable)
         recomputed.show(recomputed_listing(subject.target))
         recomputed.display = subject.target.partition is not None
+        tradeoffs = self.query_one("#tradeoffs", LineList)
+        lines = tradeoff_lines(subject.target.partition) if subject.target.partition else ()
+        tradeoffs.show(lines)
+        tradeoffs.set_class(not lines, "-empty")
         self.query_one("#saved-detail", LineList).show(())
         self._describe(self.query_one("#saved-table", VirtualTable))
 

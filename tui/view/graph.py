@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from aotlens.report.certificates import reason_text
 from aotlens.report.records import Stage, StageNode, Target
 from aotlens.report.summary import call_count, human_bytes
 from tui.view.places import home_file, line_place, place
@@ -171,15 +172,19 @@ def fact_lines(node: StageNode, index: StageIndex, target: Target) -> Iterator[L
         yield Line((Part(text, "dim"),))
     for saved in target.partition.saved if target.partition else ():
         if saved.node == node.name and index.stage.name in ("joint", "forward", "backward"):
-            parts = (Part("   saved  ", "saved"), Part(f"{human_bytes(saved.bytes)}: {saved.reason}"))
+            parts = (Part("   saved  ", "saved"), Part(f"{human_bytes(saved.bytes)}, {reason_text(saved)}"))
             yield Line(parts, jump=Jump("saved", f"saved:{saved.node}"), wrap=True)
     for again in target.partition.recomputed if target.partition else ():
         if again.node == node.name and index.stage.name in ("joint", "forward", "backward"):
             parts = (
                 Part("   recomputed  ", "accent"),
-                Part(f"instead of {human_bytes(again.bytes)}: {again.reason}"),
+                Part(f"instead of {human_bytes(again.bytes)}, {reason_text(again)}"),
             )
             yield Line(parts, jump=Jump("saved", f"recomputed:{again.node}"), wrap=True)
+            other = {"forward": "backward", "backward": "forward"}.get(index.stage.name)
+            if other is not None and again.in_forward:
+                twin = Part("   twin  ", "dim"), Part(again.node, "name"), Part(f" in the {other}", "dim")
+                yield Line(twin, jump=Jump("graphs", f"{other}/{again.node}"))
     if node.reason:
         yield Line((Part("   why  ", "dim"), Part(node.reason)), wrap=True)
     if node.from_ and index.stage.parent:

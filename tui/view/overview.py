@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from aotlens.report.certificates import reason_text
 from aotlens.report.fold import Fold, fold
 from aotlens.report.ledger import KINDS
-from aotlens.report.records import Memory, Report, SavedValue, Target
+from aotlens.report.records import Memory, Partition, Report, SavedValue, Target
 from aotlens.report.summary import call_count, counted, human_bytes, human_ms
 from tui.view.diagnostics import diagnostic_key, severity_part
 from tui.view.ledger import sites_link
@@ -14,6 +15,7 @@ from tui.view.places import home_file, line_place
 from tui.view.quantities import plot
 from tui.view.rows import Jump, Line, Link, Part
 from tui.view.saved import by_bytes, saved_link, value_name
+from tui.view.tradeoffs import tradeoff_lines
 from tui.view.wrapper import ordered_steps
 
 MOST_SAVED = 5
@@ -36,6 +38,7 @@ def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> 
         titled("On each call the wrapper", tuple(step_lines(target))),
         titled("Diagnostics", tuple(diagnostic_lines(report, target))),
         titled("Live memory", tuple(memory_plot(target))),
+        tradeoff_lines(target.partition) if target.partition else (),
     )
     lines: list[Line] = []
     for section in sections:
@@ -65,8 +68,7 @@ def facts(report: Report, target: Target) -> Iterator[Line]:
     )
     yield ledger_fact("outputs", tuple("output" for _ in target.outputs), aliased_part(target))
     if target.partition is not None:
-        parts = (Part(human_bytes(target.partition.saved_bytes), "saved"), Part(" for the backward"))
-        yield fact("saved", *parts, jump=Jump("saved"))
+        yield saved_fact(target.partition)
     if target.memory is not None:
         yield from memory_facts(target.memory, target)
     if target.timings_ms:
@@ -74,6 +76,15 @@ def facts(report: Report, target: Target) -> Iterator[Line]:
         shown = ", ".join(f"{stage} {human_ms(elapsed_ms)}" for stage, elapsed_ms in slowest)
         total = sum(target.timings_ms.values())
         yield fact("time", Part(human_ms(total)), Part(f"  {shown}", "dim"))
+
+
+def saved_fact(partition: Partition) -> Line:
+    parts = [Part(human_bytes(partition.saved_bytes), "saved"), Part(" for the backward")]
+    if partition.budget is not None:
+        parts.append(Part(f" · budget {human_bytes(partition.budget.asked_bytes)}"))
+    elif partition.default_bytes is not None and partition.policy != "default":
+        parts.append(Part(f" · `default` would save {human_bytes(partition.default_bytes)}", "dim"))
+    return fact("saved", *parts, jump=Jump("saved"))
 
 
 def graph_fact(target: Target) -> Line:
@@ -177,7 +188,7 @@ def fold_line(group: Fold[SavedValue], width: int, home: str | None) -> Line:
         Part(f"{human_bytes(total_bytes(group)):>9}  ", "saved"),
         Part(f"{fold_label(group):<{width}}  ", "name"),
         Part(f"{line_place(first.span, home):<8}  ", "place"),
-        Part(first.reason, "dim"),
+        Part(reason_text(first), "dim"),
     )
     return Line(parts, saved_link(first), Jump("saved", f"saved:{first.node}"))
 

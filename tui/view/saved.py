@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from aotlens.report.certificates import FREEDOMS, forbidden_text, overruled_text, price_text, reason_text
 from aotlens.report.places import text_of
-from aotlens.report.records import Partition, RecomputedValue, SavedValue, Target
+from aotlens.report.records import Certificate, Partition, RecomputedValue, SavedValue, Target
 from aotlens.report.summary import counted, human_bytes, human_flops
 from tui.view.places import home_file, line_place, place
 from tui.view.quantities import bar
@@ -70,11 +71,11 @@ def saved_listing(target: Target) -> Listing:
             Part(saved.tensor.short(), "tensor"),
             Part(place(saved.span, home), "place"),
             str(len(saved.used_by)),
-            Part(saved.reason, "" if saved.bytes else "dim"),
+            Part(reason_text(saved), "" if saved.bytes else "dim"),
         )
 
     def text(saved: SavedValue) -> str:
-        return f"{value_name(saved)} {saved.node} {saved.tensor.short()} {saved.reason}"
+        return f"{value_name(saved)} {saved.node} {saved.tensor.short()} {reason_text(saved)}"
 
     return Listing(
         SAVED_COLUMNS,
@@ -98,14 +99,14 @@ def recomputed_listing(target: Target) -> Listing:
             Part(recomputed_name(value), "name"),
             human_flops(value.flops),
             Part(place(value.span, home), "place"),
-            value.reason,
+            reason_text(value),
         )
 
     rows = LazyRows(
         records,
         lambda value: f"recomputed:{value.node}",
         cells_of,
-        lambda value: f"{recomputed_name(value)} {value.node} {value.reason}",
+        lambda value: f"{recomputed_name(value)} {value.node} {reason_text(value)}",
         lambda v: Link((v.span,) if v.span else ()),
     )
     return Listing(RECOMPUTED_COLUMNS, rows, "nothing is computed again" if partition else NOTHING_SAVED)
@@ -126,7 +127,10 @@ def totals(target: Target) -> Line:
         parts.append(Part(f" · {human_bytes(held)} held by others anyway", "dim"))
     if avoided:
         parts.append(Part(f" · {human_bytes(avoided)} computed again", "dim"))
-    return Line((*parts, Part(f" · policy {partition.policy}", "dim")))
+    parts.append(Part(f" · policy {partition.policy}", "dim"))
+    if partition.default_bytes is not None and partition.policy != "default":
+        parts.append(Part(f" · `default` would save {human_bytes(partition.default_bytes)}", "dim"))
+    return Line(tuple(parts))
 
 
 def saved_details(saved: SavedValue, target: Target) -> Iterator[Line]:
@@ -141,9 +145,11 @@ def saved_details(saved: SavedValue, target: Target) -> Iterator[Line]:
             Part(f"  {human_bytes(saved.tensor.bytes)}{held}{dropped}", "dim"),
         )
     )
-    yield Line((Part("why  ", "dim"), Part(saved.reason)), wrap=True)
-    node = Part(saved.node, "name")
-    yield Line((Part("node  ", "dim"), node), jump=Jump("graphs", f"forward/{saved.node}"))
+    yield from why_lines(saved)
+    if saved.certificate is not None:
+        yield from certificate_lines(saved.certificate, home)
+    node, op = Part(saved.node, "name"), Part(f"  {saved.op}" if saved.op else "", "op")
+    yield Line((Part("node  ", "dim"), node, op), jump=Jump("graphs", f"forward/{saved.node}"))
     for use in saved.used_by:
         parts = (
             Part("read by  ", "dim"),
@@ -161,7 +167,35 @@ def recomputed_details(value: RecomputedValue, target: Target) -> Iterator[Line]
             Part(f"  {human_bytes(value.bytes)} not saved, {human_flops(value.flops)} more", "dim"),
         )
     )
-    yield Line((Part("why  ", "dim"), Part(value.reason)), wrap=True)
+    yield from why_lines(value)
     where = line_place(value.span, home_file(target))
     jump = Jump("graphs", f"backward/{value.node}")
     yield Line((Part("node  ", "dim"), Part(value.node, "name"), Part(f"  {where}", "place")), jump=jump)
+    if value.in_forward:
+        twin = Jump("graphs", f"forward/{value.node}")
+        yield Line(
+            (Part("twin  ", "dim"), Part(value.node, "name"), Part(" in the forward", "dim")), jump=twin
+        )
+
+
+def why_lines(value: SavedValue | RecomputedValue) -> Iterator[Line]:
+    """The reason with its code, whether it can be changed, and who was overruled."""
+    freedom = f" · {FREEDOMS[value.freedom]}" if value.code and value.freedom in FREEDOMS else ""
+    yield Line((Part("why  ", "dim"), Part(reason_text(value)), Part(freedom, "dim")), wrap=True)
+    if value.overrode:
+        yield Line((Part("!  ", "warning"), Part(overruled_text(value), "warning")), wrap=True)
+
+
+def certificate_lines(certificate: Certificate, home: str | None) -> Iterator[Line]:
+    """What forbids to compute the value again, who needs it, and what the next cheapest set costs."""
+    if certificate.above is not None:
+        link = Link((certificate.above_span,)) if certificate.above_span else Link()
+        jump = Jump("graphs", f"forward/{certificate.above}")
+        yield Line((Part("above  ", "dim"), Part(forbidden_text(certificate))), link, jump, wrap=True)
+    if certificate.below is not None:
+        where = line_place(certificate.below_span, home)
+        link = Link((certificate.below_span,)) if certificate.below_span else Link()
+        parts = (Part("below  ", "dim"), Part(certificate.below, "name"), Part(" needs it", "dim"))
+        jump = Jump("graphs", f"backward/{certificate.below}")
+        yield Line((*parts, Part(f"  {where}" if where else "", "place")), link, jump)
+    yield Line((Part("else  ", "dim"), Part(price_text(certificate))), wrap=True)

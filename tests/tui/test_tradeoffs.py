@@ -1,0 +1,92 @@
+"""The frontier, the budget, what-ifs and certificates on the screen."""
+
+from dataclasses import replace
+
+from textual.pilot import Pilot
+
+from aotlens.report import FrontierPoint
+from tests.report.sample import chosen_partition, sample_report, training_target
+from tests.tui.driving import NARROW, drive, lines, select, table
+from tui.app import AotlensApp
+from tui.view.braille import curve
+from tui.view.rows import Line
+from tui.view.tradeoffs import frontier_plot, tradeoff_lines
+
+
+def shown(found: tuple[Line, ...]) -> list[str]:
+    return [line.text.rstrip() for line in found]
+
+
+def app_with_choices() -> AotlensApp:
+    target = replace(training_target(), partition=chosen_partition())
+    return AotlensApp("model.py", report=replace(sample_report(), targets=(target,)))
+
+
+def test_a_line_in_braille() -> None:
+    assert curve(((0, 1), (1, 0)), 2, 1) == ("⠑⢄",)
+
+
+def test_the_frontier_is_plotted_with_what_was_compiled() -> None:
+    partition = replace(chosen_partition(), frontier=(FrontierPoint(8192, 20480), FrontierPoint(24576, 0)))
+    assert shown(tuple(frontier_plot(partition))) == [
+        "Frontier  2 choices; ● is what was compiled",
+        " 20.5 kFLOP ┤⠉⠑⠒⠢⠤⢄⣀⡀",
+        "            │       ⠈⠉⠑⠒⠢⠤⠤⣀⣀",
+        "            │                ⠉⠉⠒⠒●⠤⣀⣀",
+        "            │                        ⠉⠉⠒⠒⠢⠤⢄⣀⡀",
+        "     0 FLOP ┤                                ⠈⠉⠑⠒⠢⠤⢄⣀",
+        "            └────────────────────────────────────────",
+        "      saved  8.0 KiB                         24.0 KiB",
+    ]
+
+
+def test_nothing_to_choose_nothing_to_show() -> None:
+    assert tradeoff_lines(replace(chosen_partition(), frontier=(), budget=None, what_if=())) == ()
+
+
+def test_the_saved_pane_says_what_else_could_be() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("4")
+        found = lines(app, "tradeoffs")
+        assert found[0].startswith("budget 16.0 KiB: 16.0 KiB saved for 10.2 kFLOP again, at most 2.3 %")
+        assert found[1] == "what if  recompute:hidden"
+        assert found[2] == "           saved    16.0 KiB →   17.5 KiB  +1.5 KiB"
+        await select(app, pilot, "saved-table", "saved:gelu")
+        assert lines(app, "saved-detail") == [
+            "hidden  f32[32, 64]  8.0 KiB",
+            "why  budget: the least work that fits the memory budget · chosen by the solver",
+            "!  overrules an activation checkpoint",
+            "above  recomputing it would need addmm in self.up(x) (slow to compute again)",
+            "below  mul_2 needs it  line 23",
+            "else  the next cheapest set costs 1.5 KiB more: saves sigmoid and mul_1 instead",
+            "node  gelu  aten.gelu.default",
+            "read by  mul_2 in the backward of line 23",
+            "read by  sigmoid in the backward of line 23",
+        ]
+
+    drive(scenario, app_with_choices())
+
+
+def test_a_recomputed_value_leads_to_its_twin() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("4")
+        await select(app, pilot, "recomputed", "recomputed:sigmoid")
+        assert lines(app, "saved-detail")[1:] == [
+            "why  user: the policy's override says so",
+            "node  sigmoid  line 23",
+            "twin  sigmoid in the forward",
+        ]
+        await pilot.press("enter", "end", "enter")
+        assert (app.workbench.pane.TAB, table(app, "nodes").key) == ("graphs", "sigmoid")
+
+    drive(scenario, app_with_choices())
+
+
+def test_a_short_screen_keeps_the_table_and_has_the_rest_in_the_overview() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        assert "what if  recompute:hidden" in lines(app, "overview-lines")
+        await pilot.press("4")
+        assert table(app, "saved-table").size.height >= 2
+        assert not app.workbench.query_one("#tradeoffs").display
+
+    drive(scenario, app_with_choices(), size=NARROW)

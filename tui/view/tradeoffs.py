@@ -1,0 +1,75 @@
+"""What else could have been saved: the frontier as a plot, the budget, the answers to what-ifs."""
+
+from collections.abc import Iterator
+
+from aotlens.report.certificates import budget_text, difference, listed
+from aotlens.report.frontier import chosen_point
+from aotlens.report.records import FrontierPoint, Partition, WhatIf
+from aotlens.report.summary import counted, human_bytes, human_flops
+from tui.view.braille import curve, to_cell
+from tui.view.rows import Line, Part
+
+PLOT_WIDTH, PLOT_HEIGHT = 40, 5
+CHOSEN = "●"
+
+
+def tradeoff_lines(partition: Partition) -> tuple[Line, ...]:
+    """The frontier, the budget and the what-ifs; nothing where there is none of them."""
+    lines: list[Line] = []
+    if partition.budget is not None:
+        lines.append(Line((Part(budget_text(partition.budget)),), wrap=True))
+    for answer in partition.what_if:
+        lines += what_if_lines(answer)
+    if len(partition.frontier) > 1:
+        lines += frontier_plot(partition)
+    return tuple(lines)
+
+
+def frontier_plot(partition: Partition) -> Iterator[Line]:
+    """Work done again (up) against bytes saved (to the right), with what was compiled marked."""
+    chosen, points = chosen_point(partition), partition.frontier
+    note = f"  {counted(len(points), 'choice')}; {CHOSEN} is what was compiled"
+    yield Line((Part("Frontier", "heading"), Part(note, "dim")))
+    every = (*points, chosen)
+    least, most = min(p.saved_bytes for p in every), max(p.saved_bytes for p in every)
+    work = max(p.recompute_flops for p in every)
+
+    def place(point: FrontierPoint) -> tuple[float, float]:
+        across = (point.saved_bytes - least) / max(most - least, 1)
+        return across, point.recompute_flops / max(work, 1)
+
+    rows = curve(map(place, points), PLOT_WIDTH, PLOT_HEIGHT)
+    column, line = to_cell(*place(chosen), PLOT_WIDTH, PLOT_HEIGHT)
+    for number, row in enumerate(rows):
+        label = human_flops(work) if number == 0 else ""
+        label = "0 FLOP" if number == PLOT_HEIGHT - 1 else label
+        axis = Part(f"{label:>11} {'┤' if label else '│'}", "dim")
+        if number == line:
+            yield Line(
+                (axis, Part(row[:column], "saved"), Part(CHOSEN, "accent"), Part(row[column + 1 :], "saved"))
+            )
+        else:
+            yield Line((axis, Part(row, "saved")))
+    ends = human_bytes(least), human_bytes(most)
+    yield Line((Part(f"{'':>12}└{'─' * PLOT_WIDTH}", "dim"),))
+    yield Line((Part(f"{'saved':>11}  {ends[0]}{ends[1]:>{PLOT_WIDTH - len(ends[0])}}", "dim"),))
+
+
+def what_if_lines(answer: WhatIf) -> Iterator[Line]:
+    """The totals after the change, with the differences to what was compiled."""
+    before, after = answer.before, answer.after
+    yield Line((Part("what if  ", "dim"), Part(answer.change, "name")))
+    for title, old, new, write in (
+        ("saved", before.saved_bytes, after.saved_bytes, human_bytes),
+        ("computed again", before.recompute_flops, after.recompute_flops, human_flops),
+        ("peak", before.peak_bytes, after.peak_bytes, human_bytes),
+    ):
+        shown = (
+            Part(f"{title:>16}  ", "dim"),
+            Part(f"{write(old):>10} → {write(new):>10}  "),
+            Part(difference(new - old, write), "accent" if new != old else "dim"),
+        )
+        yield Line(shown)
+    for title, names in (("not saved", answer.no_longer_saved), ("saved instead", answer.newly_saved)):
+        if names:
+            yield Line((Part(f"{title:>16}  ", "dim"), Part(listed(names), "name")))
