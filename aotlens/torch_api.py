@@ -18,6 +18,7 @@ from torch._guards import TracingContext, detect_fake_mode, tracing
 from torch._higher_order_ops.auto_functionalize import auto_functionalized, can_auto_functionalize
 from torch._higher_order_ops.effects import _get_effect, with_effects
 from torch._higher_order_ops.torchbind import call_torchbind
+from torch._higher_order_ops.triton_kernel_wrap import get_mutated_tensors, triton_kernel_wrapper_functional
 from torch._library.fake_class_registry import FakeScriptObject, has_fake_class, maybe_to_fake_obj
 from torch._ops import OpOverload, TorchBindOpOverload
 from torch._subclasses.fake_tensor import (
@@ -99,6 +100,7 @@ __all__ = [
     "tensor_metadata",
     "trace_above_autograd",
     "tracing",
+    "triton_kernel_wrapper_functional",
     "unbacked_symbols",
     "uncompiled_flex_attention",
     "with_effects",
@@ -108,6 +110,7 @@ __all__ = [
     "without_modes",
     "without_onednn",
     "without_saved_tensor_hooks",
+    "written_by_triton_kernel",
 ]
 
 DATA_DEPENDENT_ERRORS: tuple[type[Exception], ...] = (
@@ -258,6 +261,15 @@ def checkpoints_run_once(region: Callable[[Any], AbstractContextManager[None]]) 
         yield
     finally:
         _recording.region = before
+
+
+def written_by_triton_kernel(launch: dict[str, Any]) -> list[str]:
+    """The names of the arguments that the kernel of a `triton_kernel_wrapper_mutation` writes to.
+
+    Torch reads them off the kernel's intermediate code; where it cannot, every tensor counts as written.
+    """
+    rest = (launch["kwargs"], launch["tma_descriptor_metadata"])
+    return list(get_mutated_tensors(launch["kernel_idx"], launch["constant_args_idx"], *rest))
 
 
 def class_of_object(value: Any) -> str:

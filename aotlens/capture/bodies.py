@@ -15,12 +15,23 @@ from torch import fx
 from aotlens.capture.body_inputs import BODIES
 from aotlens.capture.graph_places import PlacedRunner
 from aotlens.capture.operators import aten
+from aotlens.capture.regions import Half, record_half
 from aotlens.capture.storage import Storage
 from aotlens.capture.tape import Tape
+from aotlens.capture.triton_kernels import LAUNCH, record_triton_kernel
 from aotlens.errors import UnsupportedError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.origin import NOWHERE, Origin
-from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, must_run, nodes_in, reachable
+from aotlens.ir.program import (
+    Node,
+    Program,
+    ProgramInput,
+    ProgramOutput,
+    map_leaves,
+    must_run,
+    nodes_in,
+    reachable,
+)
 from aotlens.ir.slots import UserInput, UserOutput
 from aotlens.torch_api import has_ordered_effect, indexing_by_tensors, make_shape_env, pytree
 
@@ -64,6 +75,10 @@ LOOPS = frozenset({"map_impl", "scan", "while_loop", "while_loop_stack_output"})
 def record_higher_order(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     """Record one call of a higher-order operator; its results, and its arguments with functional bodies."""
     name = func.name()
+    if name == LAUNCH:
+        return record_triton_kernel(tape, kwargs), args, kwargs
+    if args and isinstance(args[0], Half):
+        return (*record_half(tape, args[0], args), kwargs)
     if name not in BODIES and name not in WITHOUT_BODIES:
         raise UnsupportedError(
             f"the higher-order operator `{name}`", tape.span, "call what it runs without the operator"
@@ -80,9 +95,9 @@ def record_higher_order(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: di
                 tape.regions[key] = (program, to_graph_module(program, training=False), function)
             programs[id(function)], modules[id(function)], _ = tape.regions[key]
     to_node = lambda value: _argument(tape, name, value, programs)
-    node_args, node_kwargs = _mapped(args, to_node), _mapped(kwargs, to_node)
+    node_args, node_kwargs = map_leaves(args, to_node), map_leaves(kwargs, to_node)
     swap = lambda value: modules.get(id(value), value)
-    args, kwargs = _mapped(args, swap), _mapped(kwargs, swap)
+    args, kwargs = map_leaves(args, swap), map_leaves(kwargs, swap)
     result = func(*args, **kwargs)
     if has_ordered_effect(func) or any(must_run(node) for body in programs.values() for node in body.nodes):
         tape.origin = replace(tape.origin, effect=True)
@@ -106,16 +121,6 @@ def region_kind(operands: tuple[Any, ...]) -> tuple[Any, ...]:
         else str(arg)
         for arg in operands
     )
-
-
-def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The same containers with every leaf changed."""
-    if isinstance(value, (list, tuple)):
-        items = [_mapped(item, change) for item in value]
-        return tuple(items) if isinstance(value, tuple) else items
-    if isinstance(value, dict):
-        return {key: _mapped(item, change) for key, item in value.items()}
-    return change(value)
 
 
 def _argument(tape: Tape, operator: str, value: Any, programs: dict[int, Program]) -> Any:

@@ -32,7 +32,6 @@ from aotlens.capture.operators import (
 from aotlens.capture.origins import Origins
 from aotlens.capture.philox_rules import by_rule
 from aotlens.capture.randomness import RandomState, without_generators
-from aotlens.capture.regions import Half, record_half
 from aotlens.capture.settings import SplitRegion
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.tape import TRACK, Tape
@@ -88,10 +87,9 @@ class Recorder(Tape, TorchDispatchMode):
             Kind.HIGHER_ORDER: self._higher_order,
             Kind.EFFECT: self._effect,
         }
+        self.split_region: SplitRegion | None = None
         self.arguments: tuple[Any, ...] = ()
         """The tensors among the arguments."""
-        self.split_region: SplitRegion | None = None
-        """Divides a marked region into forward and backward; None leaves its gradient to torch."""
 
     def data_assigned(self, target: Any, source: Any) -> None:
         """`target.data = source` is about to happen, which no operator tells of."""
@@ -379,10 +377,7 @@ class Recorder(Tape, TorchDispatchMode):
             with self:
                 return INLINE[func.name()](*args, **kwargs)
         args = self.torchbind.taken(args)
-        if isinstance(args[0], Half):
-            result, args = record_half(self, args[0], args)
-        else:
-            result, args, kwargs = record_higher_order(self, func, args, kwargs)
+        result, args, kwargs = record_higher_order(self, func, args, kwargs)
         if not self.in_backward:
             self.calls.append((func, args, kwargs, result, self.origin))
         return self.torchbind.given(args, result)

@@ -87,6 +87,8 @@ def _add(graph: fx.Graph, node: Node, made: dict[int, fx.Node], owned: dict[str,
 def _describe(result: fx.Node, node: Node) -> None:
     meta = result.meta
     meta["val"] = list(node.val) if isinstance(node.val, tuple) else node.val
+    if "tensors_to_clone" in node.kwargs:  # a Triton kernel gives a dict by argument name
+        meta["val"] = dict(zip(node.kwargs["tensors_to_clone"], node.val, strict=True))
     meta["aotlens_node"] = node.name
     meta["aotlens_origin"] = node.origin
     spans = node.origin.place.spans

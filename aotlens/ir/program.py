@@ -82,9 +82,13 @@ class Program:
         return tuple(found.values())
 
 
-def getitem(values: Any, index: int) -> Any:
+def getitem(values: Any, index: int | str) -> Any:
     """One result of an operator that gives several."""
     return values[index]
+
+
+class TableIndex(int):
+    """An index into a table of this process (torch's Triton kernels), which means nothing in another one."""
 
 
 def op_name(op: Callable[..., Any] | None) -> str:
@@ -143,6 +147,16 @@ def map_nodes(value: Any, change: Callable[[Node], Any], body: Callable[[Program
     if body is not None and type(value) is Program:
         return body(value)
     return value
+
+
+def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The same containers with every leaf changed."""
+    if isinstance(value, (list, tuple)):
+        items = [map_leaves(item, change) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    if isinstance(value, dict):
+        return {key: map_leaves(item, change) for key, item in value.items()}
+    return change(value)
 
 
 def ancestors(outputs: Iterable[object], nodes: tuple[Node, ...], effects: bool = False) -> set[int]:

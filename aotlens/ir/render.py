@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from aotlens.ir.program import Node, Program, getitem, is_higher_order
+from aotlens.ir.program import Node, Program, TableIndex, getitem, is_higher_order
 from aotlens.ir.sizes import SymbolicExpression, is_ragged
 from aotlens.report.describe import dimension, short_dtype
 from aotlens.report.records import Span
@@ -86,6 +86,8 @@ def literal(value: Any, names: Names) -> str:
             return str(value)
         expression = value.node.expr
         return print_expression(expression, {str(symbol): str(symbol) for symbol in expression.free_symbols})
+    if isinstance(value, TableIndex):
+        return names.object(value, "table_index")
     if isinstance(value, torch.device):
         return f"torch.device('{value}')"
     if type(value) is dict:

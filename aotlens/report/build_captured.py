@@ -210,6 +210,8 @@ class _Writer:
             return self._tape.symbols.value(arg)
         if isinstance(arg, (list, tuple)):
             return [self._argument(item) for item in arg]
+        if isinstance(arg, dict):
+            return {key: self._argument(item) for key, item in arg.items()}
         return arg
 
     def _node(self, tensor: Any) -> Node:

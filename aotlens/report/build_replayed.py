@@ -187,6 +187,8 @@ class _Player:
             return self._now.get(id(arg), arg)
         if isinstance(arg, (list, tuple)):
             return [self._argument(item) for item in arg]
+        if isinstance(arg, dict):
+            return {key: self._argument(item) for key, item in arg.items()}
         return arg
 
     def node(self, value: Any) -> Any:

@@ -11,11 +11,11 @@ def refuse_unbound(name: str, bound: tuple[str, ...], span: Span | None) -> None
         UnsupportedError: it needs a constant that is too large to write down, or a class of the user's.
     """
     if bound:
-        what = (
-            "a result or argument of a class of your own"
-            if any("SPEC" in n for n in bound)
-            else "a large constant"
-        )
+        what = "a large constant"
+        if any("SPEC" in n for n in bound):
+            what = "a result or argument of a class of your own"
+        elif any("table_index" in n for n in bound):
+            what = "a Triton kernel of this process"
         raise UnsupportedError(
             f"export of `{name}`, whose text would need {what} (`{bound[0]}`)",
             span,

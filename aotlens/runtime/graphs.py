@@ -9,7 +9,7 @@ from aotlens.analysis.records import ConstantBase
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.views import ViewStep
 from aotlens.codegen.records import GraphCode
-from aotlens.ir.program import Node, Program
+from aotlens.ir.program import Node, Program, TableIndex
 from aotlens.ir.render import Names, body_lines, constant_text, function_lines, literal
 from aotlens.ir.slots import OutsideTensor
 from aotlens.partition.records import Partitioned, Recomputed
@@ -132,7 +132,8 @@ def write_objects(builder: TextBuilder, names: Names, bound: dict[str, Any]) -> 
         line = import_text(value, name)
         if line is None:
             bound[name] = value
-            line = f"# {name}: {type(value).__name__} of a tensor subclass, bound when this module is loaded"
+            of = "this process" if isinstance(value, TableIndex) else "a tensor subclass"
+            line = f"# {name}: {type(value).__name__} of {of}, bound when this module is loaded"
         builder.add("", line)
 
 

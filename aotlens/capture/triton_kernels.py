@@ -1,0 +1,67 @@
+"""Triton kernels of the user's, launched in the function: recorded as what gives the written arguments anew.
+
+Invariant: the arguments keep their values; which of them a kernel writes to is what torch finds in its code.
+"""
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from aotlens.capture.storage import Storage
+from aotlens.capture.tape import Tape
+from aotlens.errors import UnsupportedError
+from aotlens.ir.program import Node, TableIndex, getitem, map_leaves
+from aotlens.torch_api import triton_kernel_wrapper_functional, written_by_triton_kernel
+
+LAUNCH = "triton_kernel_wrapper_mutation"
+"""How Dynamo writes `kernel[grid](…)`."""
+
+
+def record_triton_kernel(tape: Tape, launch: dict[str, Any]) -> Any:
+    """Record one launch and note its writes, of which autograd knows nothing, as in eager.
+
+    Raises:
+        UnsupportedError: a written argument that shares its storage with another one, or is a constant.
+    """
+    given = launch["kwargs"]
+    written = written_by_triton_kernel(launch)
+    _refuse_shared(tape, given, written)
+    for name in written:
+        tape.check_writable(given[name], triton_kernel_wrapper_functional)
+    result = triton_kernel_wrapper_functional(**launch, tensors_to_clone=written)
+    arguments: dict[str, Any] = map_leaves(launch, tape.argument)
+    arguments["kernel_idx"] = _table_index(launch["kernel_idx"])
+    arguments["constant_args_idx"] = _table_index(launch["constant_args_idx"])
+    arguments["tensors_to_clone"] = written
+    values = tuple(result[name] for name in written)
+    node = tape.add_node(triton_kernel_wrapper_functional, (), arguments, values)
+    for name, value in zip(written, values, strict=True):
+        tape.write(given[name], _item(tape, node, name, value))
+    return None
+
+
+_table_index = cache(TableIndex)
+
+
+def _item(tape: Tape, node: Node, name: str, value: Any) -> Node:
+    """The operator gives a dict by the kernel's argument names."""
+    item = tape.add_node(getitem, (node, name), {}, value)
+    tape.track(value, Storage(item, value))
+    return item
+
+
+def _refuse_shared(tape: Tape, given: dict[str, Any], written: list[str]) -> None:
+    """A written argument on the storage of another one: the copies would come apart."""
+    owners: dict[int, str] = {}
+    for name, value in given.items():
+        if not isinstance(value, torch.Tensor):
+            continue
+        storage = id(tape.tracked(value).storage)
+        other = owners.setdefault(storage, name)
+        if other != name and (name in written or other in written):
+            raise UnsupportedError(
+                f"a Triton kernel that writes to one of `{other}` and `{name}`, which lie on one storage",
+                tape.span,
+                "clone one of them before the launch",
+            )
