@@ -1,6 +1,5 @@
 """The Dynamo frontend: what Dynamo captured runs node by node, each node at the place that Dynamo noted."""
 
-import operator
 import re
 from dataclasses import replace
 from typing import Any
@@ -9,6 +8,7 @@ import torch
 from torch import fx
 
 from aotlens.capture.assignments import variables_of_nodes
+from aotlens.capture.floats import Floats
 from aotlens.capture.frames import is_user_file
 from aotlens.capture.graph_places import PlacedRunner, spans_of_node
 from aotlens.capture.operators import Decompositions
@@ -20,7 +20,7 @@ from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings, SplitRegion
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
 from aotlens.report.records import Span, Variable
-from aotlens.torch_api import FakeTensorMode, TracingContext, detect_fake_mode, pytree
+from aotlens.torch_api import FakeTensorMode, TracingContext, detect_fake_mode
 
 
 def capture_graph_module(
@@ -33,8 +33,7 @@ def capture_graph_module(
 ) -> Captured:
     """Run Dynamo's graph once on fake tensors; the inputs are flat and so is the result.
 
-    With `fixed_floats` no graph reads a number: where a float argument meets a tensor in arithmetic, the
-    tensor that Dynamo passes it in stands for it; elsewhere it is built in, and Dynamo guards on its value.
+    With `fixed_floats` no graph reads a number: see `aotlens.capture.floats`.
     """
     settings = Settings(
         _fake_mode(example_inputs),
@@ -63,17 +62,6 @@ def _flat(captured: Captured, variables: tuple[Variable, ...]) -> Captured:
     return replace(captured, structure=structure, variables=variables)
 
 
-WITH_TENSORS = frozenset(
-    {operator.add, operator.sub, operator.mul, operator.truediv, torch.add, torch.sub, torch.mul, torch.div}
-)
-"""Arithmetic in which a tensor of no dimensions does what a float does."""
-
-
-def _fixed(args: Any, kwargs: Any) -> Any:
-    """Arguments with each symbolic float as the number that it is, which Dynamo then guards on."""
-    return pytree.tree_map_only(torch.SymFloat, float, (args, kwargs))
-
-
 class _Runner(PlacedRunner):
     """Runs Dynamo's graph; the numbers that Dynamo knows as symbols are recorded as such.
 
@@ -86,8 +74,6 @@ class _Runner(PlacedRunner):
         super().__init__(gm, recorder)
         self._attributes = attributes
         self._fixed_floats = fixed_floats
-        self._float_tensors: dict[Any, Any] = {}
-        """By symbol: the tensor that a float was read from."""
 
     def inner(self, body: fx.GraphModule) -> PlacedRunner:
         return _Runner(body, self.recorder, self._attributes, self._fixed_floats)
@@ -104,7 +90,8 @@ class _Runner(PlacedRunner):
     def run_node(self, n: fx.Node) -> Any:
         number = self._known_number(n)
         if isinstance(number, torch.SymFloat) and self._fixed_floats:
-            self._float_tensors[number.node.expr] = self.env[n.args[0]]  # type: ignore[index]
+            floats = self.recorder.floats = self.recorder.floats or Floats(self.recorder)
+            floats.define(number, self.env[n.args[0]])  # type: ignore[index]
             return number
         if number is None:
             return super().run_node(n)
@@ -112,30 +99,9 @@ class _Runner(PlacedRunner):
             self.recorder.read_number(self.env[n.args[0]], number)  # type: ignore[index]
         return number
 
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        if not self._float_tensors:
-            return super().call_function(target, args, kwargs)
-        if target in WITH_TENSORS and not kwargs and len(args) == 2:
-            args = self._tensors_for_floats(args)
-        return super().call_function(target, *_fixed(args, kwargs))
-
-    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return super().call_method(target, *(_fixed(args, kwargs) if self._float_tensors else (args, kwargs)))
-
     def output(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return super().output(target, *(_fixed(args, kwargs) if self._float_tensors else (args, kwargs)))
-
-    def _tensors_for_floats(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The operands, with the tensor that a float was read from in its place where that is equal."""
-        for at, other in ((0, args[1]), (1, args[0])):
-            number = args[at]
-            if not isinstance(number, torch.SymFloat) or not isinstance(other, torch.Tensor):
-                continue
-            tensor = self._float_tensors.get(number.node.expr)
-            if tensor is not None and other.is_floating_point():
-                tensor = tensor.to(other.dtype) if not other.dim() else tensor
-                return (tensor, other) if at == 0 else (other, tensor)
-        return args
+        floats = self.recorder.floats
+        return super().output(target, *((args, kwargs) if floats is None else floats.fixed((args, kwargs))))
 
     def _known_number(self, n: fx.Node) -> Any:
         """The symbol that Dynamo has for a number which the graph reads from a tensor."""

@@ -16,6 +16,7 @@ from aotlens.capture.bodies import INLINE, record_higher_order
 from aotlens.capture.checkpoints import Checkpoints
 from aotlens.capture.custom_operators import record_custom_mutation
 from aotlens.capture.exchanges import record_data_assignment, record_exchange, record_resize_of
+from aotlens.capture.floats import Floats
 from aotlens.capture.masks import draws_mask, through_booleans
 from aotlens.capture.mutations import Write, only_reads, record_metadata_mutation, record_mutation
 from aotlens.capture.operators import (
@@ -118,6 +119,8 @@ class Recorder(Tape, TorchDispatchMode):
             return self._desugared(func, args, kwargs)
         if func in QUERIES:
             return self._answer(func, args, kwargs)
+        if self.floats is not None:
+            func, args, kwargs = self._with_floats(self.floats, func, args, kwargs)
         operator = describe(func)
         if self._depth:
             return self._handlers[operator.kind](func, operator, args, kwargs)
@@ -138,6 +141,13 @@ class Recorder(Tape, TorchDispatchMode):
             kwargs = self._with_dtype(func, kwargs, result)
             self.calls.append((func, args, kwargs, result, self.origin))
         return result
+
+    def _with_floats(self, floats: Floats, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call without symbolic floats, but for operators that are taken apart into others."""
+        func, args, kwargs = floats.with_tensors(func, args, kwargs)
+        if func in self.decompositions or describe(func).kind is Kind.COMPOSITE:
+            return func, args, kwargs
+        return func, *floats.fixed((args, kwargs))
 
     def _on_stand_ins(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether all tensors were made outside: by torch, which traces a higher-order operator's gradient.

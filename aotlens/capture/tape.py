@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.floats import Floats
 from aotlens.capture.operators import aten
 from aotlens.capture.stale_views import refuse_stale
 from aotlens.capture.storage import Storage, Tracked, Write, repeated_dims
@@ -57,6 +58,8 @@ class Tape:
         self._names: dict[str, int] = {}
         self.objects: dict[int, Node] = {}
         """Nodes of generators, and of the stand-ins of torchbind objects, by identity."""
+        self.floats: Floats | None = None
+        """Set where the graph cannot read a number, and a float argument has come."""
         self._constants: dict[int, Any] = {}
         self.outside: list[tuple[Node, Any]] = []
         """Graph inputs that are no arguments: tensors from outside that require grad, as they are."""
@@ -258,7 +261,8 @@ class Tape:
         if isinstance(arg, (FakeScriptObject, ScriptObject)):
             return self.objects[id(arg)]
         if isinstance(arg, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            return self.symbols.value(arg)
+            known = arg if self.floats is None else self.floats.fixed(arg)
+            return self.symbols.value(arg) if known is arg else known
         return arg
 
     def generator(self, generator: torch.Generator) -> Node:

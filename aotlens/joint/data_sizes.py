@@ -6,10 +6,15 @@ backward every symbol of its values is given so, or made by its own nodes.
 
 from collections.abc import Iterable
 
+import torch
+
 from aotlens.ir.data_symbols import numbers_of, symbols_of
 from aotlens.ir.program import Node
 from aotlens.ir.slots import Tangent
 from aotlens.joint.records import JointProgram
+
+aten = torch.ops.aten
+SIZES = frozenset({aten.sym_size.int, aten.sym_stride.int, aten.sym_storage_offset.default})
 
 
 def sizes_to_save(
@@ -27,10 +32,13 @@ def sizes_to_save(
     reason = "a size that the backward's tensors carry in sums and products only"
     with joint.captured.recorder.adding("partition", reason, forward=True):
         found = [symbols.of_symbol(symbol) for symbol in sorted(missing, key=str)]
-    known, there = {id(node) for node in saved}, {id(node) for node in backward}
-    return tuple(
-        node for node in found if id(node) not in known and not there & {id(node), *map(id, node.inputs())}
-    )
+    known = {id(node) for node in saved}
+    return tuple(node for node in found if id(node) not in known and not _bringer(node).origin.backward)
+
+
+def _bringer(number: Node) -> Node:
+    """The node that brings a number: itself, or the value that it is a size of."""
+    return number.args[0] if number.op in SIZES else number
 
 
 def with_sizes(nodes: tuple[Node, ...], saved: Iterable[Node]) -> tuple[Node, ...]:

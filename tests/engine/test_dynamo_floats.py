@@ -1,5 +1,7 @@
 """Behind Dynamo a float argument is one compilation for all its values, with Inductor too."""
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -34,7 +36,39 @@ def test_other_values_of_a_float(backend: str) -> None:
     assert len(seen) == 2  # the first value is built in
 
 
+def counted(fn: Callable[..., Any], factors: tuple[float, ...]) -> int:
+    """How often the function is compiled for these values; each result is as in eager, gradients too."""
+    torch.compiler.reset()
+    compiled = torch.compile(fn, backend=dynamo_backend(CompileOptions(backend="inductor")))
+    seen: list[Any] = []
+    x = leaf(3)
+    with observing(on_compiled=seen.append):
+        for factor in factors:
+            found, expected = compiled(x, factor), fn(x, factor)
+            torch.testing.assert_close(found, expected)
+            (gradient,), (wanted,) = (torch.autograd.grad(out.sum(), x) for out in (found, expected))
+            torch.testing.assert_close(gradient, wanted)
+    return len(seen)
+
+
+def test_inductor_takes_a_float_as_a_tensor() -> None:
+    def many(x: Tensor, factor: float) -> Tensor:
+        product = x * (factor * 2 + 1) - max(factor, 0.0) * math.sqrt(abs(factor))
+        compared = torch.where(x > factor, x, x * 2) + torch.nn.functional.leaky_relu(x, factor)
+        clamped = x.clamp(max=factor) + x.clamp(-5.0, factor) + torch.clamp_min(x, factor)
+        return product + compared + clamped + x.clone().mul_(factor).add_(factor)
+
+    assert counted(many, (0.1, 0.2, -0.3)) == 2  # the first value is built in
+
+
 def test_a_float_that_must_be_a_number_is_guarded_by_value() -> None:
+    def few(x: Tensor, factor: float) -> Tensor:
+        return torch.add(x, x, alpha=factor) + x * int(factor)
+
+    assert counted(few, (0.1, 1.2, 2.3)) == 3
+
+
+def test_a_float_that_is_returned_is_guarded_by_value() -> None:
     torch.compiler.reset()
 
     def thresholded(x: Tensor, limit: float) -> tuple[Tensor, float]:

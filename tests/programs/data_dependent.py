@@ -108,6 +108,11 @@ def boolean_mask_and_more(x: Tensor, w: Tensor) -> Tensor:
     return torch.cat([x[x > 0], x[:1]]) * w
 
 
+@cases(lambda: (leaf(), torch.tensor([0]), leaf()))
+def size_made_in_the_backward(x: Tensor, index: Tensor, value: Tensor) -> Tensor:
+    return x.index_fill(0, index, value)
+
+
 @cases(lambda: (leaf(6),), "dynamic")
 def size_of_a_mask(x: Tensor) -> tuple[Tensor, int]:
     chosen = x[x > 0]
