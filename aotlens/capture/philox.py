@@ -170,7 +170,7 @@ def refuse_other_draws(nodes: list[Node]) -> None:
     for node in nodes:
         if not draws(node.op) or not _device_counts(node):
             continue
-        own = any(isinstance(n.constant, torch.Generator) or n.val is None for n in node.inputs())
+        own = any(_is_generator(source) for source in node.inputs())
         if own or _is_switched_off(node):
             continue
         raise UnsupportedError(
@@ -184,6 +184,13 @@ def refuse_other_draws(nodes: list[Node]) -> None:
 def _device_counts(node: Node) -> bool:
     values = node.val if isinstance(node.val, (list, tuple)) else (node.val,)
     return any(isinstance(value, torch.Tensor) and is_functional(value.device) for value in values)
+
+
+def _is_generator(node: Node) -> bool:
+    """Whether it is a generator of the user's own: an argument, or a constant that is not the device's."""
+    if node.op is None and node.val is None and node.constant is None:
+        return True
+    return isinstance(node.constant, torch.Generator) and node.constant not in torch.cuda.default_generators
 
 
 def _is_switched_off(node: Node) -> bool:

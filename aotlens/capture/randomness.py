@@ -15,6 +15,7 @@ from aotlens.capture.tape import Tape
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
+from aotlens.torch_api import without_modes
 
 
 class RandomState:
@@ -48,23 +49,38 @@ class RandomState:
         return torch.default_generator
 
     def get_device_state(self, device: Any = "cuda") -> Any:
-        """`torch.cuda.get_rng_state`, where the device draws from a state of the graph."""
-        origin = self._origin("cuda.get_rng_state")
-        with self._tape.internally(origin):
-            state = self.functional.get_state(self._device(device))
-        self._tape.note_call((torch.cuda.get_rng_state, (), {}, state, origin))
+        """`torch.cuda.get_rng_state`: a value of the graph."""
+        call, origin = torch.cuda.random.get_rng_state, self._origin("cuda.get_rng_state")
+        if self.is_functional:
+            with self._tape.internally(origin):
+                state = self.functional.get_state(self._device(device))
+        else:
+            with without_modes(), self._tape.fake_mode:
+                state = torch.empty(2 * torch.int64.itemsize, dtype=torch.uint8)
+            node = self._tape.add_node(call, (device,), {}, state, origin)
+            self._tape.track(state, Storage(node, state))
+        self._tape.note_call((call, (device,), {}, state, origin))
         return state
 
     def set_device_state(self, state: Any, device: Any = "cuda") -> None:
-        origin = self._origin("cuda.set_rng_state")
-        self._set_device_state(state, self._device(device), origin)
-        self._tape.note_call((torch.cuda.set_rng_state, (state,), {}, None, origin))
+        call, origin = torch.cuda.random.set_rng_state, self._origin("cuda.set_rng_state")
+        if self.is_functional:
+            self._set_device_state(state, self._device(device), origin)
+        else:
+            args = (self._tape.node_of(state), device)
+            self._tape.add_node(call, args, {}, None, replace(origin, effect=True))
+        self._tape.note_call((call, (state, device), {}, None, origin))
 
     def seed_devices(self, seed: int) -> None:
         """`torch.cuda.manual_seed` and `manual_seed_all`, which `torch.manual_seed` calls too."""
-        origin = self._origin("cuda.manual_seed")
-        self._tape.note_call((torch.cuda.manual_seed_all, (seed,), {}, None, origin))
-        self.functional.at_known_device(lambda device: self._seed_device(seed, device, origin))
+        call, origin = torch.cuda.random.manual_seed_all, self._origin("cuda.manual_seed_all", effect=True)
+        if self.is_functional:
+            self.functional.at_known_device(lambda device: self._seed_device(seed, device, origin))
+        elif torch.cuda.is_available():
+            self._tape.add_node(call, (seed,), {}, None, origin)
+        else:
+            return
+        self._tape.note_call((call, (seed,), {}, None, origin))
 
     def _seed_device(self, seed: int, device: torch.device, origin: Origin) -> None:
         with self._tape.internally(origin):
@@ -77,7 +93,7 @@ class RandomState:
             foreign = self.functional.set_state(state, device)
         if foreign:  # its seed is set here; the offset by the wrapper, once all draws are counted
             args = (self._tape.node_of(state), device)
-            self._tape.add_node(torch.cuda.set_rng_state, args, {}, None, replace(origin, effect=True))
+            self._tape.add_node(torch.cuda.random.set_rng_state, args, {}, None, replace(origin, effect=True))
 
     def _device(self, device: Any) -> torch.device:
         """The device that an argument of `torch.cuda` means."""

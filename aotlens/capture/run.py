@@ -142,8 +142,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(quiet_fake_tensors())
         stack.enter_context(object_methods_handled_by(recorder.torchbind.call))
         stack.enter_context(random_state_handled_by(recorder.random))
-        if recorder.random.is_functional:
-            stack.enter_context(device_random_state_handled_by(recorder.random))
+        stack.enter_context(device_random_state_handled_by(recorder.random))
         stack.enter_context(checkpoints_run_once(recorder.checkpoints.region))
         stack.enter_context(without_compiled_autograd())
         if dynamic:

@@ -151,3 +151,35 @@ def test_graph_safe_draws_are_traced() -> None:
     draws = [node for node in compiled.parts.forward.nodes if is_random(node)]
     assert [node.target for node in draws] == 2 * ["graphsafe_run_with_rng_state"]
     assert "(torch.ops.aten.rand_like.default, x, rng_state=generator)" in compiled.source
+
+
+def saved_on_the_device(x: Tensor) -> Tensor:
+    state = torch.cuda.get_rng_state()
+    torch.cuda.manual_seed(5)
+    made = x * 2
+    torch.cuda.set_rng_state(state, 0)
+    return made
+
+
+def test_state_of_a_device_is_a_value_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Traced only: it runs on a GPU."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    compiled = compile_direct(saved_on_the_device, (torch.ones(3),), {}, CompileOptions(backend="eager"))
+    assert [node.target for node in compiled.parts.forward.nodes] == [
+        "get_rng_state",
+        "manual_seed_all",
+        "aten.mul.Tensor",
+        "set_rng_state",
+    ]
+    assert compiled.stages()[0].program.nodes
+
+
+def test_seeding_inside_seeds_no_device_while_tracing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: pytest.fail("seeded while tracing"))
+
+    def fn(x: Tensor) -> Tensor:
+        torch.manual_seed(3)
+        return x * torch.rand(3)
+
+    compiled = compile_direct(fn, (torch.ones(3),), {}, CompileOptions(backend="eager"))
+    assert [node.target for node in compiled.parts.forward.nodes][:1] == ["manual_seed"]

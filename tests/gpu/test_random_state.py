@@ -19,7 +19,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def functional() -> Iterator[None]:
+def functionalized() -> Iterator[None]:
     with config.patch(functionalize_rng_ops=True):
         yield
 
@@ -58,7 +58,7 @@ def offset() -> int:
     return int(torch.cuda.get_rng_state().view(torch.int64)[1])
 
 
-@pytest.mark.usefixtures("functional")
+@pytest.mark.usefixtures("functionalized")
 @pytest.mark.parametrize("seed", [3, 2**63 + 5])
 @pytest.mark.parametrize("fn", [two_draws, uniform, mask, transposed, in_the_backward_too])
 def test_functional_values_and_state_are_eagers(fn: Callable[..., Any], seed: int) -> None:
@@ -77,7 +77,7 @@ def dropped(x: Tensor) -> Tensor:
     return torch.nn.functional.dropout(x, 0.5) * 2
 
 
-@pytest.mark.usefixtures("functional")
+@pytest.mark.usefixtures("functionalized")
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_functional_dropout_has_one_mask(backend: str) -> None:
     x = torch.ones(300, 40, device="cuda", requires_grad=True)
@@ -89,7 +89,7 @@ def test_functional_dropout_has_one_mask(backend: str) -> None:
     assert 0.45 < (first == 0).float().mean() < 0.55
 
 
-@pytest.mark.usefixtures("functional")
+@pytest.mark.usefixtures("functionalized")
 def test_compilers_of_functorch_get_philox() -> None:
     seen: list[Any] = []
 
@@ -123,3 +123,24 @@ def test_captured_cuda_graph_draws_anew_and_keeps_its_mask() -> None:
         assert torch.equal(gradient == 0, out == 0)
         masks.append(out == 0)
     assert not torch.equal(*masks)
+
+
+def seeded_inside(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    first = torch.rand_like(x)
+    state = torch.cuda.get_rng_state()
+    torch.cuda.manual_seed(5)
+    second = torch.rand_like(x)
+    torch.cuda.set_rng_state(state)
+    return first, second, x * torch.rand_like(x)
+
+
+@pytest.mark.parametrize("functional", [False, True])
+def test_state_set_inside_is_eagers(functional: bool) -> None:
+    x = torch.randn(300, 40, device="cuda")
+    options = CompileOptions(backend="eager", functional_random=functional)
+    call = compile_direct(seeded_inside, (x,), {}, options).call
+    found = []
+    for function in (call, seeded_inside):
+        torch.cuda.manual_seed(3)
+        found.append((*function(x), torch.cuda.get_rng_state()))
+    torch.testing.assert_close(found[0], found[1])
