@@ -75,11 +75,18 @@ def write_kept(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
         versions = ", ".join(_version(given, names) for given in unsaved)
         builder.add(f"ctx.versions = ({versions},)")
     if changed:
-        with builder.block("with torch.enable_grad():"):
-            places = ", ".join(
-                f"FormerPlace.apply({names.node(given.node)})" for given in changed if given.node
-            )
-            builder.add(f"ctx.former = ({places},)")
+        _write_former(builder, [names.node(given.node) for given in changed if given.node is not None])
+
+
+def _write_former(builder: TextBuilder, inputs: list[str]) -> None:
+    """Tensors without memory that stand where the inputs stood in the tape before they are written to."""
+    former = [f"former_{name}" for name in inputs]
+    with builder.block("with torch.enable_grad():"):
+        for name, at in zip(inputs, former, strict=True):
+            builder.add(f"{at} = torch.ops.aten._unsafe_view({name}, {name}.size())")
+    for at in former:
+        builder.add(f"{at}.data = {at}.new_empty(0)")
+    builder.add(f"ctx.former = ({', '.join(former)},)")
 
 
 def _reference(given: CapturedInput, names: Names) -> str:
@@ -124,7 +131,6 @@ def write_double(builder: TextBuilder, parts: Partitioned, code: GraphCode, name
     name, reason = parts.joint.captured.subject.name, why_not(parts)
     builder.add("", "")
     if reason is None:
-        _write_former_place(builder, parts)
         with builder.block(f"def {BOUND_NAME}(graph, inputs, unsaved, versions, former):"):
             builder.add("# records the derivatives of the backward; bound where aotlens loads this module")
             builder.add(f"raise RuntimeError({refusal(name, 'the recording is not at hand')!r})")
@@ -139,20 +145,6 @@ def write_double(builder: TextBuilder, parts: Partitioned, code: GraphCode, name
         builder.add("", "@staticmethod")
         with builder.block("def backward(ctx, *gradients):"):
             builder.add(f"raise RuntimeError({refusal(name, reason)!r})")
-
-
-def _write_former_place(builder: TextBuilder, parts: Partitioned) -> None:
-    """A tensor without memory that leads to where an input stood in the tape before it is written to."""
-    if not changed_inputs(parts):
-        return
-    with builder.block("class FormerPlace(torch.autograd.Function):"):
-        builder.add("@staticmethod")
-        with builder.block("def forward(ctx, tensor):"):
-            builder.add("return tensor.new_zeros(()).expand(tensor.size())")
-        builder.add("", "@staticmethod")
-        with builder.block("def backward(ctx, gradient):"):
-            builder.add("return gradient")
-    builder.add("", "")
 
 
 def refusal(name: str, reason: str) -> str:
