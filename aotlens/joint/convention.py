@@ -17,7 +17,15 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.origin import NOWHERE, Origin
-from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, before_backward, reachable
+from aotlens.ir.program import (
+    Node,
+    Program,
+    ProgramInput,
+    ProgramOutput,
+    before_backward,
+    computed_by,
+    reachable,
+)
 from aotlens.ir.slots import (
     BACKWARD_INPUTS,
     BackwardRngState,
@@ -185,14 +193,19 @@ def joint_module(joint: JointProgram) -> fx.GraphModule:
 
 
 def tag_sides(module: fx.GraphModule, convention: Convention, joint: JointProgram) -> None:
-    """Mark each node as the forward's or the backward's, and what an activation checkpoint says of it."""
+    """Mark each node as the forward's or the backward's, and what an activation checkpoint says of it.
+
+    An operator that torch takes for a draw carries no such mark: its values are saved, so that no generator
+    has to be moved back for it.
+    """
     nodes = {node.name: node for node in convention.program.nodes}
     for made in module.graph.nodes:
         node = nodes.get(made.meta.get("aotlens_node", ""))
         if node is not None and joint.training:
             made.meta["partitioner_tag"] = "is_backward" if node.origin.backward else "is_forward"
             checkpoint = node.origin.checkpoint
-            if checkpoint is not None and not node.origin.backward:
+            random = torch.Tag.nondeterministic_seeded in getattr(computed_by(node).op, "tags", ())
+            if checkpoint is not None and not node.origin.backward and not random:
                 made.meta["recompute"] = CheckpointPolicy[checkpoint.mark.name]
                 made.meta["ac_graph_id"] = checkpoint.region
 
