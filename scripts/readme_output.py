@@ -2,8 +2,9 @@
 
 A block stands between `<!-- output: COMMAND -->` and `<!-- /output -->`; COMMAND is run from the
 repository's root with the `aotlens` of the running Python.  `<!-- output stderr: COMMAND -->` takes
-stderr, `<!-- output 1-30: COMMAND -->` only those lines.  `--check` changes nothing and exits with 1 when
-a block is not current; times are not compared.
+stderr, `<!-- output 1-30: COMMAND -->` only those lines, `<!-- output markdown: COMMAND -->` what is
+Markdown already.  `--check` changes nothing and exits with 1 when a block is not current; times are not
+compared.
 """
 
 import argparse
@@ -18,7 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(
-    r"<!-- output(?P<stderr> stderr)?(?: (?P<first>\d+)-(?P<last>\d+))?: (?P<command>[^\n]+?) -->\n"
+    r"<!-- output(?P<stderr> stderr)?(?P<markdown> markdown)?(?: (?P<first>\d+)-(?P<last>\d+))?:"
+    r" (?P<command>[^\n]+?) -->\n"
     r".*?<!-- /output -->",
     re.DOTALL,
 )
@@ -75,6 +77,8 @@ def filled(block: re.Match[str], outputs: dict[tuple[str, bool], str]) -> str:
         outputs[key] = run(command, stderr)
     shown = cut(outputs[key], block["first"], block["last"])
     opening = block.group().partition("\n")[0]
+    if block["markdown"]:
+        return f"{opening}\n{shown}\n<!-- /output -->"
     is_program = command.startswith("aotlens export") or (" --stage " in command and ".." not in command)
     language = "python" if is_program else "text"
     return f"{opening}\n```{language}\n{shown}\n```\n<!-- /output -->"

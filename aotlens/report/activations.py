@@ -70,7 +70,7 @@ def _saved_row(group: Fold[SavedValue], width: int) -> Row:
     read = f"; read by the backward of line {_listed(uses)}" if uses else ""
     read += "; donated to the backward" if first.donated else ""
     where = f"{place(first.span)}  " if first.span else ""
-    why = "choice" if first.certificate else reason_text(first)
+    why = f"the solver's choice [{first.code}]" if first.certificate else reason_text(first)
     details = [*paragraph(f"{where}{why}{read}", width, _DETAIL, "dim")]
     if first.certificate:
         details += paragraph(certificate_text(first.certificate), width, _DETAIL, "dim")

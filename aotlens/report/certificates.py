@@ -33,8 +33,8 @@ def node_label(node: str, span: Span | None) -> str:
 
 
 def reason_text(value: SavedValue | RecomputedValue) -> str:
-    """`costly: slow to compute again`; the words alone in a report without codes."""
-    return f"{value.code}: {value.reason}" if value.code else value.reason
+    """`slow to compute again [costly]`; the words alone in a report without codes."""
+    return f"{value.reason} [{value.code}]" if value.code else value.reason
 
 
 def overruled_text(value: SavedValue | RecomputedValue) -> str:
@@ -45,7 +45,7 @@ def overruled_text(value: SavedValue | RecomputedValue) -> str:
 def why_text(value: SavedValue | RecomputedValue) -> str:
     """The reason in one line, of a choice its certificate, and who was overruled."""
     certificate = value.certificate if isinstance(value, SavedValue) else None
-    why = reason_text(value) if certificate is None else f"{value.code}: {certificate_text(certificate)}"
+    why = reason_text(value) if certificate is None else f"{certificate_text(certificate)} [{value.code}]"
     return "; ".join(filter(None, (why, overruled_text(value))))
 
 

@@ -25,7 +25,13 @@ norm of the last token: 0.957
 """
 
 
-@pytest.mark.parametrize(("name", "expected"), [("aliasing", ALIASING), ("kv_cache", KV_CACHE)])
+SAVED_VALUES = "result: (256, 128)\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("aliasing", ALIASING), ("kv_cache", KV_CACHE), ("saved_values", SAVED_VALUES)],
+)
 def test_prints(name: str, expected: str) -> None:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / f"{name}.py")],

@@ -42,7 +42,7 @@ def test_times_and_column_widths_do_not_count() -> None:
     assert without_times("saved 12 KiB") != without_times("saved 13 KiB")
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/cli.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/cli.md", "docs/partition.md"])
 def test_the_blocks_that_need_no_torch_are_current(document: str) -> None:
     """`python scripts/readme_output.py --check` compares all of them; it takes minutes."""
     blocks = [block for block in BLOCK.finditer((ROOT / document).read_text()) if is_quick(block["command"])]
@@ -51,4 +51,6 @@ def test_the_blocks_that_need_no_torch_are_current(document: str) -> None:
 
 
 def is_quick(command: str) -> bool:
-    return command.endswith("--help") or command.startswith("aotlens rule")
+    return command.endswith("--help") or command.startswith(
+        ("aotlens rule", "python scripts/reason_codes.py")
+    )

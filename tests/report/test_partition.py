@@ -99,9 +99,9 @@ def test_a_what_if_that_changes_nothing() -> None:
 
 def test_why_in_one_line() -> None:
     costly, chosen, *_ = PARTITION.saved
-    assert why_text(costly) == "costly: slow to compute again (matrix product)"
+    assert why_text(costly) == "slow to compute again (matrix product) [costly]"
     assert why_text(chosen) == (
-        f"budget: recomputing it would need addmm in self.up(x) (slow to compute again); {PRICE}:"
-        " saves sigmoid and mul_1 instead; overrules an activation checkpoint"
+        f"recomputing it would need addmm in self.up(x) (slow to compute again); {PRICE}:"
+        " saves sigmoid and mul_1 instead [budget]; overrules an activation checkpoint"
     )
-    assert why_text(PARTITION.recomputed[0]) == "user: the policy's override says so"
+    assert why_text(PARTITION.recomputed[0]) == "the policy's override says so [user]"

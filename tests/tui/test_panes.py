@@ -16,7 +16,7 @@ peak      32.0 KiB after mul_1  line 23
 time      939 ms  codegen 820 ms, joint 60.0 ms, capture 41.5 ms
 
 Largest saved values
-  8.0 KiB  self.up(x)  line 22   costly: slow to compute again (matrix product)
+  8.0 KiB  self.up(x)  line 22   slow to compute again (matrix product) [costly]
 
 On each call the wrapper
   + join forward and backward  parameters need gradients
@@ -93,7 +93,7 @@ def test_a_node_shows_what_it_reads_and_who_reads_it() -> None:
             " ├ mul_1              aten.mul.Tensor  f32[32, 64]  line 23",
             " ╰ output             output  line 25",
             "   8.0 KiB · strides (64, 1) · cpu",
-            "   saved  0 B, output: kept alive by an output",
+            "   saved  0 B, kept alive by an output [output]",
             "   from joint  gelu",
         ]
 
@@ -164,20 +164,20 @@ def test_saved_values_stand_by_size_with_their_reasons_and_uses() -> None:
         assert rows(app, "saved-table") == [
             (
                 "8.0 KiB | ████████ | self.up(x) | f32[32, 64] | 22 | 1"
-                " | costly: slow to compute again (matrix product)"
+                " | slow to compute again (matrix product) [costly]"
             ),
-            "0 |  | hidden | f32[32, 64] | 22 | 2 | output: kept alive by an output",
-            "0 |  | down.weight | f32[16, 64] | 24 | 1 | parameter: a parameter, alive anyway",
-            "0 |  | x | f32[32, 16] | 22 | 1 | input: an argument, alive anyway",
+            "0 |  | hidden | f32[32, 64] | 22 | 2 | kept alive by an output [output]",
+            "0 |  | down.weight | f32[16, 64] | 24 | 1 | a parameter, alive anyway [parameter]",
+            "0 |  | x | f32[32, 16] | 22 | 1 | an argument, alive anyway [input]",
         ]
         assert rows(app, "recomputed") == [
-            "8.0 KiB | hidden.sigmoid() | 8.2 kFLOP | 23 | choice: cheap to compute again",
-            "8.0 KiB | hidden * hidden.sigmoid() | 2.0 kFLOP | 23 | choice: cheap to compute again",
+            "8.0 KiB | hidden.sigmoid() | 8.2 kFLOP | 23 | cheap to compute again [choice]",
+            "8.0 KiB | hidden * hidden.sigmoid() | 2.0 kFLOP | 23 | cheap to compute again [choice]",
         ]
         await pilot.press("down")
         assert lines(app, "saved-detail") == [
             "hidden  f32[32, 64]  8.0 KiB · held by an output",
-            "why  output: kept alive by an output · nothing can change it",
+            "why  kept alive by an output [output] · nothing can change it",
             "node  gelu  aten.gelu.default",
             "read by  mul_2 in the backward of line 23",
             "read by  sigmoid in the backward of line 23",

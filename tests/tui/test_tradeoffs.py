@@ -54,7 +54,7 @@ def test_the_saved_pane_says_what_else_could_be() -> None:
         await select(app, pilot, "saved-table", "saved:gelu")
         assert lines(app, "saved-detail") == [
             "hidden  f32[32, 64]  8.0 KiB",
-            "why  budget: the least work that fits the memory budget · chosen by the solver",
+            "why  the least work that fits the memory budget [budget] · chosen by the solver",
             "!  overrules an activation checkpoint",
             "above  recomputing it would need addmm in self.up(x) (slow to compute again)",
             "below  mul_2 needs it  line 23",
@@ -72,7 +72,7 @@ def test_a_recomputed_value_leads_to_its_twin() -> None:
         await pilot.press("4")
         await select(app, pilot, "recomputed", "recomputed:sigmoid")
         assert lines(app, "saved-detail")[1:] == [
-            "why  user: the policy's override says so",
+            "why  the policy's override says so [user]",
             "node  sigmoid  line 23",
             "twin  sigmoid in the forward",
         ]
