@@ -9,6 +9,7 @@ from pathlib import Path
 
 TABLE = Path("docs/operators.md")
 VERDICTS = ("equal", "refused", "not comparable", "no sample", "differs", "crashed")
+SAMPLES = "samples"
 LONGEST = 200
 """Characters of a reason that the table shows."""
 
@@ -29,12 +30,13 @@ class Row:
 def write_table(rows: Iterable[Row], samples: int | None) -> None:
     """Counts by database, type and sizes; then every case that is not equal, grouped by its reason."""
     known = list(rows)
-    which = "all samples" if samples is None else f"the first {samples} samples"
+    which = "all samples" if samples is None else f"at least the first {samples} samples"
     parts = [
         "# Operators and modules of torch's databases",
         "",
         "`make test-ops` writes this page: every entry of `op_db` and `module_db`, compiled and in eager,",
-        f"values and gradients compared, {which} of each, then called again on other values.",
+        f"values and gradients compared, {which} of each, then called again on other values.  The column",
+        "`samples` counts those that were compared; the others count cases.",
         "",
         *_counts(known),
         "",
@@ -51,10 +53,12 @@ def write_table(rows: Iterable[Row], samples: int | None) -> None:
 def _counts(rows: list[Row]) -> list[str]:
     groups: dict[tuple[str, str], Counter[str]] = {}
     for row in rows:
-        groups.setdefault((row.key.split()[0], _kind(row)), Counter())[row.verdict] += 1
-    lines = [f"| database | kind | {' | '.join(VERDICTS)} |", "|---|---|" + "--:|" * len(VERDICTS)]
+        found = groups.setdefault((row.key.split()[0], _kind(row)), Counter())
+        found.update({row.verdict: 1, SAMPLES: row.samples})
+    columns = (*VERDICTS, SAMPLES)
+    lines = [f"| database | kind | {' | '.join(columns)} |", "|---|---|" + "--:|" * len(columns)]
     for (database, kind), found in sorted(groups.items()):
-        counts = " | ".join(str(found[verdict]) for verdict in VERDICTS)
+        counts = " | ".join(str(found[column]) for column in columns)
         lines.append(f"| {database} | {kind} | {counts} |")
     return lines
 
