@@ -24,6 +24,7 @@ from aotlens.ir.program import (
     ProgramOutput,
     before_backward,
     computed_by,
+    draws,
     reachable,
 )
 from aotlens.ir.slots import (
@@ -204,7 +205,8 @@ def tag_sides(module: fx.GraphModule, convention: Convention, joint: JointProgra
         if node is not None and joint.training:
             made.meta["partitioner_tag"] = "is_backward" if node.origin.backward else "is_forward"
             checkpoint = node.origin.checkpoint
-            random = torch.Tag.nondeterministic_seeded in getattr(computed_by(node).op, "tags", ())
+            op = computed_by(node).op
+            random = draws(op) or torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
             if checkpoint is not None and not node.origin.backward and not random:
                 made.meta["recompute"] = CheckpointPolicy[checkpoint.mark.name]
                 made.meta["ac_graph_id"] = checkpoint.region

@@ -18,8 +18,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # programs warn as eager warns
 ]
 
-CPU_ONLY = ("randomness/own_generator", "randomness/seeded_inside")
-"""Programs that make a generator of the CPU."""
+CPU_ONLY = (
+    "randomness/own_generator",
+    "randomness/seeded_inside",
+    "randomness/drawn_from_a_state_that_was_read",
+    "randomness/drawn_from_the_state_of_an_argument",
+)
+"""Programs that make a generator of the CPU, or read its state."""
 
 
 def compiler(**options: Any) -> Compiler:
