@@ -81,6 +81,7 @@ __all__ = [
     "make_token",
     "mark_symbolic",
     "next_sequence_number",
+    "numbers_of_data",
     "object_methods_handled_by",
     "optimised_script",
     "paths_to_symbols",
@@ -157,6 +158,17 @@ def has_composite_kernel(func: Any) -> bool:
 def without_modes() -> Any:
     """A context in which no dispatch mode is active."""
     return _disable_current_modes()
+
+
+@contextmanager
+def numbers_of_data(fake_mode: FakeTensorMode) -> Iterator[None]:
+    """Within it, a number read out of a fake tensor is a symbol, also where Dynamo would break the graph."""
+    before = fake_mode.allow_scalar_outputs
+    fake_mode.allow_scalar_outputs = True
+    try:
+        yield
+    finally:
+        fake_mode.allow_scalar_outputs = before
 
 
 def current_mode() -> Any:

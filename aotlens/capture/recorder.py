@@ -382,10 +382,11 @@ class Recorder(Tape, TorchDispatchMode):
     def _higher_order(
         self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        if func.name() in INLINE:
+        inline = INLINE.get(func.name()) or self.decompositions.get(func)
+        if inline is not None:
             self._depth = 0
             with self:
-                return INLINE[func.name()](*args, **kwargs)
+                return inline(*args, **kwargs)
         args = self.torchbind.taken(args)
         result, args, kwargs = record_higher_order(self, func, args, kwargs)
         if not self.in_backward:

@@ -45,7 +45,16 @@ RANDOM_STATE = ("torch.random", "torch.cuda.random")
 def decompositions(config: Config) -> dict[Any, Callable[..., Any]]:
     """The operators that Inductor wants to see taken apart."""
     with inductor_config_patch(config):
-        return {**inductor_decompositions(), **AS_THE_KERNEL}
+        return {
+            **inductor_decompositions(),
+            **AS_THE_KERNEL,
+            torch.ops.higher_order.hints_wrapper: _unwrapped,
+        }
+
+
+def _unwrapped(body: Callable[..., Any], args: Any, kwargs: dict[str, Any], hints: Any = None) -> Any:
+    """What `hints_wrapper` runs: Inductor knows none of the hints, nor the operator."""
+    return body(*args, **kwargs)
 
 
 def inductor_code(parts: Partitioned, config: Config, lazy: bool = True) -> Generated:

@@ -38,7 +38,7 @@ from aotlens.joint.leaves import gradients_of
 from aotlens.joint.records import Differentiated, FailingBackward, JointProgram
 from aotlens.joint.wrappers import wrapper_tangent
 from aotlens.joint.writes import states_of, write_in_backward, write_in_graph
-from aotlens.torch_api import without_autocast
+from aotlens.torch_api import numbers_of_data, without_autocast
 
 aten = torch.ops.aten
 
@@ -259,7 +259,8 @@ def record_backward(
     recorder.in_backward = True
     with recorder.fake_mode:
         tangents = [_tangent(recorder, output) for output in differentiable]
-    with recording(recorder, dynamic), refusing(recorder), torch.enable_grad(), without_autocast():
+    numbers = numbers_of_data(recorder.fake_mode)  # the gradient of a loop counts its steps
+    with recording(recorder, dynamic), refusing(recorder), torch.enable_grad(), without_autocast(), numbers:
         outputs = [output.tensor for output in differentiable]
         leaves, arriving = [item.leaf for item in wanted], [tangent.tensor for tangent in tangents]
         try:

@@ -10,6 +10,7 @@ from torch.testing._internal.hop_db import hop_db
 
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct, compile_graph_module
+from tests.programs import PROGRAMS
 from tests.programs.higher_order import flag, region
 
 ELSEWHERE = frozenset(
@@ -59,16 +60,43 @@ def test_torchs_higher_order_operators(op: Any, dynamic: bool) -> None:
             torch.testing.assert_close(_results(compiled.call, _copy(given, factor)), expected)
 
 
-def _compiled_behind_dynamo(function: Any, *arguments: Any) -> Compiled:
-    seen: list[Compiled] = []
-
+def _behind_dynamo(function: Any, options: CompileOptions, seen: list[Compiled]) -> Any:
     def backend(gm: Any, example_inputs: Any) -> Any:
-        seen.append(compile_graph_module(gm, example_inputs, CompileOptions(backend="eager")))
-        return seen[0].call
+        seen.append(compile_graph_module(gm, example_inputs, options))
+        return seen[-1].call
 
     torch._dynamo.reset()
-    torch.compile(function, backend=backend, fullgraph=True)(*arguments)
+    return torch.compile(function, backend=backend, fullgraph=True)
+
+
+def _compiled_behind_dynamo(function: Any, *arguments: Any) -> Compiled:
+    seen: list[Compiled] = []
+    _behind_dynamo(function, CompileOptions(backend="eager"), seen)(*arguments)
     return seen[0]
+
+
+WITH_GRADIENTS = (
+    "cond_with_gradient",
+    "cond_reads_from_outside",
+    "loop_with_gradient",
+    "mapped",
+    "scanned",
+    "associatively_scanned_generic",
+)
+
+
+@pytest.mark.parametrize("policy", ["min-cut", "default"])
+@pytest.mark.parametrize("name", WITH_GRADIENTS)
+@pytest.mark.filterwarnings("ignore")
+def test_gradients_behind_dynamo_under_both_policies(name: str, policy: str) -> None:
+    (program,) = [program for program in PROGRAMS if program.name == f"higher_order/{name}"]
+    function, given = program.make(), program.make_args()
+    seen: list[Compiled] = []
+    compiled = _behind_dynamo(function, CompileOptions(backend="eager", policy=policy), seen)
+    for factor in (1.0, 0.5):
+        expected = _results(function, _copy(given, factor))
+        torch.testing.assert_close(_results(compiled, _copy(given, factor)), expected)
+    assert seen[0].parts.policy == policy
 
 
 def deep(x: Tensor, w: Tensor) -> Tensor:

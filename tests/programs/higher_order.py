@@ -108,8 +108,8 @@ def loop(count: Tensor, x: Tensor) -> Any:
 @cases(
     lambda: (torch.randint(1, 5, ()), leaf(3)),
     "dynamo",
+    "inductor",
     tolerated=WRITABLE,
-    later="`.item()` in the backward",
 )
 def loop_with_gradient(count: Tensor, x: Tensor) -> Any:
     return while_loop(lambda i, y: i > 0, lambda i, y: (i - 1, y.cos()), (count, x))
