@@ -70,4 +70,5 @@ def _refuse_lost(parts: Partitioned, node: Node) -> None:
         case = f"it needs the result of `{node.target}`, which runs once"
     else:
         return
-    raise UnsupportedError(case, node.origin.place.innermost)
+    hint = "the policy `default` keeps what autograd keeps" if parts.policy != "default" else ""
+    raise UnsupportedError(case, node.origin.place.innermost, hint)
