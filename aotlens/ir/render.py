@@ -8,11 +8,12 @@ import builtins
 import keyword
 import linecache
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+from aotlens.ir.lifetimes import last_uses
 from aotlens.ir.program import Node, Program, TableIndex, getitem, is_higher_order
 from aotlens.ir.sizes import SymbolicExpression, is_ragged
 from aotlens.report.describe import dimension, short_dtype
@@ -147,7 +148,7 @@ def function_lines(
     lines = [f"def {name}({'inputs' if boxed else parameters}):"]
     if boxed:
         lines += [f"    {parameters}{',' if len(program.inputs) == 1 else ''} = inputs", "    inputs.clear()"]
-    last_use = _last_uses(program, () if boxed else [given.node for given in program.inputs])
+    last_use = last_uses(program, () if boxed else [given.node for given in program.inputs])
     group = None
     for at, node in enumerate(program.nodes):
         if node.constant is not None:
@@ -181,35 +182,16 @@ def _heading(node: Node) -> str | None:
     return f"{'backward of ' if node.origin.backward else ''}{source_text(span)}"
 
 
-def _assignment(node: Node, names: Names, dead: tuple[str, ...], note: str) -> str:
+def _assignment(node: Node, names: Names, dead: tuple[Node, ...], note: str) -> str:
     text = call_text(node, names)
     silent = node.origin.effect and (node.val is None or node.op is torch.ops.aten.copy_.default)
-    line = text if silent else f"{names.node(node)} = {text}"
-    if dead:
-        line += f"; del {', '.join(dead)}"
+    unread = any(gone is node for gone in dead)  # a draw that only moves the random state
+    line = text if silent or unread else f"{names.node(node)} = {text}"
+    gone = [names.node(other) for other in dead if other is not node]
+    if gone:
+        line += f"; del {', '.join(gone)}"
     comment = "; ".join(filter(None, ("" if silent else type_text(node.val), note)))
     return f"{line}  # {comment}" if comment else line
-
-
-def _last_uses(program: Program, held: Sequence[Node]) -> dict[int, tuple[str, ...]]:
-    """By node position: the names that nobody reads after it, so that their memory is given back.
-
-    What the caller holds stays.
-    """
-    kept = {id(output.value) for output in program.outputs} | {id(node) for node in held}
-    names = Names()
-    last: dict[int, int] = {}
-    by_id: dict[int, Node] = {id(given.node): given.node for given in program.inputs}
-    for at, node in enumerate(program.nodes):
-        by_id[id(node)] = node
-        for source in node.inputs():
-            last[id(source)] = at
-    dead: dict[int, list[str]] = {}
-    for identity, at in last.items():
-        gone = by_id.get(identity)
-        if gone is not None and identity not in kept and gone.constant is None:
-            dead.setdefault(at, []).append(names.node(gone))
-    return {at: tuple(found) for at, found in dead.items()}
 
 
 def constant_text(tensor: torch.Tensor, limit: int = 4096) -> str | None:

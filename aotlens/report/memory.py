@@ -1,60 +1,273 @@
-"""The memory curve: live bytes after each node of the forward and then of the backward.
+"""The memory curve: live bytes at each node of the forward and then of the backward, and who holds them.
 
-Invariant: bytes are counted by storage; a view adds nothing, and what the caller owns is not counted.
+Invariant: bytes are counted by storage.  A view adds nothing, and what the caller owns before the call
+(arguments, parameters, buffers) is not counted; what the call makes is, until nobody holds it: results stay
+with the caller, gradients are handed out, and a name ends where the module text deletes it.
 """
 
-from aotlens.ir.program import Node, Program
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from aotlens.capture.operators import Kind, describe
+from aotlens.ir.lifetimes import last_uses
+from aotlens.ir.program import Node, Program, getitem
+from aotlens.ir.slots import GRADIENTS, SavedForBackward, SavedInput
 from aotlens.partition.records import Partitioned
-from aotlens.partition.storages import node_bytes, storage_root
-from aotlens.report.records import LiveValue, Memory
+from aotlens.partition.storages import is_view, node_bytes, value_bytes
+from aotlens.report.memory_gradients import handovers
+from aotlens.report.memory_kernels import working_bytes
+from aotlens.report.partition_records import LiveKind, LiveValue, Memory, Phase
+
+
+@dataclass(slots=True, eq=False)
+class _Storage:
+    """One storage that the call makes; its life is filled in while the programs are gone through."""
+
+    maker: Node
+    size_bytes: int
+    first: int
+    """The moment at which it is made."""
+    last: int | None
+    """The last moment at which somebody holds it; None while it is not known, or when it outlives all."""
+    kind: LiveKind = "temporary"
+
+
+Held = Any
+"""What a value lies on: a storage, None for what the caller or the module owns, a list for a bundle."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """One step of the timeline."""
+
+    name: str
+    node: Node | None
+    phase: Phase
+    working_bytes: int = 0
+    """What its kernel takes while it runs."""
+
+
+@dataclass(slots=True)
+class _Timeline:
+    """Forward, then backward, then the handing out of gradients."""
+
+    moments: list[_Moment] = field(default_factory=list)
+    storages: list[_Storage] = field(default_factory=list)
+
+    def make(self, maker: Node, size_bytes: int, kind: LiveKind = "temporary") -> _Storage:
+        made = _Storage(maker, size_bytes, len(self.moments), None, kind)
+        self.storages.append(made)
+        return made
+
+    def play(self, program: Program, phase: Phase, of: dict[int, Held]) -> None:
+        """Go through a program whose inputs lie on what `of` says; it learns what each value lies on."""
+        dead = last_uses(program)
+        for at, node in enumerate(program.nodes):
+            of[id(node)] = self._held(node, of)
+            for gone in dead.get(at, ()):
+                for storage in _storages(of.get(id(gone))):
+                    storage.last = len(self.moments)
+            if node.op is not None:
+                self.moments.append(_Moment(node.name, node, phase, working_bytes(node)))
+
+    def _held(self, node: Node, of: dict[int, Held]) -> Held:
+        if node.op is None:
+            return None
+        if node.op is getitem:
+            return _item(node, of.get(id(node.args[0])))
+        if is_view(node) or _writes(node):
+            return of.get(id(node.args[0]))
+        if isinstance(node.val, torch.Tensor):
+            return self.make(node, node_bytes(node))
+        return self._bundle(node, node.val)
+
+    def _bundle(self, node: Node, val: Any) -> Held:
+        if isinstance(val, (list, tuple)):
+            return [self._bundle(node, item) for item in val]
+        return self.make(node, value_bytes(val)) if isinstance(val, torch.Tensor) else None
+
+
+def _writes(node: Node) -> bool:
+    """Whether the value is an argument that the operator writes to."""
+    return hasattr(node.op, "_schema") and describe(node.op).kind is Kind.MUTATION
+
+
+def _item(node: Node, bundle: Held) -> Held:
+    """One result of several; its storage is called by its own name from here on."""
+    if not isinstance(bundle, list):
+        return bundle
+    held = bundle[node.args[1]]
+    if isinstance(held, _Storage):
+        held.maker = node
+    return held
+
+
+def _storages(held: Held) -> Iterator[_Storage]:
+    if isinstance(held, _Storage):
+        yield held
+    elif isinstance(held, list):
+        for item in held:
+            yield from _storages(item)
 
 
 def memory_of(parts: Partitioned) -> Memory:
     """Predicted from the graphs' own order; kernels that a backend fuses use less."""
+    timeline = _Timeline()
+    of: dict[int, Held] = {}
+    timeline.play(parts.forward, "inference" if parts.backward is None else "forward", of)
+    forward_nodes = len(timeline.moments)
+    _end_forward(parts, timeline, of)
+    if parts.backward is not None:
+        _play_backward(parts, parts.backward, timeline, of)
+    return _measured(parts, timeline, forward_nodes)
+
+
+def _end_forward(parts: Partitioned, timeline: _Timeline, of: dict[int, Held]) -> None:
+    """Only results and saved values go on."""
+    end = len(timeline.moments) - 1
+    for out in parts.forward.outputs:
+        for storage in _storages(of.get(id(out.value))):
+            storage.last, storage.kind = end, "new value of an input"
+    for out in parts.forward.outputs:
+        if isinstance(out.slot, SavedForBackward):
+            for storage in _storages(of.get(id(out.value))):
+                storage.last, storage.kind = None, "saved"
+    for given in parts.saved_inputs:
+        for storage in _storages(of.get(id(given.node))):
+            storage.last, storage.kind = None, "saved"
+    for out in parts.joint.handed_out:
+        for storage in _storages(of.get(id(out.value))):
+            storage.last, storage.kind = None, "result"
+
+
+def _play_backward(
+    parts: Partitioned, program: Program, timeline: _Timeline, forward: dict[int, Held]
+) -> None:
+    results = [storage for storage in timeline.storages if storage.kind == "result"]
+    of: dict[int, Held] = {}
+    for given in program.inputs:
+        if isinstance(given.slot, SavedInput):
+            of[id(given.node)] = forward.get(id(given.node))
+        else:  # autograd holds it until the backward returns
+            of[id(given.node)] = timeline.make(given.node, node_bytes(given.node), "incoming gradient")
+    timeline.play(program, "backward", of)
+    end = len(timeline.moments) - 1
+    for storage in timeline.storages:
+        if storage.last is None and storage.kind == "saved":
+            storage.last = end
+        if storage.kind == "incoming gradient":
+            storage.last = None
+    for storage in results:
+        storage.last = None
+    _hand_over(parts, timeline, of)
+
+
+def _hand_over(parts: Partitioned, timeline: _Timeline, of: dict[int, Held]) -> None:
+    """A leaf takes its gradient as it is, or a copy, after which the gradient itself is given back."""
+    given = handovers(parts)
+    passed = {
+        id(storage) for item in given if not item.copied_bytes for storage in _storages(of[id(item.node)])
+    }
+    for item in given:
+        now = len(timeline.moments)
+        for storage in _storages(of[id(item.node)]):
+            owned = storage.kind in ("result", "incoming gradient")
+            storage.kind = storage.kind if owned else "gradient"
+            storage.last = None if owned or id(storage) in passed else now
+        if item.copied_bytes:
+            timeline.make(item.node, item.copied_bytes, "gradient")
+            timeline.moments.append(_Moment(f"gradient of {item.name}", None, "backward"))
+
+
+def _measured(parts: Partitioned, timeline: _Timeline, forward_nodes: int) -> Memory:
+    """The curve, its peak, and what is alive there, the largest first."""
+    moments = timeline.moments
+    change = [0] * (len(moments) + 1)
+    for storage in timeline.storages:
+        change[storage.first] += storage.size_bytes
+        if storage.last is not None:
+            change[storage.last + 1] -= storage.size_bytes
     curve: list[tuple[str, int]] = []
-    live: dict[int, Node] = {}
-    total = peak = 0
-    at_peak: tuple[Node, ...] = ()
-    for program in (parts.forward, parts.backward):
-        if program is None:
-            continue
-        last = _last_reads(program)
-        for at, node in enumerate(program.nodes):
-            if _allocates(node) and id(node) not in live:
-                live[id(node)] = node
-                total += node_bytes(node)
-            curve.append((node.name, total))
-            if total > peak:
-                peak, at_peak = total, tuple(live.values())
-            for identity in last.get(at, ()):
-                gone = live.pop(identity, None)
-                total -= node_bytes(gone) if gone is not None else 0
-    largest = sorted(at_peak, key=node_bytes, reverse=True)
-    rows = tuple(LiveValue(node.name, node_bytes(node), node.origin.place.innermost) for node in largest)
-    return Memory(peak, tuple(curve), rows)
-
-
-def _allocates(node: Node) -> bool:
-    """Whether the node's value has memory of its own."""
-    return (
-        node.op is not None and storage_root(node) is node and not node.origin.effect and not _is_bundle(node)
+    live = 0
+    for moment, more in zip(moments, change, strict=False):
+        live += more
+        curve.append((moment.name, live + moment.working_bytes))
+    if not curve:
+        return Memory(0, (), ())
+    top = max(range(len(curve)), key=lambda at: curve[at][1])
+    rows = sorted(_alive(parts, timeline, top), key=lambda row: -row.bytes)
+    peak = moments[top]
+    return Memory(
+        peak_bytes=curve[top][1],
+        curve=tuple(curve),
+        live_at_peak=tuple(rows),
+        peak_node=peak.name,
+        peak_phase=peak.phase,
+        peak_span=peak.node.origin.place.innermost if peak.node is not None else None,
+        forward_nodes=forward_nodes,
+        held_bytes=sum(
+            storage.size_bytes
+            for storage in timeline.storages
+            if storage.first < forward_nodes and (storage.last is None or storage.last >= forward_nodes)
+        ),
     )
 
 
-def _is_bundle(node: Node) -> bool:
-    return isinstance(node.val, (list, tuple))
+def _alive(parts: Partitioned, timeline: _Timeline, top: int) -> Iterator[LiveValue]:
+    names = _Names(parts)
+    for storage in timeline.storages:
+        last = storage.last
+        if storage.size_bytes and storage.first <= top and (last is None or last >= top):
+            end = timeline.moments[last] if last is not None else None
+            node = storage.maker
+            yield LiveValue(
+                node=node.name,
+                bytes=storage.size_bytes,
+                span=node.origin.place.innermost,
+                kind=storage.kind,
+                name=names.of(node),
+                made_in=timeline.moments[storage.first].phase,
+                last=end.name if end is not None else None,
+                last_in=end.phase if end is not None else None,
+                last_span=end.node.origin.place.innermost
+                if end is not None and end.node is not None
+                else None,
+            )
+    peak = timeline.moments[top]
+    if peak.node is not None and peak.working_bytes:
+        span = peak.node.origin.place.innermost
+        yield LiveValue(
+            peak.name,
+            peak.working_bytes,
+            span,
+            "working memory",
+            None,
+            peak.phase,
+            peak.name,
+            peak.phase,
+            span,
+        )
 
 
-def _last_reads(program: Program) -> dict[int, list[int]]:
-    """By position: the storages that nobody reads afterwards."""
-    kept = {id(storage_root(out.value)) for out in program.outputs if isinstance(out.value, Node)}
-    last: dict[int, int] = {}
-    for at, node in enumerate(program.nodes):
-        last.setdefault(id(node), at)
-        for source in node.inputs():
-            last[id(storage_root(source))] = at
-    dead: dict[int, list[int]] = {}
-    for identity, at in last.items():
-        if identity not in kept:
-            dead.setdefault(at, []).append(identity)
-    return dead
+class _Names:
+    """The user's names of values: of results and gradients, and the variables that lines assign."""
+
+    def __init__(self, parts: Partitioned) -> None:
+        self._variables = {
+            (variable.span.file, variable.span.line): variable.name
+            for variable in parts.joint.captured.variables
+        }
+        self._slots: dict[int, str] = {}
+        for out in reversed(parts.joint.program.outputs):
+            name = f"gradient of {out.slot.name}" if isinstance(out.slot, GRADIENTS) else out.slot.name
+            self._slots[id(out.value)] = name
+
+    def of(self, node: Node) -> str | None:
+        span = node.origin.place.innermost
+        known = self._slots.get(id(node))
+        if known is not None or span is None or node.origin.backward:
+            return known
+        return self._variables.get((span.file, span.line))

@@ -173,17 +173,49 @@ class Partition:
     """Marked regions, which are divided apart from the rest."""
 
 
+LiveKind = Literal[
+    "saved",
+    "result",
+    "gradient",
+    "incoming gradient",
+    "new value of an input",
+    "temporary",
+    "working memory",
+]
+Phase = Literal["forward", "backward", "inference"]
+
+
 @dataclass(frozen=True, slots=True)
 class LiveValue:
+    """One storage that is alive at the peak, under the node that made it."""
+
     node: str
     bytes: int
     span: Span | None
+    kind: LiveKind = "temporary"
+    """Why it is alive: who holds it, or `working memory` of the kernel that runs."""
+    name: str | None = None
+    """The user's name for it, where it has one."""
+    made_in: Phase = "forward"
+    last: str | None = None
+    """The node after which its memory is given back; None for what outlives the backward."""
+    last_in: Phase | None = None
+    last_span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Live bytes after each node of forward then backward."""
+    """Live bytes over forward and backward: what the call makes, without what the caller owned before."""
 
     peak_bytes: int
     curve: tuple[tuple[str, int], ...]
+    """Live bytes while each node runs: operands, results, its kernel's working memory, and all that waits.
+    A gradient that autograd copies for its leaf has a row of its own at the end."""
     live_at_peak: tuple[LiveValue, ...]
+    peak_node: str = ""
+    peak_phase: Phase = "forward"
+    peak_span: Span | None = None
+    forward_nodes: int = 0
+    """How many rows of the curve are the forward's."""
+    held_bytes: int = 0
+    """Alive between forward and backward: saved values and results."""

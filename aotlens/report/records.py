@@ -17,6 +17,7 @@ from aotlens.report.partition_records import (
     Memory,
     Owner,
     Partition,
+    Phase,
     RecomputedValue,
     Region,
     SavedValue,
@@ -89,7 +90,6 @@ OutputTypeName = Literal[
 Severity = Literal["error", "warning", "information", "hint"]
 Frontend = Literal["direct", "dynamo"]
 Mode = Literal["training", "inference"]
-Phase = Literal["forward", "backward", "inference"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,7 @@ def test_the_memory_plot_says_where_the_backward_begins() -> None:
     forward, backward = (call_count(target.stage(name)) for name in ("forward", "backward"))
     heights = [*range(1, forward + 1), *range(backward, 0, -1)]
     curve = tuple((f"node_{place}", height << 10) for place, height in enumerate(heights))
-    memory = Memory(max(heights) << 10, curve, ())
+    memory = Memory(max(heights) << 10, curve, (), forward_nodes=forward)
     assert [line.text.rstrip() for line in memory_plot(replace(target, memory=memory))][-3:] == [
         "           │▄███████████████████▄",
         "       0 B ┼─────────────────────",

@@ -115,22 +115,20 @@ def short_list(names: list[str]) -> str:
 
 def memory_facts(memory: Memory, target: Target) -> Iterator[Line]:
     """The peak with its place."""
-    peak = max(memory.curve, key=lambda point: point[1], default=None)
-    span = memory.live_at_peak[-1].span if memory.live_at_peak else None
-    where = f"  {line_place(span, home_file(target))}" if span else ""
-    after = f" after {peak[0]}" if peak else ""
+    where = f"  {line_place(memory.peak_span, home_file(target))}" if memory.peak_span else ""
+    at = f" at {memory.peak_node}, {memory.peak_phase}" if memory.peak_node else ""
     link = Link(tuple(live.span for live in memory.live_at_peak if live.span is not None))
     yield fact(
         "peak",
         Part(human_bytes(memory.peak_bytes), "saved"),
-        Part(after, "name"),
+        Part(at, "name"),
         Part(where, "place"),
         link=link,
     )
 
 
 def memory_plot(target: Target) -> Iterator[Line]:
-    """Live bytes after each node, forward then backward."""
+    """Live bytes at each node, forward then backward."""
     memory = target.memory
     if memory is None or len(memory.curve) < FEWEST_POINTS:
         return
@@ -142,9 +140,8 @@ def memory_plot(target: Target) -> Iterator[Line]:
             (Part(f"{label:>10} {'┤' if label else '│'}", "dim"), Part(row, "saved")),
             link if label else Link(),
         )
-    forward = call_count(target.stage("forward"))
-    both = forward + call_count(target.stage("backward")) == len(memory.curve)
-    edge = round(len(rows[0]) * forward / len(memory.curve)) if both else 0
+    both = 0 < memory.forward_nodes < len(memory.curve)
+    edge = round(len(rows[0]) * memory.forward_nodes / len(memory.curve)) if both else 0
     names = f"{'forward':<{edge}}backward" if edge else f"{len(memory.curve)} nodes"
     yield Line((Part(f"{'0 B':>10} ┼{'─' * len(rows[0])}", "dim"),))
     yield Line((Part(f"{'':>12}{names}", "dim"),))
