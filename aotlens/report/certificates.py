@@ -68,13 +68,16 @@ def forbidden_text(certificate: Certificate) -> str:
 def price_text(certificate: Certificate) -> str:
     """What the next cheapest set costs, and what it would save in the value's place."""
     size, flops = certificate.price_bytes, certificate.price_flops
-    costs = [f"costs {human_bytes(size)} more"] if size > 0 else []
-    costs += [f"saves {human_bytes(-size)} less"] if size < 0 else []
-    costs += [f"computes {human_flops(flops)} more again"] if flops > 0 and size <= 0 else []
-    if not costs:
-        costs = ["costs the same"]
-    instead = f": saves {listed(certificate.instead)} instead" if certificate.instead else ""
-    return f"the next cheapest set {' and '.join(costs)}{instead}"
+    if size is None:
+        return "no other set gives the backward all that it reads"
+    more = [human_bytes(size)] if size > 0 else []
+    more += [human_flops(flops)] if flops > 0 else []
+    spared = [human_bytes(-size)] if size < 0 else []
+    spared += [human_flops(-flops)] if flops < 0 else []
+    costs = f"costs {' and '.join(more)} more" if more else "costs the same"
+    costs += f" and {' and '.join(spared)} less" if spared else ""
+    instead = f", saving {listed(certificate.instead)} instead" if certificate.instead else ""
+    return f"the next cheapest set {costs}{instead}"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -43,11 +43,15 @@ def test_a_partition_with_choices(golden: Golden) -> None:
         ),
         (
             replace(CERTIFICATE, path=("mm",), instead=("a",)),
-            f"recomputing it is not free: a second draw would differ; {PRICE}: saves a instead",
+            f"recomputing it is not free: a second draw would differ; {PRICE}, saving a instead",
         ),
         (
             replace(CERTIFICATE, above=None, price_bytes=-512, price_flops=2000),
-            "the next cheapest set saves 512 B less and computes 2.0 kFLOP more again",
+            "the next cheapest set costs 2.0 kFLOP more and 512 B less",
+        ),
+        (
+            replace(CERTIFICATE, above=None, price_bytes=None),
+            "no other set gives the backward all that it reads",
         ),
         (replace(CERTIFICATE, above=None, price_bytes=0), "the next cheapest set costs the same"),
     ],
@@ -101,7 +105,7 @@ def test_why_in_one_line() -> None:
     costly, chosen, *_ = PARTITION.saved
     assert why_text(costly) == "slow to compute again (matrix product) [costly]"
     assert why_text(chosen) == (
-        f"recomputing it would need addmm in self.up(x) (slow to compute again); {PRICE}:"
-        " saves sigmoid and mul_1 instead [budget]; overrules an activation checkpoint"
+        f"recomputing it would need addmm in self.up(x) (slow to compute again); {PRICE}"
+        " and 2.0 kFLOP less, saving sigmoid and mul_1 instead [budget]; overrules an activation checkpoint"
     )
     assert why_text(PARTITION.recomputed[0]) == "the policy's override says so [user]"

@@ -164,15 +164,15 @@ def test_saved_values_stand_by_size_with_their_reasons_and_uses() -> None:
         assert rows(app, "saved-table") == [
             (
                 "8.0 KiB | ████████ | self.up(x) | f32[32, 64] | 22 | 1"
-                " | slow to compute again (matrix product) [costly]"
+                " | costly | slow to compute again (matrix product)"
             ),
-            "0 |  | hidden | f32[32, 64] | 22 | 2 | kept alive by an output [output]",
-            "0 |  | down.weight | f32[16, 64] | 24 | 1 | a parameter, alive anyway [parameter]",
-            "0 |  | x | f32[32, 16] | 22 | 1 | an argument, alive anyway [input]",
+            "0 |  | hidden | f32[32, 64] | 22 | 2 | output | kept alive by an output",
+            "0 |  | down.weight | f32[16, 64] | 24 | 1 | parameter | a parameter, alive anyway",
+            "0 |  | x | f32[32, 16] | 22 | 1 | input | an argument, alive anyway",
         ]
         assert rows(app, "recomputed") == [
-            "8.0 KiB | hidden.sigmoid() | 8.2 kFLOP | 23 | cheap to compute again [choice]",
-            "8.0 KiB | hidden * hidden.sigmoid() | 2.0 kFLOP | 23 | cheap to compute again [choice]",
+            "8.0 KiB | hidden.sigmoid() | 8.2 kFLOP | 23 | choice | cheap to compute again",
+            "8.0 KiB | hidden * hidden.sigmoid() | 2.0 kFLOP | 23 | choice | cheap to compute again",
         ]
         await pilot.press("down")
         assert lines(app, "saved-detail") == [

@@ -19,14 +19,16 @@ SAVED_COLUMNS = (
     Column("tensor", widest=24, narrowest=12, drop=2),
     Column("line", widest=16, narrowest=4, align="right"),
     Column("uses", widest=4, narrowest=4, align="right", drop=4),
-    Column("reason", widest=30, narrowest=8, grows=True),
+    Column("why", widest=18, narrowest=6),
+    Column("reason", widest=30, narrowest=16, grows=True, drop=5),
 )
 RECOMPUTED_COLUMNS = (
     Column("not saved", widest=9, narrowest=9, align="right"),
     Column("value", widest=36, narrowest=20),
     Column("work", widest=11, narrowest=8, align="right", drop=1),
     Column("line", widest=16, narrowest=4, align="right"),
-    Column("reason", widest=30, narrowest=12, grows=True),
+    Column("why", widest=18, narrowest=6),
+    Column("reason", widest=30, narrowest=16, grows=True, drop=5),
 )
 OWNERS = {
     "input": "held by an argument",
@@ -71,7 +73,8 @@ def saved_listing(target: Target) -> Listing:
             Part(saved.tensor.short(), "tensor"),
             Part(place(saved.span, home), "place"),
             str(len(saved.used_by)),
-            Part(reason_text(saved), "" if saved.bytes else "dim"),
+            Part(saved.code, "accent" if saved.freedom == "choice" else ""),
+            Part(saved.reason, "" if saved.bytes else "dim"),
         )
 
     def text(saved: SavedValue) -> str:
@@ -99,7 +102,8 @@ def recomputed_listing(target: Target) -> Listing:
             Part(recomputed_name(value), "name"),
             human_flops(value.flops),
             Part(place(value.span, home), "place"),
-            reason_text(value),
+            Part(value.code, "accent" if value.freedom == "choice" else ""),
+            value.reason,
         )
 
     rows = LazyRows(

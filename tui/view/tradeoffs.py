@@ -1,6 +1,8 @@
 """What else could have been saved: the frontier as a plot, the budget, the answers to what-ifs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import log
 
 from aotlens.report.certificates import budget_text, difference, listed
 from aotlens.report.frontier import chosen_point
@@ -11,6 +13,10 @@ from tui.view.rows import Line, Part
 
 PLOT_WIDTH, PLOT_HEIGHT = 40, 5
 CHOSEN = "●"
+WIDE = 20
+"""How many times the least work the most must be for a logarithmic scale."""
+FOOT = 0.15
+"""Where the least work stands on it."""
 
 
 def tradeoff_lines(partition: Partition) -> tuple[Line, ...]:
@@ -28,31 +34,53 @@ def tradeoff_lines(partition: Partition) -> tuple[Line, ...]:
 def frontier_plot(partition: Partition) -> Iterator[Line]:
     """Work done again (up) against bytes saved (to the right), with what was compiled marked."""
     chosen, points = chosen_point(partition), partition.frontier
-    note = f"  {counted(len(points), 'choice')}; {CHOSEN} is what was compiled"
-    yield Line((Part("Frontier", "heading"), Part(note, "dim")))
     every = (*points, chosen)
     least, most = min(p.saved_bytes for p in every), max(p.saved_bytes for p in every)
-    work = max(p.recompute_flops for p in every)
+    scale = work_scale([p.recompute_flops for p in every])
+    note = f"  {counted(len(points), 'choice')}{', work by powers' if scale.by_powers else ''}"
+    yield Line((Part("Frontier", "heading"), Part(f"{note}; {CHOSEN} is what was compiled", "dim")))
 
     def place(point: FrontierPoint) -> tuple[float, float]:
         across = (point.saved_bytes - least) / max(most - least, 1)
-        return across, point.recompute_flops / max(work, 1)
+        return across, scale.height(point.recompute_flops)
 
     rows = curve(map(place, points), PLOT_WIDTH, PLOT_HEIGHT)
     column, line = to_cell(*place(chosen), PLOT_WIDTH, PLOT_HEIGHT)
+    labels = {0: human_flops(scale.most), PLOT_HEIGHT - 1: human_flops(0)}
     for number, row in enumerate(rows):
-        label = human_flops(work) if number == 0 else ""
-        label = "0 FLOP" if number == PLOT_HEIGHT - 1 else label
-        axis = Part(f"{label:>11} {'┤' if label else '│'}", "dim")
+        label = labels.get(number, "")
+        parts = [Part(f"{label:>11} {'┤' if label else '│'}", "dim"), Part(row, "saved")]
         if number == line:
-            yield Line(
-                (axis, Part(row[:column], "saved"), Part(CHOSEN, "accent"), Part(row[column + 1 :], "saved"))
-            )
-        else:
-            yield Line((axis, Part(row, "saved")))
+            parts[1:] = [
+                Part(row[:column], "saved"),
+                Part(CHOSEN, "accent"),
+                Part(row[column + 1 :], "saved"),
+            ]
+        yield Line(tuple(parts))
     ends = human_bytes(least), human_bytes(most)
     yield Line((Part(f"{'':>12}└{'─' * PLOT_WIDTH}", "dim"),))
     yield Line((Part(f"{'saved':>11}  {ends[0]}{ends[1]:>{PLOT_WIDTH - len(ends[0])}}", "dim"),))
+
+
+@dataclass(frozen=True, slots=True)
+class WorkScale:
+    """Where an amount of work stands between none and the most."""
+
+    least: int
+    """The smallest amount that is not none."""
+    most: int
+    by_powers: bool
+    """Logarithmic, as one end of the frontier may cost a thousand times the other; none stays at the foot."""
+
+    def height(self, flops: int) -> float:
+        if not self.by_powers or flops <= 0:
+            return flops / max(self.most, 1)
+        return FOOT + (1 - FOOT) * log(flops / self.least) / log(self.most / self.least)
+
+
+def work_scale(amounts: Sequence[int]) -> WorkScale:
+    some = [flops for flops in amounts if flops > 0] or [1]
+    return WorkScale(min(some), max(some), max(some) > WIDE * min(some))
 
 
 def what_if_lines(answer: WhatIf) -> Iterator[Line]:
