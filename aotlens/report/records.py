@@ -277,15 +277,18 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A condition on symbolic sizes that a call must meet for the compiled code to serve it."""
+    """A condition that a call must meet for the compiled code to serve it: on sizes, or on a plain value."""
 
     expression: str
-    """Over the user's names: `x.shape[0] > 4`."""
+    """Over the user's names: `x.shape[0] > 4`, `self.scale == 2.0`."""
     reason: str
     span: Span | None = None
     """The expression or line that asked; None when no line of the user's did."""
     sites: tuple[Site, ...] = ()
 
+
+BUILT_IN = "its value is built into the compiled code"
+"""The reason of a guard on a plain value."""
 
 SpecialKind = Literal["effect", "higher_order"]
 

@@ -313,3 +313,16 @@ def test_a_module_as_argument() -> None:
     assert [result.tolist() for result in results] == [[1.0] * 3, [2.0] * 3, [1.0] * 3]
     assert (first.count.item(), second.count.item()) == (2.0, 1.0)
     assert torch.equal(first.weight.grad, torch.ones(3))
+
+
+def test_the_report_shows_values_that_are_built_in() -> None:
+    def step(x: Tensor, times: int) -> Tensor:
+        return helper(x) * times + CONFIG.scale
+
+    target = aotlens.inspect(step, torch.ones(3), 2).targets[0]
+
+    assert [(guard.expression, guard.sites[0].text) for guard in target.guards] == [
+        ("FACTOR == 2.0", "FACTOR"),
+        ("times == 2", "times"),
+        ("CONFIG.scale == 1.5", "CONFIG.scale"),
+    ]

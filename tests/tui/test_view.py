@@ -206,7 +206,7 @@ def test_guards_lead_to_the_line_that_asked() -> None:
     asked = Span(str(MODEL), 3, 4, 3, 8)
     guard = Guard("x.shape[0] > 4", "this expression needs to know", asked, (Site(asked, "x.shape[0] > 4"),))
     title, condition, place = guard_lines(replace(target, guards=(guard,)))
-    assert title.text == "guards on sizes"
+    assert title.text == "guards"
     assert condition.text == "x.shape[0] > 4  this expression needs to know"
     assert place.text.startswith("asked by x.shape[0] > 4")
     assert condition.link == place.link == Link((asked,))

@@ -87,10 +87,10 @@ def output_listing(target: Target) -> Listing:
 
 
 def guard_lines(target: Target) -> Iterator[Line]:
-    """What symbolic sizes must meet; nothing under known sizes."""
+    """What symbolic sizes must meet, and the plain values that are built in."""
     if not target.guards:
         return
-    yield Line((Part("guards on sizes", "title"),))
+    yield Line((Part("guards", "title"),))
     for guard in target.guards:
         yield Line(
             (Part(guard.expression, "code"), Part(f"  {guard.reason}", "dim")), sites_link(guard.sites)
