@@ -98,7 +98,7 @@ def _must_save(node: Node, sides: Sides) -> bool:
     """
     if is_number(node):
         return True
-    if sides.only_now(node):
+    if sides.only_now(node) or (is_checkpointed(node) and id(node) in sides.handed_on):
         return True
     if not sides.made_by_forward(node):
         return False

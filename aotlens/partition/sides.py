@@ -10,6 +10,7 @@ from aotlens.ir.program import Node, ancestors, before_backward, computed_by, ha
 from aotlens.ir.slots import BACKWARD_INPUTS
 from aotlens.joint.records import Joint
 from aotlens.partition.changeable import changeable_inputs
+from aotlens.partition.storages import storage_root
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,9 @@ class Sides:
 
     leaving: frozenset[int]
     """What an activation checkpoint hands to the code around it, which may keep it."""
+    handed_on: frozenset[int] = frozenset()
+    """What an activation checkpoint computes for a later one: computed again, the values of both would be in
+    memory at once, so it is kept, as eager keeps what a checkpoint is given."""
 
     def made_by_forward(self, node: Node) -> bool:
         """Whether the user's forward computed the value, used there or not."""
@@ -47,13 +51,15 @@ def split_sides(joint: Joint) -> Sides:
         if prints or any(id(source) in backward for source in node.inputs()):
             backward.add(id(node))
     results = [out.value for out in joint.forward_outputs]
+    leaving = _leaving_checkpoints(joint)
     forward = ancestors(results, before_backward(program.nodes), effects=True)
     return Sides(
         forward=frozenset(forward),
         backward=frozenset(backward),
         inputs=frozenset(inputs),
         changed_inputs=joint.changed_inputs | changeable_inputs(joint, backward),
-        leaving=frozenset(_leaving_checkpoints(joint)),
+        leaving=frozenset(leaving),
+        handed_on=frozenset(_handed_on(joint) if leaving else ()),
     )
 
 
@@ -73,3 +79,21 @@ def _leaving_checkpoints(joint: Joint) -> set[int]:
         region = marked.get(id(node))
         found.update(id(source) for source in node.inputs() if marked.get(id(source), region) != region)
     return found & marked.keys()
+
+
+def _handed_on(joint: Joint) -> set[int]:
+    """Values of a checkpoint that reach another one through the forward outside of both, and no results."""
+    found: set[int] = set()
+    reaches: dict[int, set[int]] = {}
+    for node in reversed(joint.program.nodes):
+        if node.origin.backward:
+            continue
+        own = node.origin.checkpoint
+        onward = {own.region} if own is not None else reaches.get(id(node), set())
+        for source in node.inputs():
+            reaches.setdefault(id(source), set()).update(onward)
+    for node in joint.program.nodes:
+        own = node.origin.checkpoint
+        if own is not None and reaches.get(id(node), set()) - {own.region}:
+            found.add(id(storage_root(node)))
+    return found - {id(storage_root(out.value)) for out in joint.forward_outputs if type(out.value) is Node}

@@ -3,42 +3,10 @@
 Invariant: a code never changes its meaning, and every code that is ever reported has a row.
 """
 
-from dataclasses import dataclass
+from aotlens.report.catalogue_saved import SAVED
+from aotlens.report.rule import FAMILIES, Rule
 
-from aotlens.report.records import Severity
-
-FAMILIES = {
-    "1": "Mutation",
-    "2": "Aliasing",
-    "3": "Saved activations and memory",
-    "4": "Tracing",
-    "5": "Wrapper cost",
-    "7": "Correctness",
-    "9": "Failures",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """What one code stands for, in the user's words."""
-
-    code: str
-    title: str
-    severity: Severity
-    """The highest severity with which it is reported."""
-    meaning: str
-    cost: str
-    advice: str
-    example: str
-    """Code that is reported."""
-    better: str = ""
-    """The same without the finding; empty where there is no single answer."""
-
-    @property
-    def family(self) -> str:
-        """The heading that it stands under."""
-        return FAMILIES[self.code[2]]
-
+__all__ = ["FAMILIES", "RULES", "Rule"]
 
 MUTATION = (
     Rule(
@@ -145,24 +113,6 @@ ALIASING = (
         " shared.",
         "def heads(x):\n    return [x[:, i] for i in range(16)]",
         "def heads(x):\n    return x",
-    ),
-)
-
-MEMORY = (
-    Rule(
-        "AL301",
-        "A large activation is kept for the backward",
-        "information",
-        "The value is computed in the forward and read in the backward, so it stays in memory in"
-        " between. The three largest are reported when they hold at least 8 MiB and a tenth of all saved"
-        " bytes.",
-        "Its bytes, from the forward until the backward has read it; for a loop over layers, once for"
-        " each layer.",
-        "Wrap the block that makes and uses it in `torch.utils.checkpoint.checkpoint(block, x,"
-        " use_reentrant=False)`: the backward then computes it again. A smaller batch or `bfloat16`"
-        " autocast shrinks it.",
-        "for block in self.blocks:\n    x = block(x)",
-        "for block in self.blocks:\n    x = checkpoint(block, x, use_reentrant=False)",
     ),
 )
 
@@ -342,5 +292,5 @@ FAILURES = (
     ),
 )
 
-RULES = (*MUTATION, *ALIASING, *MEMORY, *TRACING, *WRAPPER, *CORRECTNESS, *FAILURES)
+RULES = (*MUTATION, *ALIASING, *SAVED, *TRACING, *WRAPPER, *CORRECTNESS, *FAILURES)
 """Every rule, by code."""

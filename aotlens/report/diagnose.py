@@ -7,18 +7,18 @@ words; where one is missing the finding names the graph's node instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aotlens.report.places import source_line, text_of
+from aotlens.report.diagnose_saved import SAVED_CHECKS
+from aotlens.report.findings import Check, Limits, finding_at
+from aotlens.report.places import source_line
 from aotlens.report.records import (
     Diagnostic,
     Edit,
     Fix,
     Input,
-    Related,
-    SavedValue,
     Severity,
     Site,
     Span,
@@ -28,22 +28,6 @@ from aotlens.report.summary import counted, human_bytes
 
 if TYPE_CHECKING:
     from aotlens.worker.protocol import Failure  # the report knows its shape, not the worker
-
-MIB = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """From which sizes on something is worth telling."""
-
-    saved_bytes: int = 8 * MIB
-    saved_share: float = 0.1
-    """Of all saved bytes of the target."""
-    saved_findings: int = 3
-    copied_bytes: int = MIB
-    """A copied argument is a warning from here on, information below."""
-    write_back_bytes: int = 16 * MIB
-    view_outputs: int = 4
 
 
 def diagnose(target: Target, limits: Limits | None = None) -> tuple[Diagnostic, ...]:
@@ -71,14 +55,14 @@ def copied_arguments(target: Target, limits: Limits) -> Iterator[Diagnostic]:
                 " carries a gradient, so each call keeps the graphs of those before; update it under"
                 " torch.no_grad()"
             )
-            yield _at(entry.sites, target, "AL105", "warning", message)
+            yield finding_at(entry.sites, target, "AL105", "warning", message)
         else:
             message = (
                 f"`{entry.name}` is changed in place where autograd must see it: {copied};"
                 " return the new value"
             )
             severity: Severity = "warning" if size >= limits.copied_bytes else "information"
-            yield _at(entry.sites, target, "AL101", severity, message)
+            yield finding_at(entry.sites, target, "AL101", severity, message)
 
 
 def hidden_changes(target: Target, limits: Limits) -> Iterator[Diagnostic]:
@@ -91,7 +75,7 @@ def hidden_changes(target: Target, limits: Limits) -> Iterator[Diagnostic]:
             " gradients may be wrong without an error; write under torch.no_grad()"
         )
         fixes = tuple(fix for site in entry.sites if (fix := _under_no_grad(site)))
-        yield replace(_at(entry.sites, target, "AL102", "warning", message), fixes=fixes)
+        yield replace(finding_at(entry.sites, target, "AL102", "warning", message), fixes=fixes)
 
 
 def changed_geometry(target: Target, limits: Limits) -> Iterator[Diagnostic]:
@@ -99,13 +83,13 @@ def changed_geometry(target: Target, limits: Limits) -> Iterator[Diagnostic]:
     for entry in target.inputs:
         if entry.mutates_storage_metadata:
             message = f"`{entry.name}` is given other memory; views that the caller holds keep the old one"
-            yield _at(entry.sites, target, "AL104", "warning", f"{message}; use copy_()")
+            yield finding_at(entry.sites, target, "AL104", "warning", f"{message}; use copy_()")
         elif entry.mutates_metadata:
             message = (
                 f"the shape or strides of `{entry.name}` change for the caller: the wrapper sets them on"
                 " every call, and the next call is compiled again; use the form without the underscore"
             )
-            yield _at(entry.sites, target, "AL103", "warning", message)
+            yield finding_at(entry.sites, target, "AL103", "warning", message)
 
 
 def changed_aliases(target: Target, limits: Limits) -> Iterator[Diagnostic]:
@@ -116,7 +100,7 @@ def changed_aliases(target: Target, limits: Limits) -> Iterator[Diagnostic]:
         if entry.mutates_data and twins and entry.duplicate_of is None:
             names = _names([entry, *twins])
             message = f"{names} are one tensor and it is changed: the graph is valid only for such calls"
-            yield _at(entry.sites, target, "AL201", "warning", message)
+            yield finding_at(entry.sites, target, "AL201", "warning", message)
         shared = [other for other in target.inputs if other.index in entry.shares_storage_with]
         distinct = [other for other in shared if other.duplicate_of is None and other.index != entry.index]
         if entry.mutates_data and distinct and entry.index not in told:
@@ -125,7 +109,7 @@ def changed_aliases(target: Target, limits: Limits) -> Iterator[Diagnostic]:
                 f"`{entry.name}` is changed and shares memory with {_names(distinct)}: both views are"
                 " made again on every call; pass their base, or clone the one that is only read"
             )
-            yield _at(entry.sites, target, "AL202", "warning", message)
+            yield finding_at(entry.sites, target, "AL202", "warning", message)
 
 
 def view_outputs(target: Target, limits: Limits) -> Iterator[Diagnostic]:
@@ -142,46 +126,7 @@ def view_outputs(target: Target, limits: Limits) -> Iterator[Diagnostic]:
         " base, or clones where no memory need be shared"
     )
     sites = dict.fromkeys(site for entry in views for site in entry.sites)
-    yield _at(tuple(sites), target, "AL203", "information", message)
-
-
-def large_saved_values(target: Target, limits: Limits) -> Iterator[Diagnostic]:
-    """AL301: the largest expressions that are kept for the backward, all layers of a loop together."""
-    partition = target.partition
-    if partition is None or not partition.saved_bytes:
-        return
-    groups: dict[Span | None, list[SavedValue]] = {}
-    for value in partition.saved:
-        groups.setdefault(value.span, []).append(value)
-    least = max(limits.saved_bytes, limits.saved_share * partition.saved_bytes)
-    totals = sorted(
-        ((sum(value.bytes for value in group), group) for group in groups.values()), key=_by_total
-    )
-    for total, group in totals[: limits.saved_findings]:
-        if total >= least:
-            yield _large_saved(target, total, group)
-
-
-def _by_total(entry: tuple[int, list[SavedValue]]) -> int:
-    return -entry[0]
-
-
-def _large_saved(target: Target, total: int, group: list[SavedValue]) -> Diagnostic:
-    assert target.partition is not None
-    first = group[0]
-    name = first.name or (text_of(first.span) if first.span else "") or first.node
-    each = (
-        f" ({len(group)} × {human_bytes(first.bytes)})" if len({value.bytes for value in group}) == 1 else ""
-    )
-    share = f"{100 * total / target.partition.saved_bytes:.0f} % of what is saved"
-    uses = dict.fromkeys(use.span for value in group for use in value.used_by if use.span)
-    related = tuple(
-        Related(span, "its backward reads the value") for span in list(uses)[:3] if span != first.span
-    )
-    message = f"`{name}` keeps {human_bytes(total)}{each if len(group) > 1 else ''} for the backward, {share}"
-    return Diagnostic(
-        "AL301", "information", f"{message}: {first.reason}", first.span or target.span, related
-    )
+    yield finding_at(tuple(sites), target, "AL203", "information", message)
 
 
 def large_wrapper_copies(target: Target, limits: Limits) -> Iterator[Diagnostic]:
@@ -195,7 +140,7 @@ def large_wrapper_copies(target: Target, limits: Limits) -> Iterator[Diagnostic]
                 f"the wrapper writes `{entry.name}` back after the graph: {human_bytes(size)} are copied on"
                 " every call; change only the slice that is new, or return the new value"
             )
-            yield _at(entry.sites, target, "AL501", "warning", message)
+            yield finding_at(entry.sites, target, "AL501", "warning", message)
 
 
 def failing_backward(target: Target, limits: Limits) -> Iterator[Diagnostic]:
@@ -204,10 +149,8 @@ def failing_backward(target: Target, limits: Limits) -> Iterator[Diagnostic]:
     if found is not None:
         sites = (found.site,) if found.site is not None else ()
         message = f"the backward fails, in eager too: {found.message}"
-        yield _at(sites, target, "AL702", "warning", message)
+        yield finding_at(sites, target, "AL702", "warning", message)
 
-
-Check = Callable[[Target, Limits], Iterator[Diagnostic]]
 
 CHECKS: tuple[Check, ...] = (
     copied_arguments,
@@ -215,7 +158,7 @@ CHECKS: tuple[Check, ...] = (
     changed_geometry,
     changed_aliases,
     view_outputs,
-    large_saved_values,
+    *SAVED_CHECKS,
     large_wrapper_copies,
     failing_backward,
 )
@@ -270,14 +213,6 @@ def _is_copied_for_autograd(entry: Input) -> bool:
         and entry.mutates_data
         and not (entry.mutates_metadata or entry.under_no_grad or entry.hidden_from_autograd)
     )
-
-
-def _at(sites: tuple[Site, ...], target: Target, code: str, severity: Severity, message: str) -> Diagnostic:
-    """At the first site, the others related; at the target where there is none."""
-    if not sites:
-        return Diagnostic(code, severity, message, target.span)
-    related = tuple(Related(site.span, "also here") for site in sites[1:5])
-    return Diagnostic(code, severity, message, sites[0].span, related)
 
 
 def _under_no_grad(site: Site) -> Fix | None:

@@ -41,6 +41,23 @@ class Certificate:
     """The node of an identical layer for which the price was computed; None when it is this one's own."""
 
 
+SpareKind = Literal["copy", "precision", "mask", "dead"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """Bytes of a saved value that carry nothing: another form of it would do, or none at all."""
+
+    kind: SpareKind
+    """`copy`: kept in two precisions; `precision`: widened, and only then kept; `mask`: two values in a
+    floating type; `dead`: no gradient depends on it."""
+    bytes: int
+    """What the smaller form spares."""
+    reason: str
+    span: Span | None = None
+    """The expression to blame, where that is another than the value's own."""
+
+
 @dataclass(frozen=True, slots=True)
 class SavedValue:
     """A tensor kept from forward to backward."""
@@ -66,6 +83,8 @@ class SavedValue:
     """What else asked otherwise, and was overruled: `an activation checkpoint`."""
     certificate: Certificate | None = None
     """Set for a choice of the solver."""
+    spare: Spare | None = None
+    """What could be spared of it; None where every byte is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +186,8 @@ class Partition:
     """What the policy `default` would save."""
     budget: BudgetResult | None = None
     """Set under the policy `budget`."""
+    unbudgeted: Totals | None = None
+    """What the same policy without the budget costs; set under the policy `budget`."""
     what_if: tuple[WhatIf, ...] = ()
     """Answers to `--what-if`."""
     regions: tuple[Region, ...] = ()

@@ -60,6 +60,26 @@ def test_without_it_a_value_is_kept() -> None:
     assert saved_operators(compiled(plain, x, w)) == ["aten.sigmoid.default"]
 
 
+def test_each_checkpoint_starts_from_what_the_one_before_it_gave() -> None:
+    """As in eager: otherwise the values of all of them would be in memory at once."""
+
+    def layer(x: Tensor, w: Tensor) -> Tensor:
+        return (x @ w).tanh().view(2, 8).view(4, 4)
+
+    def chained(x: Tensor, w: Tensor) -> Tensor:
+        for _ in range(3):
+            x = checkpoint(layer, x, w, use_reentrant=False)
+        return x.sum()
+
+    def residual(x: Tensor, w: Tensor) -> Tensor:
+        for _ in range(3):
+            x = x + checkpoint(layer, x.exp(), w, use_reentrant=False)
+        return x.sum()
+
+    assert saved_operators(compiled(chained, leaf(4, 4), leaf(4, 4))) == ["aten.tanh.default"] * 2
+    assert saved_operators(compiled(residual, leaf(4, 4), leaf(4, 4))) == ["aten.tanh.default"] * 2
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_selective_policy_keeps_what_it_names(policy: str) -> None:
     found = compiled(marked_but_matmuls, leaf(3, 4), leaf(4, 5), policy=policy).parts

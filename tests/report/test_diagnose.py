@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from aotlens.report import Base, Diagnostic, Edit, Input, Mode, Output, Related, Site, Span, Target, Tensor
-from aotlens.report.diagnose import MIB, Limits, diagnose, from_failure, mismatch
+from aotlens.report.diagnose import diagnose, from_failure, mismatch
+from aotlens.report.findings import MIB, Limits
 from aotlens.worker.protocol import Failure
 from tests.report.sample import inference_target, site, span, tensor, training_target
 

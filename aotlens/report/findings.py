@@ -1,0 +1,39 @@
+"""What every check of a target shares: from which sizes on it tells, and where a finding stands."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from aotlens.report.records import Diagnostic, Related, Severity, Site, Target
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From which sizes on something is worth telling."""
+
+    saved_bytes: int = 8 * MIB
+    saved_share: float = 0.1
+    """Of all saved bytes of the target."""
+    saved_findings: int = 3
+    spare_bytes: int = MIB
+    """What a smaller form of one expression's saved values must spare, and at least `spare_share`."""
+    spare_share: float = 0.02
+    """Of all saved bytes of the target."""
+    copied_bytes: int = MIB
+    """A copied argument is a warning from here on, information below."""
+    write_back_bytes: int = 16 * MIB
+    view_outputs: int = 4
+
+
+Check = Callable[[Target, Limits], Iterator[Diagnostic]]
+
+
+def finding_at(
+    sites: tuple[Site, ...], target: Target, code: str, severity: Severity, message: str
+) -> Diagnostic:
+    """At the first site, the others related; at the target where there is none."""
+    if not sites:
+        return Diagnostic(code, severity, message, target.span)
+    related = tuple(Related(site.span, "also here") for site in sites[1:5])
+    return Diagnostic(code, severity, message, sites[0].span, related)
