@@ -214,7 +214,7 @@ def refuse_writes(operator: str, label: str, parameters: list[tuple[ProgramInput
             raise UnsupportedError(
                 f"mutation by `{change.origin.op}` of operand {at} inside a function of `{operator}`",
                 change.origin.place.innermost,
-                "write to a clone and return it",
+                "write to a clone and return it, or keep what writes to it outside",
             )
 
 

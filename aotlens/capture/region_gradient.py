@@ -40,8 +40,13 @@ aten = torch.ops.aten
 
 
 def record_region_call(subgraph: Any, identifier: Any, *operands: Any) -> Any:
-    """Record one call of a marked region; NotImplemented where torch's own rule is to do it."""
+    """Record one call of a marked region; NotImplemented where torch's own rule is to do it.
+
+    Where nothing traces, a marked region is what it runs: torch's rule could not run its backward.
+    """
     tape = current_mode()
+    if tape is None and torch.is_grad_enabled():
+        return tuple(subgraph(*operands))
     if not isinstance(tape, Recorder) or tape.split_region is None or not torch.is_grad_enabled():
         return NotImplemented
     tensors = [operand for operand in operands if isinstance(operand, torch.Tensor)]
@@ -127,6 +132,10 @@ def _differentiable(ctx: Any, arrived: tuple[Any, ...]) -> list[Any]:
                 ctx.region.forward.nodes[0].origin.place.innermost,
                 "clone the operand before the call",
             )
+    # Aliases, so that a gradient is by this call's operand alone and not through what led to another one.
+    operands = tuple(
+        operand.view_as(operand) if isinstance(operand, torch.Tensor) else operand for operand in operands
+    )
     results = pytree.tree_leaves(runner_of(current_mode(), ctx.subgraph)(*operands))
     pairs = [
         (result, gradient)

@@ -165,8 +165,12 @@ def aot_compile_joint_with_descriptors(
         RuntimeError: `serializable` is asked for.
     """
     if serializable:
-        hint = "use `aotlens.export`, which gives a module as text"
-        raise RefusedRuntimeError("a joint graph compiled to be serialised", None, hint)
+        name = jd.joint.captured.subject.name
+        what = f"`serializable=True` for `{name}`: the callables that compilers give back"
+        hint = (
+            "use `aotlens.export`, which gives a module as text, or keep the joint graph and compile it again"
+        )
+        raise RefusedRuntimeError(f"{what} cannot be written down", jd.joint.captured.subject.span, hint)
     options = Request(fw_compiler, bw_compiler, partition_fn=partition_fn).options()
     options = replace(options, policy=partition_fn)
     return compile_joint(jd.joint, jd.graph_module, options).call

@@ -169,16 +169,33 @@ def _unrolled(step: Any, x: Tensor, w: Tensor) -> Tensor:
     return x * before
 
 
+def test_a_second_derivative_of_a_compiled_region_runs_the_original_once_more() -> None:
+    x, w = (torch.randn(3, 3, requires_grad=True) for _ in range(2))
+    call = _compiled_behind_dynamo(deep, x, w).call
+
+    def second(function: Any) -> Any:
+        out = pytree.tree_leaves(function(x, w))[0]
+        (first,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+        return torch.autograd.grad(first.square().sum(), (x, w))
+
+    torch.testing.assert_close(second(call), second(deep))
+
+
 def test_a_second_derivative_taken_inside_goes_through_a_region() -> None:
     def penalty(x: Tensor, w: Tensor) -> Tensor:
-        (y,) = torch.ops.higher_order.invoke_subgraph(lambda x, w: ((x @ w).tanh(),), "step", x, w)
-        (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
-        return gradient.square().sum() + y.sum()
+        def step(x: Tensor, w: Tensor) -> tuple[Tensor]:
+            return ((x @ w).tanh(),)
+
+        y = x
+        for _ in range(3):
+            (y,) = torch.ops.higher_order.invoke_subgraph(step, "step", y, w)
+        gradients = torch.autograd.grad(y.sum(), (x, w), create_graph=True)
+        return sum(gradient.square().sum() for gradient in gradients) + y.sum()
 
     def eager(x: Tensor, w: Tensor) -> Tensor:
-        y = (x @ w).tanh()
-        (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
-        return gradient.square().sum() + y.sum()
+        y = ((((x @ w).tanh() @ w).tanh()) @ w).tanh()
+        gradients = torch.autograd.grad(y.sum(), (x, w), create_graph=True)
+        return sum(gradient.square().sum() for gradient in gradients) + y.sum()
 
     given = tuple(torch.randn(3, 3, requires_grad=True) for _ in range(2))
     compiled = compile_direct(penalty, given, {}, CompileOptions(backend="eager"))
