@@ -11,6 +11,7 @@
 Invariant: data goes one way; every stage's record is kept in `Compiled`.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -240,6 +241,10 @@ def _chosen_decompositions(options: CompileOptions) -> Decompositions:
     return {}
 
 
+COMPILING = threading.RLock()
+"""One stage runs at a time: torch's modes, and Inductor, hold state of the whole process."""
+
+
 class _Clock:
     """Announces each stage and takes its time."""
 
@@ -248,12 +253,13 @@ class _Clock:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        announce_stage(name)
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.timings_ms[name] = (time.perf_counter() - started) * 1000
+        with COMPILING:
+            announce_stage(name)
+            started = time.perf_counter()
+            try:
+                yield
+            finally:
+                self.timings_ms[name] = (time.perf_counter() - started) * 1000
 
     def timing_backward(self, code: Generated) -> Generated:
         """The same code, with the lazy compilation of the backward timed too."""

@@ -137,14 +137,20 @@ def base_input(tape: Tape, slot: FlatInput, fake: Any, like: Any, name: str) -> 
         argument.item_memo = fake.item_memo
     storage = Storage(node, argument)
     tape.track(argument, storage)
+    return _captured(tape, slot, argument, (node, leaf if requires_grad else None, is_leaf))
+
+
+def _captured(tape: Tape, slot: FlatInput, argument: Any, known: tuple[Node, Any, bool]) -> CapturedInput:
+    """The record of an argument that is tracked, from its node, gradient leaf and whether it is a leaf."""
+    node, leaf, is_leaf = known
     tape.symbols.define_sizes(node)
     return CapturedInput(
         slot=slot,
         argument=argument,
         node=node,
-        fake=fake,
-        leaf=leaf if requires_grad else None,
-        storage=storage,
+        fake=node.val,
+        leaf=leaf,
+        storage=tape.tracked(argument).storage,
         grad_fn=argument.grad_fn,
         version=0 if argument.is_inference() else argument._version,
         is_leaf=is_leaf,
@@ -201,18 +207,8 @@ def _member(tape: Tape, base: CapturedInput, value: Any, slot: FlatInput) -> Cap
     assert storage is not None  # a base is a tensor
     storage.views[chain] = storage.joined[chain] = node
     setattr(argument, TRACK, Tracked(storage, chain, node, storage.version))
-    tape.symbols.define_sizes(node)
-    return CapturedInput(
-        slot=slot,
-        argument=argument,
-        node=node,
-        fake=fake,
-        leaf=torch.autograd.graph.get_gradient_edge(argument) if value.requires_grad else None,
-        storage=storage,
-        grad_fn=argument.grad_fn,
-        version=0 if argument.is_inference() else argument._version,
-        is_leaf=value.is_leaf,
-    )
+    leaf = torch.autograd.graph.get_gradient_edge(argument) if value.requires_grad else None
+    return _captured(tape, slot, argument, (node, leaf, value.is_leaf))
 
 
 def _chain(base: Any, value: Any) -> tuple[ViewStep, ...]:

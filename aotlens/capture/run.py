@@ -31,6 +31,7 @@ from aotlens.ir.origin import Place, span_of
 from aotlens.report.records import Span
 from aotlens.torch_api import (
     DATA_DEPENDENT_ERRORS,
+    FakeTensor,
     UnsupportedOperatorException,
     checkpoints_run_once,
     device_random_state_handled_by,
@@ -83,6 +84,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     inputs = settled(recorder, inputs, call.reached, (result, [value for _, value in filled]))
     inputs, bases = with_bases(inputs, joined)
     inputs = (*inputs, *outside_inputs(recorder, len(inputs)))
+    _refuse_gradients(recorder, inputs)
     paths, spec = pytree.tree_flatten_with_path(result)
     return Captured(
         subject=subject,
@@ -113,6 +115,20 @@ def _refuse_hooks(recorder: Recorder, inputs: Sequence[CapturedInput], result: A
                 recorder.span,
                 "register it outside of the compiled function",
             )
+
+
+def _refuse_gradients(recorder: Recorder, inputs: Sequence[CapturedInput]) -> None:
+    """A backward inside the function that leaves a gradient in an input: the caller's would not get it."""
+    for given in inputs:
+        argument = given.argument if given.leaf is not given.outside else given.outside
+        if not given.requires_grad or not argument.is_leaf or type(argument.grad) is not FakeTensor:
+            continue
+        argument.grad = None
+        raise UnsupportedError(
+            f"a backward inside the function that leaves a gradient in `{given.slot.name}.grad`",
+            recorder.span,
+            "take gradients by `torch.autograd.grad` and use them, or call the backward outside",
+        )
 
 
 def _refuse_seeding(recorder: Recorder, before: torch.Tensor) -> None:

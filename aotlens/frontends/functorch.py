@@ -41,6 +41,11 @@ class Request:
     keep_inference_input_mutations: bool = False
     dynamic: bool = False
 
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> "Request":
+        """From an entry point's arguments by name; those that change nothing here are left out."""
+        return cls(**{key: value for key, value in given.items() if key in cls.__dataclass_fields__})
+
     def options(self) -> CompileOptions:
         compilers = Compilers(
             forward=self.fw_compiler,
@@ -147,15 +152,7 @@ def aot_function(  # noqa: PLR0913 (functorch's signature)
     `num_params_buffers`, `enable_log` and the names after it change nothing here: a parameter is told by
     its type, and each call is checked.
     """
-    request = Request(
-        fw_compiler,
-        bw_compiler,
-        inference_compiler,
-        partition_fn,
-        decompositions,
-        keep_inference_input_mutations,
-        dynamic,
-    )
+    request = Request.of(locals())
     return functools.wraps(fn)(Entries(fn, request.options()).function())
 
 
@@ -212,8 +209,7 @@ POSITIONAL = (
 def aot_module(mod: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
     """`mod` compiled, its parameters and buffers as inputs of the graphs; takes what `aot_function` takes."""
     given = {**dict(zip(POSITIONAL, args, strict=False)), **kwargs}
-    known = {key: value for key, value in given.items() if key in Request.__dataclass_fields__}
-    return AOTModule(mod, Request(**known).options())
+    return AOTModule(mod, Request.of(given).options())
 
 
 def aot_module_simplified(  # noqa: PLR0913 (functorch's signature)
@@ -232,16 +228,9 @@ def aot_module_simplified(  # noqa: PLR0913 (functorch's signature)
     compile_region_name: str | None = None,
 ) -> Callable[..., Any]:
     """`mod`, compiled at once for flat arguments, real or fake; the result takes them and gives a tuple."""
+    request = Request.of(locals())
     if pre_grad_passes is not None and isinstance(mod, torch.fx.GraphModule):
         mod = pre_grad_passes(mod, args)
-    request = Request(
-        fw_compiler,
-        bw_compiler,
-        inference_compiler,
-        partition_fn,
-        decompositions,
-        keep_inference_input_mutations,
-    )
     entries = Entries(mod, replace(request.options(), flat_result=True))
     entries.compile(tuple(args), {}, None if _are_real(args) else "the fake example arguments")
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import aotlens
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from tests.programs.program import leaf, plain, tape
@@ -254,3 +255,23 @@ def test_a_moved_input_that_eager_does_not_keep_and_that_is_written_later() -> N
             flat.mul_(2)
         gradients.append(torch.autograd.grad(doubled.sum(), y)[0])
     torch.testing.assert_close(*gradients)
+
+
+def test_several_threads_compile_at_once() -> None:
+    call = aotlens.compile(lambda x: (x.sin() * 2).sum(), options=EAGER)
+    found: list[Tensor] = []
+
+    def run() -> None:
+        x = torch.ones(3, requires_grad=True)
+        call(x).backward()
+        assert x.grad is not None
+        found.append(x.grad)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(found) == 4
+    assert all(torch.allclose(gradient, 2 * torch.ones(3).cos()) for gradient in found)

@@ -100,3 +100,9 @@ def view_from_before_an_unsqueeze(x: Tensor) -> tuple[Tensor, Tensor]:
     x.unsqueeze_(0)
     flat.mul_(3)
     return flat * 1, x
+
+
+@cases(lambda: (leaf(3),), refused="leaves a gradient in `x.grad`")
+def backward_inside_into_an_argument(x: Tensor) -> Tensor:
+    (x * x).sum().backward()
+    return x.detach() * 1
