@@ -24,6 +24,7 @@ from aotlens.joint.convention import (
 )
 from aotlens.joint.records import JointProgram
 from aotlens.options import PartitionFunction
+from aotlens.partition.reasons import Reason
 from aotlens.partition.records import Partitioned, Saved
 from aotlens.partition.storages import node_bytes
 from aotlens.torch_api import TracingContext, tracing
@@ -73,7 +74,7 @@ def partition_with(
         policy=name,
         forward=_forward_program(whole, read),
         backward=_backward_program(whole, read, arriving, backward_nodes),
-        saved=_describe(read.saved, inputs, name),
+        saved=_describe(read.saved, inputs),
         modules=(forward_module, backward_module),
     )
 
@@ -170,11 +171,11 @@ def _backward_program(
     return Program("backward", (*saved, *arriving), nodes, joint.gradients)
 
 
-def _describe(saved: list[Node], inputs: tuple[ProgramInput, ...], name: str) -> tuple[Saved, ...]:
+def _describe(saved: list[Node], inputs: tuple[ProgramInput, ...]) -> tuple[Saved, ...]:
     owners = {id(given.node): given.slot for given in inputs}
     found = []
     for node in saved:
         owner: Any = owners.get(id(node))
-        reason = f"chosen by the partition function `{name}`"
-        found.append(Saved(node, reason, owner, False, 0 if owner is not None else node_bytes(node)))
+        size = 0 if owner is not None else node_bytes(node)
+        found.append(Saved(node, Reason.PARTITION_FUNCTION, owner, False, size))
     return tuple(found)

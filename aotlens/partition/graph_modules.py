@@ -35,6 +35,7 @@ from aotlens.joint.convention import CHANGED
 from aotlens.joint.records import Joint
 from aotlens.partition.rules import is_number
 from aotlens.partition.stage import split_joint
+from aotlens.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def split_graph_module(
         UserError: the graph has fewer outputs than the forward is said to have.
     """
     read = _read(module, num_fwd_outputs)
-    split = split_joint(read.joint, policy)
+    split = split_joint(read.joint, Policy.parse(policy))
     tensors = [node for node in split.saved if not is_number(node)]
     sizes = [node for node in split.saved if is_number(node)]
     inputs = [item.node for item in read.joint.program.inputs if not isinstance(item.slot, BACKWARD_INPUTS)]

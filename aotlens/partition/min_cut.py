@@ -1,138 +1,158 @@
 """The cheapest set of forward values from which the backward can compute all that it needs.
 
-A minimum cut of a network in which each forward value is an arc of its bytes; max-flow by OR-tools
-(push-relabel, 64-bit capacities).  Arcs that may not be cut are infinite.  Of all minimum cuts the one
-nearest to the backward is taken, since it computes the least again.
+A minimum cut of a network in which each value that may be saved is an arc of its bytes; max-flow by OR-tools
+(push-relabel, 64-bit capacities).  Arcs that may not be cut are contracted where that loses nothing, and
+infinite elsewhere.  Of all minimum cuts the one nearest to the backward is taken, since it computes the
+least again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from aotlens.ir.program import Node
-from aotlens.joint.records import Joint
-from aotlens.partition.rules import (
-    Keep,
-    choose,
-    is_checkpointed,
-    is_number,
-)
-from aotlens.partition.sides import Sides
-from aotlens.partition.storages import is_view, node_bytes, storage_root
+from aotlens.partition.problem import InfeasibleError, Problem, Value
 
 INFINITE = 1 << 60
 FREE = 1
-"""A capacity of 0 would not be an arc at all."""
+"""What a value that costs nothing counts in the cut: an arc of 0 would not be an arc at all."""
+
+_SOURCE, _SINK = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
     saved: frozenset[int]
     """Identities of the values to save."""
-    total_bytes: int
+    size_bytes: int
+    """What they add to memory."""
 
 
-class _Network:
-    """Arcs of the flow network; node v of the program is the pair 2v (computed), 2v + 1 (available)."""
+class Network:
+    """The flow network of a problem.
 
-    def __init__(self) -> None:
-        self.tails: list[int] = []
-        self.heads: list[int] = []
-        self.capacities: list[int] = []
-
-    def arc(self, tail: int, head: int, capacity: int) -> None:
-        self.tails.append(tail)
-        self.heads.append(head)
-        self.capacities.append(capacity)
-
-
-def cheapest_cut(joint: Joint, sides: Sides) -> Cut:
-    """The values to save under the rules of `aotlens.partition.rules`."""
-    nodes = [node for node in joint.program.nodes if id(node) not in sides.backward]
-    index = {id(node): at for at, node in enumerate(nodes)}
-    source, sink = 2 * len(nodes), 2 * len(nodes) + 1
-    network = _Network()
-    read_by_backward = _read_by_backward(joint, sides)
-    results = _results(joint, read_by_backward)
-    for at, node in enumerate(nodes):
-        network.arc(2 * at, 2 * at + 1, results.get(id(node)) or _capacity(node, sides))
-        if results.get(id(node)) == FREE or _must_save(node, sides):
-            network.arc(source, 2 * at, INFINITE)
-        for read in _distinct(node):
-            if read in index:
-                network.arc(2 * index[read] + 1, 2 * at, INFINITE)
-    for read in read_by_backward:
-        if read in index:
-            network.arc(2 * index[read] + 1, sink, INFINITE)
-    return _solve(network, nodes, source, sink)
-
-
-def _capacity(node: Node, sides: Sides) -> int:
-    """What saving the value costs; a view or a bundle of results is never saved itself.
-
-    Nor is what the user checkpoints, unless it leaves its region or can only be computed now.
+    A value has a vertex where it begins to be known (all that it is computed from is at hand) and one where
+    it is at hand.  Both are one vertex when it may not be saved; the first is the source when it may not be
+    computed again, and the vertex of what it is computed from when that is one value and the work is free;
+    the second is the sink when the backward cannot do without it.
     """
-    if is_view(node) or isinstance(node.val, (list, tuple)):
-        return INFINITE
-    if is_checkpointed(node) and id(node) not in sides.leaving and not _must_save(node, sides):
-        return INFINITE
-    return max(node_bytes(node), FREE)
+
+    def __init__(self, problem: Problem, priced: bool = False) -> None:
+        self._problem = problem
+        self._tails: list[int] = []
+        self._heads: list[int] = []
+        self._sizes: list[int] = []
+        self._flops: list[int] = []
+        """By arc: what it costs for work; 0 for an arc of bytes."""
+        self._arcs: dict[int, tuple[int, int, int]] = {}
+        """By identity: the arc of a value that may be saved, and its two vertices."""
+        self._count = 2
+        needed = _needed(problem)
+        at_hand: dict[int, int] = {}
+        for value in problem.values:
+            begins = self._begin(value, at_hand, priced)
+            at_hand[id(value.node)] = self._end(value, begins, id(value.node) in needed)
+        self._index = {identity: arc for identity, (arc, _, _) in self._arcs.items()}
+        self._ends = (np.array(self._tails, dtype=np.int32), np.array(self._heads, dtype=np.int32))
+        self._bytes = np.array(self._sizes, dtype=np.int64)
+        self._work = np.array(self._flops, dtype=np.float64)
+
+    def _begin(self, value: Value, at_hand: dict[int, int], priced: bool) -> int:
+        if value.save is not None:
+            return _SOURCE
+        found = dict.fromkeys(at_hand[source] for source in value.sources if source in at_hand)
+        sources = [vertex for vertex in found if vertex != _SINK]
+        costs = priced and value.flops > 0
+        if len(sources) == 1 and not costs:
+            return sources[0]
+        begins = self._vertex()
+        for vertex in sources:
+            self._arc(vertex, begins, INFINITE)
+        if costs:
+            self._arc(_SOURCE, begins, 0, value.flops)
+        return begins
+
+    def _end(self, value: Value, begins: int, needed: bool) -> int:
+        if value.recompute is not None:
+            if needed and begins == _SOURCE:
+                raise InfeasibleError(value)
+            return begins
+        ends = _SINK if needed else self._vertex()
+        self._arcs[id(value.node)] = len(self._tails), begins, ends
+        self._arc(begins, ends, max(value.size_bytes, FREE))
+        return ends
+
+    def _vertex(self) -> int:
+        self._count += 1
+        return self._count - 1
+
+    def _arc(self, tail: int, head: int, size: int, flops: int = 0) -> None:
+        self._tails.append(tail)
+        self._heads.append(head)
+        self._sizes.append(size)
+        self._flops.append(flops)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Vertices and arcs."""
+        return self._count, len(self._tails)
+
+    def solve(self, without: int | None = None) -> Cut:
+        """The cheapest cut; `without` is the identity of a value that may not be saved.
+
+        Raises:
+            InfeasibleError: no cut is finite.
+        """
+        capacities = self._bytes
+        if without is not None:
+            capacities = capacities.copy()
+            capacities[self._index[without]] = INFINITE
+        return self._cut(capacities)
+
+    def solve_priced(self, byte_price: float, flop_price: float, work: np.ndarray | None = None) -> Cut:
+        """The cheapest cut when bytes and work have these prices; `work` replaces the flops by arc."""
+        work = self._work if work is None else work
+        finite = self._bytes < INFINITE
+        costs = byte_price * np.where(finite, self._bytes, 0) + flop_price * work
+        scale = (1 << 52) / max(float(costs.sum()), 1.0)
+        capacities = np.where(finite, np.maximum(np.rint(costs * scale).astype(np.int64), FREE), INFINITE)
+        return self._cut(capacities)
+
+    @property
+    def work(self) -> np.ndarray:
+        """Flops by arc."""
+        return self._work
+
+    def _cut(self, capacities: np.ndarray) -> Cut:
+        from ortools.graph.python import max_flow  # compiled, 0.1 s to import: only when something is trained
+
+        if not self._tails:
+            return Cut(frozenset(), 0)
+        flow = max_flow.SimpleMaxFlow()
+        flow.add_arcs_with_capacity(*self._ends, capacities)
+        if flow.num_nodes() <= _SINK:
+            return Cut(frozenset(), 0)
+        if flow.solve(_SOURCE, _SINK) != flow.OPTIMAL or flow.optimal_flow() >= INFINITE:
+            raise InfeasibleError(self._problem.values[-1])
+        sink_side = np.zeros(self._count, dtype=bool)
+        sink_side[flow.get_sink_side_min_cut()] = True
+        saved = frozenset(
+            identity
+            for identity, (_, begins, ends) in self._arcs.items()
+            if sink_side[ends] and not sink_side[begins]
+        )
+        return Cut(saved, saved_bytes(self._problem.values, saved))
 
 
-def _results(joint: Joint, read_by_backward: set[int]) -> dict[int, int]:
-    """What it costs to save a value that the caller receives.
-
-    Nothing where eager's backward reads it too; elsewhere it may not be saved, since the caller may write
-    to it before the backward runs, which eager allows.
-    """
-    nodes = {id(node): node for node in joint.program.nodes}
-    read = {id(storage_root(nodes[identity])) for identity in read_by_backward if identity in nodes}
-    roots = {id(storage_root(out.value)) for out in joint.handed_out if isinstance(out.value, Node)}
-    return {identity: FREE if identity in read else INFINITE for identity in roots}
+def _needed(problem: Problem) -> set[int]:
+    """The values that the backward reads, or has to compute what it reads from."""
+    needed = set(problem.read)
+    for value in reversed(problem.values):
+        if id(value.node) in needed and value.recompute is not None:
+            needed.update(value.sources)
+    return needed
 
 
-def _must_save(node: Node, sides: Sides) -> bool:
-    """Whether the backward may not compute the value again.
-
-    A size is kept as a number: computing it again would keep its tensor, and refuse later writes to that.
-    """
-    if is_number(node):
-        return True
-    if sides.only_now(node) or (is_checkpointed(node) and id(node) in sides.handed_on):
-        return True
-    if not sides.made_by_forward(node):
-        return False
-    rule = choose(node)
-    return rule is not None and rule.keep is Keep.SAVE
-
-
-def _distinct(node: Node) -> set[int]:
-    return {id(source) for source in node.inputs()}
-
-
-def _read_by_backward(joint: Joint, sides: Sides) -> set[int]:
-    """Values that a backward node, or a gradient output, takes directly."""
-    read = {id(out.value) for out in joint.gradients if isinstance(out.value, Node)}
-    for node in joint.program.nodes:
-        if id(node) in sides.backward:
-            read |= _distinct(node)
-    return read - sides.backward
-
-
-def _solve(network: _Network, nodes: list[Node], source: int, sink: int) -> Cut:
-    from ortools.graph.python import max_flow  # compiled, 0.1 s to import: only when something is trained
-
-    flow = max_flow.SimpleMaxFlow()
-    flow.add_arcs_with_capacity(
-        np.array(network.tails, dtype=np.int32),
-        np.array(network.heads, dtype=np.int32),
-        np.array(network.capacities, dtype=np.int64),
-    )
-    if not network.tails or flow.num_nodes() <= max(source, sink):
-        return Cut(frozenset(), 0)
-    flow.solve(source, sink)
-    sink_side = set(flow.get_sink_side_min_cut())
-    saved = frozenset(
-        id(node) for at, node in enumerate(nodes) if 2 * at not in sink_side and 2 * at + 1 in sink_side
-    )
-    return Cut(saved, int(flow.optimal_flow()))
+def saved_bytes(values: Sequence[Value], saved: frozenset[int]) -> int:
+    """What a set of saved values adds to memory."""
+    return sum(value.size_bytes for value in values if id(value.node) in saved)

@@ -16,6 +16,7 @@ class Freedom(Enum):
     RULE = "rule"
     """A rule of the policy decided; an override may say otherwise."""
     CHOICE = "choice"
+    CHEAPER = "cheaper"
     """The solver chose the cheaper way, and can say what the other one costs."""
     USER = "user"
     """The user said so."""
@@ -43,11 +44,14 @@ class Reason(Enum):
     COSTLY = "costly"
     REDUCTION = "reduction"
     CHECKPOINT_SAVES = "checkpoint-saves"
+    REGION = "region"
     CHECKPOINT = "checkpoint"
-    RESULT_MAY_CHANGE = "result-may-change"
+    MAY_CHANGE = "may-change"
+    NEEDS_CHANGING = "needs-changing"
     VIEW = "view"
     DEFAULT = "default"
     CHOICE = "choice"
+    CHEAPER = "cheaper"
     BUDGET = "budget"
     USER = "user"
     PARTITION_FUNCTION = "partition-function"
@@ -74,11 +78,14 @@ WORDS = {
     Reason.COSTLY: Words("slow to compute again", Freedom.RULE),
     Reason.REDUCTION: Words("small beside what it is computed from", Freedom.RULE),
     Reason.CHECKPOINT_SAVES: Words("the activation checkpoint's policy keeps it", Freedom.RULE),
+    Reason.REGION: Words("its region keeps it: divided once, for all calls alike", Freedom.FORCED),
     Reason.CHECKPOINT: Words("inside an activation checkpoint", Freedom.RULE),
-    Reason.RESULT_MAY_CHANGE: Words("a result, which the caller may change until then", Freedom.FORCED),
+    Reason.MAY_CHANGE: Words("the caller may change it until then, which eager allows", Freedom.FORCED),
+    Reason.NEEDS_CHANGING: Words("what it is computed from may be changed by the caller", Freedom.FORCED),
     Reason.VIEW: Words("a view holds no memory of its own", Freedom.FORCED),
     Reason.DEFAULT: Words("the policy `default` saves what the backward reads", Freedom.RULE),
     Reason.CHOICE: Words("the cheapest set of values that gives all the others", Freedom.CHOICE),
+    Reason.CHEAPER: Words("cheaper to compute again than to keep", Freedom.CHOICE),
     Reason.BUDGET: Words("the least work that fits the memory budget", Freedom.CHOICE),
     Reason.USER: Words("the policy's override says so", Freedom.USER),
     Reason.PARTITION_FUNCTION: Words("the partition function chose it", Freedom.USER),

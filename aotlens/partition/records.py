@@ -7,6 +7,10 @@ from aotlens.ir.program import Node, Program, ProgramInput
 from aotlens.ir.regions import Region
 from aotlens.ir.slots import FlatInput, SavedInput
 from aotlens.joint.records import JointProgram
+from aotlens.partition.choices import Choice
+from aotlens.partition.reasons import Reason
+from aotlens.partition.sides import Sides
+from aotlens.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +18,7 @@ class Saved:
     """A value that goes from forward to backward."""
 
     node: Node
-    reason: str
+    reason: Reason
     owner: FlatInput | None
     """The input that it is, or is a view of; None for a value of the graph."""
     is_output: bool
@@ -24,6 +28,8 @@ class Saved:
 
     donated: bool = False
     """Whether the backward owns its memory: nobody else holds it or a view of it."""
+    overruled: str | None = None
+    """What asked for the opposite, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +37,24 @@ class Recomputed:
     """A forward value that the backward computes again."""
 
     node: Node
-    reason: str
+    reason: Reason
     size_bytes: int
     """What it would have cost to save."""
     flops: int
+    overruled: str | None = None
+    """What asked for the opposite, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What a policy made of a joint program."""
+
+    policy: Policy
+    sides: Sides
+    choice: Choice
+    saved: tuple[Node, ...]
+    """Inputs that the backward reads, then chosen values, in program order."""
+    backward_nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +70,8 @@ class Partitioned:
     recomputed: tuple[Recomputed, ...] = ()
     modules: tuple[Any, Any] | None = None
     """What a partition function of the user's gave: the graph modules that the compilers get."""
+    split: Split | None = None
+    """What a policy decided; None in inference, and where a partition function did."""
 
     @property
     def regions(self) -> tuple[Region, ...]:

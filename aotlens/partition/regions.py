@@ -21,10 +21,12 @@ from aotlens.ir.program import (
 from aotlens.ir.regions import Again, Kept, Operand, Region, Result, Size
 from aotlens.ir.slots import SavedForBackward, SavedInput, Tangent
 from aotlens.joint.records import Joint
-from aotlens.options import POLICIES, PartitionFunction
+from aotlens.options import PartitionFunction
+from aotlens.partition.reasons import Reason
+from aotlens.partition.records import Split
 from aotlens.partition.stage import recomputed_values, split_joint
 from aotlens.partition.storages import storage_root
-from aotlens.policy import Policy
+from aotlens.policy import Base, Policy
 
 aten = torch.ops.aten
 
@@ -44,7 +46,7 @@ def split_region(program: Program, policy: str | Policy | PartitionFunction) -> 
     By the base of the policy; a function, a budget and terms about single values see the whole only.
     """
     joint = RegionJoint(program)
-    split = split_joint(joint, _base(policy))
+    split = split_joint(joint, Policy(_base(policy)))
     outputs, kept, copies = list(joint.forward_outputs), list[Kept](), list[Node]()
     operands = {id(given.node): at for at, given in enumerate(program.inputs)}
     at_hand = {id(out.value): at for at, out in reversed(tuple(enumerate(outputs)))}
@@ -64,7 +66,7 @@ def split_region(program: Program, policy: str | Policy | PartitionFunction) -> 
                 value = _copy(node)
                 copies.append(value)
             outputs.append(ProgramOutput(value, SavedForBackward(node.name)))
-        kept.append(Kept(node, source, split.choice.reason(node)))
+        kept.append(Kept(node, source, _reason(node, split)))
     nodes = reachable([out.value for out in outputs], (*before_backward(program.nodes), *copies))
     forward = Program(f"{program.name}_forward", _operands(program), nodes, tuple(outputs))
     saved = tuple(ProgramInput(node, SavedInput(node.name)) for node in split.saved)
@@ -72,15 +74,19 @@ def split_region(program: Program, policy: str | Policy | PartitionFunction) -> 
     rest = tuple(node for node in split.backward_nodes if not has_effect(node) or node.origin.backward)
     backward = Program(f"{program.name}_backward", (*saved, *tangents), rest, joint.gradients)
     again = tuple(
-        Again(item.node, item.reason, item.size_bytes, item.flops)
-        for item in recomputed_values(split.backward_nodes, split.sides)
+        Again(item.node, item.reason.text, item.size_bytes, item.flops)
+        for item in recomputed_values(split)
     )
     return Region(program.name, forward, backward, tuple(kept), again)
 
 
-def _base(policy: str | Policy | PartitionFunction) -> str:
+def _reason(node: Node, split: Split) -> str:
+    return (Reason.INPUT if node.op is None else split.choice.why_saved(node)).text
+
+
+def _base(policy: str | Policy | PartitionFunction) -> Base:
     base = policy.base if isinstance(policy, Policy) else policy
-    return base if isinstance(base, str) and base in POLICIES else "min-cut"
+    return "default" if base == "default" else "min-cut"
 
 
 def _operands(program: Program) -> tuple[ProgramInput, ...]:

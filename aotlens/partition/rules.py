@@ -17,6 +17,7 @@ from aotlens.ir.origin import Mark
 from aotlens.ir.program import Node, computed_by, draws, getitem, has_effect
 from aotlens.ir.sizes import SymbolicExpression
 from aotlens.ir.slots import SavedForBackward
+from aotlens.partition.reasons import Reason
 from aotlens.partition.storages import is_view, is_view_operator, node_bytes
 from aotlens.torch_api import invoke_subgraph
 
@@ -30,8 +31,7 @@ class Keep(Enum):
 class Rule:
     fits: Callable[[Node], bool]
     keep: Keep
-    reason: str
-    """Shown to the user beside the value, so no internal words."""
+    reason: Reason
 
 
 CHEAP_PACKETS = frozenset(
@@ -117,7 +117,8 @@ def is_kept_by_region(node: Node) -> bool:
 
 
 def is_costly(node: Node) -> bool:
-    return not _cheap_operator(node.op)
+    """Whether the operator (for one of its results, too) is more than about one pass over memory."""
+    return not _cheap_operator(computed_by(node).op)
 
 
 def is_number(node: Node) -> bool:
@@ -145,25 +146,21 @@ def is_checkpointed(node: Node) -> bool:
 
 
 RULES = (
-    Rule(lambda node: node.op is None, Keep.SAVE, "an input, which its owner keeps"),
-    Rule(is_effect, Keep.SAVE, "what it does is done once"),
-    Rule(is_random, Keep.SAVE, "a second draw would differ"),
-    Rule(is_checkpointed, Keep.RECOMPUTE, "inside an activation checkpoint"),
+    Rule(lambda node: node.op is None, Keep.SAVE, Reason.INPUT),
+    Rule(is_effect, Keep.SAVE, Reason.EFFECT),
+    Rule(is_random, Keep.SAVE, Reason.RANDOM),
+    Rule(is_checkpointed, Keep.RECOMPUTE, Reason.CHECKPOINT),
     Rule(
         lambda node: _is_marked(node, Mark.MUST_SAVE) and not is_view(node),
         Keep.SAVE,
-        "the activation checkpoint's policy keeps it",
+        Reason.CHECKPOINT_SAVES,
     ),
-    Rule(is_kept_by_region, Keep.SAVE, "its region keeps it: divided once, for all calls alike"),
-    Rule(is_view, Keep.RECOMPUTE, "a view holds no memory of its own"),
-    Rule(is_costly, Keep.SAVE, "slow to compute again"),
-    Rule(shrinks, Keep.SAVE, "small beside what it is computed from"),
+    Rule(is_kept_by_region, Keep.SAVE, Reason.REGION),
+    Rule(is_view, Keep.RECOMPUTE, Reason.VIEW),
+    Rule(is_costly, Keep.SAVE, Reason.COSTLY),
+    Rule(shrinks, Keep.SAVE, Reason.REDUCTION),
 )
 """The first rule that fits wins."""
-
-MIN_CUT_SAVES = "the cheapest set of values that gives all the others"
-MIN_CUT_RECOMPUTES = "cheaper to compute again than to keep"
-DEFAULT_SAVES = "the policy `default` saves what the backward reads"
 
 
 def choose(node: Node) -> Rule | None:

@@ -1,13 +1,10 @@
 """The partition stage: a joint program and a policy give forward, backward, and what passes between."""
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
 
-from aotlens.errors import UserError
 from aotlens.ir.program import (
     Node,
     Program,
@@ -20,43 +17,20 @@ from aotlens.ir.program import (
     reachable,
     writes_input,
 )
-from aotlens.ir.slots import BACKWARD_INPUTS, FlatInput, SavedForBackward, SavedInput
+from aotlens.ir.slots import BACKWARD_INPUTS, Buffer, FlatInput, Parameter, SavedForBackward, SavedInput
 from aotlens.joint.data_sizes import sizes_to_save, with_sizes
 from aotlens.joint.records import Joint, JointProgram
-from aotlens.options import POLICIES, PartitionFunction
+from aotlens.options import PartitionFunction
+from aotlens.partition.choices import Choice, choose_saved
 from aotlens.partition.custom import inference_with, partition_with
-from aotlens.partition.min_cut import cheapest_cut
-from aotlens.partition.records import Partitioned, Recomputed, Saved
-from aotlens.partition.rules import (
-    DEFAULT_SAVES,
-    MIN_CUT_RECOMPUTES,
-    MIN_CUT_SAVES,
-    choose,
-    is_checkpointed,
-    is_number,
-)
+from aotlens.partition.flops import node_flops
+from aotlens.partition.problem import overruled_checkpoint
+from aotlens.partition.reasons import Reason
+from aotlens.partition.records import Partitioned, Recomputed, Saved, Split
+from aotlens.partition.rules import is_number
 from aotlens.partition.sides import Sides, split_sides
 from aotlens.partition.storages import is_view, node_bytes, storage_root
 from aotlens.policy import Policy
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A policy's answer: the values that the forward hands on, in program order."""
-
-    saved: tuple[Node, ...]
-    reason: Callable[[Node], str]
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """What a policy made of a joint program."""
-
-    sides: Sides
-    choice: Choice
-    saved: tuple[Node, ...]
-    """Inputs that the backward reads, then chosen values, in program order."""
-    backward_nodes: tuple[Node, ...]
 
 
 def partition(
@@ -65,86 +39,49 @@ def partition(
     """Split the joint program; in inference the forward is the whole of it.
 
     `module` is the program as a graph module that its user edited, for a policy that is a function.
+
+    Raises:
+        UserError: no such policy, or one that cannot be met.
     """
-    policy = _base(policy) if isinstance(policy, Policy) else policy
     if module is not None and not joint.training:
         return inference_with(joint, module)
+    if isinstance(policy, str):
+        policy = Policy.parse(policy)
     if not joint.training:
-        name = policy if isinstance(policy, str) else "none"
+        name = str(policy) if isinstance(policy, Policy) else "none"
         return Partitioned(joint, name, _named(joint.program, "inference"), None)
-    if not isinstance(policy, str):
+    if not isinstance(policy, Policy):
         return partition_with(joint, policy, module)
     split = split_joint(joint, policy)
     saved = (*split.saved, *sizes_to_save(joint, split.saved, split.backward_nodes))
     return Partitioned(
         joint=joint,
-        policy=policy,
+        policy=str(policy),
         forward=_forward_program(joint, saved),
         backward=_backward_program(joint, saved, split.backward_nodes),
         saved=_describe(joint, saved, split.choice),
-        recomputed=recomputed_values(split.backward_nodes, split.sides),
+        recomputed=recomputed_values(split),
+        split=split,
     )
 
 
-def _base(policy: Policy) -> str:
-    if policy.base not in POLICIES or policy.overrides or policy.function is not None:
-        raise UserError(f"not supported: the policy `{policy}`; choose one of {', '.join(POLICIES)}")
-    return policy.base
-
-
-def split_joint(joint: Joint, policy: str) -> Split:
+def split_joint(joint: Joint, policy: Policy) -> Split:
     """The values to save, and the backward that they leave.
 
     Raises:
-        UserError: no policy of that name.
+        UserError: a policy that cannot be met.
     """
-    if policy not in POLICIES:
-        raise UserError(f"no partition policy `{policy}`; choose one of {', '.join(POLICIES)}")
     sides = split_sides(joint)
-    choice = _min_cut(joint, sides) if policy == "min-cut" else _default(joint, sides)
+    choice = choose_saved(joint, sides, policy)
     available = sides.inputs - sides.changed_inputs
     backward_nodes, read = _backward_nodes(joint, sides, {id(node) for node in choice.saved})
     kept = _kept_inputs(joint, available, read)
     saved = (*kept, *(node for node in choice.saved if id(node) in read))
-    return Split(sides, choice, saved, backward_nodes)
+    return Split(policy, sides, choice, saved, backward_nodes)
 
 
 def _named(program: Program, name: str) -> Program:
     return Program(name, program.inputs, program.nodes, program.outputs)
-
-
-def _default(joint: Joint, sides: Sides) -> Choice:
-    """Save whatever the forward computes and the backward reads."""
-    read: set[int] = {id(out.value) for out in joint.gradients}
-    for node in joint.program.nodes:
-        if not sides.made_by_forward(node):
-            read.update(id(source) for source in node.inputs())
-    again: set[int] = set()
-    for node in reversed(joint.program.nodes):
-        kept = id(node) in sides.leaving or sides.only_now(node) or not is_checkpointed(node)
-        kept = (kept and (joint.keeps_views or not is_view(node))) or has_effect(node)
-        if id(node) in read and not kept:
-            again.add(id(node))
-            read.update(id(source) for source in node.inputs())
-    saved = tuple(
-        node
-        for node in joint.program.nodes
-        if sides.made_by_forward(node)
-        and id(node) in read - again
-        and not isinstance(node.val, (list, tuple))
-    )
-    return Choice(saved, lambda _: DEFAULT_SAVES)
-
-
-def _min_cut(joint: Joint, sides: Sides) -> Choice:
-    cut = cheapest_cut(joint, sides)
-    saved = tuple(node for node in joint.program.nodes if id(node) in cut.saved)
-
-    def reason(node: Node) -> str:
-        rule = choose(node)
-        return rule.reason if rule is not None else MIN_CUT_SAVES
-
-    return Choice(saved, reason)
 
 
 def _backward_nodes(joint: Joint, sides: Sides, saved: set[int]) -> tuple[tuple[Node, ...], set[int]]:
@@ -237,33 +174,34 @@ def _describe(joint: JointProgram, saved: tuple[Node, ...], choice: Choice) -> t
         is_output = id(root) in outputs
         free = owner is not None or is_output or id(root) in counted
         counted.add(id(root))
-        reason = choice.reason(node)
-        if owner is not None:
-            reason = "kept by its owner anyway"
-        elif is_output:
-            reason = "a result, which the caller keeps"
-        donated = not free and not is_number(node) and root.constant is None and id(root) not in shared
-        found.append(Saved(node, reason, owner, is_output, 0 if free else node_bytes(root), donated))
+        found.append(
+            Saved(
+                node,
+                _reason(node, owner, is_output, choice),
+                owner,
+                is_output,
+                0 if free else node_bytes(root),
+                not free and not is_number(node) and root.constant is None and id(root) not in shared,
+                overruled_checkpoint(node, saved=True),
+            )
+        )
     return tuple(found)
 
 
-def recomputed_values(nodes: tuple[Node, ...], sides: Sides) -> tuple[Recomputed, ...]:
-    """The forward values among the backward's nodes."""
-    found = []
-    for node in nodes:
+def _reason(node: Node, owner: FlatInput | None, is_output: bool, choice: Choice) -> Reason:
+    if owner is not None:
+        return Reason.PARAMETER if isinstance(owner, (Parameter, Buffer)) else Reason.INPUT
+    return Reason.OUTPUT if is_output else choice.why_saved(node)
+
+
+def recomputed_values(split: Split) -> tuple[Recomputed, ...]:
+    """The forward values that the backward computes again, in its order."""
+    sides, found = split.sides, []
+    for node in split.backward_nodes:
         if id(node) in sides.backward or id(node) not in sides.forward:
             continue
-        rule = choose(node)
-        reason = rule.reason if rule is not None else MIN_CUT_RECOMPUTES
-        size = 0 if is_view(node) else node_bytes(node)
-        found.append(Recomputed(node, reason, size, _flops(node)))
+        size = 0 if is_view(node) or isinstance(node.val, (list, tuple)) else node_bytes(node)
+        reason = split.choice.why_computed_again(node)
+        overruled = overruled_checkpoint(node, saved=False)
+        found.append(Recomputed(node, reason, size, node_flops(node), overruled))
     return tuple(found)
-
-
-def _flops(node: Node) -> int:
-    """One operation per element of the value: what the cheap operators cost."""
-    if is_view(node):
-        return 0
-    values = node.val if isinstance(node.val, (list, tuple)) else (node.val,)
-    counts = [value.numel() for value in values if hasattr(value, "numel")]
-    return sum(count if isinstance(count, int) else int(count.node.hint or 0) for count in counts)

@@ -198,7 +198,11 @@ def build_partition(parts: Partitioned) -> rows.Partition | None:
         saved=tuple(saved),
         recomputed=tuple(
             rows.RecomputedValue(
-                item.node.name, item.size_bytes, item.flops, item.reason, item.node.origin.place.innermost
+                item.node.name,
+                item.size_bytes,
+                item.flops,
+                item.reason.text,
+                item.node.origin.place.innermost,
             )
             for item in parts.recomputed
         ),
@@ -227,7 +231,7 @@ def _saved(
         tensor=describe_tensor(value.node.val),
         bytes=value.size_bytes,
         owner=owner,
-        reason=value.reason,
+        reason=value.reason.text,
         span=span,
         used_by=tuple(readers.get(id(value.node), ())),
         name=slot.name if slot is not None else names.get((span.file, span.line)) if span else None,

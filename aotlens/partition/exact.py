@@ -1,0 +1,98 @@
+"""A memory budget met exactly: integer programming over the values (OR-tools CP-SAT).
+
+Every value is at hand in the backward or not, and computed again or not; what is at hand and not computed
+again is saved.  The search is deterministic: one thread, a fixed seed, an effort not measured in time.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aotlens.partition.problem import Problem, Value
+
+EFFORT = 8.0
+"""CP-SAT's deterministic time, about seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    saved: frozenset[int]
+    """Identities of the values to save, and maybe of some that nobody needs."""
+    optimal: bool
+    bound_flops: int
+
+
+def solve_exactly(problem: Problem, budget_bytes: int, start: frozenset[int]) -> Proven | None:
+    """The least work within the budget, from a choice that fits; None when nothing was found in time."""
+    from ortools.sat.python import cp_model  # 0.4 s to import, and only a budget needs it
+
+    program = _Program(cp_model.CpModel(), problem, start)
+    program.limit(budget_bytes)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    solver.parameters.max_deterministic_time = EFFORT
+    status = solver.solve(program.model)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None
+    return Proven(program.saved(solver), status == cp_model.OPTIMAL, int(solver.best_objective_bound))
+
+
+class _Program:
+    """The integer program of a problem; a constant stands where nothing can be chosen."""
+
+    def __init__(self, model: Any, problem: Problem, start: frozenset[int]) -> None:
+        self.model = model
+        self._problem, self._start = problem, start
+        self._computed = {id(value.node) for value in problem.recomputed(start)}
+        self._at_hand: dict[int, Any] = {}
+        self._again: dict[int, Any] = {}
+        for value in problem.values:
+            self._add(value)
+
+    def _add(self, value: Value) -> None:
+        identity = id(value.node)
+        lost = value.save is not None and value.recompute is not None
+        needed = identity in self._problem.read
+        here = 0 if lost else 1 if needed else self._variable(identity in self._computed | self._start)
+        again = 0
+        if value.save is None:
+            again = here if value.recompute is not None else self._variable(identity in self._computed)
+        self._at_hand[identity], self._again[identity] = here, again
+        if again is not here and not isinstance(again, int):
+            self.model.add(again <= here)
+        for source in value.sources:
+            if source in self._at_hand and not (isinstance(again, int) and again == 0):
+                self.model.add(self._at_hand[source] >= again)
+
+    def _variable(self, hint: bool) -> Any:
+        variable = self.model.new_bool_var("")
+        self.model.add_hint(variable, hint)
+        return variable
+
+    def limit(self, budget_bytes: int) -> None:
+        """At most the budget, with as little work as can be."""
+        sizes = [value.size_bytes for value in self._problem.values if value.size_bytes]
+        unit = int(np.gcd.reduce(np.array(sizes, dtype=np.int64))) if sizes else 1
+        saved = sum(
+            value.size_bytes // unit * (self._at_hand[id(value.node)] - self._again[id(value.node)])
+            for value in self._problem.values
+            if value.size_bytes
+        )
+        self.model.add(saved <= budget_bytes // unit)
+        self.model.minimize(
+            sum(value.flops * self._again[id(value.node)] for value in self._problem.values if value.flops)
+        )
+
+    def saved(self, solver: Any) -> frozenset[int]:
+        return frozenset(
+            id(value.node)
+            for value in self._problem.values
+            if _chosen(solver, self._at_hand[id(value.node)])
+            and not _chosen(solver, self._again[id(value.node)])
+        )
+
+
+def _chosen(solver: Any, variable: Any) -> bool:
+    return bool(variable) if isinstance(variable, int) else bool(solver.value(variable))

@@ -1,0 +1,70 @@
+"""How much work one node is: what computing it again costs.
+
+Invariant: matrix products, convolutions and attention count multiplications and additions by torch's own
+formulas; every other operator counts one operation for each element that it reads or writes, whichever are
+more; a view, a size and one of several results count nothing.
+"""
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from aotlens.ir.program import Node, getitem
+from aotlens.partition.rules import is_number
+from aotlens.partition.storages import is_view
+
+
+def node_flops(node: Node) -> int:
+    """Floating-point operations of one run of the node; symbolic sizes at their example."""
+    if node.op is None or node.op is getitem or is_number(node) or is_view(node):
+        return 0
+    formula = _formula(node.op)
+    if formula is not None:
+        return int(formula(*_plain(node.args), **_plain(node.kwargs), out_val=_plain(node.val)))
+    read = sum(_elements(source.val) for source in dict.fromkeys(node.inputs()))
+    return max(read, _elements(node.val))
+
+
+def has_price(node: Node) -> bool:
+    """Whether the work of the node is known: an operator of torch's own that takes no functions."""
+    return getattr(node.op, "namespace", None) in (None, "aten", "prims", "quantized")
+
+
+@cache
+def _formula(op: Any) -> Any:
+    """torch's formula for the operator's packet; its import is left until something costly is priced."""
+    packet = getattr(op, "overloadpacket", None)
+    if packet is None:
+        return None
+    from torch.utils.flop_counter import flop_registry  # imports nothing else, but only inspection asks
+
+    return flop_registry.get(packet)
+
+
+def _plain(value: Any) -> Any:
+    """Arguments as the formulas take them: fake tensors, with symbolic sizes replaced by their example."""
+    if type(value) is Node:
+        return _plain(value.val)
+    if isinstance(value, torch.Tensor):
+        return torch.empty(tuple(map(_hint, value.shape)), dtype=value.dtype, device="meta")
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_plain, value))
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return _hint(value) if isinstance(value, torch.SymInt) else value
+
+
+def _hint(size: Any) -> int:
+    return int(size.node.hint or 1) if isinstance(size, torch.SymInt) else size
+
+
+def _elements(val: Any) -> int:
+    if isinstance(val, torch.Tensor):
+        count = 1
+        for size in val.shape:
+            count *= _hint(size)
+        return count
+    if isinstance(val, (list, tuple)):
+        return sum(map(_elements, val))
+    return 0

@@ -1,0 +1,190 @@
+"""What the user says of single values: by name, by source line, or by a function over each value.
+
+Invariant: an override that names nothing, or asks for what would be wrong, is refused with the reason's code
+and never passed over.
+"""
+
+import difflib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aotlens.errors import UserError
+from aotlens.ir.program import Node, getitem
+from aotlens.joint.records import Joint
+from aotlens.partition.flops import node_flops
+from aotlens.partition.problem import Problem, Value
+from aotlens.partition.reasons import Freedom, Reason
+from aotlens.partition.rules import Keep
+from aotlens.partition.sides import Sides
+from aotlens.partition.storages import is_view, storage_root
+from aotlens.policy import Override, Policy
+from aotlens.report.describe import describe_tensor
+from aotlens.report.records import Span, Tensor
+
+ANSWERS = {"save": Keep.SAVE, "recompute": Keep.RECOMPUTE}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One value, as a policy function of the user's sees it."""
+
+    name: str
+    """The node's: `addmm_3`."""
+    variable: str | None
+    """The user's name for it, where one is known."""
+    op: str
+    """`aten.addmm.default`."""
+    tensor: Tensor
+    size_bytes: int
+    """What saving it adds to memory."""
+    flops: int
+    """What computing it again costs."""
+    spans: tuple[Span, ...]
+    """The user's expressions that were running, innermost first."""
+
+
+def forced_values(
+    joint: Joint, sides: Sides, policy: Policy, problem: Problem, variables: Mapping[int, str]
+) -> dict[int, Keep]:
+    """Which values the policy's overrides decide, by identity; `variables` are the user's names for nodes.
+
+    Raises:
+        UserError: an override that names nothing, or a value that has to be the other way; a function that
+            answers something else than `save`, `recompute` or None.
+    """
+    found = _asked(policy.function, problem, variables) if policy.function is not None else {}
+    named = _Named(joint, sides, variables)
+    values = problem.by_identity()
+    for override in policy.overrides:
+        keep = ANSWERS[override.keep]
+        nodes = named.find(override)
+        decided = {id(target): keep for node in nodes for target in _targets(node, keep, joint)}
+        refusals = [
+            reason for identity in decided if (reason := _refusal(values.get(identity), keep)) is not None
+        ]
+        by_line = ":" in override.what
+        if refusals and (not by_line or len(refusals) == len(decided)):
+            reason, node = refusals[0], nodes[0]
+            raise UserError(
+                f"`{override}` cannot be: `{node.name}` is {_past(keep)} in no case"
+                f" [{reason.value}]: {reason.text}",
+                span=node.origin.place.innermost,
+            )
+        found |= {one: keep for one in decided if _refusal(values.get(one), keep) is None}
+    return found
+
+
+def _past(keep: Keep) -> str:
+    return "saved" if keep is Keep.SAVE else "computed again"
+
+
+def _targets(node: Node, keep: Keep, joint: Joint) -> Iterator[Node]:
+    """The values that hold a node's memory: for a view its base, for several results each of them."""
+    root = storage_root(node) if keep is Keep.SAVE and is_view(node) else node
+    if isinstance(root.val, (list, tuple)):
+        yield from (other for other in joint.program.nodes if other.op is getitem and other.args[0] is root)
+    else:
+        yield root
+
+
+def _refusal(value: Value | None, keep: Keep) -> Reason | None:
+    """Why the value cannot be that way."""
+    if value is None:
+        return None  # the backward does not need it: nothing to decide
+    if keep is Keep.RECOMPUTE:
+        return value.save if value.save is not None and value.save.freedom is Freedom.FORCED else None
+    return value.recompute if value.recompute in (Reason.MAY_CHANGE, Reason.BUNDLE) else None
+
+
+def _asked(function: Callable[[Any], Any], problem: Problem, variables: Mapping[int, str]) -> dict[int, Keep]:
+    """What the user's function answers for each value that could be either way."""
+    found = {}
+    for value in problem.values:
+        forced = [reason for reason in (value.save, value.recompute) if reason is not None]
+        if any(reason.freedom is Freedom.FORCED for reason in forced):
+            continue
+        candidate = _candidate(value, variables)
+        answer = function(candidate)
+        if answer is not None and answer not in ANSWERS:
+            raise UserError(
+                f"the policy function `{getattr(function, '__qualname__', function)}` answered {answer!r} for"
+                f" `{candidate.name}`; it answers 'save',"
+                " 'recompute', or None to leave the choice to the policy",
+                span=value.node.origin.place.innermost,
+            )
+        if answer is not None:
+            found[id(value.node)] = ANSWERS[answer]
+    return found
+
+
+def _candidate(value: Value, variables: Mapping[int, str]) -> Candidate:
+    node = value.node
+    return Candidate(
+        name=node.name,
+        variable=variables.get(id(node)),
+        op=node.target,
+        tensor=describe_tensor(node.val),
+        size_bytes=value.size_bytes,
+        flops=node_flops(node),
+        spans=node.origin.place.spans,
+    )
+
+
+class _Named:
+    """Nodes of the forward by what the user may call them."""
+
+    def __init__(self, joint: Joint, sides: Sides, variables: Mapping[int, str]) -> None:
+        given = [item.node for item in joint.program.inputs if id(item.node) not in sides.backward]
+        self._nodes = [*given, *(node for node in joint.program.nodes if id(node) not in sides.backward)]
+        self._names: dict[str, list[Node]] = {}
+        for node in self._nodes:
+            self._names.setdefault(node.name, []).append(node)
+            if id(node) in variables and variables[id(node)] != node.name:
+                self._names.setdefault(variables[id(node)], []).append(node)
+
+    def find(self, override: Override) -> list[Node]:
+        """The values that an override means.
+
+        Raises:
+            UserError: none; the message offers what is near.
+        """
+        if override.what in self._names:
+            return self._names[override.what]
+        file, separator, line = override.what.rpartition(":")
+        if separator and line.isdigit():
+            return self._at(override, file, int(line))
+        near = difflib.get_close_matches(override.what, self._names, n=5, cutoff=0.4)
+        hint = f"; did you mean {', '.join(f'`{name}`' for name in near)}?" if near else ""
+        raise UserError(f"`{override}` names no value of the forward{hint}")
+
+    def _at(self, override: Override, file: str, line: int) -> list[Node]:
+        """The values that a line makes itself; where there are none, those that what it calls makes."""
+        computed = [node for node in self._nodes if node.op is not None]
+        itself = [
+            node for node in computed if any(_is_at(span, file, line) for span in node.origin.place.spans[:1])
+        ]
+        found = itself or [
+            node for node in computed if any(_is_at(span, file, line) for span in node.origin.place.spans)
+        ]
+        if found:
+            return found
+        lines = sorted(
+            {span.line for node in computed for span in node.origin.place.spans if _is_file(span.file, file)}
+        )
+        near = ", ".join(map(str, sorted(lines, key=lambda other: abs(other - line))[:5]))
+        where = (
+            f"; the nearest lines that do are {near}" if near else f"; no value comes from a file `{file}`"
+        )
+        raise UserError(f"`{override}`: line {line} of {file} computes no value of the forward{where}")
+
+
+def _is_at(span: Span, file: str, line: int) -> bool:
+    return span.line <= line <= span.end_line and _is_file(span.file, file)
+
+
+def _is_file(path: str, asked: str) -> bool:
+    """Whether a path is the file asked for, by its last parts."""
+    parts, wanted = os.path.normpath(path).split(os.sep), os.path.normpath(asked).split(os.sep)
+    return parts[-len(wanted) :] == wanted

@@ -1,0 +1,253 @@
+"""The choice that a partition policy makes, as data: what each value costs either way, and what is fixed.
+
+Invariant: storage is what costs.  A value whose memory somebody else keeps anyway (a parameter, an argument
+or result that eager's backward keeps too) costs nothing to save; a view is never saved but made again from
+the value whose storage it lies on.  An argument or result that eager's backward does not keep is not saved
+at all: the caller may write to it before the backward runs, which eager allows.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from aotlens.ir.origin import Mark
+from aotlens.ir.program import Node
+from aotlens.ir.slots import Buffer, Parameter, Tangent
+from aotlens.joint.records import Joint
+from aotlens.partition.flops import has_price, node_flops
+from aotlens.partition.reasons import Freedom, Reason
+from aotlens.partition.rules import (
+    Keep,
+    choose,
+    is_checkpointed,
+    is_effect,
+    is_number,
+    is_random,
+)
+from aotlens.partition.sides import Sides
+from aotlens.partition.storages import is_view, node_bytes, storage_root
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value that the forward computes, or could."""
+
+    node: Node
+    size_bytes: int
+    """What saving it adds to memory."""
+    flops: int
+    """What computing it again costs; nothing when the forward does not compute it at all."""
+    save: Reason | None = None
+    """Why the backward may not compute it again; None when it may."""
+    recompute: Reason | None = None
+    """Why it may not be saved; None when it may.  With `save` set too, the backward cannot have it at all."""
+    sources: tuple[int, ...] = ()
+    """Identities of the values that it is computed from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Which values to save, so that the backward has all that it reads."""
+
+    values: tuple[Value, ...]
+    """In program order: only those that the backward may need."""
+    read: frozenset[int]
+    """Identities of the values that the backward reads directly."""
+
+    def by_identity(self) -> dict[int, Value]:
+        return {id(value.node): value for value in self.values}
+
+    def recomputed(self, saved: Iterable[int]) -> tuple[Value, ...]:
+        """The values that the backward computes when it is given `saved`, in program order."""
+        given, needed = frozenset(saved), set(self.read)
+        found = []
+        for value in reversed(self.values):
+            if id(value.node) in needed and id(value.node) not in given:
+                found.append(value)
+                needed.update(value.sources)
+        return tuple(reversed(found))
+
+
+class InfeasibleError(Exception):
+    """No set of saved values gives the backward all that it reads; carries a value that is missing."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(value.node.name)
+        self.value = value
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """How much of a policy's rules binds."""
+
+    heuristics: bool
+    """Whether rules that only guess at the cost of work (slow to compute again, small) decide."""
+
+
+MIN_CUT = Scope(heuristics=True)
+PRICED = Scope(heuristics=False)
+"""For the policy `budget`: work has a price instead."""
+
+
+def build_problem(
+    joint: Joint, sides: Sides, scope: Scope, forced: Mapping[int, Keep] | None = None
+) -> Problem:
+    """The problem of a joint program; `forced` holds the user's overrides by node identity."""
+    read = _read_by_backward(joint, sides)
+    facts = _Facts(joint, sides, scope)
+    values = [
+        _overridden(facts.value(node), (forced or {}).get(id(node)))
+        for node in joint.program.nodes
+        if id(node) not in sides.backward
+    ]
+    inputs = [
+        facts.value(given.node)
+        for given in joint.program.inputs
+        if id(given.node) not in sides.backward and not isinstance(given.slot, Tangent)
+    ]
+    listed = {id(value.node) for value in values}
+    return _relevant(_possible([*(value for value in inputs if id(value.node) not in listed), *values]), read)
+
+
+def _possible(values: list[Value]) -> list[Value]:
+    """The values, with those that need something which the backward cannot have marked as not computable."""
+    lost: set[int] = set()
+    found = []
+    for given in values:
+        needs_lost = given.save is None and not lost.isdisjoint(given.sources)
+        value = replace(given, save=Reason.NEEDS_CHANGING) if needs_lost else given
+        if value.save is not None and value.recompute is not None:
+            lost.add(id(value.node))
+        found.append(value)
+    return found
+
+
+def _relevant(values: list[Value], read: frozenset[int]) -> Problem:
+    """Only what the backward reads, or could compute it from."""
+    wanted = set(read)
+    kept = []
+    for value in reversed(values):
+        if id(value.node) in wanted:
+            kept.append(value)
+            if value.save is None:
+                wanted.update(value.sources)
+    known = {id(value.node) for value in kept}
+    return Problem(tuple(reversed(kept)), read & known)
+
+
+def _overridden(value: Value, keep: Keep | None) -> Value:
+    """The value as the user wants it; what they want saved counts as free, so that it is."""
+    if keep is Keep.SAVE:
+        return replace(value, save=Reason.USER, recompute=None, size_bytes=0)
+    if keep is Keep.RECOMPUTE:
+        return replace(value, save=None, recompute=Reason.USER)
+    return value
+
+
+class _Facts:
+    """What is looked up once for all values of a joint program."""
+
+    def __init__(self, joint: Joint, sides: Sides, scope: Scope) -> None:
+        self._sides, self._scope = sides, scope
+        self._slots = {id(given.node): given.slot for given in joint.program.inputs}
+        kept_by_eager = _storages_that_eager_keeps(joint, sides)
+        results = {id(storage_root(out.value)) for out in joint.handed_out if isinstance(out.value, Node)}
+        parameters = {identity for identity, slot in self._slots.items() if isinstance(slot, Parameter)}
+        fixed = {id(node) for node in joint.program.nodes if node.constant is not None} | parameters
+        self._others_keep = results | sides.inputs
+        self._free = (self._others_keep & kept_by_eager | fixed) - sides.changed_inputs
+
+    def value(self, node: Node) -> Value:
+        save, recompute = self._must_save(node), self._must_recompute(node)
+        if recompute not in (Reason.MAY_CHANGE, Reason.BUNDLE):  # of those the backward may have neither
+            if save is not None and save.freedom is Freedom.FORCED:
+                recompute = None
+            elif recompute is not None:
+                save = None
+        priced = self._sides.made_by_forward(node) and not self._scope.heuristics
+        return Value(
+            node,
+            0 if id(node) in self._free else node_bytes(node),
+            node_flops(node) if priced else 0,
+            save,
+            recompute,
+            tuple(dict.fromkeys(id(source) for source in node.inputs())),
+        )
+
+    def _must_save(self, node: Node) -> Reason | None:
+        """Why the backward may not compute the value again.
+
+        A size is kept as a number: computing it again would keep its tensor, and refuse later writes to it.
+        """
+        if node.op is None:
+            return _owner(node, self._slots.get(id(node)))
+        if id(node) in self._free and not _is_bundle(node):
+            return Reason.OUTPUT
+        if is_number(node):
+            return Reason.SIZE
+        if self._sides.only_now(node):
+            return Reason.MUTATED_LATER
+        if not self._sides.made_by_forward(node):
+            return None
+        rule = choose(node)
+        if rule is None or rule.keep is not Keep.SAVE:
+            return None
+        if self._scope.heuristics or rule.reason not in (Reason.COSTLY, Reason.REDUCTION):
+            return rule.reason
+        return None if has_price(node) else Reason.COSTLY
+
+    def _must_recompute(self, node: Node) -> Reason | None:
+        """Why the value may not be saved."""
+        if id(node) in self._others_keep - self._free - self._sides.changed_inputs:
+            return Reason.MAY_CHANGE
+        if is_view(node):
+            return Reason.VIEW
+        if _is_bundle(node):
+            return Reason.BUNDLE
+        if is_checkpointed(node) and id(node) not in self._sides.leaving:
+            return Reason.CHECKPOINT
+        return None
+
+
+def _storages_that_eager_keeps(joint: Joint, sides: Sides) -> set[int]:
+    """Identities of the storages that eager holds for its backward, and whose changes it would notice.
+
+    Its formulas read them, or an activation checkpoint is given them.
+    """
+    kept: set[int] = set()
+    for node in joint.program.nodes:
+        if not sides.made_by_forward(node) or node.origin.checkpoint is not None:
+            kept.update(id(storage_root(source)) for source in node.inputs())
+    kept.update(id(storage_root(out.value)) for out in joint.gradients if isinstance(out.value, Node))
+    return kept
+
+
+def _owner(node: Node, slot: object) -> Reason:
+    if node.constant is not None:
+        return Reason.CONSTANT
+    return Reason.PARAMETER if isinstance(slot, (Parameter, Buffer)) else Reason.INPUT
+
+
+def _is_bundle(node: Node) -> bool:
+    return isinstance(node.val, (list, tuple))
+
+
+def _read_by_backward(joint: Joint, sides: Sides) -> frozenset[int]:
+    """Values that a backward node, or a gradient output, takes directly."""
+    read = {id(out.value) for out in joint.gradients if isinstance(out.value, Node)}
+    for node in joint.program.nodes:
+        if id(node) in sides.backward:
+            read.update(id(source) for source in node.inputs())
+    return frozenset(read - sides.backward)
+
+
+def overruled_checkpoint(node: Node, saved: bool) -> str | None:
+    """What the user's checkpoint asked for, when the opposite was done for a value that it marks."""
+    checkpoint = node.origin.checkpoint
+    if checkpoint is None or is_view(node):
+        return None
+    wants_again = checkpoint.mark in (Mark.MUST_RECOMPUTE, Mark.PREFER_RECOMPUTE)
+    if saved and wants_again and (is_random(node) or is_effect(node)):
+        return "an activation checkpoint, which would compute it again"
+    if not saved and checkpoint.mark is Mark.MUST_SAVE:
+        return "an activation checkpoint's policy, which would save it"
+    return None
