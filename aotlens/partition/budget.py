@@ -8,12 +8,12 @@ with the distance to the hull, which no choice beats, as the gap.
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from aotlens.partition.exact import solve_exactly
-from aotlens.partition.min_cut import Cut, Network, saved_bytes
+from aotlens.partition.min_cut import Network, saved_bytes
 from aotlens.partition.problem import InfeasibleError, Problem
 
 FRONTIER_POINTS = 32
@@ -30,6 +30,8 @@ class Point:
     saved: frozenset[int]
     size_bytes: int
     flops: int
+    work: float = 0.0
+    """The flops with equal layers told apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +46,11 @@ class Met:
     method: str
 
 
-def point_of(problem: Problem, cut: Cut) -> Point:
-    """A cut without what nobody needs, and its work."""
-    again = problem.recomputed(cut.saved)
+def point_of(problem: Problem, given: frozenset[int]) -> Point:
+    """A choice without what nobody needs, and its work."""
+    again = problem.recomputed(given)
     needed = problem.read.union(*(value.sources for value in again))
-    saved = cut.saved & needed
+    saved = given & needed
     return Point(saved, saved_bytes(problem.values, saved), sum(value.flops for value in again))
 
 
@@ -57,10 +59,14 @@ class Frontier:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._network = Network(problem, priced=True)
-        ranks = np.linspace(0.0, _NUDGE, num=len(self._network.work))
-        self._work = self._network.work * (1 + ranks)
-        total = max(float(self._work.sum()), 1.0)
+        ranks = np.linspace(-_NUDGE, _NUDGE, num=len(problem.values))
+        self._work = {
+            id(value.node): value.flops * (1 + float(rank))
+            for value, rank in zip(problem.values, ranks, strict=True)
+            if value.flops
+        }
+        self._network = Network(problem, self._work)
+        total = max(sum(self._work.values()), 1.0)
         weight = float(sum(value.size_bytes for value in problem.values)) or 1.0
         self.least_bytes = self._solve(1.0, 1e-9 * weight / total)
         """The fewest bytes that any choice saves."""
@@ -101,21 +107,33 @@ class Frontier:
             else:
                 high = between
 
+    def within(self, budget_bytes: int) -> tuple[Point, int]:
+        """The cheapest point of the hull within the budget, and the least work of any choice within it.
+
+        Raises:
+            InfeasibleError: even the fewest bytes are more than the budget.
+        """
+        within, beyond = self.meet(budget_bytes)
+        if beyond is None:
+            return within, within.flops
+        share = (budget_bytes - within.size_bytes) / (beyond.size_bytes - within.size_bytes)
+        return within, max(0, int(within.flops - share * (within.flops - beyond.flops) * (1 + _NUDGE)))
+
     def _gap(self, low: Point, high: Point) -> tuple[float, int, Point, Point]:
         return (-(high.size_bytes - low.size_bytes) * 1.0, low.size_bytes, low, high)
 
     def _between(self, low: Point, high: Point) -> Point | None:
         """A point below the line through two others; None when there is none."""
-        spared, work = high.size_bytes - low.size_bytes, low.flops - high.flops
+        spared, work = high.size_bytes - low.size_bytes, low.work - high.work
         if spared <= 0 or work <= 0:
             return None
-        found = self._solve(float(work), float(spared))
-        below = work * (high.size_bytes - found.size_bytes) + spared * (high.flops - found.flops)
-        outside = not low.size_bytes < found.size_bytes < high.size_bytes
-        return None if outside or below < -_NUDGE * work * spared else found
+        found = self._solve(work, float(spared))
+        return found if low.size_bytes < found.size_bytes < high.size_bytes else None
 
-    def _solve(self, byte_price: float, flop_price: float) -> Point:
-        return point_of(self._problem, self._network.solve_priced(byte_price, flop_price, self._work))
+    def _solve(self, byte_price: float, work_price: float) -> Point:
+        point = point_of(self._problem, self._network.solve_priced(byte_price, work_price).saved)
+        work = sum(self._work.get(id(value.node), 0.0) for value in self._problem.recomputed(point.saved))
+        return replace(point, work=work)
 
 
 def _undominated(points: Iterable[Point]) -> tuple[Point, ...]:
@@ -133,17 +151,15 @@ def meet_budget(problem: Problem, budget_bytes: int) -> Met:
     Raises:
         InfeasibleError: even the fewest bytes are more than the budget.
     """
-    within, beyond = Frontier(problem).meet(budget_bytes)
-    if beyond is None:
-        return Met(within, budget_bytes, within.flops, True, "everything that is dear to compute fits")
-    share = (budget_bytes - within.size_bytes) / (beyond.size_bytes - within.size_bytes)
-    bound = max(0, int(within.flops - share * (within.flops - beyond.flops) * (1 + _NUDGE)))
+    within, bound = Frontier(problem).within(budget_bytes)
+    if bound == within.flops:
+        return Met(within, budget_bytes, bound, True, "everything that is dear to compute fits")
     if len(problem.values) > EXACT_VALUES:
         return Met(within, budget_bytes, bound, False, "the next point of the frontier")
     proven = solve_exactly(problem, budget_bytes, within.saved)
     if proven is None:
         return Met(within, budget_bytes, bound, False, "the next point of the frontier")
-    point = point_of(problem, Cut(proven.saved, saved_bytes(problem.values, proven.saved)))
+    point = point_of(problem, proven.saved)
     if proven.optimal:
         return Met(point, budget_bytes, point.flops, True, "integer programming")
     best = min(point, within, key=lambda one: one.flops)

@@ -31,6 +31,8 @@ def solve_exactly(problem: Problem, budget_bytes: int, start: frozenset[int]) ->
     program.limit(budget_bytes)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
+    solver.parameters.linearization_level = 2  # the relaxation is nearly a minimum cut, so its bound is tight
+    solver.parameters.symmetry_level = 4  # identical layers
     solver.parameters.random_seed = 0
     solver.parameters.max_deterministic_time = EFFORT
     status = solver.solve(program.model)

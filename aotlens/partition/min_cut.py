@@ -6,7 +6,7 @@ infinite elsewhere.  Of all minimum cuts the one nearest to the backward is take
 least again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,12 +37,13 @@ class Network:
     the second is the sink when the backward cannot do without it.
     """
 
-    def __init__(self, problem: Problem, priced: bool = False) -> None:
+    def __init__(self, problem: Problem, work: Mapping[int, float] | None = None) -> None:
+        """`work` is what computing a value again costs, by identity; without it work is free."""
         self._problem = problem
         self._tails: list[int] = []
         self._heads: list[int] = []
         self._sizes: list[int] = []
-        self._flops: list[int] = []
+        self._works: list[float] = []
         """By arc: what it costs for work; 0 for an arc of bytes."""
         self._arcs: dict[int, tuple[int, int, int]] = {}
         """By identity: the arc of a value that may be saved, and its two vertices."""
@@ -50,26 +51,25 @@ class Network:
         needed = _needed(problem)
         at_hand: dict[int, int] = {}
         for value in problem.values:
-            begins = self._begin(value, at_hand, priced)
+            begins = self._begin(value, at_hand, (work or {}).get(id(value.node), 0.0))
             at_hand[id(value.node)] = self._end(value, begins, id(value.node) in needed)
         self._index = {identity: arc for identity, (arc, _, _) in self._arcs.items()}
         self._ends = (np.array(self._tails, dtype=np.int32), np.array(self._heads, dtype=np.int32))
         self._bytes = np.array(self._sizes, dtype=np.int64)
-        self._work = np.array(self._flops, dtype=np.float64)
+        self._work = np.array(self._works, dtype=np.float64)
 
-    def _begin(self, value: Value, at_hand: dict[int, int], priced: bool) -> int:
+    def _begin(self, value: Value, at_hand: dict[int, int], work: float) -> int:
         if value.save is not None:
             return _SOURCE
         found = dict.fromkeys(at_hand[source] for source in value.sources if source in at_hand)
         sources = [vertex for vertex in found if vertex != _SINK]
-        costs = priced and value.flops > 0
-        if len(sources) == 1 and not costs:
+        if len(sources) == 1 and not work:
             return sources[0]
         begins = self._vertex()
         for vertex in sources:
             self._arc(vertex, begins, INFINITE)
-        if costs:
-            self._arc(_SOURCE, begins, 0, value.flops)
+        if work:
+            self._arc(_SOURCE, begins, 0, work)
         return begins
 
     def _end(self, value: Value, begins: int, needed: bool) -> int:
@@ -86,11 +86,11 @@ class Network:
         self._count += 1
         return self._count - 1
 
-    def _arc(self, tail: int, head: int, size: int, flops: int = 0) -> None:
+    def _arc(self, tail: int, head: int, size: int, work: float = 0.0) -> None:
         self._tails.append(tail)
         self._heads.append(head)
         self._sizes.append(size)
-        self._flops.append(flops)
+        self._works.append(work)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -109,19 +109,13 @@ class Network:
             capacities[self._index[without]] = INFINITE
         return self._cut(capacities)
 
-    def solve_priced(self, byte_price: float, flop_price: float, work: np.ndarray | None = None) -> Cut:
-        """The cheapest cut when bytes and work have these prices; `work` replaces the flops by arc."""
-        work = self._work if work is None else work
+    def solve_priced(self, byte_price: float, work_price: float) -> Cut:
+        """The cheapest cut when bytes and work have these prices."""
         finite = self._bytes < INFINITE
-        costs = byte_price * np.where(finite, self._bytes, 0) + flop_price * work
+        costs = byte_price * np.where(finite, self._bytes, 0) + work_price * self._work
         scale = (1 << 52) / max(float(costs.sum()), 1.0)
         capacities = np.where(finite, np.maximum(np.rint(costs * scale).astype(np.int64), FREE), INFINITE)
         return self._cut(capacities)
-
-    @property
-    def work(self) -> np.ndarray:
-        """Flops by arc."""
-        return self._work
 
     def _cut(self, capacities: np.ndarray) -> Cut:
         from ortools.graph.python import max_flow  # compiled, 0.1 s to import: only when something is trained

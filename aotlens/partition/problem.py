@@ -67,6 +67,15 @@ class Problem:
         return tuple(reversed(found))
 
 
+def forbidding(problem: Problem, identity: int) -> Problem:
+    """The same problem, in which one value may not be saved."""
+    values = tuple(
+        replace(value, recompute=Reason.USER) if id(value.node) == identity else value
+        for value in problem.values
+    )
+    return Problem(values, problem.read)
+
+
 class InfeasibleError(Exception):
     """No set of saved values gives the backward all that it reads; carries a value that is missing."""
 

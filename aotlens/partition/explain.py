@@ -1,0 +1,160 @@
+"""The certificate of a value that the solver chose to save: what stands above and below it, and the price
+of doing without it.
+
+Invariant: a price is the difference of two solved problems.  Under a budget both are the bounds of the
+frontier at the budget, so the price is in work and no choice avoids it.
+"""
+
+from dataclasses import dataclass
+
+from aotlens.ir.program import Node
+from aotlens.joint.records import Joint
+from aotlens.partition.budget import Frontier, Point, point_of
+from aotlens.partition.choices import Choice
+from aotlens.partition.flops import node_flops
+from aotlens.partition.min_cut import Network
+from aotlens.partition.problem import InfeasibleError, Problem, Value, forbidding
+from aotlens.partition.reasons import Freedom, Reason
+from aotlens.partition.records import Split
+
+OWN_PRICES = 128
+"""Up to so many choices each is priced by itself; beyond, one value of a line stands for its layers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Why the solver saves a value."""
+
+    above: Node | None
+    """What computing it again would need and the backward cannot have: kept by nobody, dear or impossible."""
+    above_reason: Reason | None
+    path: tuple[Node, ...]
+    """From `above` to the value."""
+    below: Node | None
+    """A node of the backward that needs it, or what is computed from it."""
+    instead: tuple[Node, ...]
+    """What the next cheapest choice would save in its place."""
+    price_bytes: int | None
+    """How much more that saves; None when the backward could not do without the value at all."""
+    price_flops: int
+    same_as: Node | None = None
+    """The value of an identical layer whose price this is; None when it is its own."""
+
+
+def certificates(joint: Joint, split: Split) -> dict[int, Certificate]:
+    """One for each saved value that was a choice, by identity."""
+    problem = split.choice.problem
+    if problem is None:
+        return {}
+    chosen = [
+        node
+        for node in split.saved
+        if split.choice.why_saved(node).freedom is Freedom.CHOICE and node.op is not None
+    ]
+    values = problem.by_identity()
+    chosen = [node for node in chosen if id(node) in values and values[id(node)].save is None]
+    graph = _Graph(joint, split, problem)
+    price = _Prices(problem, split.choice)
+    stands_for: dict[object, Node] = {}
+    found: dict[int, Certificate] = {}
+    for node in chosen:
+        key = (node.target, node.origin.place.spans[:1], values[id(node)].size_bytes)
+        first = node if len(chosen) <= OWN_PRICES else stands_for.setdefault(key, node)
+        if first is not node:
+            known = found[id(first)]
+            above = graph.above(node)
+            found[id(node)] = Certificate(
+                *above, graph.below(node), (), known.price_bytes, known.price_flops, first
+            )
+            continue
+        found[id(node)] = Certificate(*graph.above(node), graph.below(node), *price.without(node))
+    return found
+
+
+class _Prices:
+    """The next cheapest choice without one value."""
+
+    def __init__(self, problem: Problem, choice: Choice) -> None:
+        self._problem = problem
+        self._saved = frozenset(map(id, choice.saved))
+        self._budget = choice.met.asked_bytes if choice.met is not None else None
+        self._network = Network(problem)  # one for all: only a capacity changes
+        if self._budget is None:
+            self._now = point_of(problem, self._network.solve().saved)
+        else:
+            self._now, self._bound = Frontier(problem).within(self._budget)
+
+    def without(self, node: Node) -> tuple[tuple[Node, ...], int | None, int]:
+        """What would be saved instead, bytes more, work more."""
+        try:
+            if self._budget is None:
+                other = point_of(self._problem, self._network.solve(without=id(node)).saved)
+                more = other.size_bytes - self._now.size_bytes
+                return self._instead(other), more, self._flops(other) - self._flops(self._now)
+            other, bound = Frontier(forbidding(self._problem, id(node))).within(self._budget)
+        except InfeasibleError:
+            return (), None, 0
+        return self._instead(other), 0, max(0, bound - self._bound)
+
+    def _flops(self, point: Point) -> int:
+        return sum(node_flops(value.node) for value in self._problem.recomputed(point.saved))
+
+    def _instead(self, other: Point) -> tuple[Node, ...]:
+        return tuple(
+            value.node
+            for value in self._problem.values
+            if id(value.node) in other.saved - self._saved and value.size_bytes
+        )
+
+
+class _Graph:
+    """Ways up to what forbids computing a value again, and down to what needs it."""
+
+    def __init__(self, joint: Joint, split: Split, problem: Problem) -> None:
+        self._values = problem.by_identity()
+        self._saved = frozenset(map(id, split.saved))
+        self._again = {id(value.node) for value in problem.recomputed(self._saved)}
+        self._backward = split.sides.backward
+        self._users: dict[int, list[Node]] = {}
+        for node in split.backward_nodes:
+            for source in dict.fromkeys(map(id, node.inputs())):
+                self._users.setdefault(source, []).append(node)
+
+    def above(self, node: Node) -> tuple[Node | None, Reason | None, tuple[Node, ...]]:
+        """The nearest value above that is not at hand and may not be computed again, with the way from it."""
+        start = self._values[id(node)]
+        before: dict[int, Value] = {}
+        queue = [start]
+        for value in queue:
+            if value is not start and value.save is not None:
+                return value.node, value.save, self._way(value, start, before)
+            for source in value.sources:
+                other = self._values.get(source)
+                if other is None or self._is_at_hand(other) or source in before or other is start:
+                    continue
+                before[source] = value
+                queue.append(other)
+        return None, None, (node,)
+
+    def _is_at_hand(self, value: Value) -> bool:
+        """Whether the backward has the value, or could have it for nothing."""
+        return id(value.node) in self._saved or (value.recompute is None and not value.size_bytes)
+
+    def _way(self, value: Value, start: Value, before: dict[int, Value]) -> tuple[Node, ...]:
+        way = [value]
+        while way[-1] is not start:
+            way.append(before[id(way[-1].node)])
+        return tuple(one.node for one in way)
+
+    def below(self, node: Node) -> Node | None:
+        """The first backward node that reads the value, or something that is computed again from it."""
+        queue: list[Node] = [node]
+        seen = {id(node)}
+        for one in queue:
+            for user in self._users.get(id(one), ()):
+                if id(user) in self._backward:
+                    return user
+                if id(user) not in seen and id(user) in self._again:
+                    seen.add(id(user))
+                    queue.append(user)
+        return None
