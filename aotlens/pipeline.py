@@ -42,6 +42,7 @@ from aotlens.partition.regions import split_region
 from aotlens.partition.stage import partition
 from aotlens.policy import Policy
 from aotlens.report.build import build_target
+from aotlens.report.build_partition import Alternatives
 from aotlens.report.build_programs import StageProgram, stage_programs
 from aotlens.report.records import Target
 from aotlens.runtime.owner import bind_module
@@ -97,7 +98,17 @@ class Compiled:
         Raises:
             UserError: a change that names nothing, or that cannot be made.
         """
-        return build_target(self.parts, self.code, self.module, self.timings_ms, what_if)
+        return build_target(self.parts, self.code, self.module, self.timings_ms, self._alternatives(what_if))
+
+    def _alternatives(self, what_if: tuple[str, ...]) -> Alternatives:
+        """The same joint program under the policies that the report compares with."""
+        if self.parts.split is None:
+            return Alternatives()
+        policy = self.parts.split.policy
+        return Alternatives(
+            tuple((change, partition(self.joint, policy.changed(change))) for change in what_if),
+            partition(self.joint, policy.without_budget()) if policy.budget is not None else None,
+        )
 
     def stages(self) -> tuple[StageProgram, ...]:
         """The stages up to the module text as programs that run, built anew at each call."""

@@ -144,6 +144,10 @@ class Policy:
             overrides=(*asked.overrides, *self.overrides),
         )
 
+    def without_budget(self) -> "Policy":
+        """The same policy with as much memory as `min-cut` takes."""
+        return replace(self, base="min-cut", budget=None)
+
     def __str__(self) -> str:
         base = f"budget={self.budget}" if self.budget is not None else self.base
         return ",".join([base, *map(str, self.overrides), *([self.chooser] if self.chooser else [])])

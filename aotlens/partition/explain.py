@@ -76,7 +76,6 @@ class _Prices:
 
     def __init__(self, problem: Problem, choice: Choice) -> None:
         self._problem = problem
-        self._saved = frozenset(map(id, choice.saved))
         self._budget = choice.met.asked_bytes if choice.met is not None else None
         self._network = Network(problem)  # one for all: only a capacity changes
         if self._budget is None:
@@ -103,7 +102,7 @@ class _Prices:
         return tuple(
             value.node
             for value in self._problem.values
-            if id(value.node) in other.saved - self._saved and value.size_bytes
+            if id(value.node) in other.saved - self._now.saved and value.size_bytes
         )
 
 

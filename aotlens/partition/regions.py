@@ -74,8 +74,7 @@ def split_region(program: Program, policy: str | Policy | PartitionFunction) -> 
     rest = tuple(node for node in split.backward_nodes if not has_effect(node) or node.origin.backward)
     backward = Program(f"{program.name}_backward", (*saved, *tangents), rest, joint.gradients)
     again = tuple(
-        Again(item.node, item.reason.text, item.size_bytes, item.flops)
-        for item in recomputed_values(split)
+        Again(item.node, item.reason.text, item.size_bytes, item.flops) for item in recomputed_values(split)
     )
     return Region(program.name, forward, backward, tuple(kept), again)
 

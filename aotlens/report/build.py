@@ -17,12 +17,12 @@ from aotlens.analysis.records import (
 from aotlens.capture.records import CapturedInput
 from aotlens.codegen.records import Generated
 from aotlens.ir.program import Node
-from aotlens.partition.records import Partitioned, Saved
+from aotlens.partition.records import Partitioned
 from aotlens.report import records as rows
 from aotlens.report.autograd_sites import requiring_sites
 from aotlens.report.build_guards import build_guards
 from aotlens.report.build_operators import build_operators
-from aotlens.report.build_regions import build_region
+from aotlens.report.build_partition import Alternatives, build_partition
 from aotlens.report.build_stages import build_stages
 from aotlens.report.build_values import value_guards
 from aotlens.report.describe import describe_tensor
@@ -37,7 +37,7 @@ def build_target(
     code: Generated,
     module: LoadedModule,
     timings_ms: dict[str, float],
-    what_if: tuple[str, ...] = (),
+    others: Alternatives,
 ) -> rows.Target:
     """Everything that the stages found, as the report shows it."""
     captured = parts.joint.captured
@@ -52,7 +52,7 @@ def build_target(
         inputs=build_inputs(parts),
         outputs=build_outputs(parts),
         stages=build_stages(parts),
-        partition=build_partition(parts),
+        partition=build_partition(parts, others),
         wrapper=rows.Wrapper(module.text.source, module.text.steps, tuple(module.text.bound)),
         kernels=kernels,
         memory=memory_of(parts),
@@ -179,61 +179,3 @@ def _output_sites(info: OutputAliasInfo, parts: Partitioned) -> tuple[rows.Site,
     node: Any = info.value if isinstance(info.value, Node) else recorder.tracked(info.tensor).node
     site = site_of(node.origin)
     return (site,) if site is not None else ()
-
-
-def build_partition(parts: Partitioned) -> rows.Partition | None:
-    if parts.backward is None:
-        return None
-    readers: dict[int, list[rows.Use]] = {}
-    for node in parts.backward.nodes:
-        for source in dict.fromkeys(id(item) for item in node.inputs()):
-            readers.setdefault(source, []).append(rows.Use(node.name, node.origin.place.innermost))
-    names = _variable_names(parts)
-    saved = [
-        _saved(value, readers, names) for value in parts.saved if isinstance(value.node.val, torch.Tensor)
-    ]
-    saved.sort(key=lambda value: -value.bytes)
-    return rows.Partition(
-        policy=parts.policy,
-        saved=tuple(saved),
-        recomputed=tuple(
-            rows.RecomputedValue(
-                item.node.name,
-                item.size_bytes,
-                item.flops,
-                item.reason.text,
-                item.node.origin.place.innermost,
-            )
-            for item in parts.recomputed
-        ),
-        saved_bytes=sum(value.bytes for value in saved),
-        regions=tuple(build_region(region, parts) for region in parts.regions),
-    )
-
-
-def _variable_names(parts: Partitioned) -> dict[tuple[str, int], str]:
-    """The user's variable that a line assigns, by file and line."""
-    return {
-        (variable.span.file, variable.span.line): variable.name for variable in parts.joint.captured.variables
-    }
-
-
-def _saved(
-    value: Saved, readers: dict[int, list[rows.Use]], names: dict[tuple[str, int], str]
-) -> rows.SavedValue:
-    slot: Any = value.owner
-    span = value.node.origin.place.innermost
-    owner: rows.Owner = "output" if value.is_output else "new"
-    if slot is not None:
-        owner = "parameter" if hasattr(slot, "fqn") else "input"
-    return rows.SavedValue(
-        node=value.node.name,
-        tensor=describe_tensor(value.node.val),
-        bytes=value.size_bytes,
-        owner=owner,
-        reason=value.reason.text,
-        span=span,
-        used_by=tuple(readers.get(id(value.node), ())),
-        name=slot.name if slot is not None else names.get((span.file, span.line)) if span else None,
-        donated=value.donated,
-    )

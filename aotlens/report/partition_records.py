@@ -31,8 +31,8 @@ class Certificate:
     below: str | None
     """A backward node, or a gradient, that needs the value or what is computed from it."""
     below_span: Span | None
-    price_bytes: int
-    """What the next cheapest set of values, without this one, would save more."""
+    price_bytes: int | None
+    """What the next cheapest set of values, without this one, would save more; None when there is none."""
     price_flops: int
     """What it would compute again more; negative when less."""
     instead: tuple[str, ...] = ()
