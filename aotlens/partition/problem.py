@@ -195,6 +195,8 @@ class _Facts:
             return Reason.SIZE
         if self._sides.only_now(node):
             return Reason.MUTATED_LATER
+        if is_checkpointed(node) and id(node) in self._sides.handed_on:
+            return Reason.CHECKPOINT_GIVES
         if not self._sides.made_by_forward(node):
             return None
         rule = choose(node)

@@ -45,6 +45,7 @@ class Reason(Enum):
     REDUCTION = "reduction"
     CHECKPOINT_SAVES = "checkpoint-saves"
     REGION = "region"
+    CHECKPOINT_GIVES = "checkpoint-gives"
     CHECKPOINT = "checkpoint"
     MAY_CHANGE = "may-change"
     NEEDS_CHANGING = "needs-changing"
@@ -79,6 +80,7 @@ WORDS = {
     Reason.REDUCTION: Words("small beside what it is computed from", Freedom.RULE),
     Reason.CHECKPOINT_SAVES: Words("the activation checkpoint's policy keeps it", Freedom.RULE),
     Reason.REGION: Words("its region keeps it: divided once, for all calls alike", Freedom.FORCED),
+    Reason.CHECKPOINT_GIVES: Words("a later activation checkpoint is given it, as in eager", Freedom.RULE),
     Reason.CHECKPOINT: Words("inside an activation checkpoint", Freedom.RULE),
     Reason.MAY_CHANGE: Words("the caller may change it until then, which eager allows", Freedom.FORCED),
     Reason.NEEDS_CHANGING: Words("what it is computed from may be changed by the caller", Freedom.FORCED),

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from aotlens.ir.program import Node, ancestors, before_backward, computed_by, has_effect
 from aotlens.ir.slots import BACKWARD_INPUTS
 from aotlens.joint.records import Joint
-from aotlens.partition.changeable import changeable_inputs
 from aotlens.partition.storages import storage_root
 
 
@@ -23,7 +22,7 @@ class Sides:
     inputs: frozenset[int]
     """Flat inputs."""
     changed_inputs: frozenset[int]
-    """Flat inputs whose caller's tensor has another value by the time the backward runs, or may have."""
+    """Flat inputs whose caller's tensor has another value by the time the backward runs."""
 
     leaving: frozenset[int]
     """What an activation checkpoint hands to the code around it, which may keep it."""
@@ -57,7 +56,7 @@ def split_sides(joint: Joint) -> Sides:
         forward=frozenset(forward),
         backward=frozenset(backward),
         inputs=frozenset(inputs),
-        changed_inputs=joint.changed_inputs | changeable_inputs(joint, backward),
+        changed_inputs=joint.changed_inputs,
         leaving=frozenset(leaving),
         handed_on=frozenset(_handed_on(joint) if leaving else ()),
     )
