@@ -312,6 +312,7 @@ def test_a_module_as_argument() -> None:
 
     assert [result.tolist() for result in results] == [[1.0] * 3, [2.0] * 3, [1.0] * 3]
     assert (first.count.item(), second.count.item()) == (2.0, 1.0)
+    assert first.weight.grad is not None
     assert torch.equal(first.weight.grad, torch.ones(3))
 
 
