@@ -164,7 +164,9 @@ def _kind(arguments: Any) -> list[Any]:
     leaves, spec = torch.utils._pytree.tree_flatten(arguments)
     found: list[Any] = [str(spec)]
     for leaf in leaves:
-        if not isinstance(leaf, torch.Tensor):
+        if isinstance(leaf, torch.nn.Module):
+            found.append(id(leaf))  # a call is compiled for this very module
+        elif not isinstance(leaf, torch.Tensor):
             found.append(repr(leaf))
         elif leaf.layout is torch.strided:
             found.append((leaf.shape, leaf.stride(), leaf.dtype, leaf.requires_grad))
