@@ -30,13 +30,13 @@ class Row:
 def write_table(rows: Iterable[Row], samples: int | None) -> None:
     """Counts by database, type and sizes; then every case that is not equal, grouped by its reason."""
     known = list(rows)
-    which = "all samples" if samples is None else f"at least the first {samples} samples"
+    which = "all of its samples" if samples is None else f"at least the first {samples} of its samples"
     parts = [
         "# Operators and modules of torch's databases",
         "",
         "`make test-ops` writes this page: every entry of `op_db` and `module_db`, compiled and in eager,",
-        f"values and gradients compared, {which} of each, then called again on other values.  The column",
-        "`samples` counts those that were compared; the others count cases.",
+        f"values and gradients compared over {which}, then called again on other values.",
+        "The column `samples` counts those that were compared; the other columns count cases.",
         "",
         *_counts(known),
         "",
