@@ -165,11 +165,11 @@ def history(tensor: Any) -> Any:
     """
     try:
         return tensor.grad_fn
-    except RuntimeError:
-        return None
-    except ValueError as error:  # the view cannot be taken again
+    except (RuntimeError, ValueError) as error:
         moves = getattr(tensor, TRACK).storage.moves
-        raise stale_error(span_of_writes(moves), None) from error
+        if moves:  # autograd takes the view again, on a tensor that has other sizes by then
+            raise stale_error(span_of_writes(moves), None) from error
+        return None
 
 
 def _refuse_lost_history(captured: Captured, given: CapturedInput, base: CapturedInput) -> None:
