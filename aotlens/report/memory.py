@@ -99,7 +99,10 @@ def _item(node: Node, bundle: Held) -> Held:
     """One result of several; its storage is called by its own name from here on."""
     if not isinstance(bundle, list):
         return bundle
-    held = bundle[node.args[1]]
+    at = node.args[1]
+    if isinstance(at, str):  # a Triton kernel's results go by argument name
+        at = node.args[0].kwargs["tensors_to_clone"].index(at)
+    held = bundle[at]
     if isinstance(held, _Storage):
         held.maker = node
     return held

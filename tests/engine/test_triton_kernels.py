@@ -29,13 +29,13 @@ class Doubling:
         return run
 
 
-KERNEL = wrap.kernel_side_table.add_kernel(Doubling())
+KERNEL = Doubling()
 
 
 def double(x: Tensor, out: Tensor, n: int = 0) -> None:
     """As Dynamo writes `kernel[(1, 1, 1)](x, out, n)`."""
     wrap.triton_kernel_wrapper_mutation(
-        kernel_idx=KERNEL,
+        kernel_idx=wrap.kernel_side_table.add_kernel(KERNEL),
         constant_args_idx=wrap.kernel_side_table.add_constant_args({}),
         grid=[(1, 1, 1)],
         tma_descriptor_metadata={},
