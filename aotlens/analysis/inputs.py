@@ -166,7 +166,8 @@ def history(tensor: Any) -> Any:
     try:
         return tensor.grad_fn
     except (RuntimeError, ValueError) as error:
-        moves = getattr(tensor, TRACK).storage.moves
+        tracked = getattr(tensor, TRACK, None)
+        moves = tracked.storage.moves if tracked is not None else []
         if moves:  # autograd takes the view again, on a tensor that has other sizes by then
             raise stale_error(span_of_writes(moves), None) from error
         return None
