@@ -36,6 +36,7 @@ from aotlens.joint.checks import check_sizes, sizes_for_wrapper
 from aotlens.joint.failing import failing_backward
 from aotlens.joint.leaves import gradients_of
 from aotlens.joint.records import Differentiated, FailingBackward, JointProgram
+from aotlens.joint.sizes_only import replace_needless_reads
 from aotlens.joint.wrappers import wrapper_tangent
 from aotlens.joint.writes import states_of, write_in_backward, write_in_graph
 from aotlens.torch_api import numbers_of_data, without_autocast
@@ -109,6 +110,8 @@ def build_joint(
         *backward.outputs(),
         *random.outputs(True),
     )
+    if training:
+        replace_needless_reads(captured.recorder, [output.value for output in outputs])
     needed = [result.value for result in (*results, *aliases)]
     nodes = reachable(needed, tuple(captured.recorder.nodes))
     return JointProgram(

@@ -29,6 +29,7 @@ from aotlens.report.describe import describe_tensor
 from aotlens.report.diagnose import diagnose
 from aotlens.report.memory import memory_of
 from aotlens.report.sites import site_of
+from aotlens.report.spare import with_spares
 from aotlens.runtime.records import LoadedModule
 
 
@@ -52,7 +53,7 @@ def build_target(
         inputs=build_inputs(parts),
         outputs=build_outputs(parts),
         stages=build_stages(parts),
-        partition=build_partition(parts, others),
+        partition=_spared(build_partition(parts, others), parts),
         wrapper=rows.Wrapper(module.text.source, module.text.steps, tuple(module.text.bound)),
         kernels=kernels,
         memory=memory_of(parts),
@@ -70,6 +71,10 @@ def _failing(parts: Partitioned) -> rows.FailingBackward | None:
     if failing is None:
         return None
     return rows.FailingBackward(failing.message, site_of(failing.origin) if failing.origin else None)
+
+
+def _spared(partition: rows.Partition | None, parts: Partitioned) -> rows.Partition | None:
+    return None if partition is None else with_spares(partition, parts)
 
 
 def _with_diagnostics(target: rows.Target) -> rows.Target:

@@ -1,0 +1,124 @@
+"""What could be spared of each saved value: another form of it would do, or none at all.
+
+Invariant: only values that take memory of their own are told of, each for one thing, the largest first: dead,
+then a mask in numbers, then a precision wider than what the value was computed from.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from aotlens.capture.operators import aten
+from aotlens.ir.program import Node
+from aotlens.partition.records import Partitioned
+from aotlens.partition.storages import node_bytes
+from aotlens.report.dead_values import statically_dead
+from aotlens.report.describe import short_dtype
+from aotlens.report.records import Partition, SavedValue, Spare
+from aotlens.report.two_values import FewNumbers
+
+CASTS = frozenset({aten._to_copy.default, torch.ops.prims.convert_element_type.default})
+
+
+def with_spares(partition: Partition, parts: Partitioned) -> Partition:
+    """The same rows, each with what could be spared of it."""
+    nodes = {value.node.name: value.node for value in parts.saved}
+    finder = _Finder(parts)
+    rows = tuple(
+        replace(row, spare=finder.spare(row, nodes[row.node])) if row.bytes and row.node in nodes else row
+        for row in partition.saved
+    )
+    return replace(partition, saved=rows)
+
+
+class _Finder:
+    def __init__(self, parts: Partitioned) -> None:
+        self._few = FewNumbers()
+        self._widened: dict[int, Node | None] = {}
+        self._dead = statically_dead(parts)
+        self._saved = {id(value.node): value.size_bytes for value in parts.saved}
+        self._casts: dict[int, list[Node]] = {}
+        for node in parts.joint.program.nodes:
+            if node.op in CASTS:
+                self._casts.setdefault(id(node.args[0]), []).append(node)
+
+    def spare(self, row: SavedValue, node: Node) -> Spare | None:
+        checks: tuple[Callable[[SavedValue, Node], Spare | None], ...] = (
+            self._as_dead,
+            self._as_mask,
+            self._as_copy,
+            self._as_widened,
+        )
+        return next((found for check in checks if (found := check(row, node)) is not None), None)
+
+    def _as_dead(self, row: SavedValue, node: Node) -> Spare | None:
+        reason, numbers = self._dead.get(id(node)), self._few.of(node)
+        if numbers is not None and len(numbers) == 1:
+            reason = f"it holds {next(iter(numbers)):g} only, whatever it is computed from"
+        return Spare("dead", row.bytes, reason) if reason is not None else None
+
+    def _as_mask(self, row: SavedValue, node: Node) -> Spare | None:
+        numbers, width = self._few.of(node), node.val.element_size()
+        if numbers is None or len(numbers) != 2 or width == 1:
+            return None
+        shown = " and ".join(f"{number:g}" for number in sorted(numbers))
+        reason = f"it holds {shown} only, which a boolean mask tells in a byte each"
+        return Spare("mask", row.bytes - row.bytes // width, reason)
+
+    def _as_copy(self, row: SavedValue, node: Node) -> Spare | None:
+        """Kept in both precisions."""
+        for cast in self._casts.get(id(node), ()):
+            if self._saved.get(id(cast)) and cast.val.is_floating_point() and _is_narrower(cast, node):
+                reason = f"its {short_dtype(cast.val.dtype)} copy is kept as well"
+                return Spare("copy", self._saved[id(cast)], reason, cast.origin.place.innermost)
+        return None
+
+    def _as_widened(self, row: SavedValue, node: Node) -> Spare | None:
+        """Kept wide, although all of it comes from something narrower."""
+        cause = self.widened(node)
+        if cause is None:
+            return None
+        narrow = min(_equals(cause), key=lambda source: source.val.element_size())
+        before, after = short_dtype(narrow.val.dtype), short_dtype(node.val.dtype)
+        others = [source for source in cause.inputs() if not _is_narrower(source, cause)]
+        by = f" together with a value of type {after}" if others and cause.op not in CASTS else ""
+        reason = f"it is computed from {before} and made {after}{by}"
+        spared = row.bytes - row.bytes * narrow.val.element_size() // node.val.element_size()
+        return Spare("precision", spared, reason, cause.origin.place.innermost)
+
+    def widened(self, node: Node) -> Node | None:
+        """The node that made a value of this size wider than all that it was computed from."""
+        if id(node) in self._widened:
+            return self._widened[id(node)]
+        self._widened[id(node)] = None
+        sources = _equals(node)
+        wide = [source for source in sources if not _is_narrower(source, node)]
+        found: Node | None = None
+        if sources and not wide:
+            found = node
+        elif wide:
+            causes = [self.widened(source) for source in wide]
+            found = causes[0] if all(cause is not None for cause in causes) else None
+        self._widened[id(node)] = found
+        return found
+
+
+def _equals(node: Node) -> list[Node]:
+    """The floating values of as many elements that a node reads."""
+    if not _is_float(node):
+        return []
+    count = node_bytes(node) // node.val.element_size()
+    return [
+        source
+        for source in node.inputs()
+        if _is_float(source) and node_bytes(source) // source.val.element_size() == count
+    ]
+
+
+def _is_float(node: Node) -> bool:
+    return isinstance(node.val, torch.Tensor) and node.val.is_floating_point()
+
+
+def _is_narrower(node: Node, than: Node) -> bool:
+    return _is_float(node) and bool(node.val.element_size() < than.val.element_size())
