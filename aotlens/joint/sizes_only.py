@@ -13,7 +13,6 @@ import torch
 from aotlens.capture.recorder import Recorder
 from aotlens.ir.origin import Origin
 from aotlens.ir.program import Node
-from aotlens.partition.storages import storage_root
 
 aten = torch.ops.aten
 
@@ -78,12 +77,12 @@ def replace_needless_reads(recorder: Recorder, handed_out: list[Any]) -> None:
     asking = [node for node in backward if reads_only_sizes(node.op)]
     if not asking:
         return
-    kept = {id(storage_root(value)) for value in handed_out if type(value) is Node}
-    kept.update(id(source) for node in backward for source in _read_for_numbers(node))
+    handed = {_storage(value) for value in handed_out if type(value) is Node}
+    kept = {id(source) for node in backward for source in _read_for_numbers(node)}
     for node in asking:
         for at in reads_only_sizes(node.op):
             source = node.args[at]
-            if id(source) not in kept and id(storage_root(source)) not in kept and _is_replaceable(source):
+            if id(source) not in kept and _is_replaceable(source) and _storage(source) not in handed:
                 stand_in = _stand_in(recorder, source, node)
                 recorder.nodes.insert(recorder.nodes.index(node), stand_in)
                 args = (*node.args[:at], stand_in, *node.args[at + 1 :])
@@ -93,6 +92,11 @@ def replace_needless_reads(recorder: Recorder, handed_out: list[Any]) -> None:
 def _read_for_numbers(node: Node) -> list[Node]:
     sizes = [node.args[at] for at in reads_only_sizes(node.op)]
     return [source for source in node.inputs() if not any(source is each for each in sizes)]
+
+
+def _storage(node: Node) -> int | None:
+    val = node.val
+    return val.untyped_storage()._cdata if isinstance(val, torch.Tensor) and not val.is_nested else None
 
 
 def _is_replaceable(source: Node) -> bool:

@@ -51,14 +51,15 @@ def split_sides(joint: Joint) -> Sides:
             backward.add(id(node))
     results = [out.value for out in joint.forward_outputs]
     leaving = _leaving_checkpoints(joint)
+    handed_on = _handed_on(joint) if leaving else set()
     forward = ancestors(results, before_backward(program.nodes), effects=True)
     return Sides(
         forward=frozenset(forward),
         backward=frozenset(backward),
         inputs=frozenset(inputs),
         changed_inputs=joint.changed_inputs,
-        leaving=frozenset(leaving),
-        handed_on=frozenset(_handed_on(joint) if leaving else ()),
+        leaving=frozenset(leaving | handed_on),
+        handed_on=frozenset(handed_on),
     )
 
 

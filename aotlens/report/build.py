@@ -23,13 +23,13 @@ from aotlens.report.autograd_sites import requiring_sites
 from aotlens.report.build_guards import build_guards
 from aotlens.report.build_operators import build_operators
 from aotlens.report.build_partition import Alternatives, build_partition
+from aotlens.report.build_spares import with_spares
 from aotlens.report.build_stages import build_stages
 from aotlens.report.build_values import value_guards
 from aotlens.report.describe import describe_tensor
 from aotlens.report.diagnose import diagnose
 from aotlens.report.memory import memory_of
 from aotlens.report.sites import site_of
-from aotlens.report.spare import with_spares
 from aotlens.runtime.records import LoadedModule
 
 

@@ -11,12 +11,12 @@ import torch
 
 from aotlens.capture.operators import aten
 from aotlens.ir.program import Node
+from aotlens.partition.dead_values import statically_dead
+from aotlens.partition.few_numbers import FewNumbers
 from aotlens.partition.records import Partitioned
 from aotlens.partition.storages import node_bytes
-from aotlens.report.dead_values import statically_dead
 from aotlens.report.describe import short_dtype
 from aotlens.report.records import Partition, SavedValue, Spare
-from aotlens.report.two_values import FewNumbers
 
 CASTS = frozenset({aten._to_copy.default, torch.ops.prims.convert_element_type.default})
 
