@@ -6,7 +6,7 @@ import sys
 
 from benchmarks.tables import write_readme
 
-NAMES = ("imports", "overhead", "latency", "partition", "memory", "growth")
+NAMES = ("imports", "overhead", "latency", "partition", "memory", "peak", "growth")
 BY_NAME = ("gpu",)
 """Run only when asked for."""
 

@@ -7,13 +7,14 @@ with the caller, gradients are handed out, and a name ends where the module text
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import torch
 
 from aotlens.capture.operators import Kind, describe
 from aotlens.ir.lifetimes import last_uses
-from aotlens.ir.program import Node, Program, getitem
+from aotlens.ir.program import Node, Program, getitem, is_higher_order
 from aotlens.ir.slots import GRADIENTS, SavedForBackward, SavedInput
 from aotlens.partition.records import Partitioned
 from aotlens.partition.storages import is_view, node_bytes, value_bytes
@@ -71,7 +72,20 @@ class _Timeline:
                 for storage in _storages(of.get(id(gone))):
                     storage.last = len(self.moments)
             if node.op is not None:
-                self.moments.append(_Moment(node.name, node, phase, working_bytes(node)))
+                working = _body_bytes(node) if is_higher_order(node.op) else working_bytes(node)
+                self.moments.append(_Moment(node.name, node, phase, working))
+
+    def live_bytes(self) -> list[int]:
+        """At each moment, its kernel's working memory included."""
+        change = [0] * (len(self.moments) + 1)
+        for storage in self.storages:
+            change[storage.first] += storage.size_bytes
+            if storage.last is not None:
+                change[storage.last + 1] -= storage.size_bytes
+        return [
+            live + moment.working_bytes
+            for moment, live in zip(self.moments, accumulate(change), strict=False)
+        ]
 
     def _held(self, node: Node, of: dict[int, Held]) -> Held:
         if node.op is None:
@@ -88,6 +102,16 @@ class _Timeline:
         if isinstance(val, (list, tuple)):
             return [self._bundle(node, item) for item in val]
         return self.make(node, value_bytes(val)) if isinstance(val, torch.Tensor) else None
+
+
+def _body_bytes(node: Node) -> int:
+    """What a function of a higher-order operator makes beyond its results; of several, the most."""
+    most = 0
+    for body in node.bodies():
+        timeline = _Timeline()
+        timeline.play(body, "forward", {})
+        most = max(most, *timeline.live_bytes(), 0)
+    return max(0, most - value_bytes(node.val))
 
 
 def _writes(node: Node) -> bool:
@@ -188,16 +212,7 @@ def _hand_over(parts: Partitioned, timeline: _Timeline, of: dict[int, Held]) -> 
 def _measured(parts: Partitioned, timeline: _Timeline, forward_nodes: int) -> Memory:
     """The curve, its peak, and what is alive there, the largest first."""
     moments = timeline.moments
-    change = [0] * (len(moments) + 1)
-    for storage in timeline.storages:
-        change[storage.first] += storage.size_bytes
-        if storage.last is not None:
-            change[storage.last + 1] -= storage.size_bytes
-    curve: list[tuple[str, int]] = []
-    live = 0
-    for moment, more in zip(moments, change, strict=False):
-        live += more
-        curve.append((moment.name, live + moment.working_bytes))
+    curve = [(moment.name, live) for moment, live in zip(moments, timeline.live_bytes(), strict=True)]
     if not curve:
         return Memory(0, (), ())
     top = max(range(len(curve)), key=lambda at: curve[at][1])

@@ -14,6 +14,7 @@ from aotlens.capture.records import CapturedInput
 from aotlens.ir.program import Node
 from aotlens.ir.slots import Gradient, Tangent
 from aotlens.partition.records import Partitioned
+from aotlens.report.memory_sizes import dense_bytes, number
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def handovers(parts: Partitioned) -> tuple[Handover, ...]:
         leaf = _leaf(parts, out.slot)
         shared = bool(left[id(node)]) or id(node) in held
         copied = leaf is not None and (shared or not _fits(node.val, leaf.fake))
-        found.append(Handover(out.slot.name, node, _dense_bytes(node.val) if copied else 0))
+        found.append(Handover(out.slot.name, node, dense_bytes(node.val) if copied else 0))
     return tuple(found)
 
 
@@ -58,28 +59,16 @@ def _fits(gradient: Any, leaf: Any) -> bool:
     if not leaf.is_contiguous() and not _dense(leaf):
         return bool(gradient.is_contiguous())
     pairs = zip(gradient.shape, gradient.stride(), leaf.stride(), strict=True)
-    return all(_number(size) == 1 or _number(one) == _number(other) for size, one, other in pairs)
+    return all(number(size) == 1 or number(one) == number(other) for size, one, other in pairs)
 
 
 def _dense(tensor: Any) -> bool:
     """Whether its elements lie in memory without gaps and without overlap, in any order."""
     expected = 1
     for step, size in sorted(
-        (_number(step), _number(size)) for step, size in zip(tensor.stride(), tensor.shape, strict=True)
+        (number(step), number(size)) for step, size in zip(tensor.stride(), tensor.shape, strict=True)
     ):
         if size != 1 and step != expected:
             return False
         expected *= size
     return True
-
-
-def _dense_bytes(tensor: Any) -> int:
-    count = tensor.element_size()
-    for size in tensor.shape:
-        count *= _number(size)
-    return int(count)
-
-
-def _number(size: Any) -> int:
-    """A size at its example, without asking its symbol for a guard."""
-    return int(size.node.hint or 0) if isinstance(size, torch.SymInt) else int(size)

@@ -1,12 +1,158 @@
-"""What operators' kernels allocate while they run, beside their operands and results; on the CPU.
+"""What operators' kernels allocate while they run, beside operands and results: packed operands, copies.
 
-Invariant: only what a kernel gives back before it returns is counted here; a rule stands for what torch's
-own kernels do, as measured in `tests/engine/test_memory_peak.py`.
+Invariant: only what a kernel gives back before it returns is counted.  A rule says what torch's own CPU
+kernels do, as torch's profiler sees them allocate; other devices and operators without a rule have 0.
 """
 
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
 from aotlens.ir.program import Node
+from aotlens.report.memory_convolution import convolution_backward_bytes, convolution_bytes
+from aotlens.report.memory_sizes import dense_bytes, number
+
+Rule = Callable[[Node], int]
+
+PROMOTING = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("add", "sub", "rsub", "mul", "div", "pow", "maximum", "minimum", "fmod", "remainder", "lerp"),
+        *("atan2", "hypot", "logaddexp", "addcmul", "addcdiv", "eq", "ne", "lt", "le", "gt", "ge"),
+    )
+)
+"""Pointwise operators that copy an operand of another dtype to the common one."""
+
+LARGEST_PACKED = 1232 << 10
+"""Bytes that one thread packs of a transposed left side at a time."""
+
+SMALLEST_PACKED = 16**3
+"""Up to so many multiplications a product in bf16 is not given to oneDNN."""
+
+PRODUCTS = frozenset({"aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm", "aten::addbmm"})
+
+GRADIENT_COPIERS = frozenset(
+    {
+        "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
+        "aten::adaptive_avg_pool2d_backward",
+        "aten::_adaptive_avg_pool2d_backward",
+        "aten::avg_pool2d_backward",
+        "aten::avg_pool3d_backward",
+        "aten::gelu_backward",
+        "aten::max_pool2d_with_indices_backward",
+        "aten::max_pool3d_with_indices_backward",
+        "aten::upsample_bicubic2d_backward",
+        "aten::upsample_bilinear2d_backward",
+        "aten::upsample_linear1d_backward",
+        "aten::upsample_nearest2d_backward",
+        "aten::upsample_trilinear3d_backward",
+    }
+)
+"""Backward kernels that want the gradient, their first operand, without gaps."""
 
 
 def working_bytes(node: Node) -> int:
-    """Bytes beside operands and results; 0 for an operator without a rule."""
-    return 0
+    """Bytes beside operands and results; symbols at their example."""
+    schema = getattr(node.op, "_schema", None)
+    if schema is None or not _on_cpu(node):
+        return 0
+    rule = RULES.get(schema.name)
+    return rule(node) if rule is not None else 0
+
+
+def _on_cpu(node: Node) -> bool:
+    values = node.val if isinstance(node.val, (list, tuple)) else (node.val,)
+    return any(isinstance(value, torch.Tensor) and value.device.type == "cpu" for value in values)
+
+
+def _operands(node: Node) -> list[Any]:
+    return [source.val for source in node.inputs() if isinstance(source.val, torch.Tensor)]
+
+
+def _operand_bytes(node: Node) -> int:
+    return dense_bytes(_operands(node)[0])
+
+
+def _promoted(node: Node) -> int:
+    """A copy of each operand, and of the result, whose dtype is not the one that is computed in."""
+    tensors = [operand for operand in _operands(node) if operand.ndim]
+    if not tensors:
+        return 0
+    common = tensors[0].dtype
+    for operand in tensors[1:]:
+        common = torch.promote_types(common, operand.dtype)
+    return sum(
+        dense_bytes(operand) // operand.element_size() * common.itemsize
+        for operand in tensors
+        if operand.dtype is not common
+    )
+
+
+def _product(node: Node) -> int:
+    """A copy of each matrix that has neither rows nor columns in one piece, one of a batch at a time."""
+    matrices = [operand for operand in _operands(node) if operand.ndim >= 2]
+    if matrices[-1].dtype is torch.bfloat16:
+        return _tiles(*matrices[-2:])
+    return sum(_one(operand) for operand in matrices if not _in_pieces(operand))
+
+
+def _one(matrices: Any) -> int:
+    """Bytes of one matrix of a batch."""
+    return dense_bytes(matrices) // (number(matrices.shape[0]) or 1 if matrices.ndim == 3 else 1)
+
+
+def _tiles(left: Any, right: Any) -> int:
+    """oneDNN's: sums in f32, a packed part of the right side, and of the left where it is transposed."""
+    (rows, inner), columns = map(number, left.shape[-2:]), number(right.shape[-1])
+    if rows * inner * columns <= SMALLEST_PACKED:
+        return 0
+    tiles = 4 * min(rows, 256) * min(columns, 64) + 2 * min(inner, 512) * min(columns, 64) + 1024
+    return tiles + (min(_one(left), LARGEST_PACKED) if number(left.stride(-1)) != 1 else 0)
+
+
+def _in_pieces(matrix: Any) -> bool:
+    sizes, steps = [[number(item) for item in of[-2:]] for of in (matrix.shape, matrix.stride())]
+    return any(step == 1 or size == 1 for size, step in zip(sizes, steps, strict=True))
+
+
+def _gradient(node: Node) -> int:
+    """A copy of the gradient where it is expanded or has gaps."""
+    gradient = _operands(node)[0]
+    return 0 if gradient.is_contiguous() or _channels_last(gradient) else dense_bytes(gradient)
+
+
+def _channels_last(tensor: Any) -> bool:
+    return tensor.ndim == 4 and bool(tensor.is_contiguous(memory_format=torch.channels_last))
+
+
+def _layer_norm_backward(node: Node) -> int:
+    """The gradients of weight and bias, once per thread, in f32."""
+    features = sum(dense_bytes(item) // item.element_size() for item in _node_values(node)[1:])
+    return 4 * torch.get_num_threads() * features
+
+
+def _node_values(node: Node) -> list[Any]:
+    return [item for item in node.val if isinstance(item, torch.Tensor)]
+
+
+def _batch_norm_backward(node: Node) -> int:
+    """Another tensor like the input."""
+    return dense_bytes(_operands(node)[1])
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(PROMOTING, _promoted),
+    **dict.fromkeys(PRODUCTS, _product),
+    **dict.fromkeys(GRADIENT_COPIERS, _gradient),
+    "aten::abs": lambda node: dense_bytes(_operands(node)[0]) if _operands(node)[0].is_complex() else 0,
+    "aten::binary_cross_entropy_with_logits": lambda node: 2 * _operand_bytes(node),
+    "aten::convolution": convolution_bytes,
+    "aten::convolution_backward": convolution_backward_bytes,
+    "aten::linalg_inv_ex": _operand_bytes,
+    "aten::_linalg_svd": lambda node: 2 * _operand_bytes(node),
+    "aten::logsumexp": _operand_bytes,
+    "aten::native_batch_norm_backward": _batch_norm_backward,
+    "aten::native_layer_norm_backward": _layer_norm_backward,
+}
+"""By the operator's schema name."""
