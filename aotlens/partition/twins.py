@@ -12,7 +12,6 @@ def twin_notes(recomputed: Iterable[Recomputed]) -> dict[str, str]:
 
 
 def _note(value: Recomputed) -> str:
-    cost = "holds no memory"
-    if value.flops or value.size_bytes:
-        cost = f"{human_flops(value.flops)}, spares {human_bytes(value.size_bytes)}"
-    return f"computed again: twin of forward {value.node.name}, {cost}"
+    costs = [human_flops(value.flops)] if value.flops else []
+    costs += [f"spares {human_bytes(value.size_bytes)}"] if value.size_bytes else []
+    return ", ".join([f"computed again: twin of forward {value.node.name}", *costs])

@@ -19,7 +19,7 @@ from aotlens.report.tradeoffs import tradeoff_lines
 
 Value = TypeVar("Value", SavedValue, RecomputedValue)
 
-SAVED_ROWS = 24
+SAVED_ROWS = 16
 RECOMPUTED_ROWS = 8
 NAMES = 6
 """How many names of values that are alive anyway are listed; more are counted by owner."""
@@ -68,9 +68,9 @@ def _saved_row(group: Fold[SavedValue], width: int) -> Row:
     cells = (human_bytes(_total(group)), _each(group), first.tensor.short(), group.label)
     uses = sorted({use.span.line for use in first.used_by if use.span})
     read = f"; read by the backward of line {_listed(uses)}" if uses else ""
-    read += "; donated to the backward" if first.donated else ""
+    read += "; donated" if first.donated else ""
     where = f"{place(first.span)}  " if first.span else ""
-    why = f"the solver's choice [{first.code}]" if first.certificate else reason_text(first)
+    why = f"chosen [{first.code}]" if first.certificate else reason_text(first)
     details = [*paragraph(f"{where}{why}{read}", width, _DETAIL, "dim")]
     if first.certificate:
         details += paragraph(certificate_text(first.certificate), width, _DETAIL, "dim")
@@ -92,7 +92,7 @@ def _recomputed_lines(values: tuple[RecomputedValue, ...], width: int) -> Iterat
         marked = [value for value in group if value.bytes or value.overrode]
         folds = _by_size(marked, lambda value: (value.span, value.flops, value.overrode))
         shown = folds[:RECOMPUTED_ROWS]
-        yield from paragraph(f"{counted(len(group), 'value')}, {reason}", width, "  ", "dim")
+        yield from paragraph(f"{counted(len(group), 'value')}: {reason}", width, "  ", "dim")
         rows = [_recomputed_row(entry, width) for entry in shown]
         yield from table(rows, width, frozenset({0, 2}))
         yield from _cut(folds[RECOMPUTED_ROWS:], width)
@@ -140,7 +140,8 @@ def _label(value: SavedValue | RecomputedValue) -> str:
     name = value.name if isinstance(value, SavedValue) else None
     if name and "." in name:
         return name
-    return f"{operator} in {text}" if text else name or operator
+    label = f"{operator} in {text}" if text else operator
+    return f"{name}: {label}" if name and text else name or label
 
 
 def _alive(values: Sequence[SavedValue]) -> str:

@@ -11,7 +11,7 @@ from aotlens.report.records import BudgetResult, Certificate, RecomputedValue, S
 from aotlens.report.summary import human_bytes, human_flops
 
 MOST_NAMES = 3
-LONGEST_EXPRESSION = 32
+LONGEST_EXPRESSION = 24
 """Characters of an expression within a sentence."""
 
 FREEDOMS = {

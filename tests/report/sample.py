@@ -279,7 +279,7 @@ def _partition(extra_saved: int) -> Partition:
         RecomputedValue("mul_1", 8192, 2048, CHEAP, gate_at, "choice", "choice", "aten.mul.Tensor"),
     )
     total = 8192 * (1 + extra_saved)
-    frontier = (FrontierPoint(24576, 0), FrontierPoint(16384, 2048), FrontierPoint(8192, 10240))
+    frontier = (FrontierPoint(8192, 10240), FrontierPoint(16384, 2048), FrontierPoint(24576, 0))
     return Partition("min-cut", (*saved, *more), recomputed, total, frontier, default_bytes=24576)
 
 

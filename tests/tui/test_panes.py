@@ -36,7 +36,7 @@ def test_the_overview_answers_the_first_questions() -> None:
         shown = "\n".join(lines(app, "overview-lines"))
         first, _, frontier = shown.partition("\n\nFrontier")
         assert first == OVERVIEW
-        assert frontier.startswith("  3 choices; ● is what was compiled")
+        assert frontier.startswith("  3 choices; ▲ is what was compiled")
 
     drive(scenario)
 

@@ -8,7 +8,6 @@ from aotlens.report import FrontierPoint
 from tests.report.sample import chosen_partition, sample_report, training_target
 from tests.tui.driving import NARROW, drive, lines, select, table
 from tui.app import AotlensApp
-from tui.view.braille import curve
 from tui.view.rows import Line
 from tui.view.tradeoffs import frontier_plot, tradeoff_lines
 
@@ -24,22 +23,25 @@ def app_with_choices() -> AotlensApp:
     return AotlensApp("model.py", report=replace(sample_report(), targets=(target,)))
 
 
-def test_a_line_in_braille() -> None:
-    assert curve(((0, 1), (1, 0)), 2, 1) == ("⠑⢄",)
-
-
 def test_the_frontier_is_plotted_with_what_was_compiled() -> None:
     partition = replace(chosen_partition(), frontier=(FrontierPoint(8192, 20480), FrontierPoint(24576, 0)))
     assert shown(tuple(frontier_plot(partition))) == [
-        "Frontier  2 choices; ● is what was compiled",
-        " 20.5 kFLOP ┤⠉⠑⠒⠢⠤⢄⣀⡀",
-        "            │       ⠈⠉⠑⠒⠢⠤⠤⣀⣀",
-        "            │                ⠉⠉⠒⠒●⠤⣀⣀",
-        "            │                        ⠉⠉⠒⠒⠢⠤⢄⣀⡀",
-        "     0 FLOP ┤                                ⠈⠉⠑⠒⠢⠤⢄⣀",
-        "            └────────────────────────────────────────",
+        "Frontier  2 choices; ▲ is what was compiled",
+        " 20.5 kFLOP ┤█▇▆▅▄▃▂▁",
+        "            │█████████▇▆▅▄▃▂▁",
+        "            │█████████████████▇▆▅▃▂▁",
+        "            │████████████████████████▇▆▅▄▃▂▁",
+        "     0 FLOP ┤████████████████████████████████▇▆▅▄▃▂▁",
+        "            └────────────────────▲───────────────────",
         "      saved  8.0 KiB                         24.0 KiB",
     ]
+
+
+def test_amounts_far_apart_are_plotted_on_a_log_scale() -> None:
+    points = tuple(FrontierPoint(8192 + 512 * step, 8 << (32 - step)) for step in range(33))
+    plotted = shown(tuple(frontier_plot(replace(chosen_partition(), frontier=points))))
+    assert plotted[0] == "Frontier  33 choices, work on a log scale; ▲ is what was compiled"
+    assert [len(line) for line in plotted[1:6]] == [23, 31, 41, 50, 53]
 
 
 def test_nothing_to_choose_nothing_to_show() -> None:

@@ -25,7 +25,7 @@ SAVED_COLUMNS = (
 RECOMPUTED_COLUMNS = (
     Column("not saved", widest=9, narrowest=9, align="right"),
     Column("value", widest=36, narrowest=20),
-    Column("work", widest=11, narrowest=8, align="right", drop=1),
+    Column("work", widest=11, narrowest=11, align="right", drop=1),
     Column("line", widest=16, narrowest=4, align="right"),
     Column("why", widest=18, narrowest=6),
     Column("reason", widest=30, narrowest=16, grows=True, drop=5),
@@ -102,7 +102,7 @@ def recomputed_listing(target: Target) -> Listing:
             Part(recomputed_name(value), "name"),
             human_flops(value.flops),
             Part(place(value.span, home), "place"),
-            Part(value.code, "accent" if value.freedom == "choice" else ""),
+            value.code,
             value.reason,
         )
 

@@ -2,17 +2,20 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import log
 
 from aotlens.report.certificates import budget_text, difference, listed
 from aotlens.report.frontier import chosen_point
-from aotlens.report.records import FrontierPoint, Partition, WhatIf
+from aotlens.report.records import Partition, WhatIf
 from aotlens.report.summary import counted, human_bytes, human_flops
-from tui.view.braille import curve, to_cell
+from tui.view.quantities import plot
 from tui.view.rows import Line, Part
 
 PLOT_WIDTH, PLOT_HEIGHT = 40, 5
-CHOSEN = "●"
+CHOSEN = "▲"
+FINE = 1000
+"""The height of the plot in its own steps."""
 WIDE = 20
 """How many times the least work the most must be for a logarithmic scale."""
 FOOT = 0.15
@@ -37,29 +40,40 @@ def frontier_plot(partition: Partition) -> Iterator[Line]:
     every = (*points, chosen)
     least, most = min(p.saved_bytes for p in every), max(p.saved_bytes for p in every)
     scale = work_scale([p.recompute_flops for p in every])
-    note = f"  {counted(len(points), 'choice')}{', work by powers' if scale.by_powers else ''}"
+    note = f"  {counted(len(points), 'choice')}{', work on a log scale' if scale.by_powers else ''}"
     yield Line((Part("Frontier", "heading"), Part(f"{note}; {CHOSEN} is what was compiled", "dim")))
 
-    def place(point: FrontierPoint) -> tuple[float, float]:
-        across = (point.saved_bytes - least) / max(most - least, 1)
-        return across, scale.height(point.recompute_flops)
+    def at(saved_bytes: int) -> int:
+        """The column of so many bytes."""
+        return round((PLOT_WIDTH - 1) * (saved_bytes - least) / max(most - least, 1))
 
-    rows = curve(map(place, points), PLOT_WIDTH, PLOT_HEIGHT)
-    column, line = to_cell(*place(chosen), PLOT_WIDTH, PLOT_HEIGHT)
+    corners = [(at(point.saved_bytes), scale.height(point.recompute_flops)) for point in points]
+    heights = [round(FINE * height_at(column, corners)) for column in range(PLOT_WIDTH)]
+    column = at(chosen.saved_bytes)
     labels = {0: human_flops(scale.most), PLOT_HEIGHT - 1: human_flops(0)}
-    for number, row in enumerate(rows):
-        label = labels.get(number, "")
-        parts = [Part(f"{label:>11} {'┤' if label else '│'}", "dim"), Part(row, "saved")]
-        if number == line:
-            parts[1:] = [
-                Part(row[:column], "saved"),
-                Part(CHOSEN, "accent"),
-                Part(row[column + 1 :], "saved"),
-            ]
-        yield Line(tuple(parts))
+    # A column of full height, not shown, sets the scale.
+    for number, row in enumerate(plot([FINE, *heights], PLOT_WIDTH + 1, PLOT_HEIGHT)):
+        label, drawn = labels.get(number, ""), row[1:]
+        yield Line(
+            (
+                Part(f"{label:>11} {'┤' if label else '│'}", "dim"),
+                Part(drawn[:column], "saved"),
+                Part(drawn[column : column + 1], "accent"),
+                Part(drawn[column + 1 :], "saved"),
+            )
+        )
+    axis = f"{'─' * column}", CHOSEN, "─" * (PLOT_WIDTH - 1 - column)
+    yield Line((Part(f"{'':>12}└{axis[0]}", "dim"), Part(axis[1], "accent"), Part(axis[2], "dim")))
     ends = human_bytes(least), human_bytes(most)
-    yield Line((Part(f"{'':>12}└{'─' * PLOT_WIDTH}", "dim"),))
     yield Line((Part(f"{'saved':>11}  {ends[0]}{ends[1]:>{PLOT_WIDTH - len(ends[0])}}", "dim"),))
+
+
+def height_at(column: int, corners: Sequence[tuple[int, float]]) -> float:
+    """The height of the line through the corners, which go to the right; nothing beyond the last."""
+    for (left, before), (right, after) in pairwise(corners):
+        if left <= column <= right:
+            return before + (after - before) * (column - left) / max(right - left, 1)
+    return corners[0][1] if column < corners[0][0] else corners[-1][1]
 
 
 @dataclass(frozen=True, slots=True)
