@@ -96,7 +96,8 @@ def _read_for_numbers(node: Node) -> list[Node]:
 
 def _storage(node: Node) -> int | None:
     val = node.val
-    return val.untyped_storage()._cdata if isinstance(val, torch.Tensor) and not val.is_nested else None
+    strided = isinstance(val, torch.Tensor) and val.layout is torch.strided
+    return val.untyped_storage()._cdata if strided else None
 
 
 def _is_replaceable(source: Node) -> bool:
