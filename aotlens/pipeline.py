@@ -37,6 +37,7 @@ from aotlens.joint.records import JointProgram
 from aotlens.joint.stage import build_joint
 from aotlens.observe import announce_compiled, announce_stage
 from aotlens.options import CompileOptions, Compilers
+from aotlens.partition.dead_draws import dead_by_draws
 from aotlens.partition.records import Partitioned
 from aotlens.partition.regions import split_region
 from aotlens.partition.stage import partition
@@ -92,13 +93,18 @@ class Compiled:
         """The module text that runs."""
         return self.module.text.source
 
-    def target(self, what_if: tuple[str, ...] = ()) -> Target:
+    def target(self, what_if: tuple[str, ...] = (), dead_values: bool = False) -> Target:
         """The report's row, built anew at each call; `what_if` holds changes of the policy to weigh.
+
+        With `dead_values` the graphs also run on random numbers, to find saved values that do not matter.
 
         Raises:
             UserError: a change that names nothing, or that cannot be made.
         """
-        return build_target(self.parts, self.code, self.module, self.timings_ms, self._alternatives(what_if))
+        others = self._alternatives(what_if)
+        if dead_values and self.parts.backward is not None:
+            others = replace(others, checked=dead_by_draws(self.parts))
+        return build_target(self.parts, self.code, self.module, self.timings_ms, others)
 
     def _alternatives(self, what_if: tuple[str, ...]) -> Alternatives:
         """The same joint program under the policies that the report compares with."""

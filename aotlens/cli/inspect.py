@@ -36,6 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also print the totals of the policy with that change, as recompute:NAME; repeatable, each by"
         " itself; with commas between for several at once",
     )
+    parser.add_argument(
+        "--dead-values",
+        action="store_true",
+        help="also run the graphs on random numbers, to find saved values on which no gradient depends",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,6 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         policy=str(policy),
         to_end=arguments.to_end,
         what_if=tuple(arguments.what_if),
+        dead_values=arguments.dead_values,
     )
     traced = trace_target(arguments.target, arguments.argv, options, arguments.time_limit)
     if traced.report is not None:

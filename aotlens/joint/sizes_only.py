@@ -1,4 +1,4 @@
-"""Backward operators that take a value for its sizes only, and what they are given instead.
+"""Backward operators that take a value for its sizes only, or not at all, and what they are given instead.
 
 Invariant: the gradients are the same; the stand-in has the value's sizes, strides and type, and nobody reads
 its numbers.  A value that the backward reads for its numbers too, or that the caller holds, stays in place:
@@ -57,6 +57,9 @@ SECOND = frozenset(
 )
 """These ask the forward's argument, their second one, for its sizes: where to write, the gradient tells."""
 
+RUNNING, TRAINING = slice(3, 5), 7
+"""Of batch norm's backward: the running statistics, which it does not read where the next flag is set."""
+
 DEVICES = frozenset({"cpu", "cuda", "meta"})
 """Where that holds of their kernels."""
 
@@ -74,6 +77,10 @@ def replace_needless_reads(recorder: Recorder, handed_out: list[Any]) -> None:
     The nodes are changed in place: none of them is in a program yet.
     """
     backward = [node for node in recorder.nodes if node.origin.backward]
+    for node in backward:
+        if node.op is aten.native_batch_norm_backward.default and node.args[TRAINING] is True:
+            own = (*node.args[: RUNNING.start], None, None, *node.args[RUNNING.stop :])
+            object.__setattr__(node, "args", own)
     asking = [node for node in backward if reads_only_sizes(node.op)]
     if not asking:
         return

@@ -42,6 +42,8 @@ def partition_lines(partition: Partition, width: int) -> Iterator[Text]:
     alive = [value for value in partition.saved if not value.bytes]
     if alive:
         yield from paragraph(f"alive anyway, so free to keep: {_alive(alive)}", width, "  ", "dim")
+    if partition.dead_values is not None:
+        yield from paragraph(partition.dead_values, width, "  ", "dim")
     if partition.recomputed:
         yield Text()
         yield from _recomputed_lines(partition.recomputed, width)

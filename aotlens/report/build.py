@@ -53,7 +53,7 @@ def build_target(
         inputs=build_inputs(parts),
         outputs=build_outputs(parts),
         stages=build_stages(parts),
-        partition=_spared(build_partition(parts, others), parts),
+        partition=_spared(build_partition(parts, others), parts, others),
         wrapper=rows.Wrapper(module.text.source, module.text.steps, tuple(module.text.bound)),
         kernels=kernels,
         memory=memory_of(parts),
@@ -73,8 +73,10 @@ def _failing(parts: Partitioned) -> rows.FailingBackward | None:
     return rows.FailingBackward(failing.message, site_of(failing.origin) if failing.origin else None)
 
 
-def _spared(partition: rows.Partition | None, parts: Partitioned) -> rows.Partition | None:
-    return None if partition is None else with_spares(partition, parts)
+def _spared(
+    partition: rows.Partition | None, parts: Partitioned, others: Alternatives
+) -> rows.Partition | None:
+    return None if partition is None else with_spares(partition, parts, others.checked)
 
 
 def _with_diagnostics(target: rows.Target) -> rows.Target:

@@ -9,6 +9,7 @@ import torch
 from aotlens.ir.program import Node
 from aotlens.partition.budget import Frontier
 from aotlens.partition.choices import added_bytes, save_what_is_read, user_names
+from aotlens.partition.dead_draws import Checked
 from aotlens.partition.explain import Certificate, certificates
 from aotlens.partition.problem import PRICED, build_problem
 from aotlens.partition.reasons import Reason
@@ -27,6 +28,8 @@ class Alternatives:
     """What was asked, and what came of it."""
     unbudgeted: Partitioned | None = None
     """The partition without the memory budget; None where there is none."""
+    checked: Checked | None = None
+    """What replacing saved values showed; None where nobody asked."""
 
 
 def build_partition(parts: Partitioned, others: Alternatives) -> rows.Partition | None:
@@ -50,6 +53,7 @@ def build_partition(parts: Partitioned, others: Alternatives) -> rows.Partition 
         unbudgeted=totals(others.unbudgeted) if others.unbudgeted is not None else None,
         what_if=tuple(_what_if(change, parts, other, now) for change, other in others.what_if),
         regions=tuple(build_region(region, parts) for region in parts.regions),
+        dead_values=others.checked.note if others.checked is not None else None,
     )
 
 

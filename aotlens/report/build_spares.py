@@ -11,6 +11,7 @@ import torch
 
 from aotlens.capture.operators import aten
 from aotlens.ir.program import Node
+from aotlens.partition.dead_draws import SAME_GRADIENTS, Checked
 from aotlens.partition.dead_values import statically_dead
 from aotlens.partition.few_numbers import FewNumbers
 from aotlens.partition.records import Partitioned
@@ -21,10 +22,10 @@ from aotlens.report.records import Partition, SavedValue, Spare
 CASTS = frozenset({aten._to_copy.default, torch.ops.prims.convert_element_type.default})
 
 
-def with_spares(partition: Partition, parts: Partitioned) -> Partition:
-    """The same rows, each with what could be spared of it."""
+def with_spares(partition: Partition, parts: Partitioned, checked: Checked | None = None) -> Partition:
+    """The same rows, each with what could be spared of it; `checked` is what numbers showed."""
     nodes = {value.node.name: value.node for value in parts.saved}
-    finder = _Finder(parts)
+    finder = _Finder(parts, checked)
     rows = tuple(
         replace(row, spare=finder.spare(row, nodes[row.node])) if row.bytes and row.node in nodes else row
         for row in partition.saved
@@ -33,10 +34,11 @@ def with_spares(partition: Partition, parts: Partitioned) -> Partition:
 
 
 class _Finder:
-    def __init__(self, parts: Partitioned) -> None:
+    def __init__(self, parts: Partitioned, checked: Checked | None) -> None:
         self._few = FewNumbers()
         self._widened: dict[int, Node | None] = {}
-        self._dead = statically_dead(parts)
+        by_numbers = dict.fromkeys(checked.dead if checked is not None else (), SAME_GRADIENTS)
+        self._dead = by_numbers | statically_dead(parts)
         self._saved = {id(value.node): value.size_bytes for value in parts.saved}
         self._casts: dict[int, list[Node]] = {}
         for node in parts.joint.program.nodes:

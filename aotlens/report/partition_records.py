@@ -192,6 +192,8 @@ class Partition:
     """Answers to `--what-if`."""
     regions: tuple[Region, ...] = ()
     """Marked regions, which are divided apart from the rest."""
+    dead_values: str | None = None
+    """What looking for dead values by numbers came to; None where nobody asked."""
 
 
 LiveKind = Literal[

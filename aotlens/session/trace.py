@@ -23,7 +23,7 @@ from aotlens.session.driver import Driver, Hooks, Order
 from aotlens.session.failures import failure_of
 from aotlens.worker.child import ProgressFunction
 from aotlens.worker.codec import Outcome
-from aotlens.worker.protocol import Failure, TraceRequest
+from aotlens.worker.protocol import Failure, TraceOptions, TraceRequest
 from aotlens.worker.stacks import is_users
 
 __all__ = ["trace"]
@@ -36,7 +36,7 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     failure = _failure(driver.everything, request.path)
     progress("report", "")
     targets: list[Target] = []
-    failure = _failure(lambda: _build(collector, request.options.what_if, targets), request.path) or failure
+    failure = _failure(lambda: _build(collector, request.options, targets), request.path) or failure
     refused = collector.refused
     if targets and failure is not None and failure.kind == "exit":  # the script ended itself after a capture
         failure = None
@@ -56,7 +56,7 @@ def _order(request: TraceRequest) -> Order:
     return Order(request.path, request.qualname, request.argv, options)
 
 
-def _build(collector: Collector, what_if: tuple[str, ...], targets: list[Target]) -> None:
+def _build(collector: Collector, asked: TraceOptions, targets: list[Target]) -> None:
     """Fills `targets` one by one, so that a failure leaves those before it.
 
     An example may ask for what the script's run has shown already; the run's capture is the one kept.
@@ -64,7 +64,7 @@ def _build(collector: Collector, what_if: tuple[str, ...], targets: list[Target]
     shown: set[object] = set()
     for compiled in collector.compiled:
         _compile_backward(compiled)
-        target = compiled.target(what_if)
+        target = compiled.target(asked.what_if, asked.dead_values)
         if target.frontend == "dynamo":
             shown.add(_signature(target))
         elif _signature(target) in shown:

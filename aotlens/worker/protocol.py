@@ -37,6 +37,8 @@ class TraceOptions:
     """Run the script to its end instead of stopping once its targets repeat."""
     what_if: tuple[str, ...] = ()
     """Changes of the policy whose totals the report shall hold beside those of the policy itself."""
+    dead_values: bool = False
+    """Run the graphs on random numbers too, to find saved values on which no gradient depends."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,3 +184,78 @@ def test_indices_are_all_that_max_pooling_keeps() -> None:
         CompileOptions(backend="eager"),
     )
     assert compiled.parts.saved_bytes == 2 * 4 * 3 * 3 * 8
+
+
+def checked(function: Callable[..., Any], *args: Tensor) -> Target:
+    compiled = compile_direct(function, args, {}, CompileOptions(backend="eager"))
+    return compiled.target(dead_values=True)
+
+
+class MasksItAway(AsksForSizes):
+    """A difference of equal values, which no structure shows."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x @ x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (y,) = ctx.saved_tensors
+        return grad * 2 + (grad * y - grad * y)
+
+
+def test_numbers_find_what_structure_does_not() -> None:
+    found = checked(lambda x: MasksItAway.apply(x * 1.5).sin().sum(), leaf(8, 8))
+    assert [(code, "no gradient changed when it was replaced" in text) for code, text in told(found)] == [
+        ("AL304", True)
+    ]
+    assert found.partition is not None
+    assert found.partition.dead_values is not None
+    assert found.partition.dead_values.endswith("1 changed no gradient")
+
+
+class Transformer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.1, batch_first=True)
+        self.words = nn.Embedding(11, 16)
+        self.head = nn.Linear(16, 11)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return functional.cross_entropy(
+            self.head(self.layer(self.words(tokens))).flatten(0, 1), tokens.flatten()
+        )
+
+
+class Convolutions(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.1), nn.Hardswish()
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.body(x).clamp(-1, 1) ** 2).mean()
+
+
+@pytest.mark.parametrize(
+    ("model", "given"),
+    [(Transformer, torch.ones(2, 5, dtype=torch.long)), (Convolutions, torch.randn(4, 3, 8, 8))],
+)
+def test_numbers_raise_no_false_alarm(model: type[nn.Module], given: Tensor) -> None:
+    found = checked(model(), given)
+    assert spares(found) == []
+    assert found.partition is not None
+    assert found.partition.dead_values is not None
+    assert found.partition.dead_values.endswith("3 times each: none changed no gradient")
+
+
+def test_what_cannot_run_on_made_up_numbers_says_so() -> None:
+    target = compile_direct(
+        lambda x: x.exp().sum(), (leaf(4),), {}, CompileOptions(backend="eager", dynamic=True)
+    ).target(dead_values=True)
+    assert target.partition is not None
+    assert target.partition.dead_values == (
+        "dead values were not looked for: `x` is no tensor of known sizes"
+    )
