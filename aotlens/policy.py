@@ -19,7 +19,7 @@ BASES: tuple[Base, ...] = ("min-cut", "default", "budget")
 FORMS = (
     "min-cut",
     "default",
-    "budget (with --memory-budget)",
+    "budget=BYTES|FRACTION",
     "save:NAME",
     "recompute:NAME",
     "save:FILE:LINE",
