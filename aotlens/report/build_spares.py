@@ -19,6 +19,7 @@ from aotlens.partition.storages import node_bytes
 from aotlens.report.describe import short_dtype
 from aotlens.report.records import Partition, SavedValue, Spare
 
+DRAWS = frozenset({aten.bernoulli.p, aten.bernoulli.default, aten.bernoulli.Tensor})
 CASTS = frozenset({aten._to_copy.default, torch.ops.prims.convert_element_type.default})
 
 
@@ -62,11 +63,18 @@ class _Finder:
 
     def _as_mask(self, row: SavedValue, node: Node) -> Spare | None:
         numbers, width = self._few.of(node), node.val.element_size()
-        if numbers is None or len(numbers) != 2 or width == 1:
+        if numbers is None or len(numbers) != 2 or width == 1 or self._is_drawn(node):
             return None
         shown = " and ".join(f"{number:g}" for number in sorted(numbers))
         reason = f"it holds {shown} only, which a boolean mask tells in a byte each"
         return Spare("mask", row.bytes - row.bytes // width, reason)
+
+    def _is_drawn(self, node: Node) -> bool:
+        """Whether it is made of a mask that was drawn: the engine has the boolean form of that at hand."""
+        return any(
+            source.op in DRAWS or (self._few.of(source) is not None and self._is_drawn(source))
+            for source in node.inputs()
+        )
 
     def _as_copy(self, row: SavedValue, node: Node) -> Spare | None:
         """Kept in both precisions."""

@@ -39,8 +39,8 @@ SAVED = (
         "A mask is kept as numbers",
         "information",
         "A value that holds two different numbers only (a comparison cast to float, a one-hot matrix, a"
-        " mask that was drawn as zeros and ones) is kept for the backward in a floating type. The masks of"
-        " torch's own dropout are kept as booleans. Reported from 1 MiB and a fiftieth of all saved bytes"
+        " mask that was drawn as zeros and ones) is kept for the backward in a floating type. Masks that"
+        " dropout or `torch.bernoulli` draws are not told: `min-cut` keeps them as booleans. Reported from 1 MiB and a fiftieth of all saved bytes"
         " on.",
         "Four bytes (`float32`) where a boolean takes one.",
         "Keep the comparison's boolean result and multiply by it, or choose with `torch.where`: both take a"

@@ -1,0 +1,136 @@
+"""The family AL3 on constructed reports, and on checkpoints that cannot be followed."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from aotlens.options import CompileOptions
+from aotlens.pipeline import compile_direct
+from aotlens.report import BudgetResult, Diagnostic, Related, Spare, Target, Totals
+from aotlens.report.diagnose import diagnose
+from aotlens.report.findings import MIB, Limits
+from tests.report.sample import span, training_target
+
+SAMPLE = training_target()
+assert SAMPLE.partition is not None
+PARTITION = SAMPLE.partition
+VALUE = replace(PARTITION.saved[0], bytes=4 * MIB)
+UP = VALUE.span
+
+
+def found(target: Target, limits: Limits | None = None) -> list[Diagnostic]:
+    return [entry for entry in diagnose(target, limits) if entry.code.startswith("AL3")]
+
+
+def holding(*values: Any, **changes: Any) -> Target:
+    partition = replace(PARTITION, saved=values, saved_bytes=16 * MIB, recomputed=(), **changes)
+    return replace(SAMPLE, partition=partition)
+
+
+def test_spares_of_a_loop_are_told_once() -> None:
+    cause = span("cache.mul_(0.9)")
+    value = replace(VALUE, spare=Spare("precision", 2 * MIB, "it is made f32", cause))
+    assert found(holding(value, value)) == [
+        Diagnostic(
+            "AL302",
+            "information",
+            "`self.up(x)` is kept for the backward as f32[32, 64], 8.0 MiB (2 × 4.0 MiB): it is made f32; 4.0 MiB"
+            " could be spared",
+            UP,
+            (Related(cause, "it becomes so here"),),
+        )
+    ]
+
+
+def test_a_small_spare_is_not_told() -> None:
+    assert found(holding(replace(VALUE, spare=Spare("mask", MIB - 1, "a mask")))) == []
+    share = replace(VALUE, spare=Spare("mask", MIB, "a mask"))
+    assert (
+        found(replace(holding(share), partition=replace(PARTITION, saved=(share,), saved_bytes=64 * MIB)))
+        == []
+    )
+
+
+def test_dead_values_are_warnings() -> None:
+    dead = replace(VALUE, spare=Spare("dead", 4 * MIB, "nobody reads it"))
+    assert [(entry.code, entry.severity) for entry in found(holding(dead))] == [("AL304", "warning")]
+
+
+def test_a_checkpoint_that_is_not_followed() -> None:
+    value = replace(VALUE, overrode="an activation checkpoint", reason="a second draw would differ")
+    assert [entry.message for entry in found(holding(value))] == [
+        "`self.up(x)` is kept for the backward, 4.0 MiB, against an activation checkpoint: a second draw would"
+        " differ"
+    ]
+
+
+def test_a_policy_that_is_not_followed() -> None:
+    again = replace(PARTITION.recomputed[0], bytes=4 * MIB, overrode="a checkpoint's policy")
+    target = replace(SAMPLE, partition=replace(PARTITION, saved=(), recomputed=(again, again)))
+    assert [entry.message for entry in found(target)] == [
+        "`hidden.sigmoid()` is computed again against a checkpoint's policy: cheap to compute again"
+    ]
+
+
+BUDGET = BudgetResult(MIB, MIB, 100, 100, True, "exact")
+
+
+def test_a_budget_that_raises_the_peak_is_a_warning() -> None:
+    target = holding(budget=BUDGET, unbudgeted=Totals(32 * MIB, 0, 20 * MIB))
+    assert target.memory is not None
+    higher = replace(target, memory=replace(target.memory, peak_bytes=24 * MIB))
+    assert [(entry.code, entry.severity, entry.message) for entry in found(higher)] == [
+        (
+            "AL306",
+            "warning",
+            (
+                "the memory budget of 1.0 MiB raises the predicted peak to 24.0 MiB, from 20.0 MiB without it: it"
+                " saves 16.0 MiB instead of 32.0 MiB, and what the backward computes again needs more at once;"
+                " choose a larger budget"
+            ),
+        )
+    ]
+    assert found(replace(target, memory=replace(target.memory, peak_bytes=20 * MIB))) == []
+    assert found(holding(budget=BUDGET)) == []
+
+
+def target_of(function: Callable[..., Any], *args: Tensor, policy: str = "min-cut") -> Target:
+    return compile_direct(function, args, {}, CompileOptions(backend="eager", policy=policy)).target()
+
+
+LOW = Limits(saved_bytes=1 << 40, spare_bytes=1, spare_share=0)
+
+
+def noisy(x: Tensor) -> Tensor:
+    return torch.randn_like(x) * x.exp()
+
+
+def test_random_numbers_inside_a_checkpoint_are_kept_and_told() -> None:
+    x = torch.randn(8, 8, requires_grad=True)
+    target = target_of(lambda x: checkpoint(noisy, x.sin(), use_reentrant=False).sum(), x)
+    assert [(entry.code, entry.message) for entry in found(target, LOW)] == [
+        (
+            "AL305",
+            (
+                "`torch.randn_like(x)` is kept for the backward, 256 B, against an activation checkpoint, which"
+                " would compute it again: a second draw would differ"
+            ),
+        )
+    ]
+
+
+def test_a_checkpoint_that_is_followed_has_no_finding() -> None:
+    x = torch.randn(8, 8, requires_grad=True)
+    target = target_of(lambda x: checkpoint(lambda x: x.exp().tanh(), x.sin(), use_reentrant=False).sum(), x)
+    assert found(target, LOW) == []
+
+
+def test_dropout_has_no_finding_under_any_policy() -> None:
+    x = torch.randn(8, 8, requires_grad=True)
+    for policy in ("min-cut", "default"):
+        target = target_of(lambda x: torch.nn.functional.dropout(x.exp(), 0.1).sin(), x, policy=policy)
+        assert found(target, LOW) == []
