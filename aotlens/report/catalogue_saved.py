@@ -38,10 +38,10 @@ SAVED = (
         "AL303",
         "A mask is kept as numbers",
         "information",
-        "A value that holds two different numbers only (a comparison cast to float, a one-hot matrix, a"
-        " mask that was drawn as zeros and ones) is kept for the backward in a floating type. Masks that"
-        " dropout or `torch.bernoulli` draws are not told: `min-cut` keeps them as booleans. Reported from 1 MiB and a fiftieth of all saved bytes"
-        " on.",
+        "A value that holds two different numbers only (a comparison cast to float, a one-hot matrix, drawn"
+        " integers of 0 and 1) is kept for the backward in a type wider than a byte. Masks that dropout or"
+        " `torch.bernoulli` draw are not told: `min-cut` keeps them as booleans. Reported from 1 MiB and a"
+        " fiftieth of all saved bytes on.",
         "Four bytes (`float32`) where a boolean takes one.",
         "Keep the comparison's boolean result and multiply by it, or choose with `torch.where`: both take a"
         " boolean mask.",

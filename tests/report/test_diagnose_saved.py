@@ -34,12 +34,12 @@ def holding(*values: Any, **changes: Any) -> Target:
 def test_spares_of_a_loop_are_told_once() -> None:
     cause = span("cache.mul_(0.9)")
     value = replace(VALUE, spare=Spare("precision", 2 * MIB, "it is made f32", cause))
-    assert found(holding(value, value)) == [
+    assert found(holding(value, value), Limits(saved_bytes=1 << 40)) == [
         Diagnostic(
             "AL302",
             "information",
-            "`self.up(x)` is kept for the backward as f32[32, 64], 8.0 MiB (2 × 4.0 MiB): it is made f32; 4.0 MiB"
-            " could be spared",
+            "`self.up(x)` is kept for the backward as f32[32, 64], 8.0 MiB (2 × 4.0 MiB): it is made f32;"
+            " 4.0 MiB could be spared",
             UP,
             (Related(cause, "it becomes so here"),),
         )
@@ -49,10 +49,8 @@ def test_spares_of_a_loop_are_told_once() -> None:
 def test_a_small_spare_is_not_told() -> None:
     assert found(holding(replace(VALUE, spare=Spare("mask", MIB - 1, "a mask")))) == []
     share = replace(VALUE, spare=Spare("mask", MIB, "a mask"))
-    assert (
-        found(replace(holding(share), partition=replace(PARTITION, saved=(share,), saved_bytes=64 * MIB)))
-        == []
-    )
+    partition = replace(PARTITION, saved=(share,), saved_bytes=64 * MIB)
+    assert found(replace(SAMPLE, partition=partition)) == []
 
 
 def test_dead_values_are_warnings() -> None:
@@ -63,8 +61,10 @@ def test_dead_values_are_warnings() -> None:
 def test_a_checkpoint_that_is_not_followed() -> None:
     value = replace(VALUE, overrode="an activation checkpoint", reason="a second draw would differ")
     assert [entry.message for entry in found(holding(value))] == [
-        "`self.up(x)` is kept for the backward, 4.0 MiB, against an activation checkpoint: a second draw would"
-        " differ"
+        (
+            "`self.up(x)` is kept for the backward, 4.0 MiB, against an activation checkpoint: a second draw"
+            " would differ"
+        )
     ]
 
 
@@ -88,9 +88,9 @@ def test_a_budget_that_raises_the_peak_is_a_warning() -> None:
             "AL306",
             "warning",
             (
-                "the memory budget of 1.0 MiB raises the predicted peak to 24.0 MiB, from 20.0 MiB without it: it"
-                " saves 16.0 MiB instead of 32.0 MiB, and what the backward computes again needs more at once;"
-                " choose a larger budget"
+                "the memory budget of 1.0 MiB raises the predicted peak to 24.0 MiB, from 20.0 MiB without it:"
+                " it saves 16.0 MiB instead of 32.0 MiB, and what the backward computes again needs more at"
+                " once; choose a larger budget"
             ),
         )
     ]
@@ -116,8 +116,8 @@ def test_random_numbers_inside_a_checkpoint_are_kept_and_told() -> None:
         (
             "AL305",
             (
-                "`torch.randn_like(x)` is kept for the backward, 256 B, against an activation checkpoint, which"
-                " would compute it again: a second draw would differ"
+                "`torch.randn_like(x)` is kept for the backward, 256 B, against an activation checkpoint,"
+                " which would compute it again: a second draw would differ"
             ),
         )
     ]
