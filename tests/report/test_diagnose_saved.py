@@ -88,9 +88,9 @@ def test_a_budget_that_raises_the_peak_is_a_warning() -> None:
             "AL306",
             "warning",
             (
-                "the memory budget of 1.0 MiB raises the predicted peak to 24.0 MiB, from 20.0 MiB without it:"
-                " it saves 16.0 MiB instead of 32.0 MiB, and what the backward computes again needs more at"
-                " once; choose a larger budget"
+                "the memory budget of 1.0 MiB raises the predicted peak to 24.0 MiB, from 20.0 MiB without"
+                " it: it saves 16.0 MiB instead of 32.0 MiB, and what the backward computes again needs"
+                " more at once; choose a larger budget"
             ),
         )
     ]
