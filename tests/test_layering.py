@@ -33,7 +33,17 @@ REPORT_ON_THE_ENGINE_SIDE = ("build", "describe", "memory", "sites")
 
 REPORT_WITH_RICH = frozenset(
     f"aotlens.report.{name}"
-    for name in ("activations", "changes_text", "closing", "excerpt", "layout", "ledger", "text", "tradeoffs")
+    for name in (
+        "activations",
+        "changes_text",
+        "closing",
+        "excerpt",
+        "layout",
+        "ledger",
+        "peak_text",
+        "text",
+        "tradeoffs",
+    )
 )
 
 WORKER_DATA = tuple(

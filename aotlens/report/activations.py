@@ -10,7 +10,7 @@ from typing import TypeVar
 from rich.text import Text
 
 from aotlens.report.certificates import budget_text, certificate_text, overruled_text, reason_text
-from aotlens.report.fold import Fold, fold
+from aotlens.report.fold import Fold, fold, in_layer
 from aotlens.report.layout import Row, heading, paragraph, table
 from aotlens.report.places import place, text_of
 from aotlens.report.records import Partition, RecomputedValue, Region, SavedValue
@@ -35,7 +35,7 @@ def partition_lines(partition: Partition, width: int) -> Iterator[Text]:
     yield heading("Saved for backward", note + _default_note(partition))
     if partition.budget is not None:
         yield from paragraph(budget_text(partition.budget), width, "  ")
-    groups = _by_size(kept, _same_saved)
+    groups = saved_folds(kept)
     rows = [_saved_row(group, width) for group in groups[:SAVED_ROWS]]
     yield from table(rows, width, frozenset({0}))
     yield from _cut(groups[SAVED_ROWS:], width)
@@ -120,6 +120,11 @@ def _recomputed_row(entry: Fold[RecomputedValue], width: int) -> Row:
     return Row(cells, ("yellow", "", "", "cyan"), overruled, clip=True)
 
 
+def saved_folds(values: list[SavedValue]) -> list[Fold[SavedValue]]:
+    """The rows of saved values: identical layers as one, the largest total first."""
+    return _by_size(values, _same_saved)
+
+
 def _by_size(values: list[Value], same: Callable[[Value], Hashable]) -> list[Fold[Value]]:
     """Folds, the largest total first."""
     folds = fold(values, name=_label, same=lambda value: (value.bytes, same(value)))
@@ -136,14 +141,14 @@ def _each(group: Fold[Value]) -> str:
 
 
 def _label(value: SavedValue | RecomputedValue) -> str:
-    """`gelu in self.mlp(x)`: the node's operator and the user's expression; else a name."""
+    """`blocks.3: gelu in self.mlp(x)`: the layer, the operator, the user's expression; else a name."""
     operator = _NUMBERED.sub("", value.node)
     text = text_of(value.span) if value.span else ""
     name = value.name if isinstance(value, SavedValue) else None
     if name and "." in name:
         return name
     label = f"{operator} in {text}" if text else operator
-    return f"{name}: {label}" if name and text else name or label
+    return in_layer(value.layer, f"{name}: {label}" if name and text else name or label)
 
 
 def _alive(values: Sequence[SavedValue]) -> str:

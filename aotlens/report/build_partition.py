@@ -15,9 +15,10 @@ from aotlens.partition.problem import PRICED, build_problem
 from aotlens.partition.reasons import Reason
 from aotlens.partition.records import Partitioned, Recomputed, Saved, Split
 from aotlens.report import records as rows
+from aotlens.report.build_layers import Layers
 from aotlens.report.build_regions import build_region
 from aotlens.report.describe import describe_tensor
-from aotlens.report.memory import memory_of
+from aotlens.report.memory import predicted_peak
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +39,15 @@ def build_partition(parts: Partitioned, others: Alternatives) -> rows.Partition 
         return None
     split = parts.split
     found = certificates(parts.joint, split) if split is not None else {}
-    describe = _Saved(parts, found)
+    layers = Layers(parts.joint.program)
+    describe = _Saved(parts, found, layers)
     saved = [describe.row(value) for value in parts.saved if isinstance(value.node.val, torch.Tensor)]
     saved.sort(key=lambda value: -value.bytes)
     now = totals(parts)
     return rows.Partition(
         policy=parts.policy,
         saved=tuple(saved),
-        recomputed=tuple(_recomputed(item, parts) for item in parts.recomputed),
+        recomputed=_recomputed_rows(parts, layers),
         saved_bytes=sum(value.bytes for value in saved),
         frontier=frontier(parts, split) if split is not None else (),
         default_bytes=_default_bytes(parts, split) if split is not None else None,
@@ -60,7 +62,7 @@ def build_partition(parts: Partitioned, others: Alternatives) -> rows.Partition 
 def totals(parts: Partitioned) -> rows.Totals:
     """What a partition costs."""
     flops = sum(value.flops for value in parts.recomputed)
-    return rows.Totals(parts.saved_bytes, flops, memory_of(parts).peak_bytes)
+    return rows.Totals(parts.saved_bytes, flops, predicted_peak(parts))
 
 
 def frontier(parts: Partitioned, split: Split) -> tuple[rows.FrontierPoint, ...]:
@@ -100,7 +102,12 @@ def _what_if(change: str, parts: Partitioned, other: Partitioned, now: rows.Tota
     )
 
 
-def _recomputed(item: Recomputed, parts: Partitioned) -> rows.RecomputedValue:
+def _recomputed_rows(parts: Partitioned, layers: Layers) -> tuple[rows.RecomputedValue, ...]:
+    in_forward = {id(node) for node in parts.forward.nodes}
+    return tuple(_recomputed(item, in_forward, layers) for item in parts.recomputed)
+
+
+def _recomputed(item: Recomputed, in_forward: set[int], layers: Layers) -> rows.RecomputedValue:
     return rows.RecomputedValue(
         node=item.node.name,
         bytes=item.size_bytes,
@@ -110,8 +117,9 @@ def _recomputed(item: Recomputed, parts: Partitioned) -> rows.RecomputedValue:
         code=item.reason.value,
         freedom=_freedom(item.reason),
         op=item.node.target,
-        in_forward=item.node in parts.forward.nodes,
+        in_forward=id(item.node) in in_forward,
         overrode=item.overruled,
+        layer=layers.of(item.node),
     )
 
 
@@ -122,8 +130,9 @@ def _freedom(reason: Reason) -> rows.Freedom:
 class _Saved:
     """Rows of saved values."""
 
-    def __init__(self, parts: Partitioned, found: Mapping[int, Certificate]) -> None:
+    def __init__(self, parts: Partitioned, found: Mapping[int, Certificate], layers: Layers) -> None:
         assert parts.backward is not None  # called for training only
+        self._layers = layers
         self._certificates = found
         self._names = user_names(parts.joint)
         self._policy = parts.policy
@@ -153,6 +162,7 @@ class _Saved:
             op=value.node.target,
             overrode=value.overruled,
             certificate=_certificate(named) if named is not None else None,
+            layer=self._layers.of(value.node) if slot is None else None,
         )
 
     def _reason(self, reason: Reason) -> str:

@@ -44,6 +44,11 @@ def fold(
     return tuple(Fold(_label([name(item) for item in group]), tuple(group)) for group in groups.values())
 
 
+def in_layer(layer: str | None, label: str) -> str:
+    """A label that folds over layers: `blocks.3: gelu in self.mlp(x)`; as it is outside of a layer."""
+    return f"{layer}: {label}" if layer else label
+
+
 def _pattern(name: str) -> str:
     return _LAYER.sub("*", name, count=1)
 

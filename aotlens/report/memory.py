@@ -15,12 +15,14 @@ import torch
 from aotlens.capture.operators import Kind, describe
 from aotlens.ir.lifetimes import last_uses
 from aotlens.ir.program import Node, Program, getitem, is_higher_order
-from aotlens.ir.slots import GRADIENTS, SavedForBackward, SavedInput
+from aotlens.ir.slots import SavedForBackward, SavedInput
 from aotlens.partition.records import Partitioned
 from aotlens.partition.storages import is_view, node_bytes, value_bytes
+from aotlens.report.build_layers import Layers
 from aotlens.report.memory_gradients import handovers
 from aotlens.report.memory_kernels import working_bytes
 from aotlens.report.partition_records import LiveKind, LiveValue, Memory, Phase
+from aotlens.report.source_records import Span
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +36,8 @@ class _Storage:
     last: int | None
     """The last moment at which somebody holds it; None while it is not known, or when it outlives all."""
     kind: LiveKind = "temporary"
+    name: str | None = None
+    """The user's name of the result or gradient that it is."""
 
 
 Held = Any
@@ -49,6 +53,10 @@ class _Moment:
     phase: Phase
     working_bytes: int = 0
     """What its kernel takes while it runs."""
+
+    @property
+    def span(self) -> Span | None:
+        return self.node.origin.place.innermost if self.node is not None else None
 
 
 @dataclass(slots=True)
@@ -142,6 +150,17 @@ def _storages(held: Held) -> Iterator[_Storage]:
 
 def memory_of(parts: Partitioned) -> Memory:
     """Predicted from the graphs' own order; kernels that a backend fuses use less."""
+    timeline, forward_nodes = _timeline(parts)
+    return _described(parts, timeline, forward_nodes)
+
+
+def predicted_peak(parts: Partitioned) -> int:
+    """The peak alone, in bytes."""
+    return max(_timeline(parts)[0].live_bytes(), default=0)
+
+
+def _timeline(parts: Partitioned) -> tuple[_Timeline, int]:
+    """The whole step, and how many of its moments are the forward's."""
     timeline = _Timeline()
     of: dict[int, Held] = {}
     timeline.play(parts.forward, "inference" if parts.backward is None else "forward", of)
@@ -149,7 +168,7 @@ def memory_of(parts: Partitioned) -> Memory:
     _end_forward(parts, timeline, of)
     if parts.backward is not None:
         _play_backward(parts, parts.backward, timeline, of)
-    return _measured(parts, timeline, forward_nodes)
+    return timeline, forward_nodes
 
 
 def _end_forward(parts: Partitioned, timeline: _Timeline, of: dict[int, Held]) -> None:
@@ -165,9 +184,9 @@ def _end_forward(parts: Partitioned, timeline: _Timeline, of: dict[int, Held]) -
     for given in parts.saved_inputs:
         for storage in _storages(of.get(id(given.node))):
             storage.last, storage.kind = None, "saved"
-    for out in parts.joint.handed_out:
+    for out in reversed(parts.joint.handed_out):
         for storage in _storages(of.get(id(out.value))):
-            storage.last, storage.kind = None, "result"
+            storage.last, storage.kind, storage.name = None, "result", out.slot.name
 
 
 def _play_backward(
@@ -202,14 +221,15 @@ def _hand_over(parts: Partitioned, timeline: _Timeline, of: dict[int, Held]) -> 
         now = len(timeline.moments)
         for storage in _storages(of[id(item.node)]):
             owned = storage.kind in ("result", "incoming gradient")
-            storage.kind = storage.kind if owned else "gradient"
+            if not owned:
+                storage.kind, storage.name = "gradient", f"gradient of {item.name}"
             storage.last = None if owned or id(storage) in passed else now
         if item.copied_bytes:
-            timeline.make(item.node, item.copied_bytes, "gradient")
+            timeline.make(item.node, item.copied_bytes, "gradient").name = f"gradient of {item.name}"
             timeline.moments.append(_Moment(f"gradient of {item.name}", None, "backward"))
 
 
-def _measured(parts: Partitioned, timeline: _Timeline, forward_nodes: int) -> Memory:
+def _described(parts: Partitioned, timeline: _Timeline, forward_nodes: int) -> Memory:
     """The curve, its peak, and what is alive there, the largest first."""
     moments = timeline.moments
     curve = [(moment.name, live) for moment, live in zip(moments, timeline.live_bytes(), strict=True)]
@@ -224,7 +244,7 @@ def _measured(parts: Partitioned, timeline: _Timeline, forward_nodes: int) -> Me
         live_at_peak=tuple(rows),
         peak_node=peak.name,
         peak_phase=peak.phase,
-        peak_span=peak.node.origin.place.innermost if peak.node is not None else None,
+        peak_span=peak.span,
         forward_nodes=forward_nodes,
         held_bytes=sum(
             storage.size_bytes
@@ -235,7 +255,7 @@ def _measured(parts: Partitioned, timeline: _Timeline, forward_nodes: int) -> Me
 
 
 def _alive(parts: Partitioned, timeline: _Timeline, top: int) -> Iterator[LiveValue]:
-    names = _Names(parts)
+    names, layers = _variable_names(parts), Layers(parts.joint.program)
     for storage in timeline.storages:
         last = storage.last
         if storage.size_bytes and storage.first <= top and (last is None or last >= top):
@@ -246,46 +266,36 @@ def _alive(parts: Partitioned, timeline: _Timeline, top: int) -> Iterator[LiveVa
                 bytes=storage.size_bytes,
                 span=node.origin.place.innermost,
                 kind=storage.kind,
-                name=names.of(node),
+                name=storage.name or _variable(names, node),
                 made_in=timeline.moments[storage.first].phase,
                 last=end.name if end is not None else None,
                 last_in=end.phase if end is not None else None,
-                last_span=end.node.origin.place.innermost
-                if end is not None and end.node is not None
-                else None,
+                last_span=end.span if end is not None else None,
+                layer=layers.of(node),
             )
     peak = timeline.moments[top]
     if peak.node is not None and peak.working_bytes:
-        span = peak.node.origin.place.innermost
         yield LiveValue(
-            peak.name,
-            peak.working_bytes,
-            span,
-            "working memory",
-            None,
-            peak.phase,
-            peak.name,
-            peak.phase,
-            span,
+            node=peak.name,
+            bytes=peak.working_bytes,
+            span=peak.span,
+            kind="working memory",
+            made_in=peak.phase,
+            last=peak.name,
+            last_in=peak.phase,
+            last_span=peak.span,
+            layer=layers.of(peak.node),
         )
 
 
-class _Names:
-    """The user's names of values: of results and gradients, and the variables that lines assign."""
+def _variable_names(parts: Partitioned) -> dict[tuple[str, int], str]:
+    """The user's variable that a line assigns, by file and line."""
+    variables = parts.joint.captured.variables
+    return {(variable.span.file, variable.span.line): variable.name for variable in variables}
 
-    def __init__(self, parts: Partitioned) -> None:
-        self._variables = {
-            (variable.span.file, variable.span.line): variable.name
-            for variable in parts.joint.captured.variables
-        }
-        self._slots: dict[int, str] = {}
-        for out in reversed(parts.joint.program.outputs):
-            name = f"gradient of {out.slot.name}" if isinstance(out.slot, GRADIENTS) else out.slot.name
-            self._slots[id(out.value)] = name
 
-    def of(self, node: Node) -> str | None:
-        span = node.origin.place.innermost
-        known = self._slots.get(id(node))
-        if known is not None or span is None or node.origin.backward:
-            return known
-        return self._variables.get((span.file, span.line))
+def _variable(names: dict[tuple[str, int], str], node: Node) -> str | None:
+    span = node.origin.place.innermost
+    if span is None or node.origin.backward:
+        return None
+    return names.get((span.file, span.line))

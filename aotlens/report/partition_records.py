@@ -83,6 +83,8 @@ class SavedValue:
     """What else asked otherwise, and was overruled: `an activation checkpoint`."""
     certificate: Certificate | None = None
     """Set for a choice of the solver."""
+    layer: str | None = None
+    """The layer of the model that computes it: `blocks.3`; None outside of numbered layers."""
     spare: Spare | None = None
     """What could be spared of it; None where every byte is needed."""
 
@@ -106,6 +108,8 @@ class RecomputedValue:
     """Whether the forward graph computes it too; otherwise only the backward needed it."""
     overrode: str | None = None
     """What else asked otherwise, and was overruled: `an activation checkpoint's policy`."""
+    layer: str | None = None
+    """The layer of the model that computes it: `blocks.3`; None outside of numbered layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +228,8 @@ class LiveValue:
     """The node after which its memory is given back; None for what outlives the backward."""
     last_in: Phase | None = None
     last_span: Span | None = None
+    layer: str | None = None
+    """The layer of the model that it belongs to; None outside of numbered layers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from aotlens.report.layout import (
     to_text,
 )
 from aotlens.report.ledger import guard_lines, input_lines, operator_lines, output_lines, site_lines
+from aotlens.report.peak_text import memory_lines
 from aotlens.report.places import place
 from aotlens.report.records import Report, Stage, Target
 from aotlens.report.summary import (
@@ -97,6 +98,7 @@ def target_lines(target: Target, width: int, title: str) -> Iterator[Text]:
         guard_lines(target, width),
         operator_lines(target, width),
         partition_lines(target.partition, width) if target.partition else iter(()),
+        memory_lines(target.memory, width) if target.memory else iter(()),
         wrapper_lines(target, width),
         stage_table(target, width),
         kernel_lines(target, width),

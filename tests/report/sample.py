@@ -395,10 +395,18 @@ def _kernels() -> tuple[Kernel, ...]:
 def _memory() -> Memory:
     curve = (("addmm", 8192), ("gelu", 16384), ("sigmoid", 24576), ("mul_1", 32768), ("addmm_1", 18432))
     live = (
-        LiveValue("addmm", 8192, span(UP), "saved"),
+        LiveValue("addmm", 8192, span(UP), "saved", last="mul_3", last_in="backward", last_span=span(UP)),
         LiveValue("gelu", 8192, span("functional.gelu(self.up(x))"), "result", "hidden"),
         LiveValue("sigmoid", 8192, span("hidden.sigmoid()"), last="mul_1", last_in="forward"),
-        LiveValue("mul_1", 8192, span("hidden * hidden.sigmoid()"), "saved", "gated"),
+        LiveValue(
+            "mul_1",
+            8192,
+            span("hidden * hidden.sigmoid()"),
+            "saved",
+            "gated",
+            last="mm_1",
+            last_in="backward",
+        ),
     )
     return Memory(32768, curve, live, "mul_1", "forward", span("hidden * hidden.sigmoid()"), 5, 18432)
 

@@ -1,0 +1,114 @@
+"""Which layer of the user's model a node belongs to: `blocks.3`, from the parameters that are read around it.
+
+A stretch of nodes without a call or a return of the user's code between them belongs together; it belongs to
+the layer whose parameters it reads.  One that reads none goes with the stretch after it where it opens a
+call or starts a loop again, else with the one before it.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from aotlens.ir.origin import Origin
+from aotlens.ir.program import Node, Program
+
+_NUMBERED = re.compile(r"^(?:[^.]+\.)*?[^.]*\d+(?=\.)")
+"""The first part of a qualified name that ends in a layer's number: `blocks.3` of `blocks.3.mlp.0.weight`."""
+
+Position = tuple[Any, int]
+"""Where one frame of the user's stands: its code, or its file, and how far it has come in it."""
+
+
+@dataclass(slots=True)
+class _Stretch:
+    opens: bool
+    """Whether it is the start of a call, or of another round of a loop."""
+    nodes: list[Node] = field(default_factory=list)
+    layers: list[str | None] = field(default_factory=list)
+    """For each node the layer whose parameter it reads; empty for a parameter of no layer, else None."""
+
+
+class Layers:
+    """The layer of each node of a joint program, None outside of layers."""
+
+    def __init__(self, program: Program) -> None:
+        self._by_origin: dict[int, str] = {}
+        before = ""
+        stretches = list(_stretches(program))
+        for stretch, following in zip(stretches, _next_layers(stretches), strict=True):
+            current = _first(stretch)
+            if current is None:
+                current = following if stretch.opens and following is not None else before
+            for node, layer in zip(stretch.nodes, stretch.layers, strict=True):
+                current = current if layer is None else layer
+                self._by_origin[id(node.origin)] = current
+            before = current
+
+    def of(self, node: Node) -> str | None:
+        """Of a forward node, or of the forward operator whose gradient a backward node computes."""
+        origin: Origin | None = node.origin
+        if origin is not None and origin.backward:
+            origin = origin.differentiates
+        return self._by_origin.get(id(origin)) or None
+
+
+def layer_name(fqn: str) -> str:
+    """`blocks.3` of `blocks.3.mlp.0.weight`; empty where no part is a number."""
+    found = _NUMBERED.match(fqn)
+    return found.group() if found else ""
+
+
+def _first(stretch: _Stretch) -> str | None:
+    return next((layer for layer in stretch.layers if layer is not None), None)
+
+
+def _next_layers(stretches: list[_Stretch]) -> list[str | None]:
+    """For each stretch the layer that is met next, itself included; None where none follows."""
+    found: list[str | None] = []
+    following: str | None = None
+    for stretch in reversed(stretches):
+        first = _first(stretch)
+        following = following if first is None else first
+        found.append(following)
+    return found[::-1]
+
+
+def _stretches(program: Program) -> Iterator[_Stretch]:
+    read = {id(given.node): layer_name(fqn) for given in program.inputs if (fqn := _fqn(given.slot))}
+    stretch, before = _Stretch(True), tuple[Position, ...]()
+    for node in program.nodes:
+        if node.op is None or node.origin.backward:
+            continue
+        stack = _stack(node)
+        if stack and (changed := _change(before, stack)) is not None:
+            yield stretch
+            stretch = _Stretch(changed)
+        before = stack or before
+        stretch.nodes.append(node)
+        layers = [read[id(source)] for source in node.inputs() if id(source) in read]
+        stretch.layers.append(layers[-1] if layers else None)
+    yield stretch
+
+
+def _fqn(slot: Any) -> str:
+    return getattr(slot, "fqn", "")
+
+
+def _stack(node: Node) -> tuple[Position, ...]:
+    """The user's frames, outermost first."""
+    place = node.origin.place
+    if place.frames:
+        return tuple(reversed(place.frames))
+    return tuple((span.file, span.line) for span in reversed(place.known_spans))
+
+
+def _change(before: tuple[Position, ...], stack: tuple[Position, ...]) -> bool | None:
+    """Whether a call or a round of a loop opens here; False where one only ends; None where neither does."""
+    depth = next((at for at, pair in enumerate(zip(before, stack, strict=False)) if pair[0] != pair[1]), None)
+    if depth is None:
+        return None if len(before) == len(stack) else len(stack) > len(before)
+    again = before[depth][0] == stack[depth][0] and stack[depth][1] < before[depth][1]
+    if again or len(stack) > depth + 1:
+        return True
+    return False if len(before) > depth + 1 else None

@@ -1,0 +1,77 @@
+"""Which layer a value belongs to, and that the lists of a model with equal layers fold over them."""
+
+from collections import Counter
+
+import torch
+from torch import Tensor, nn
+
+from aotlens.options import CompileOptions
+from aotlens.pipeline import Compiled, compile_direct
+from aotlens.report.activations import saved_folds
+from aotlens.report.build_layers import Layers
+from aotlens.report.peak_text import alive_folds, total_bytes
+
+
+class Scale(nn.Module):
+    """Reads its parameter last, as a root-mean-square norm does."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True)) * self.weight
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = Scale(width), nn.Linear(width, inner), nn.Linear(inner, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.tanh()  # before any parameter of the block is read
+        return x + self.down(self.up(self.norm(y)).sin())
+
+
+class Stack(nn.Module):
+    def __init__(self, *inner: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        self.blocks = nn.ModuleList(Block(8, size) for size in inner)
+        self.last = Scale(8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x).cos()
+        for block in self.blocks:
+            x = block(x)
+        return self.last(x).sum()
+
+
+def compiled(*inner: int) -> Compiled:
+    return compile_direct(Stack(*inner), (torch.randn(4, 8),), {}, CompileOptions(backend="eager"))
+
+
+def test_each_operator_has_its_layer() -> None:
+    found = compiled(16, 16, 16)
+    layers, nodes = Layers(found.joint.program), found.joint.program.nodes
+    tanh = [layers.of(node) for node in nodes if node.target == "aten.tanh.default"]
+    assert tanh == ["blocks.0", "blocks.1", "blocks.2"]
+    powers = [layers.of(node) for node in nodes if "pow" in node.target and not node.origin.backward]
+    assert powers == ["blocks.0", "blocks.1", "blocks.2", None]
+    assert next(layers.of(node) for node in nodes if node.target == "aten.cos.default") is None
+    both = Counter(layers.of(node) for node in nodes if node.op is not None and node.origin.backward)
+    assert both["blocks.0"] == both["blocks.1"] == both["blocks.2"]
+
+
+def test_saved_values_and_the_peak_fold_over_layers() -> None:
+    target = compiled(16, 16, 16, 32).target()
+    assert target.partition is not None
+    assert target.memory is not None
+    layers = {value.layer for value in target.partition.saved if value.bytes}
+    assert layers >= {"blocks.0", "blocks.1", "blocks.2", "blocks.3"}
+    folds = alive_folds(target.memory)
+    assert sum(map(total_bytes, folds)) == target.memory.peak_bytes
+    rows = saved_folds([value for value in target.partition.saved if value.bytes])
+    wide = [(group.label, group.times) for group in rows if group.label.endswith("self.up(self.norm(y))")]
+    text = "addmm in self.up(self.norm(y))"
+    assert wide == [(f"blocks.0–2: {text}", "×3"), (f"blocks.3: {text}", "")]
