@@ -58,6 +58,9 @@ from aotlens.torch_api import (
     with_ragged_sizes,
 )
 
+LARGER_BUDGETS = (1.25, 1.5, 2, 3)
+"""Times the budget that was asked for: what the report compares its peak with."""
+
 STAGES = ("capture", "analysis", "joint", "partition", "codegen", "runtime")
 
 
@@ -114,7 +117,13 @@ class Compiled:
         return Alternatives(
             tuple((change, partition(self.joint, policy.changed(change))) for change in what_if),
             partition(self.joint, policy.without_budget()) if policy.budget is not None else None,
+            tuple(partition(self.joint, policy.changed(f"budget={size}")) for size in self._larger_budgets()),
         )
+
+    def _larger_budgets(self) -> list[int]:
+        """In bytes, up to three times what was asked: the peak may be lower with more saved."""
+        met = self.parts.split.choice.met if self.parts.split is not None else None
+        return [] if met is None else [int(met.asked_bytes * times) for times in LARGER_BUDGETS]
 
     def stages(self) -> tuple[StageProgram, ...]:
         """The stages up to the module text as programs that run, built anew at each call."""

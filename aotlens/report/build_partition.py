@@ -29,6 +29,8 @@ class Alternatives:
     """What was asked, and what came of it."""
     unbudgeted: Partitioned | None = None
     """The partition without the memory budget; None where there is none."""
+    larger: tuple[Partitioned, ...] = ()
+    """The partitions under larger memory budgets."""
     checked: Checked | None = None
     """What replacing saved values showed; None where nobody asked."""
 
@@ -53,6 +55,7 @@ def build_partition(parts: Partitioned, others: Alternatives) -> rows.Partition 
         default_bytes=_default_bytes(parts, split) if split is not None else None,
         budget=_budget(split, now) if split is not None else None,
         unbudgeted=totals(others.unbudgeted) if others.unbudgeted is not None else None,
+        larger_budgets=tuple(totals(other) for other in others.larger),
         what_if=tuple(_what_if(change, parts, other, now) for change, other in others.what_if),
         regions=tuple(build_region(region, parts) for region in parts.regions),
         dead_values=others.checked.note if others.checked is not None else None,

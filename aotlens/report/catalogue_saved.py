@@ -84,9 +84,9 @@ SAVED = (
         "A memory budget raises the peak",
         "warning",
         "With the budget less is saved for the backward, but the predicted peak of forward and backward is"
-        " higher than that of the same policy without one: what the backward computes again needs more"
-        " memory at once.",
-        "More memory and more work than without the budget.",
+        " higher than with a larger budget, or without one: what the backward computes again needs more at"
+        " once. Budgets of 1.25, 1.5, 2 and 3 times what was asked are compared.",
+        "More memory and more work than with more saved.",
         "Choose a larger budget; the frontier in the report lists what each one costs. A checkpoint around"
         " each layer spares memory at the peak as well.",
         "$ aotlens inspect model.py --memory-budget 0.1",

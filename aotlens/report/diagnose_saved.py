@@ -154,18 +154,20 @@ def overruled_checkpoints(target: Target, limits: Limits) -> Iterator[Diagnostic
 
 
 def harmful_budget(target: Target, limits: Limits) -> Iterator[Diagnostic]:
-    """AL306: less is saved, and yet the peak is higher."""
+    """AL306: less is saved than with a larger budget or with none, and yet the peak is higher."""
     partition, memory = target.partition, target.memory
     if partition is None or partition.budget is None or partition.unbudgeted is None or memory is None:
         return
-    before = partition.unbudgeted
-    if memory.peak_bytes <= before.peak_bytes:
+    others = (partition.unbudgeted, *partition.larger_budgets)
+    best = min(others, key=lambda totals: totals.peak_bytes)
+    if memory.peak_bytes <= best.peak_bytes:
         return
+    with_more = "without it" if best is partition.unbudgeted else "with a larger budget"
     message = (
         f"the memory budget of {human_bytes(partition.budget.asked_bytes)} raises the predicted peak to"
-        f" {human_bytes(memory.peak_bytes)}, from {human_bytes(before.peak_bytes)} without it: it saves"
-        f" {human_bytes(partition.saved_bytes)} instead of {human_bytes(before.saved_bytes)}, and what the"
-        " backward computes again needs more at once; choose a larger budget"
+        f" {human_bytes(memory.peak_bytes)}, from {human_bytes(best.peak_bytes)} {with_more}: it saves"
+        f" {human_bytes(partition.saved_bytes)} instead of {human_bytes(best.saved_bytes)}, and what the"
+        " backward computes again needs more at once"
     )
     yield Diagnostic("AL306", "warning", message, target.span)
 

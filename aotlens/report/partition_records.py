@@ -192,6 +192,8 @@ class Partition:
     """Set under the policy `budget`."""
     unbudgeted: Totals | None = None
     """What the same policy without the budget costs; set under the policy `budget`."""
+    larger_budgets: tuple[Totals, ...] = ()
+    """What some larger budgets come to; set under the policy `budget`."""
     what_if: tuple[WhatIf, ...] = ()
     """Answers to `--what-if`."""
     regions: tuple[Region, ...] = ()

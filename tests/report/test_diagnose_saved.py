@@ -1,7 +1,9 @@
 """The family AL3 on constructed reports, and on checkpoints that cannot be followed."""
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ from aotlens.report.diagnose import diagnose
 from aotlens.report.findings import MIB, Limits
 from tests.report.sample import span, training_target
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "train_gpt.py"
 SAMPLE = training_target()
 assert SAMPLE.partition is not None
 PARTITION = SAMPLE.partition
@@ -90,12 +93,20 @@ def test_a_budget_that_raises_the_peak_is_a_warning() -> None:
             (
                 "the memory budget of 1.0 MiB raises the predicted peak to 24.0 MiB, from 20.0 MiB without"
                 " it: it saves 16.0 MiB instead of 32.0 MiB, and what the backward computes again needs"
-                " more at once; choose a larger budget"
+                " more at once"
             ),
         )
     ]
     assert found(replace(target, memory=replace(target.memory, peak_bytes=20 * MIB))) == []
     assert found(holding(budget=BUDGET)) == []
+
+
+def test_a_budget_is_compared_with_larger_ones() -> None:
+    larger = (Totals(24 * MIB, 0, 16 * MIB), Totals(30 * MIB, 0, 19 * MIB))
+    target = holding(budget=BUDGET, unbudgeted=Totals(32 * MIB, 0, 20 * MIB), larger_budgets=larger)
+    assert target.memory is not None
+    (told,) = found(replace(target, memory=replace(target.memory, peak_bytes=18 * MIB)))
+    assert "to 18.0 MiB, from 16.0 MiB with a larger budget" in told.message
 
 
 def target_of(function: Callable[..., Any], *args: Tensor, policy: str = "min-cut") -> Target:
@@ -134,3 +145,18 @@ def test_dropout_has_no_finding_under_any_policy() -> None:
     for policy in ("min-cut", "default"):
         target = target_of(lambda x: torch.nn.functional.dropout(x.exp(), 0.1).sin(), x, policy=policy)
         assert found(target, LOW) == []
+
+
+def test_a_budget_of_the_example_is_told_exactly_when_more_saved_needs_less() -> None:
+    spec = importlib.util.spec_from_file_location("train_gpt", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    tokens = torch.zeros(16, 64, dtype=torch.long)
+    target = target_of(module.GPT(module.Config(65)), tokens, tokens, policy="budget=0.3")
+    assert target.partition is not None
+    assert target.memory is not None
+    totals = (target.partition.unbudgeted, *target.partition.larger_budgets)
+    raised = any(each is not None and each.peak_bytes < target.memory.peak_bytes for each in totals)
+    assert [entry.code for entry in found(target, LOW)] == (["AL306"] if raised else [])
