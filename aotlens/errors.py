@@ -7,6 +7,7 @@
     │   │   └── RefusedRuntimeError            one that programs expect as a RuntimeError
     │   ├── TargetError          exit 2   no such file, function or module to compile
     │   ├── ExampleError         exit 2   example arguments that cannot be read or do not fit
+    │   ├── UnknownValueError    exit 2   a policy names a value that the program does not have
     │   ├── BackendError         exit 2   a backend that is unknown, or that failed on a graph
     │   └── ReportError          exit 2   a report file that cannot be read
     ├── MismatchError            exit 1   compiled and eager disagree
@@ -34,6 +35,7 @@ __all__ = [
     "RefusedRuntimeError",
     "ReportError",
     "TargetError",
+    "UnknownValueError",
     "UnsupportedError",
     "UserError",
 ]
@@ -96,6 +98,10 @@ class ExampleError(UserError):
     """Example arguments that do not parse, or that do not fit the function."""
 
     default_kind = "bad-example"
+
+
+class UnknownValueError(UserError):
+    """A policy's override that names no value; the message offers what is near."""
 
 
 class BackendError(UserError):

@@ -13,7 +13,7 @@ Invariant: data goes one way; every stage's record is kept in `Compiled`.
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,15 +33,18 @@ from aotlens.capture.settings import Settings
 from aotlens.codegen.inductor import decompositions as inductor_decompositions
 from aotlens.codegen.records import Generated
 from aotlens.codegen.stage import generate
+from aotlens.errors import UnknownValueError
 from aotlens.joint.records import JointProgram
 from aotlens.joint.stage import build_joint
 from aotlens.observe import announce_compiled, announce_stage
 from aotlens.options import CompileOptions, Compilers
 from aotlens.partition.dead_draws import dead_by_draws
+from aotlens.partition.overrides import unknown_overrides
 from aotlens.partition.records import Partitioned
 from aotlens.partition.regions import split_region
 from aotlens.partition.stage import partition
-from aotlens.policy import Policy
+from aotlens.partition.user_names import user_names
+from aotlens.policy import Override, Policy
 from aotlens.report.build import build_target
 from aotlens.report.build_partition import Alternatives
 from aotlens.report.build_programs import StageProgram, stage_programs
@@ -114,8 +117,11 @@ class Compiled:
         if self.parts.split is None:
             return Alternatives()
         policy = self.parts.split.policy
+        weighed = what_if
+        if policy.skips_unknown:
+            weighed = tuple(change for change in what_if if not self.lacks(Policy.parse(change).overrides))
         return Alternatives(
-            tuple((change, partition(self.joint, policy.changed(change))) for change in what_if),
+            tuple((change, partition(self.joint, policy.changed(change))) for change in weighed),
             partition(self.joint, policy.without_budget()) if policy.budget is not None else None,
             tuple(partition(self.joint, policy.changed(f"budget={size}")) for size in self._larger_budgets()),
         )
@@ -124,6 +130,13 @@ class Compiled:
         """In bytes, up to three times what was asked: the peak may be lower with more saved."""
         met = self.parts.split.choice.met if self.parts.split is not None else None
         return [] if met is None else [int(met.asked_bytes * times) for times in LARGER_BUDGETS]
+
+    def lacks(self, overrides: Iterable[Override]) -> dict[Override, UnknownValueError]:
+        """The overrides that name no value of this target, each with the error that says so."""
+        split = self.parts.split
+        if split is None:
+            return {}
+        return unknown_overrides(self.joint, split.sides, overrides, user_names(self.joint))
 
     def stages(self) -> tuple[StageProgram, ...]:
         """The stages up to the module text as programs that run, built anew at each call."""

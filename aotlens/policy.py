@@ -100,7 +100,9 @@ class Policy:
     chooser: str | None = None
     """A function of the user's over one value, as `FILE.py::NAME`."""
     function: Callable[[Any], Any] | None = field(default=None, compare=False)
-    """That function, once it is loaded; takes a `partition.records.Candidate`."""
+    """That function, once it is loaded; takes a `partition.overrides.Candidate`."""
+    skips_unknown: bool = field(default=False, compare=False)
+    """Whether an override that names nothing in a program is left to others: a script may have several."""
 
     @classmethod
     def parse(cls, terms: str | Iterable[str], budget: str | None = None) -> "Policy":

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from aotlens.errors import UserError
 from aotlens.ir.program import Node, has_effect
-from aotlens.joint.records import Joint, JointProgram
+from aotlens.joint.records import Joint
 from aotlens.partition.budget import Frontier, Met, meet_budget
 from aotlens.partition.min_cut import Network
 from aotlens.partition.overrides import forced_values
@@ -14,6 +14,7 @@ from aotlens.partition.reasons import Reason
 from aotlens.partition.rules import Keep, is_checkpointed
 from aotlens.partition.sides import Sides
 from aotlens.partition.storages import is_view, node_bytes, storage_root
+from aotlens.partition.user_names import user_names
 from aotlens.policy import Policy
 
 
@@ -48,7 +49,7 @@ def choose_saved(joint: Joint, sides: Sides, policy: Policy) -> Choice:
     try:
         cut = Network(problem).solve()
     except InfeasibleError as error:
-        raise UserError(_infeasible(error, policy), span=error.value.node.origin.place.innermost) from error
+        raise UserError(_infeasible(error, policy), span=error.value.node.origin.place.innermost) from None
     return _chosen(joint, problem, cut.saved, Reason.CHOICE, forced)
 
 
@@ -56,19 +57,6 @@ def _overrides(joint: Joint, sides: Sides, policy: Policy, scope: Scope) -> dict
     if not policy.overrides and policy.function is None:
         return {}
     return forced_values(joint, sides, policy, build_problem(joint, sides, scope), user_names(joint))
-
-
-def user_names(joint: Joint) -> dict[int, str]:
-    """The user's names for nodes: an input's slot, a variable that the node's line assigns."""
-    found = {id(given.node): given.slot.name for given in joint.program.inputs}
-    variables = joint.captured.variables if isinstance(joint, JointProgram) else ()
-    assigned = {(variable.span.file, variable.span.line): variable.name for variable in variables}
-    for node in joint.program.nodes if assigned else ():
-        span = node.origin.place.innermost
-        name = assigned.get((span.file, span.line)) if span is not None else None
-        if name is not None and not node.origin.backward:
-            found[id(node)] = name
-    return found
 
 
 def save_what_is_read(joint: Joint, sides: Sides, forced: Mapping[int, Keep] | None = None) -> Choice:
@@ -136,8 +124,8 @@ def _within_budget(joint: Joint, sides: Sides, policy: Policy) -> Choice:
     asked = budget_bytes(joint, sides, policy)
     try:
         met = meet_budget(problem, asked)
-    except InfeasibleError as error:
-        raise UserError(_too_small(problem, asked, joint)) from error
+    except InfeasibleError:
+        raise UserError(_too_small(problem, asked, joint)) from None
     choice = _chosen(joint, problem, met.point.saved, Reason.BUDGET, forced)
     return Choice(choice.saved, choice.why_saved, choice.why_computed_again, problem, met, forced)
 
@@ -181,7 +169,7 @@ def _too_small(problem: Problem, asked: int, joint: Joint) -> str:
         key=lambda value: -value.size_bytes,
     )
     rows = [
-        f"`{value.node.name}` {value.size_bytes:,} bytes ({(value.save or Reason.BUDGET).text})"
+        f"`{value.node.name}` {value.size_bytes:,} bytes" + (f" ({value.save.text})" if value.save else "")
         for value in values[:3]
     ]
     more = f", and {len(values) - 3} more" if len(values) > 3 else ""

@@ -6,11 +6,11 @@ and never passed over.
 
 import difflib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aotlens.errors import UserError
+from aotlens.errors import UnknownValueError, UserError
 from aotlens.ir.program import Node, getitem
 from aotlens.joint.records import Joint
 from aotlens.partition.flops import node_flops
@@ -59,7 +59,12 @@ def forced_values(
     values = problem.by_identity()
     for override in policy.overrides:
         keep = ANSWERS[override.keep]
-        nodes = named.find(override)
+        try:
+            nodes = named.find(override)
+        except UnknownValueError:
+            if policy.skips_unknown:
+                continue
+            raise
         decided = {id(target): keep for node in nodes for target in _targets(node, keep, joint)}
         refusals = [
             reason for identity in decided if (reason := _refusal(values.get(identity), keep)) is not None
@@ -68,11 +73,24 @@ def forced_values(
         if refusals and (not by_line or len(refusals) == len(decided)):
             reason, node = refusals[0], nodes[0]
             raise UserError(
-                f"`{override}` cannot be: `{node.name}` is {_past(keep)} in no case"
-                f" [{reason.value}]: {reason.text}",
+                f"`{override}` cannot be: `{node.name}` is never {_past(keep)}: {reason.text}"
+                f" [{reason.value}]",
                 span=node.origin.place.innermost,
             )
         found |= {one: keep for one in decided if _refusal(values.get(one), keep) is None}
+    return found
+
+
+def unknown_overrides(
+    joint: Joint, sides: Sides, overrides: Iterable[Override], variables: Mapping[int, str]
+) -> dict[Override, UnknownValueError]:
+    """Those that name no value of the program, each with the error that says so."""
+    named, found = _Named(joint, sides, variables), {}
+    for override in overrides:
+        try:
+            named.find(override)
+        except UnknownValueError as error:
+            found[override] = error
     return found
 
 
@@ -148,7 +166,7 @@ class _Named:
         """The values that an override means.
 
         Raises:
-            UserError: none; the message offers what is near.
+            UnknownValueError: none; the message offers what is near.
         """
         if override.what in self._names:
             return self._names[override.what]
@@ -157,7 +175,7 @@ class _Named:
             return self._at(override, file, int(line))
         near = difflib.get_close_matches(override.what, self._names, n=5, cutoff=0.4)
         hint = f"; did you mean {', '.join(f'`{name}`' for name in near)}?" if near else ""
-        raise UserError(f"`{override}` names no value of the forward{hint}")
+        raise UnknownValueError(f"`{override}` names no value of the forward{hint}")
 
     def _at(self, override: Override, file: str, line: int) -> list[Node]:
         """The values that a line makes itself; where there are none, those that what it calls makes."""
@@ -177,7 +195,9 @@ class _Named:
         where = (
             f"; the nearest lines that do are {near}" if near else f"; no value comes from a file `{file}`"
         )
-        raise UserError(f"`{override}`: line {line} of {file} computes no value of the forward{where}")
+        raise UnknownValueError(
+            f"`{override}`: line {line} of {file} computes no value of the forward{where}"
+        )
 
 
 def _is_at(span: Span, file: str, line: int) -> bool:

@@ -8,12 +8,13 @@ import torch
 
 from aotlens.ir.program import Node
 from aotlens.partition.budget import Frontier
-from aotlens.partition.choices import added_bytes, save_what_is_read, user_names
+from aotlens.partition.choices import added_bytes, save_what_is_read
 from aotlens.partition.dead_draws import Checked
 from aotlens.partition.explain import Certificate, certificates
 from aotlens.partition.problem import PRICED, build_problem
 from aotlens.partition.reasons import Reason
 from aotlens.partition.records import Partitioned, Recomputed, Saved, Split
+from aotlens.partition.user_names import user_names
 from aotlens.report import records as rows
 from aotlens.report.build_layers import Layers
 from aotlens.report.build_regions import build_region

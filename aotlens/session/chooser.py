@@ -4,17 +4,18 @@ Invariant: the file runs in the process that runs the user's code anyway, once f
 a module of its own, so it may import what lies beside it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 from aotlens.errors import AotlensError, UserError
 from aotlens.options import CompileOptions
+from aotlens.pipeline import Compiled
 from aotlens.policy import Policy
 from aotlens.session.script import load_script, new_module, run_script
 
-__all__ = ["with_chooser"]
+__all__ = ["refuse_unknown", "with_chooser", "within_script"]
 
 SIGNATURE = (
     'a policy is a function over one value: `def keep(value)`, which answers "save", "recompute" or None'
@@ -31,6 +32,33 @@ def with_chooser(options: CompileOptions) -> CompileOptions:
     if not isinstance(policy, Policy) or policy.chooser is None or policy.function is not None:
         return options
     return replace(options, policy=replace(policy, function=_function(policy.chooser)))
+
+
+def within_script(options: CompileOptions) -> CompileOptions:
+    """The options for a script's targets: an override need name a value in one of them only.
+
+    Raises:
+        UserError: as `with_chooser`.
+    """
+    loaded = with_chooser(options)
+    if not isinstance(loaded.partition, Policy):
+        return loaded
+    return replace(loaded, policy=replace(loaded.partition, skips_unknown=True))
+
+
+def refuse_unknown(
+    compiled: Sequence[Compiled], options: CompileOptions, what_if: tuple[str, ...] = ()
+) -> None:
+    """Raises UnknownValueError for an override that names a value in none of a script's targets."""
+    trained = [one for one in compiled if one.parts.split is not None]
+    policies = [options.partition, *map(Policy.parse, what_if)]
+    overrides = [one for policy in policies if isinstance(policy, Policy) for one in policy.overrides]
+    if not trained or not overrides:
+        return
+    lacking = [one.lacks(overrides) for one in trained]
+    for override in overrides:
+        if all(override in lacks for lacks in lacking):
+            raise lacking[0][override]
 
 
 def _function(chooser: str) -> Callable[[Any], Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.session.chooser import with_chooser
+from aotlens.session.chooser import within_script
 from aotlens.session.collect import Collector, StopScript
 from aotlens.session.failures import exit_status, failure_of
 from aotlens.session.intercept import AroundBackend, BeforeDirect, Router, intercepted, is_routed
@@ -89,7 +89,7 @@ class Driver:
         self._hooks.on_stage("import", self._order.path)
         script = load_script(self._order.path)
         plan = Plan.of(script, self._order.qualname)
-        self._order = replace(self._order, options=with_chooser(self._order.options))
+        self._order = replace(self._order, options=within_script(self._order.options))
         module = new_module(script, "__main__" if plan.runs else script.name)
         stages = self._collector.listening(lambda stage: self._hooks.on_stage(stage, ""))
         with stages, intercepted(self._router(plan)):

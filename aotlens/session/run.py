@@ -14,7 +14,7 @@ from aotlens.options import CompileOptions
 from aotlens.report.closing import Verdict
 from aotlens.report.diagnose import mismatch
 from aotlens.report.records import Report, Target
-from aotlens.session.chooser import with_chooser
+from aotlens.session.chooser import refuse_unknown, within_script
 from aotlens.session.collect import Collector
 from aotlens.session.failures import exit_status, failure_of
 from aotlens.session.intercept import Router, intercepted
@@ -70,9 +70,10 @@ def run_compiled(path: str, argv: Sequence[str], options: CompileOptions, verify
 
     def work() -> None:
         script = load_script(path)
-        chosen = replace(router, options=with_chooser(options))
+        chosen = replace(router, options=within_script(options))
         with collector.listening(), intercepted(chosen):
             run_script(script, new_module(script, "__main__"), argv)
+        refuse_unknown(collector.compiled, options)
 
     end = _end(work, path)
     sys.stdout.flush()

@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -18,6 +19,7 @@ from aotlens.pipeline import Compiled
 from aotlens.report.codec import encode
 from aotlens.report.diagnose import from_failure
 from aotlens.report.records import Report, Target
+from aotlens.session.chooser import refuse_unknown
 from aotlens.session.collect import REPEATS, Collector
 from aotlens.session.driver import Driver, Hooks, Order
 from aotlens.session.failures import failure_of
@@ -32,8 +34,12 @@ __all__ = ["trace"]
 def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     """Run what the request asks for, and report what was captured."""
     collector = Collector(None if request.options.to_end else REPEATS)
-    driver = Driver(_order(request), collector, Hooks(on_stage=progress))
+    order = _order(request)
+    driver = Driver(order, collector, Hooks(on_stage=progress))
     failure = _failure(driver.everything, request.path)
+    unknown = partial(refuse_unknown, collector.compiled, order.options, request.options.what_if)
+    if failure is None and (failure := _failure(unknown, request.path)) is not None:
+        return Outcome(None, failure, _user_files(request.path))
     progress("report", "")
     targets: list[Target] = []
     failure = _failure(lambda: _build(collector, request.options, targets), request.path) or failure

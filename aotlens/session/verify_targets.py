@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from aotlens.options import CompileOptions
 from aotlens.report.closing import Verdict
+from aotlens.session.chooser import refuse_unknown
 from aotlens.session.collect import REPEATS, Collector
 from aotlens.session.driver import Driver, Hooks, Order
 from aotlens.session.failures import failure_of
@@ -38,6 +39,7 @@ def verify_targets(path: str, qualname: str | None, argv: Sequence[str], options
     failures: list[Failure] = []
     try:
         driver.everything()
+        refuse_unknown(collector.compiled, options)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 (user code may raise anything)

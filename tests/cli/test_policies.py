@@ -9,6 +9,7 @@ from aotlens.errors import UserError
 from aotlens.options import CompileOptions
 from aotlens.policy import Budget, Override, Policy
 from aotlens.session.chooser import with_chooser
+from tests.cli.command import aotlens
 
 
 @pytest.mark.parametrize(
@@ -146,3 +147,60 @@ def test_a_function_that_cannot_be_loaded(rules: Path, text: str, policy: str, m
     with pytest.raises(UserError) as caught:
         load(policy)
     assert str(caught.value).startswith(message)
+
+
+SCRIPT = """\
+import torch
+
+# aotlens: example f32[4, 4] grad, f32[4, 4] grad
+def product(x, w):
+    hidden = x @ w
+    return (hidden.sin() * hidden).sum()
+
+# aotlens: example f32[4, 4] grad
+def wave(x):
+    crest = x.sin()
+    return (crest * crest.cos()).sum()
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "rules.py").write_text('def maybe(value):\n    return "maybe"\n')
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--policy", "save:hiden"), "`save:hiden` names no value of the forward; did you mean `hidden`"),
+        (
+            ("--policy", "recompute:script.py:2"),
+            "`recompute:script.py:2`: line 2 of script.py computes no value of the forward; the nearest",
+        ),
+        (
+            ("--what-if", "recompute:x"),
+            "`recompute:x` cannot be: `x` is never computed again: an argument, which its owner keeps",
+        ),
+        (
+            ("--what-if", "hidden"),
+            "no partition policy 'hidden'; a policy is one or more of: min-cut, default",
+        ),
+        (
+            ("--policy", "rules.py::maybe"),
+            "the policy function `maybe` answered 'maybe' for `mm`; it answers 'save', 'recompute', or None",
+        ),
+    ],
+)
+def test_each_mistake_is_one_error(script: Path, words: tuple[str, ...], message: str) -> None:
+    ended = aotlens("inspect", "script.py", *words, cwd=script)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"aotlens: error: {message}")
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_an_override_need_name_a_value_in_one_of_the_targets_only(script: Path) -> None:
+    ended = aotlens("inspect", "script.py", "--policy", "save:hidden,save:crest", cwd=script)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.count("the policy's override says so [user]") == 2

@@ -1,0 +1,60 @@
+"""What the user calls a value: an argument's name, or the variable that its expression is assigned to.
+
+Invariant: an expression that computes several values gives its name to one of them, its result.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import torch
+
+from aotlens.capture.bindings import bound_expressions
+from aotlens.ir.program import Node
+from aotlens.joint.records import Joint
+from aotlens.partition.storages import node_bytes
+from aotlens.report.records import Span
+
+
+def user_names(joint: Joint) -> dict[int, str]:
+    """Names by node identity."""
+    found = {id(given.node): given.slot.name for given in joint.program.inputs}
+    forward = [node for node in joint.program.nodes if not node.origin.backward]
+    for name, nodes in _runs(forward):
+        result = _result(nodes)
+        if result is not None:
+            found.setdefault(id(result), name)
+    return found
+
+
+Bound = tuple[Span, str, int]
+"""An expression, the name that it is assigned to, and how many frames of the user's stand below it."""
+
+
+def _runs(nodes: Iterable[Node]) -> Iterator[tuple[str, list[tuple[Node, int]]]]:
+    """Neighbours that one run of one assigned expression computed, each with its depth below it."""
+    open_runs: dict[Span, tuple[str, list[tuple[Node, int]]]] = {}
+    for node in nodes:
+        bound = {span: (name, depth) for span, name, depth in _bound(node)}
+        for span in [span for span in open_runs if span not in bound]:
+            yield open_runs.pop(span)
+        for span, (name, depth) in bound.items():
+            open_runs.setdefault(span, (name, []))[1].append((node, depth))
+    yield from open_runs.values()
+
+
+def _bound(node: Node) -> Iterator[Bound]:
+    for depth, span in enumerate(node.origin.place.spans):
+        name = bound_expressions(span.file).get(span)
+        if name is not None:
+            yield span, name, depth
+
+
+def _result(nodes: list[tuple[Node, int]]) -> Node | None:
+    """What the expression gives: of a call into the user's code the last value, else the last largest."""
+    tensors = [(node, depth) for node, depth in nodes if isinstance(node.val, torch.Tensor)]
+    if not tensors:
+        return None
+    own = [node for node, depth in tensors if depth == 0]
+    if not own:
+        return tensors[-1][0]
+    largest = max(map(node_bytes, own))
+    return next(node for node in reversed(own) if node_bytes(node) == largest)
