@@ -34,11 +34,12 @@ def expression_text(spot: Spot) -> str:
 
 
 def _text(spot: Spot, most: int) -> str:
+    again = {value.node for value in spot.recomputed}
     sections = (
         _rows("", _calls(spot.forward), _call_line, most),
         _rows("Saves for the backward", spot.saved, _saved_line, most),
         _rows("Computed again in the backward", spot.recomputed, _recomputed_line, most),
-        _rows("Backward", _calls(spot.backward), _call_line, most),
+        _rows("Backward", [one for one in _calls(spot.backward) if one.name not in again], _call_line, most),
         _rows("Kernels", spot.kernels, _kernel_line, most),
         _rows("Mutates", spot.inputs, _mutation_line, most),
         _rows("Returned", spot.outputs, _output_line, most),
