@@ -153,7 +153,7 @@ def meet_budget(problem: Problem, budget_bytes: int) -> Met:
     """
     within, bound = Frontier(problem).within(budget_bytes)
     if bound == within.flops:
-        return Met(within, budget_bytes, bound, True, "everything that is dear to compute fits")
+        return Met(within, budget_bytes, bound, True, "a point of the frontier")
     if len(problem.values) > EXACT_VALUES:
         return Met(within, budget_bytes, bound, False, "the next point of the frontier")
     proven = solve_exactly(problem, budget_bytes, within.saved)
