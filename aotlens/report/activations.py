@@ -4,6 +4,7 @@ Invariant: the rows account for every byte; what is cut from a list is counted i
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TypeVar
 
@@ -39,9 +40,7 @@ def partition_lines(partition: Partition, width: int) -> Iterator[Text]:
     rows = [_saved_row(group, width) for group in groups[:SAVED_ROWS]]
     yield from table(rows, width, frozenset({0}))
     yield from _cut(groups[SAVED_ROWS:], width)
-    alive = [value for value in partition.saved if not value.bytes]
-    if alive:
-        yield from paragraph(f"alive anyway, so free to keep: {_alive(alive)}", width, "  ", "dim")
+    yield from _free_lines([value for value in partition.saved if not value.bytes], width)
     if partition.dead_values is not None:
         yield from paragraph(partition.dead_values, width, "  ", "dim")
     if partition.recomputed:
@@ -51,6 +50,18 @@ def partition_lines(partition: Partition, width: int) -> Iterator[Text]:
         yield Text()
         yield from _region_lines(partition.regions, width)
     yield from tradeoff_lines(partition, width)
+
+
+def _free_lines(values: Sequence[SavedValue], width: int) -> Iterator[Text]:
+    """What is alive anyway, and what cannot be counted before the call."""
+    unknown = [value for value in values if value.owner == "new" and value.tensor.bytes is None]
+    alive = [value for value in values if value not in unknown]
+    if alive:
+        yield from paragraph(f"alive anyway, so free to keep: {_alive(alive)}", width, "  ", "dim")
+    if unknown:
+        names = ", ".join(map(_label, unknown[:NAMES])) + (", …" if len(unknown) > NAMES else "")
+        text = f"not counted, since only the data tells its size: {names}"
+        yield from paragraph(text, width, "  ", "dim")
 
 
 def _default_note(partition: Partition) -> str:
@@ -153,14 +164,19 @@ def _label(value: SavedValue | RecomputedValue) -> str:
 
 def _alive(values: Sequence[SavedValue]) -> str:
     """`hidden (output), down.weight (parameter)`, or how many of each owner when there are many."""
-    folds = fold(values, lambda value: value.name or value.node, lambda value: value.owner)
+    folds = fold(values, lambda value: value.name or value.node, _keeper)
     if len(folds) <= NAMES:
         return ", ".join(
-            f"{group.label} ({group.first.owner}{f' {group.times}' if group.times else ''})"
+            f"{group.label} ({_keeper(group.first)}{f' {group.times}' if group.times else ''})"
             for group in folds
         )
-    owners = dict.fromkeys(value.owner for value in values)
-    return ", ".join(counted(sum(value.owner == owner for value in values), owner) for owner in owners)
+    keepers = Counter(map(_keeper, values))
+    return ", ".join(counted(count, keeper) for keeper, count in keepers.items())
+
+
+def _keeper(value: SavedValue) -> str:
+    """Who keeps it alive; a value of the graph without bytes lies in the memory of another one."""
+    return "shared view" if value.owner == "new" else value.owner
 
 
 def _cut(rest: list[Fold[Value]], width: int) -> Iterator[Text]:

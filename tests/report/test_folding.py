@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotlens.report import LiveValue, Memory, SavedValue, Tensor
-from aotlens.report.activations import saved_folds
+from aotlens.report import LiveValue, Memory, Partition, SavedValue, Tensor
+from aotlens.report.activations import partition_lines, saved_folds
 from aotlens.report.layout import to_text
 from aotlens.report.peak_text import alive_folds, memory_lines, total_bytes
 
@@ -71,4 +71,18 @@ def test_the_memory_section() -> None:
         "      from the forward on, the caller's",
         "  100 B                  gradient  gradient of w",
         "      from the forward on, the caller's",
+    ]
+
+
+def test_sizes_that_only_the_data_tells_are_not_called_free() -> None:
+    unknown = Tensor("f32", ("u0",), (1,), "cpu", False, None)
+    values = [
+        SavedValue("index", unknown, 0, "new", "", None),
+        SavedValue("chunk", F32, 0, "new", "", None),
+        SavedValue("x", F32, 0, "input", "", None),
+    ]
+    text = to_text(partition_lines(Partition("min-cut", tuple(values), (), 0), 100))
+    assert text.splitlines()[1:] == [
+        "  alive anyway, so free to keep: chunk (shared view), x (input)",
+        "  not counted, since only the data tells its size: index",
     ]

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from aotlens.report.certificates import reason_text
-from aotlens.report.fold import Fold, fold
+from aotlens.report.fold import Fold, fold, in_layer
 from aotlens.report.ledger import KINDS
 from aotlens.report.records import Memory, Partition, Report, SavedValue, Target
 from aotlens.report.summary import call_count, counted, human_bytes, human_ms
@@ -153,7 +153,7 @@ def saved_lines(target: Target) -> Iterator[Line]:
     if partition is None:
         return
     dear = [saved for saved in by_bytes(partition) if saved.bytes]
-    folds = sorted(fold(dear, value_name, same_layer), key=lambda group: -total_bytes(group))
+    folds = sorted(fold(dear, layer_value_name, same_layer), key=lambda group: -total_bytes(group))
     shown = folds[:MOST_SAVED]
     width = min(28, max((len(fold_label(group)) for group in shown), default=0))
     for group in shown:
@@ -164,6 +164,10 @@ def saved_lines(target: Target) -> Iterator[Line]:
         number, size = sum(len(group.items) for group in rest), sum(total_bytes(group) for group in rest)
         text = f"{human_bytes(size):>9}  in {counted(number, 'more value')}"
         yield Line((Part(text, "dim"),), jump=Jump("saved"))
+
+
+def layer_value_name(saved: SavedValue) -> str:
+    return in_layer(saved.layer, value_name(saved))
 
 
 def same_layer(saved: SavedValue) -> tuple[object, ...]:
