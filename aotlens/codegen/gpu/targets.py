@@ -1,0 +1,459 @@
+"""The GPUs that code can be generated for: one table, in which a new GPU is one row.
+
+Invariant: every figure comes from the document that the row names, dense rates only (vendors also print rates
+for matrices of which half is zero).  Rates outside of the matrix units are not stated but follow from the
+clock and the architecture's lanes; a test holds them against the published ones.
+"""
+
+import difflib
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from aotlens.codegen.gpu.architectures import ARCHITECTURES, BY_CAPABILITY, KIB, Architecture
+from aotlens.errors import UserError
+
+Unit = Literal["matrix", "vector"]
+"""The matrix (tensor) cores, or the lanes that compute everything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Peak of the matrix units in 10^12 operations a second, dense, sums in f32; None: they lack the type."""
+
+    f16: float
+    bf16: float | None = None
+    tf32: float | None = None
+    f64: float | None = None
+    f8: float | None = None
+    i8: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTarget:
+    """One GPU as its vendor describes it; limits of a multiprocessor are those of its architecture."""
+
+    name: str
+    """What a user writes, in any case and with any separators: `H100 SXM`."""
+    aliases: tuple[str, ...]
+    """Other names, among them what torch calls the device."""
+    architecture: Architecture
+    multiprocessors: int
+    memory_gib: int
+    bandwidth_gb_per_s: int
+    """Of the memory, in 10^9 bytes a second."""
+    l2_mib: int
+    clock_mhz: int
+    """The boost clock at which the published f32 rate is reached."""
+    matrix: Rates
+    source: str
+    """The documents that these figures come from."""
+
+    @property
+    def full_name(self) -> str:
+        return f"NVIDIA {self.name}"
+
+    @property
+    def sm(self) -> str:
+        """As compilers name its architecture: `sm_90`."""
+        return self.architecture.sm
+
+    @property
+    def compute_capability(self) -> tuple[int, int]:
+        return self.architecture.compute_capability
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.memory_gib * KIB**3
+
+    @property
+    def l2_bytes(self) -> int:
+        return self.l2_mib * KIB**2
+
+    @property
+    def registers_per_multiprocessor(self) -> int:
+        return self.architecture.registers_per_multiprocessor
+
+    @property
+    def threads_per_multiprocessor(self) -> int:
+        return self.architecture.threads_per_multiprocessor
+
+    @property
+    def shared_bytes_per_multiprocessor(self) -> int:
+        return self.architecture.shared_kib_per_multiprocessor * KIB
+
+    @property
+    def shared_bytes_per_block(self) -> int:
+        return self.architecture.shared_kib_per_block * KIB
+
+    def peak_flops(self, dtype: str, unit: Unit) -> float:
+        """Operations a second at most, a fused multiply-add counted as two.
+
+        Types are the report's short names, and `tf32`.  What the matrix units lack runs on the lanes; there
+        every type but f64 counts as f32, since generated kernels compute narrow types in f32.
+        """
+        name = "f8" if dtype.startswith("f8") else "i8" if dtype == "u8" else dtype
+        rate = getattr(self.matrix, name, None) if unit == "matrix" else None
+        if rate is not None:
+            return float(rate) * 1e12
+        lanes = self.architecture.f64_lanes if dtype == "f64" else self.architecture.f32_lanes
+        return 2.0 * lanes * self.multiprocessors * self.clock_mhz * 1e6
+
+
+VOLTA, TURING = BY_CAPABILITY[7, 0], BY_CAPABILITY[7, 5]
+AMPERE, GEFORCE_AMPERE = BY_CAPABILITY[8, 0], BY_CAPABILITY[8, 6]
+ADA, HOPPER = BY_CAPABILITY[8, 9], BY_CAPABILITY[9, 0]
+BLACKWELL, GEFORCE_BLACKWELL = BY_CAPABILITY[10, 0], BY_CAPABILITY[12, 0]
+
+A100 = Rates(312, 312, 156, 19.5, None, 624)
+H100 = Rates(989.4, 989.4, 494.7, 66.9, 1978.9, 1978.9)
+TURING_PAPER = "NVIDIA Turing GPU architecture whitepaper"
+AMPERE_PAPER = "NVIDIA A100 Tensor Core GPU architecture whitepaper"
+HOPPER_PAPER = "NVIDIA H100 Tensor Core GPU architecture whitepaper"
+GA102_PAPER = "NVIDIA Ampere GA102 GPU architecture whitepaper"
+ADA_PAPER = "NVIDIA Ada GPU architecture whitepaper"
+RTX_BLACKWELL_PAPER = "NVIDIA RTX Blackwell GPU architecture whitepaper"
+
+# columns: name, aliases, architecture, multiprocessors, memory GiB, GB/s, L2 MiB, MHz, matrix rates, source
+# fmt: off  (the formatter gives every figure a line, and no two rows could be compared)
+TARGETS = (
+    GpuTarget(
+        "V100",
+        ("V100 SXM2", "Tesla V100-SXM2-16GB"),
+        VOLTA,
+        80,
+        16,
+        900,
+        6,
+        1530,
+        Rates(125),
+        "NVIDIA Tesla V100 GPU architecture whitepaper (SXM2)",
+    ),
+    GpuTarget(
+        "T4",
+        (),
+        TURING,
+        40,
+        16,
+        320,
+        4,
+        1590,
+        Rates(65, i8=130),
+        f"NVIDIA T4 datasheet and product brief; {TURING_PAPER} (L2)",
+    ),
+    GpuTarget(
+        "A100 80GB",
+        ("A100", "A100 SXM", "A100-SXM4-80GB"),
+        AMPERE,
+        108,
+        80,
+        2039,
+        40,
+        1410,
+        A100,
+        f"NVIDIA A100 datasheet (SXM); {AMPERE_PAPER}",
+    ),
+    GpuTarget(
+        "A100 40GB",
+        ("A100-SXM4-40GB",),
+        AMPERE,
+        108,
+        40,
+        1555,
+        40,
+        1410,
+        A100,
+        f"NVIDIA A100 datasheet (SXM); {AMPERE_PAPER}",
+    ),
+    GpuTarget(
+        "A100 PCIe",
+        ("A100 80GB PCIe",),
+        AMPERE,
+        108,
+        80,
+        1935,
+        40,
+        1410,
+        A100,
+        f"NVIDIA A100 datasheet (PCIe 80 GB); {AMPERE_PAPER}",
+    ),
+    GpuTarget(
+        "RTX 3090", ("3090",), GEFORCE_AMPERE, 82, 24, 936, 6, 1695, Rates(71, 71, 35.6, i8=284), GA102_PAPER
+    ),
+    GpuTarget(
+        "RTX 3080",
+        ("3080",),
+        GEFORCE_AMPERE,
+        68,
+        10,
+        760,
+        5,
+        1710,
+        Rates(59.5, 59.5, 29.8, i8=238),
+        GA102_PAPER,
+    ),
+    GpuTarget(
+        "A10",
+        (),
+        GEFORCE_AMPERE,
+        72,
+        24,
+        600,
+        6,
+        1695,
+        Rates(125, 125, 62.5, i8=250),
+        f"NVIDIA A10 datasheet; {GA102_PAPER} (L2)",
+    ),
+    GpuTarget(
+        "A40",
+        (),
+        GEFORCE_AMPERE,
+        84,
+        48,
+        696,
+        6,
+        1740,
+        Rates(149.7, 149.7, 74.8, i8=299.3),
+        f"NVIDIA A40 datasheet; {GA102_PAPER} (L2)",
+    ),
+    GpuTarget(
+        "RTX A6000",
+        ("A6000",),
+        GEFORCE_AMPERE,
+        84,
+        48,
+        768,
+        6,
+        1800,
+        Rates(154.8, 154.8, 77.4, i8=309.7),
+        GA102_PAPER,
+    ),
+    GpuTarget(
+        "RTX 4090",
+        ("4090",),
+        ADA,
+        128,
+        24,
+        1008,
+        72,
+        2520,
+        Rates(165.2, 165.2, 82.6, f8=330.3, i8=660.6),
+        ADA_PAPER,
+    ),
+    GpuTarget(
+        "RTX 4080",
+        ("4080",),
+        ADA,
+        76,
+        16,
+        717,
+        64,
+        2505,
+        Rates(97.5, 97.5, 48.7, f8=194.9, i8=389.9),
+        ADA_PAPER,
+    ),
+    GpuTarget(
+        "L4",
+        (),
+        ADA,
+        58,
+        24,
+        300,
+        48,
+        2040,
+        Rates(121, 121, 60, f8=242.5, i8=242.5),
+        f"NVIDIA L4 datasheet and product brief; {ADA_PAPER} (L2)",
+    ),
+    GpuTarget(
+        "L40",
+        (),
+        ADA,
+        142,
+        48,
+        864,
+        96,
+        2490,
+        Rates(181, 181, 90.5, f8=362, i8=362),
+        f"NVIDIA L40 datasheet and product brief; {ADA_PAPER} (L2)",
+    ),
+    GpuTarget(
+        "L40S",
+        (),
+        ADA,
+        142,
+        48,
+        864,
+        96,
+        2520,
+        Rates(362, 362, 183, f8=733, i8=733),
+        f"NVIDIA L40S datasheet and product brief; {ADA_PAPER} (L2)",
+    ),
+    GpuTarget(
+        "H100 SXM",
+        ("H100", "H100 SXM5", "H100 80GB HBM3"),
+        HOPPER,
+        132,
+        80,
+        3350,
+        50,
+        1980,
+        H100,
+        f"NVIDIA H100 datasheet; {HOPPER_PAPER} (SXM5; matrix rates are stated at 1830 MHz)",
+    ),
+    GpuTarget(
+        "H100 PCIe",
+        (),
+        HOPPER,
+        114,
+        80,
+        2039,
+        50,
+        1755,
+        Rates(756, 756, 378, 51.2, 1513, 1513),
+        f"{HOPPER_PAPER} (PCIe; matrix rates at 1620 MHz)",
+    ),
+    GpuTarget(
+        "H100 NVL",
+        (),
+        HOPPER,
+        132,
+        94,
+        3900,
+        50,
+        1785,
+        Rates(835.5, 835.5, 417.5, 60, 1671, 1671),
+        "NVIDIA H100 NVL datasheet and product brief",
+    ),
+    GpuTarget(
+        "H200",
+        ("H200 SXM",),
+        HOPPER,
+        132,
+        141,
+        4800,
+        50,
+        1980,
+        H100,
+        f"NVIDIA H200 datasheet (SXM); {HOPPER_PAPER} (the same chip as H100 SXM)",
+    ),
+    GpuTarget(
+        "GH200",
+        ("GH200 480GB",),
+        HOPPER,
+        132,
+        96,
+        4000,
+        50,
+        1980,
+        H100,
+        f"NVIDIA GH200 datasheet (HBM3); {HOPPER_PAPER} (the same chip as H100 SXM)",
+    ),
+    GpuTarget(
+        "B200",
+        (),
+        BLACKWELL,
+        148,
+        180,
+        8000,
+        126,
+        1965,
+        Rates(2250, 2250, 1125, 37, 4500, 4500),
+        "NVIDIA HGX B200 and DGX B200 datasheets; multiprocessors, clock and L2: not published, from"
+        " what devices report of themselves",
+    ),
+    GpuTarget(
+        "RTX 5090",
+        ("5090",),
+        GEFORCE_BLACKWELL,
+        170,
+        32,
+        1792,
+        96,
+        2407,
+        Rates(209.5, 209.5, 104.8, f8=419, i8=838),
+        RTX_BLACKWELL_PAPER,
+    ),
+    GpuTarget(
+        "RTX 5080",
+        ("5080",),
+        GEFORCE_BLACKWELL,
+        84,
+        16,
+        960,
+        64,
+        2617,
+        Rates(112.6, 112.6, 56.3, f8=225.1, i8=450.2),
+        RTX_BLACKWELL_PAPER,
+    ),
+)
+# fmt: on
+"""By architecture.  `sm_90` alone stands for the row that DEFAULTS names."""
+
+DEFAULTS = {
+    (7, 0): "V100",
+    (7, 5): "T4",
+    (8, 0): "A100 80GB",
+    (8, 6): "RTX 3090",
+    (8, 9): "RTX 4090",
+    (9, 0): "H100 SXM",
+    (10, 0): "B200",
+    (12, 0): "RTX 5090",
+}
+"""The GPU that is meant where only an architecture is named."""
+
+_MAKER = re.compile("nvidia|geforce|tesla")
+_SM = re.compile(r"(?:sm|compute|cuda)?(\d{2,3})[af]?")
+_AMD = re.compile(r"amd|instinct|radeon|gfx\d|mi\d|rx\d")
+
+
+def find_target(wanted: str) -> GpuTarget:
+    """The GPU of that name (`h100`, `RTX-4090`), or the default of an architecture (`sm_90`).
+
+    Raises UserError with the nearest names for one that is unknown, and for AMD's by name.
+    """
+    name = _plain(wanted)
+    found = _by_name().get(name)
+    if found is not None:
+        return found
+    if _AMD.match(name):
+        raise UserError(
+            f"GPU '{wanted}' is AMD's: code is generated for NVIDIA GPUs only, such as {', '.join(_common())}"
+        )
+    near = difflib.get_close_matches(name, _by_name(), n=4, cutoff=0.5)
+    offered = dict.fromkeys(_shown(key) for key in near)
+    names = f"nearest: {', '.join(offered)}" if offered else f"there is {', '.join(_common())}"
+    raise UserError(f"unknown GPU '{wanted}'; {names} (`aotlens doctor` lists every name)")
+
+
+def target_names() -> dict[str, tuple[str, ...]]:
+    """The names of all GPUs by architecture, its default first: `sm_90` -> (`H100 SXM`, `H100 PCIe`, …)."""
+    names = {}
+    for architecture in ARCHITECTURES:
+        default = DEFAULTS[architecture.compute_capability]
+        rows = (target.name for target in TARGETS if target.architecture is architecture)
+        names[architecture.sm] = tuple(dict.fromkeys((default, *rows)))
+    return names
+
+
+def _by_name() -> dict[str, GpuTarget]:
+    """Every plain name with its row."""
+    named = {_plain(name): target for target in TARGETS for name in (target.name, *target.aliases)}
+    for capability, default in DEFAULTS.items():
+        named[BY_CAPABILITY[capability].sm.replace("_", "")] = named[_plain(default)]
+    return named
+
+
+def _plain(name: str) -> str:
+    """Without case, separators and the maker's words; an architecture (`sm_90a`, `9.0`, `90`) as `sm90`."""
+    plain = _MAKER.sub("", re.sub(r"[^a-z0-9]", "", name.lower()))
+    number = _SM.fullmatch(plain)
+    return f"sm{number[1]}" if number is not None else plain
+
+
+def _shown(plain: str) -> str:
+    """A plain name as it is printed: `sm_90`, `H100 SXM`."""
+    return f"sm_{plain[2:]}" if re.fullmatch(r"sm\d+", plain) else _by_name()[plain].name
+
+
+def _common() -> tuple[str, ...]:
+    return tuple(DEFAULTS.values())
