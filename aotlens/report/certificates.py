@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from aotlens.report.places import text_of
-from aotlens.report.records import BudgetResult, Certificate, RecomputedValue, SavedValue, Span
+from aotlens.report.records import BudgetResult, Certificate, Partition, RecomputedValue, SavedValue, Span
 from aotlens.report.summary import human_bytes, human_flops
 
 MOST_NAMES = 3
@@ -78,6 +78,12 @@ def price_text(certificate: Certificate) -> str:
     costs += f" and {' and '.join(spared)} less" if spared else ""
     instead = f", saving {listed(certificate.instead)} instead" if certificate.instead else ""
     return f"the next cheapest set {costs}{instead}"
+
+
+def named(nodes: Sequence[str], partition: Partition) -> tuple[str, ...]:
+    """Nodes with the user's names for them: `hidden (mm)`."""
+    names = {value.node: value.name for value in partition.saved if value.name and value.name != value.node}
+    return tuple(f"{names[node]} ({node})" if node in names else node for node in nodes)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from aotlens.report.certificates import difference, listed
+from aotlens.report.certificates import difference, listed, named
 from aotlens.report.frontier import frontier_rows
 from aotlens.report.layout import Row, heading, paragraph, table
 from aotlens.report.records import Partition, WhatIf
@@ -32,10 +32,10 @@ def tradeoff_lines(partition: Partition, width: int) -> Iterator[Text]:
         )
     for answer in partition.what_if:
         yield Text()
-        yield from what_if_lines(answer, width)
+        yield from what_if_lines(answer, partition, width)
 
 
-def what_if_lines(answer: WhatIf, width: int) -> Iterator[Text]:
+def what_if_lines(answer: WhatIf, partition: Partition, width: int) -> Iterator[Text]:
     """The totals after the change beside those before it."""
     yield heading("What if", answer.change)
     before, after = answer.before, answer.after
@@ -51,4 +51,4 @@ def what_if_lines(answer: WhatIf, width: int) -> Iterator[Text]:
     yield from table([Row(row, styles) for row in cells], width, frozenset({1, 3}))
     for title, names in (("no longer saved", answer.no_longer_saved), ("newly saved", answer.newly_saved)):
         if names:
-            yield from paragraph(f"{title}: {listed(names)}", width, "  ", "dim")
+            yield from paragraph(f"{title}: {listed(named(names, partition))}", width, "  ", "dim")

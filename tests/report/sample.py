@@ -318,7 +318,7 @@ def chosen_partition() -> Partition:
         saved_bytes=16384,
         frontier=tuple(FrontierPoint(8192 + 512 * step, 20480 - 640 * step) for step in range(33)),
         budget=BudgetResult(16384, 16384, 10240, 10000, False, "integer programming, stopped early"),
-        what_if=(WhatIf("recompute:hidden", before, after, ("hidden",), ("sigmoid", "mul_1")),),
+        what_if=(WhatIf("recompute:hidden", before, after, ("gelu",), ("sigmoid", "mul_1")),),
     )
 
 

@@ -97,7 +97,7 @@ def test_a_budget_that_is_met_exactly() -> None:
 
 def test_a_what_if_that_changes_nothing() -> None:
     answer = replace(PARTITION.what_if[0], after=PARTITION.what_if[0].before)
-    lines = plain(tuple(what_if_lines(answer, 100)))
+    lines = plain(tuple(what_if_lines(answer, PARTITION, 100)))
     assert lines[1].split() == ["saved", "16.0", "KiB", "→", "16.0", "KiB", "the", "same"]
 
 

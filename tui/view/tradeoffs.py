@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 
-from aotlens.report.certificates import budget_text, difference, listed
+from aotlens.report.certificates import budget_text, difference, listed, named
 from aotlens.report.frontier import chosen_point
 from aotlens.report.records import Partition, WhatIf
 from aotlens.report.summary import counted, human_bytes, human_flops
@@ -28,7 +28,7 @@ def tradeoff_lines(partition: Partition) -> tuple[Line, ...]:
     if partition.budget is not None:
         lines.append(Line((Part(budget_text(partition.budget)),), wrap=True))
     for answer in partition.what_if:
-        lines += what_if_lines(answer)
+        lines += what_if_lines(answer, partition)
     if len(partition.frontier) > 1:
         lines += frontier_plot(partition)
     return tuple(lines)
@@ -97,7 +97,7 @@ def work_scale(amounts: Sequence[int]) -> WorkScale:
     return WorkScale(min(some), max(some), max(some) > WIDE * min(some))
 
 
-def what_if_lines(answer: WhatIf) -> Iterator[Line]:
+def what_if_lines(answer: WhatIf, partition: Partition) -> Iterator[Line]:
     """The totals after the change, with the differences to what was compiled."""
     before, after = answer.before, answer.after
     yield Line((Part("what if  ", "dim"), Part(answer.change, "name")))
@@ -114,4 +114,4 @@ def what_if_lines(answer: WhatIf) -> Iterator[Line]:
         yield Line(shown)
     for title, names in (("not saved", answer.no_longer_saved), ("saved instead", answer.newly_saved)):
         if names:
-            yield Line((Part(f"{title:>16}  ", "dim"), Part(listed(names), "name")))
+            yield Line((Part(f"{title:>16}  ", "dim"), Part(listed(named(names, partition)), "name")))
