@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.operators import Kind, describe
+from aotlens.codegen.in_place import in_place
 from aotlens.ir.lifetimes import last_uses
 from aotlens.ir.program import Node, Program, getitem, is_higher_order
 from aotlens.ir.slots import SavedForBackward, SavedInput
@@ -163,7 +164,8 @@ def _timeline(parts: Partitioned) -> tuple[_Timeline, int]:
     """The whole step, and how many of its moments are the forward's."""
     timeline = _Timeline()
     of: dict[int, Held] = {}
-    timeline.play(parts.forward, "inference" if parts.backward is None else "forward", of)
+    phase: Phase = "inference" if parts.backward is None else "forward"
+    timeline.play(in_place(parts.forward), phase, of)
     forward_nodes = len(timeline.moments)
     _end_forward(parts, timeline, of)
     if parts.backward is not None:

@@ -62,6 +62,11 @@ def squares(x: Tensor, weight: Tensor) -> Tensor:
     return (x @ weight).relu().sum() * scale
 
 
+def updated(x: Tensor, total: Tensor) -> Tensor:
+    total.add_(1)
+    return x.sin().sum()
+
+
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return functional.scaled_dot_product_attention(q, k, v, is_causal=True).sum()
 
@@ -82,6 +87,7 @@ CASES = (
     Case("middle of the forward", squares, lambda: (leaf(64, 256), leaf(256, 256))),
     Case("copies of gradients", lambda x, y: (x + y).sum(), lambda: (leaf(64, 64), leaf(64, 64))),
     Case("a gradient given back", lambda x, y: x + y, lambda: (leaf(64, 64), leaf(64, 64))),
+    Case("an update in place", updated, lambda: (leaf(8), torch.zeros(64, 64))),
     Case("another dtype", lambda x: (x * (x > 0)).sum(), lambda: (leaf(64, 512),)),
     Case("attention", attention, lambda: (leaf(2, 8, 64, 32), leaf(2, 8, 64, 32), leaf(2, 8, 64, 32))),
     Case("convolution", convolved, lambda: (leaf(8, 16, 32, 32), leaf(32, 16, 3, 3))),
