@@ -6,8 +6,9 @@ seen with several draws, and is told as such.
 
 from typing import Any
 
-from aotlens.ir.program import Node, nodes_in, op_name
+from aotlens.ir.program import Node, nodes_in
 from aotlens.joint.sizes_only import reads_only_sizes
+from aotlens.partition.few_numbers import packet_name
 from aotlens.partition.records import Partitioned
 
 SIZES = "the backward asks it for its sizes only"
@@ -44,8 +45,7 @@ def _sources_that_count(node: Node) -> list[Node]:
 
 def _zero_factor(node: Node) -> Any:
     """What makes the result a constant, for finite numbers."""
-    name = ".".join(op_name(node.op).split(".")[:2])
-    if name in ("aten.mul", "aten.pow") and len(node.args) == 2:
+    if packet_name(node.op) in ("aten.mul", "aten.pow") and len(node.args) == 2:
         other = node.args[1]
         if isinstance(other, (int, float)) and other == 0:
             return node

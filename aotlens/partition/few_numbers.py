@@ -5,6 +5,7 @@ known, or that there are more than two numbers.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -15,6 +16,12 @@ from aotlens.partition.storages import is_view
 
 Numbers = frozenset[float] | None
 BOTH: frozenset[float] = frozenset({0.0, 1.0})
+
+
+@cache
+def packet_name(op: Any) -> str:
+    """The operator without its overload: `aten.mul`."""
+    return ".".join(op_name(op).split(".")[:2])
 
 
 class FewNumbers:
@@ -40,8 +47,7 @@ class FewNumbers:
             return BOTH
         if node.op is getitem or not node.args:
             return None
-        name = op_name(node.op).split(".")[:2]
-        known = RULES.get(".".join(name))
+        known = RULES.get(packet_name(node.op))
         if known is not None:
             return known(self, node)
         return self.of(node.args[0]) if is_view(node) else None

@@ -42,7 +42,12 @@ class _Finder:
         self._dead = by_numbers | statically_dead(parts)
         self._saved = {id(value.node): value.size_bytes for value in parts.saved}
         self._casts: dict[int, list[Node]] = {}
-        for node in parts.joint.program.nodes:
+        nodes = parts.joint.program.nodes
+        self._one_precision = len({node.val.dtype for node in nodes if _is_float(node)}) < 2
+        for node in nodes:  # in order, so that no answer waits for a long chain of others
+            self._few.of(node)
+            if not self._one_precision:
+                self.widened(node)
             if node.op in CASTS:
                 self._casts.setdefault(id(node.args[0]), []).append(node)
 
@@ -57,7 +62,8 @@ class _Finder:
 
     def _as_dead(self, row: SavedValue, node: Node) -> Spare | None:
         reason, numbers = self._dead.get(id(node)), self._few.of(node)
-        if numbers is not None and len(numbers) == 1:
+        unknown = any(self._few.of(source) is None for source in node.inputs())
+        if numbers is not None and len(numbers) == 1 and unknown:
             reason = f"it holds {next(iter(numbers)):g} only, whatever it is computed from"
         return Spare("dead", row.bytes, reason) if reason is not None else None
 
@@ -86,7 +92,7 @@ class _Finder:
 
     def _as_widened(self, row: SavedValue, node: Node) -> Spare | None:
         """Kept wide, although all of it comes from something narrower."""
-        cause = self.widened(node)
+        cause = None if self._one_precision else self.widened(node)
         if cause is None:
             return None
         narrow = min(_equals(cause), key=lambda source: source.val.element_size())
@@ -118,12 +124,14 @@ def _equals(node: Node) -> list[Node]:
     """The floating values of as many elements that a node reads."""
     if not _is_float(node):
         return []
-    count = node_bytes(node) // node.val.element_size()
-    return [
-        source
-        for source in node.inputs()
-        if _is_float(source) and node_bytes(source) // source.val.element_size() == count
-    ]
+    count = _elements(node)
+    return [source for source in node.inputs() if _is_float(source) and _elements(source) == count]
+
+
+def _elements(node: Node) -> int:
+    """How many; symbols at their example."""
+    count = node.val.numel()
+    return count if type(count) is int else node_bytes(node) // node.val.element_size()
 
 
 def _is_float(node: Node) -> bool:

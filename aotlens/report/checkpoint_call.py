@@ -82,6 +82,15 @@ class _Flow:
         self.changed = frozenset(site.span for entry in target.inputs for site in entry.sites)
 
     @cached_property
+    def made_by(self) -> dict[Span, list[int]]:
+        """Positions of the nodes that run within an expression."""
+        found: dict[Span, list[int]] = {}
+        for at, node in enumerate(self.nodes):
+            for span in dict.fromkeys(node.spans):
+                found.setdefault(span, []).append(at)
+        return found
+
+    @cached_property
     def readers(self) -> dict[str, list[int]]:
         """Positions of the nodes that read a value or a view of it."""
         found: dict[str, list[int]] = {node.name: [] for node in self.nodes}
@@ -106,7 +115,7 @@ class _Flow:
 
     def advice(self, span: Span) -> Advice | None:
         """What a checkpoint around this call would do; None where the call must not run twice."""
-        inside = [at for at, node in enumerate(self.nodes) if span in node.spans]
+        inside = self.made_by[span]
         if any(self._is_unsafe(self.nodes[at]) for at in inside):
             return None
         runs = list(self._runs(span, inside))

@@ -46,8 +46,8 @@ def test_a_mask_in_numbers_is_told_with_what_booleans_would_take() -> None:
         (
             "AL303",
             (
-                "`torch.randint(0, 2, x.shape).float()` is kept for the backward as f32[64, 64], 16.0 KiB: it"
-                " holds 0 and 1 only, which a boolean mask tells in a byte each; 12.0 KiB could be spared"
+                "`mask` is kept for the backward as f32[64, 64], 16.0 KiB: it holds 0 and 1 only, which a"
+                " boolean mask tells in a byte each; 12.0 KiB could be spared"
             ),
         )
     ]
@@ -110,6 +110,16 @@ def test_float64_that_comes_in_by_a_constant() -> None:
         return (x * torch.ones(64, dtype=torch.float64)).exp().sin().sum()
 
     assert spares(target_of(function, leaf(64, 64))) == [("precision", 16384)]
+
+
+def test_long_chains() -> None:
+    def function(x: Tensor) -> Tensor:
+        x = x * torch.ones(8, dtype=torch.float64)
+        for _ in range(1200):
+            x = x.sin()
+        return x.sum()
+
+    assert spares(target_of(function, leaf(8, 8), policy="default")) == [("precision", 256)] * 1200
 
 
 def test_float64_that_was_asked_for_is_not_told() -> None:
