@@ -10,6 +10,7 @@ import torch
 
 from aotlens.analysis.exchanges import Exchanges
 from aotlens.analysis.placement import placement
+from aotlens.analysis.reads import is_read, refuse_views_with_history
 from aotlens.analysis.records import AutogradChange, Exchange, Geometry, InputAliasInfo, MutationType
 from aotlens.analysis.wrappers import analyse_wrapper
 from aotlens.capture.records import Captured, CapturedInput
@@ -91,7 +92,7 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
         under_no_grad=mutates_data and all(not write.grad_enabled for write in storage.writes),
         version_bumps=bumps,
         new_geometry=moved,
-        is_view=given.argument._base is not None,
+        is_view=given.argument._base is not None and (moved is None or is_read(captured, given)),
         moved_without_grad=moved is not None and _moved_without_grad(captured, given),
         seen_by_autograd=seen and mutates_data,
         value=storage.base if mutates_data else None,
@@ -154,6 +155,8 @@ def _moved_without_grad(captured: Captured, given: CapturedInput) -> bool:
             span_of_writes(moves),
             "write first, or make the change with grad mode on",
         )
+    if moves and not seen and _moved(given) is not None:
+        refuse_views_with_history(captured, given, moves)
     return not seen
 
 

@@ -213,10 +213,13 @@ def _nearest_input(captured: Captured, value: Any, storage: Storage) -> int:
     if len(on_it) == 1:
         return on_it[0]
 
+    chains = {id(node): chain for chain, node in storage.joined.items()}
+    end = captured.recorder.tracked(value).chain
+
     def distance(at: int) -> tuple[bool, bool, int]:
-        argument = captured.inputs[at].argument
-        views = _relative_chain(captured.recorder, argument, value)
-        return root(argument) is not root(value), views is None, len(views or ())
+        given = captured.inputs[at]
+        start = chains.get(id(given.node), ())  # as it came: its own sizes may have changed since
+        return root(given.argument) is not root(value), end[: len(start)] != start, len(end) - len(start)
 
     return min(on_it, key=distance)
 

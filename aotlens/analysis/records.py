@@ -105,7 +105,7 @@ class InputAliasInfo:
     new_geometry: Geometry | None = None
     """The metadata after the call; None when it is not changed."""
     is_view: bool = False
-    """Autograd knows the input as a view of a tensor under it."""
+    """Autograd knows the input as a view of a tensor under it, and the graph reads it by that history."""
     moved_without_grad: bool = False
     """Every change of the metadata ran with grad mode off."""
     seen_by_autograd: bool = False

@@ -11,7 +11,7 @@ import torch
 
 from aotlens.capture.operators import aten
 from aotlens.capture.records import CapturedInput, SyntheticBaseOf
-from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.storage import EXACT_OVERLAP, Storage, Tracked, elements, has_symbols
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
 from aotlens.ir.names import node_name
@@ -263,7 +263,7 @@ def _separate(one: Joined) -> None:
 
 def overlap(left: Any, right: Any) -> bool:
     """Whether two tensors on one storage have an element in common; large or symbolic ones are said to."""
-    if _is_symbolic(left) or _is_symbolic(right):
+    if has_symbols(left) or has_symbols(right):
         return True
     counts = (left.numel(), right.numel())
     if 0 in counts:
@@ -272,18 +272,7 @@ def overlap(left: Any, right: Any) -> bool:
         return _bytes_meet(left, right)
     if last_element(left) < right.storage_offset() or last_element(right) < left.storage_offset():
         return False
-    return max(counts) > EXACT_OVERLAP or bool(_elements(left) & _elements(right))
-
-
-def _is_symbolic(tensor: Any) -> bool:
-    return any(
-        isinstance(value, torch.SymInt)
-        for value in (*tensor.shape, *tensor.stride(), tensor.storage_offset())
-    )
-
-
-EXACT_OVERLAP = 1 << 16
-"""Up to this many elements, interleaved tensors are compared element by element."""
+    return max(counts) > EXACT_OVERLAP or bool(elements(left) & elements(right))
 
 
 def _bytes_meet(left: Any, right: Any) -> bool:
@@ -301,10 +290,3 @@ def last_element(tensor: Any) -> int:
     """The highest element of the storage that the tensor reaches."""
     steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return int(tensor.storage_offset()) + sum(steps)
-
-
-def _elements(tensor: Any) -> set[int]:
-    found = {int(tensor.storage_offset())}
-    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
-        found = {start + at * stride for start in found for at in range(size)}
-    return found

@@ -11,6 +11,7 @@ import torch
 
 from aotlens.capture.masks import drawn_in_place, draws_mask
 from aotlens.capture.operators import Operator, aten, missing_defaults
+from aotlens.capture.partial_overlaps import refuse_partial_overlap
 from aotlens.capture.storage import Storage, Tracked, repeated_dims
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
@@ -72,6 +73,7 @@ def record_mutation(tape: Tape, call: Write) -> Any:
     targets = call.targets
     for target in targets:
         tape.check_writable(target, call.func)
+    refuse_partial_overlap(tape, call.func, targets, call.args)
     values, results = _new_values(tape, call, len(targets))
     for target, value in zip(targets, values, strict=True):
         tape.write(target, _fitted(tape, call, target, value))

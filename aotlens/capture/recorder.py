@@ -35,9 +35,10 @@ from aotlens.capture.philox_rules import by_rule
 from aotlens.capture.randomness import RandomState, without_generators
 from aotlens.capture.settings import SplitRegion
 from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.strided import noted
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.torchbind import Objects
-from aotlens.capture.views import ViewStep
+from aotlens.capture.views import ViewStep, viewed
 from aotlens.capture.wrappers import has_wrapper, note_result
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import Origin, Place
@@ -342,11 +343,15 @@ class Recorder(Tape, TorchDispatchMode):
             args = (source := self._faked(source), *args[1:])
         tracked = self.tracked(source)
         source_node = self.node_of(source)
-        result = func(*args, **kwargs)
+        result = viewed(func, args, kwargs)
         several = isinstance(result, (list, tuple))
         step = ViewStep(func, args[1:], tuple(kwargs.items()), None, torch.is_grad_enabled())
         node: Any = None
-        if func not in self.decompositions and source_node.val.stride() == source.stride():
+        if func is aten.as_strided.default:
+            step = noted(step, source, tracked, self.span)
+        if tracked.storage.version and step.offset is not None:
+            node = self.replay(tracked.storage, (*tracked.chain, step))
+        elif func not in self.decompositions and source_node.val.stride() == source.stride():
             node = self.add_node(func, (source_node, *self.argument(args[1:])), self.keywords(kwargs), result)
         else:
             node = self.emit(func, source_node, *args[1:], **kwargs)

@@ -26,6 +26,7 @@ from aotlens.capture.settings import Settings
 from aotlens.capture.size_guards import noting_guards
 from aotlens.capture.stale_views import stale_error
 from aotlens.capture.variables import VariableObserver
+from aotlens.capture.views import CANNOT_VIEW
 from aotlens.errors import AotlensError, UnsupportedError, UserError
 from aotlens.ir.origin import Place, span_of
 from aotlens.report.records import Span
@@ -196,7 +197,7 @@ def refusing(recorder: Recorder) -> Iterator[None]:
 
 def _is_of_a_view(error: Exception, recorder: Recorder) -> bool:
     """Whether autograd, and not the user's code, tried to take a view again."""
-    return isinstance(error, ValueError) and recorder.has_moved and "Cannot view a tensor" in str(error)
+    return recorder.has_moved and CANNOT_VIEW in str(error)
 
 
 def _refusal(error: Exception, span: Span | None) -> AotlensError | None:

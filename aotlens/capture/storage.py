@@ -8,6 +8,8 @@ version is older is looked up again from the base when it is read.
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from aotlens.capture.views import ViewStep
 from aotlens.ir.origin import Origin
 from aotlens.ir.program import Node
@@ -44,6 +46,8 @@ class Storage:
     """Changes of a tensor's sizes or strides."""
     grown: bool = False
     """Whether an operator gave the tensor more elements than it came with (`resize_`, `out=`)."""
+    reached_outside: bool = False
+    """Whether `as_strided`, called on a part of it, shows more than that part."""
     bytes_before: Any = None
     """Its size before the first resize; None when it is never resized."""
     bytes_after: Any = None
@@ -77,3 +81,21 @@ def repeated_dims(tensor: Any) -> tuple[int, ...]:
         for dim, (size, step) in enumerate(zip(tensor.shape, tensor.stride(), strict=True))
         if type(step) is int and step == 0 and (type(size) is not int or size > 1)
     )
+
+
+def has_symbols(tensor: Any) -> bool:
+    """Whether any of its sizes, strides or its place in memory is a symbol."""
+    place = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+    return any(isinstance(value, torch.SymInt) for value in place)
+
+
+EXACT_OVERLAP = 1 << 16
+"""Up to this many elements, interleaved tensors are compared element by element."""
+
+
+def elements(tensor: Any) -> set[int]:
+    """The places in memory, counted in elements, that a tensor shows."""
+    found = {int(tensor.storage_offset())}
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        found = {start + at * stride for start in found for at in range(size)}
+    return found

@@ -15,6 +15,7 @@ from aotlens.capture.floats import Floats
 from aotlens.capture.operators import aten
 from aotlens.capture.stale_views import refuse_stale
 from aotlens.capture.storage import Storage, Tracked, Write, repeated_dims
+from aotlens.capture.strided import from_base, looks_at_memory, meets_itself, refuse_other_history
 from aotlens.capture.symbols import Symbols
 from aotlens.capture.views import ViewStep, put_back
 from aotlens.errors import RefusedAssertionError, RefusedRuntimeError, UnsupportedError
@@ -214,9 +215,15 @@ class Tape:
             return storage.base
         known = storage.views.get(chain)
         if known is None:
-            source = self.replay(storage, chain[:-1])
-            known = storage.views[chain] = chain[-1].apply(self, source)
+            source, step = self._source(storage, chain)
+            known = storage.views[chain] = step.apply(self, source)
         return known
+
+    def _source(self, storage: Storage, chain: tuple[ViewStep, ...]) -> tuple[Node, ViewStep]:
+        """What the last view of a chain is taken of, and that view."""
+        if chain[-1].offset is not None and looks_at_memory(chain):
+            return storage.base, from_base(storage, chain[-1])
+        return self.replay(storage, chain[:-1]), chain[-1]
 
     def __call__(self, op: Any, *args: Any, **kwargs: Any) -> Node:
         """The recorder is the `Emit` of the view rules."""
@@ -313,6 +320,10 @@ class Tape:
                 self.span,
                 "clone it before writing",
             )
+        if meets_itself(target, tracked.chain) and func not in FILLS:
+            raise UnsupportedError(
+                f"`{op_name(func)}` on elements that overlap (`as_strided`)", self.span, "clone them before"
+            )
         if tracked.storage.inside and len(tracked.storage.inputs) > 1:
             raise RefusedRuntimeError(
                 "Encountered aliased inputs that are mutated in the graph, but "
@@ -352,6 +363,10 @@ class Tape:
                 source = step.apply(self, source)
         return source
 
+    def _any_gradient(self) -> bool:
+        given = any(getattr(value, "requires_grad", False) for value in self.originals.values())
+        return given or bool(self.outside)
+
     def keep_values(self, tensor: Any) -> None:
         """Before a tensor becomes another in place: the nodes that it is the value of keep what it was."""
         for node in self.nodes:
@@ -364,10 +379,14 @@ class Tape:
         storage = tracked.storage
         if storage.joined and not storage.version:
             self._join(storage)
+        if storage.reached_outside and self._any_gradient():
+            refuse_other_history(self.span)
         new = value
-        for at in range(len(tracked.chain) - 1, -1, -1):
-            source = self.replay(storage, tracked.chain[:at])
-            new = put_back(self, source, tracked.chain[at], new)
+        for end in range(len(tracked.chain), 0, -1):
+            source, step = self._source(storage, tracked.chain[:end])
+            new = put_back(self, source, step, new)
+            if source is storage.base:
+                break
         storage.base = new
         storage.version += 1
         storage.views = {tracked.chain: value} if tracked.chain else {}

@@ -14,6 +14,8 @@ from aotlens.errors import UnsupportedError
 
 aten = torch.ops.aten
 
+CANNOT_VIEW = "Cannot view a tensor"
+"""What fake tensors say of sizes that no strides give."""
 Emit = Callable[..., Any]
 """Records one call of an operator on nodes and gives its node."""
 
@@ -30,10 +32,28 @@ class ViewStep:
     """Which result, for an operator that gives several views; None for one that gives one."""
     grad_enabled: bool = True
     """Whether grad mode was on when the user's code took the view."""
+    offset: Any = None
+    """Of `as_strided`: where in memory it begins, in elements; None for all others."""
 
     def apply(self, emit: Emit, source: Any) -> Any:
         value = emit(self.op, source, *self.args, **dict(self.kwargs))
         return value if self.result is None else emit.item(value, self.result)  # type: ignore[attr-defined]
+
+
+def viewed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The view of a fake tensor.
+
+    Raises:
+        RuntimeError: no strides give it; eager's kind of error, where fake tensors raise another.
+    """
+    try:
+        return func(*args, **kwargs)
+    except ValueError as error:
+        if CANNOT_VIEW not in str(error):
+            raise
+        raise RuntimeError(
+            f"view size is not compatible with input tensor's size and stride ({error}); use `.reshape(…)`"
+        ) from error
 
 
 def _argument(step: ViewStep, position: int, default: Any) -> Any:

@@ -391,3 +391,11 @@ def write_to_a_lazily_negated_part(a: Tensor, b: Tensor) -> Tensor:
 def write_to_a_lazy_conjugate_beside_a_part(a: Tensor, b: Tensor) -> Tensor:
     a.add_(1)
     return b * 2
+
+
+@cases(lambda: base_and(plain(4, 4), lambda t: t.detach()))
+def view_of_an_alias_that_moves_after(x: Tensor, y: Tensor) -> Tensor:
+    flat = y.view(-1)
+    flat.add_(1)
+    y.unsqueeze_(0)
+    return flat

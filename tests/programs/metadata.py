@@ -251,6 +251,34 @@ def metadata_of_an_overlapping_input_under_no_grad(x: Tensor, y: Tensor) -> Tens
     return flat + x.sum()
 
 
+@cases(lambda: views_of_one(tape(4, 4)), later="view `y` is read before that")
+def metadata_of_a_base_under_no_grad_after_a_read_of_its_view(x: Tensor, y: Tensor) -> Tensor:
+    read = y.exp()
+    with torch.no_grad():
+        x.unsqueeze_(0)
+    return read
+
+
+@cases(lambda: views_of_one(tape(4, 4)), later="it is a view, and is read after that")
+def metadata_of_an_overlapping_input_under_no_grad_then_read(x: Tensor, y: Tensor) -> Tensor:
+    with torch.no_grad():
+        y.t_()
+    return y.sin()
+
+
+@cases(lambda: views_of_one(tape(4, 4)))
+def metadata_of_an_overlapping_input_beside_a_read_of_its_base(x: Tensor, y: Tensor) -> Tensor:
+    y.unsqueeze_(0)
+    return x.sin()
+
+
+@cases(lambda: views_of_one(tape(4, 4)))
+def metadata_without_grad_of_an_overlapping_input_beside_a_read(x: Tensor, y: Tensor) -> Tensor:
+    with torch.no_grad():
+        y.unsqueeze_(0)
+    return x.sin()
+
+
 def views_of_one(tensor: Tensor) -> tuple[Tensor, Tensor]:
     return tensor, tensor.t()
 

@@ -106,3 +106,16 @@ def view_from_before_an_unsqueeze(x: Tensor) -> tuple[Tensor, Tensor]:
 def backward_inside_into_an_argument(x: Tensor) -> Tensor:
     (x * x).sum().backward()
     return x.detach() * 1
+
+
+@cases(lambda: (plain(3, 4),), later="raises")
+def view_that_no_strides_give(x: Tensor) -> Tensor:
+    return x.t().view(-1)
+
+
+@cases(lambda: (plain(3, 4),))
+def view_that_no_strides_give_caught(x: Tensor) -> Tensor:
+    try:
+        return x.t().view(-1)
+    except RuntimeError:
+        return x.t().reshape(-1)

@@ -102,3 +102,62 @@ for _name, _view in COMPLEX.items():
 def overlapping_windows(x: Tensor) -> Tensor:
     x.unfold(0, 3, 1).mul_(2)
     return x
+
+
+@cases(lambda: (plain(4, 4),), "dynamic", "inductor")
+def strided_view_past_the_slice_that_is_written(x: Tensor) -> tuple[Tensor, Tensor]:
+    made = x * 2
+    rows = made[1:]
+    seen = rows.as_strided((2, 2), (1, 2), 1)
+    rows.fill_(0.5)
+    return seen + 1, made
+
+
+@cases(lambda: (plain(4, 4),), "dynamic")
+def write_through_a_strided_view_past_its_slice(x: Tensor) -> Tensor:
+    x[1:].as_strided((2, 2), (1, 2), 1).mul_(3)
+    return x.sin()
+
+
+@cases(lambda: (torch.arange(40.0)[3:19].view(4, 4),))
+def strided_view_of_an_input_inside_a_storage(x: Tensor) -> Tensor:
+    seen = x.as_strided((2, 2), (1, 2), 5)
+    x.mul_(2)
+    x[1:].as_strided((2, 2), (1, 2)).add_(1)
+    return seen.sin()
+
+
+@cases(lambda: (tape(4, 4),), later="shows more than that part")
+def strided_view_past_the_slice_with_a_gradient(x: Tensor) -> Tensor:
+    rows = x[1:]
+    seen = rows.as_strided((2, 2), (1, 2), 1)
+    rows.fill_(0.5)
+    return seen.sin()
+
+
+@cases(lambda: (torch.randn(4, dtype=torch.complex64),), later="outside of a view of another type")
+def strided_view_past_a_slice_of_reals(x: Tensor) -> Tensor:
+    return torch.view_as_real(x)[1:].as_strided((2, 2), (1, 2), 1) + 1
+
+
+@cases(lambda: (plain(4, 4),), later="elements that overlap")
+def write_to_strided_elements_that_overlap(x: Tensor) -> Tensor:
+    x.as_strided((3, 3), (1, 1)).add_(1)
+    return x
+
+
+@cases(lambda: (plain(4, 4),), later="refer to a single memory location")
+def rows_added_to_rows_that_overlap(x: Tensor) -> Tensor:
+    x[1:].add_(x[:-1])
+    return x
+
+
+@cases(lambda: (plain(4, 4),), later="refer to a single memory location")
+def transposed_added_to_itself(x: Tensor) -> Tensor:
+    return x.add_(x.t())
+
+
+@cases(lambda: (plain(4, 4),))
+def columns_added_to_columns_between(x: Tensor) -> Tensor:
+    x[:, :2].add_(x[:, 2:])
+    return x.mul_(x)

@@ -1,0 +1,61 @@
+"""What the function read of inputs whose sizes or strides it changes with grad mode off.
+
+Autograd makes the history of a view again when it is next asked for and the tensor under it has changed, and
+goes by how both lie at that moment.  Invariant: a function whose compiled call would ask at another moment
+than eager does is refused.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from aotlens.capture.operators import Kind, describe, is_operator
+from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.storage import Write
+from aotlens.errors import UnsupportedError
+from aotlens.report.records import Span
+
+
+def is_read(captured: Captured, given: CapturedInput) -> bool:
+    """Whether an operator took the input itself, but for changes of its sizes or strides."""
+    return any(True for _ in _reads(captured, given.argument))
+
+
+def refuse_views_with_history(captured: Captured, given: CapturedInput, moves: list[Write]) -> None:
+    """Call it for an input whose own sizes or strides are changed with grad mode off only.
+
+    Raises:
+        UnsupportedError: a view of it is read before, or it is a view itself and read after.
+    """
+    storage: Any = given.storage
+    if not storage.joined or not given.argument.requires_grad:
+        return
+    origins = {id(move.origin) for move in moves}
+    moved = next(
+        (at for at, call in enumerate(captured.calls) if id(call[4]) in origins), len(captured.calls)
+    )
+    where, own = moves[-1].origin.place.innermost, given.argument
+    if own._base is not None and any(at > moved for at in _reads(captured, own, seen=True)):
+        _refuse(given, "it is a view, and is read after that", where)
+    for other in captured.inputs:
+        is_view = other.storage is storage and other.argument._base is own
+        if is_view and any(at < moved for at in _reads(captured, other.argument, seen=True)):
+            _refuse(given, f"its view `{other.slot.name}` is read before that", where)
+
+
+def _reads(captured: Captured, tensor: Any, seen: bool = False) -> Iterator[int]:
+    """Positions among the calls; with `seen`, only of those that autograd sees."""
+    for at, (func, args, _, result, _) in enumerate(captured.calls):
+        if is_operator(func) and describe(func).kind is Kind.METADATA_MUTATION:
+            continue
+        if any(arg is tensor for arg in args):
+            results = result if isinstance(result, (list, tuple)) else (result,)
+            if not seen or any(getattr(one, "requires_grad", False) for one in results):
+                yield at
+
+
+def _refuse(given: CapturedInput, what: str, where: Span | None) -> None:
+    raise UnsupportedError(
+        f"a change of the sizes or strides of `{given.slot.name}` under `no_grad`, where {what}",
+        where,
+        "take another view instead, or make the change with grad mode on",
+    )

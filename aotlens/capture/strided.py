@@ -1,0 +1,94 @@
+"""`as_strided`, which looks at the memory under a tensor and not at the tensor.
+
+Invariant: its value is taken from the storage's current value, and a write through it goes back there,
+however little of the storage the tensor shows that it was called on.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from aotlens.capture.operators import aten
+from aotlens.capture.storage import EXACT_OVERLAP, Storage, Tracked, elements, has_symbols
+from aotlens.capture.views import ViewStep
+from aotlens.errors import UnsupportedError
+from aotlens.report.records import Span
+
+OTHER_ELEMENTS = frozenset(
+    {
+        aten.view.dtype,
+        aten.view_as_real.default,
+        aten.view_as_complex.default,
+        aten._conj.default,
+        aten._neg_view.default,
+    }
+)
+"""Views that show other elements than the storage's base holds, so that no strides of the base give them."""
+
+
+def looks_at_memory(chain: tuple[ViewStep, ...]) -> bool:
+    """Whether the last view of a chain takes its elements from the memory under the views before it."""
+    last = chain[-1].op
+    return last is aten.as_strided.default and all(step.op not in OTHER_ELEMENTS for step in chain[:-1])
+
+
+def from_base(storage: Storage, step: ViewStep) -> ViewStep:
+    """The `as_strided` as a view of the storage's current value, which begins where that value begins."""
+    size, stride = step.args[:2]
+    offset = step.offset - storage.base_tensor.storage_offset() + storage.base.val.storage_offset()
+    return replace(step, args=(size, stride, offset))
+
+
+def noted(step: ViewStep, source: Any, looked_at: Tracked, span: Span | None) -> ViewStep:
+    """The step with the place of its first element in memory, which is the source's where none is said.
+
+    Raises:
+        UnsupportedError: it reaches outside of a view of other elements than the base's.
+    """
+    said = step.args[2] if len(step.args) > 2 else dict(step.kwargs).get("storage_offset")
+    step = replace(step, offset=source.storage_offset() if said is None else said)
+    chain = looked_at.chain
+    if not chain or _is_inside(step, source):
+        return step
+    if any(before.op in OTHER_ELEMENTS for before in chain):
+        raise UnsupportedError(
+            "`as_strided` that reaches outside of a view of another type, or of a conjugate",
+            span,
+            "call it on the tensor under that view",
+        )
+    looked_at.storage.reached_outside = True
+    return step
+
+
+def refuse_other_history(span: Span | None) -> None:
+    """Of a write under such a view: eager's autograd then takes the view of the base, ours of the view.
+
+    Raises:
+        UnsupportedError: always.
+    """
+    raise UnsupportedError(
+        "a write to a tensor of which `as_strided`, called on a part of it, shows more than that part; the "
+        "gradients would not be eager's",
+        span,
+        "call `as_strided` on the whole tensor, or after the write",
+    )
+
+
+def meets_itself(tensor: Any, chain: tuple[ViewStep, ...]) -> bool:
+    """Whether strides that the user's code chose show an element several times; large ones are said to."""
+    if not any(step.offset is not None for step in chain) or has_symbols(tensor):
+        return False
+    reach = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride < reach:
+            return tensor.numel() > EXACT_OVERLAP or len(elements(tensor)) < tensor.numel()
+        reach += (size - 1) * stride
+    return False
+
+
+def _is_inside(step: ViewStep, source: Any) -> bool:
+    first, end = source.storage_offset(), source.storage_offset() + _reach(source.shape, source.stride())
+    return bool(first <= step.offset and step.offset + _reach(*step.args[:2]) <= end)
+
+
+def _reach(sizes: Any, strides: Any) -> Any:
+    return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
