@@ -30,8 +30,9 @@ def refuse_partial_overlap(tape: Tape, func: Any, targets: list[Any], args: tupl
                 continue
             if _overlaps_in_part(target, arg):
                 raise RefusedRuntimeError(
-                    f"`{op_name(func)}` of tensors that overlap in part (unsupported operation: some elements "
-                    "of the input tensor and the written-to tensor refer to a single memory location)",
+                    f"`{op_name(func)}` of tensors that overlap in part (unsupported operation: some "
+                    "elements of the input tensor and the written-to tensor refer to a single memory "
+                    "location)",
                     tape.span,
                     "clone one of them before",
                 )
