@@ -41,15 +41,12 @@ def drawn_in_place(tape: Tape, functional: Any, args: tuple[Any, ...], kwargs: d
 
 
 def through_booleans(tape: Tape, drawn: Node) -> Node:
-    """The drawn mask made again from its boolean form, where a gradient may be taken and no second draw.
-
-    The boolean form belongs to no activation checkpoint: the draw is kept in any case, and this is how.
-    """
+    """The drawn mask made again from its boolean form, where a gradient may be taken and no second draw."""
     if not (drawn.val.is_floating_point() and draws(drawn.op) and torch.is_grad_enabled()):
         return drawn
     origin = tape.origin
     try:
-        tape.origin = replace(origin, stage="capture", reason=KEPT_SMALL, checkpoint=None)
+        tape.origin = replace(origin, stage="capture", reason=KEPT_SMALL)
         small = tape.emit(aten.ne.Scalar, drawn, 0)
         tape.origin = replace(origin, stage="capture", reason=MADE_AGAIN)
         return tape.emit(aten._to_copy.default, small, dtype=drawn.val.dtype)

@@ -15,7 +15,7 @@ from aotlens.ir.origin import Origin
 from aotlens.ir.slots import GraphInput, GraphOutput
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Node:
     """One operation, or the value of one graph input or constant (`op` is then None)."""
 
@@ -28,6 +28,10 @@ class Node:
     origin: Origin
     constant: Any = None
     """The real tensor behind a constant; None for everything else."""
+
+    def __repr__(self) -> str:
+        """Short: its arguments are nodes, so the whole would be as large as the graph, many times over."""
+        return f"<{self.name}: {self.target or 'input'}>"
 
     @property
     def target(self) -> str:

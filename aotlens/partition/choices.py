@@ -9,7 +9,7 @@ from aotlens.joint.records import Joint
 from aotlens.partition.budget import Frontier, Met, meet_budget
 from aotlens.partition.min_cut import Network
 from aotlens.partition.overrides import forced_values
-from aotlens.partition.problem import MIN_CUT, PRICED, InfeasibleError, Problem, Scope, build_problem
+from aotlens.partition.problem import MIN_CUT, PRICED, InfeasibleError, Problem, Scope, Value, build_problem
 from aotlens.partition.reasons import Reason
 from aotlens.partition.rules import Keep, is_checkpointed
 from aotlens.partition.sides import Sides
@@ -169,7 +169,7 @@ def _too_small(problem: Problem, asked: int, joint: Joint) -> str:
         key=lambda value: -value.size_bytes,
     )
     rows = [
-        f"`{value.node.name}` {value.size_bytes:,} bytes" + (f" ({value.save.text})" if value.save else "")
+        f"`{value.node.name}` {value.size_bytes:,} bytes ({_obstacle(problem, value, least.saved)})"
         for value in values[:3]
     ]
     more = f", and {len(values) - 3} more" if len(values) > 3 else ""
@@ -177,3 +177,13 @@ def _too_small(problem: Problem, asked: int, joint: Joint) -> str:
         f"the memory budget of {asked:,} bytes is below {least.size_bytes:,} bytes, the least that any choice"
         f" saves: {', '.join(rows)}{more}; ask for at least {least.size_bytes}"
     )
+
+
+def _obstacle(problem: Problem, value: Value, saved: frozenset[int]) -> str:
+    """Why a value is saved whatever the budget."""
+    if value.save is not None:
+        return value.save.text
+    way = problem.stands_above(value.node, saved)
+    if way and way[0].save is not None:
+        return f"it is computed from `{way[0].node.name}`: {way[0].save.text}"
+    return Reason.BUDGET.text

@@ -13,7 +13,7 @@ from aotlens.partition.budget import Frontier, Point, point_of
 from aotlens.partition.choices import Choice
 from aotlens.partition.flops import node_flops
 from aotlens.partition.min_cut import Network
-from aotlens.partition.problem import InfeasibleError, Problem, Value, forbidding
+from aotlens.partition.problem import InfeasibleError, Problem, forbidding
 from aotlens.partition.reasons import Freedom, Reason
 from aotlens.partition.records import Split
 
@@ -110,7 +110,7 @@ class _Graph:
     """Ways up to what forbids computing a value again, and down to what needs it."""
 
     def __init__(self, joint: Joint, split: Split, problem: Problem) -> None:
-        self._values = problem.by_identity()
+        self._problem = problem
         self._saved = frozenset(map(id, split.saved))
         self._again = {id(value.node) for value in problem.recomputed(self._saved)}
         self._backward = split.sides.backward
@@ -121,29 +121,10 @@ class _Graph:
 
     def above(self, node: Node) -> tuple[Node | None, Reason | None, tuple[Node, ...]]:
         """The nearest value above that is not at hand and may not be computed again, with the way from it."""
-        start = self._values[id(node)]
-        before: dict[int, Value] = {}
-        queue = [start]
-        for value in queue:
-            if value is not start and value.save is not None:
-                return value.node, value.save, self._way(value, start, before)
-            for source in value.sources:
-                other = self._values.get(source)
-                if other is None or self._is_at_hand(other) or source in before or other is start:
-                    continue
-                before[source] = value
-                queue.append(other)
-        return None, None, (node,)
-
-    def _is_at_hand(self, value: Value) -> bool:
-        """Whether the backward has the value, or could have it for nothing."""
-        return id(value.node) in self._saved or (value.recompute is None and not value.size_bytes)
-
-    def _way(self, value: Value, start: Value, before: dict[int, Value]) -> tuple[Node, ...]:
-        way = [value]
-        while way[-1] is not start:
-            way.append(before[id(way[-1].node)])
-        return tuple(one.node for one in way)
+        way = self._problem.stands_above(node, self._saved)
+        if not way:
+            return None, None, (node,)
+        return way[0].node, way[0].save, tuple(value.node for value in way)
 
     def below(self, node: Node) -> Node | None:
         """The first backward node that reads the value, or something that is computed again from it."""

@@ -66,8 +66,11 @@ def forced_values(
                 continue
             raise
         decided = {id(target): keep for node in nodes for target in _targets(node, keep, joint)}
+        owned = {id(node): values.get(id(storage_root(node))) for node in nodes}
         refusals = [
-            reason for identity in decided if (reason := _refusal(values.get(identity), keep)) is not None
+            reason
+            for identity in decided
+            if (reason := _refusal(values.get(identity), owned.get(identity), keep)) is not None
         ]
         by_line = ":" in override.what
         if refusals and (not by_line or len(refusals) == len(decided)):
@@ -77,7 +80,7 @@ def forced_values(
                 f" [{reason.value}]",
                 span=node.origin.place.innermost,
             )
-        found |= {one: keep for one in decided if _refusal(values.get(one), keep) is None}
+        found |= {one: keep for one in decided if _refusal(values.get(one), owned.get(one), keep) is None}
     return found
 
 
@@ -107,8 +110,10 @@ def _targets(node: Node, keep: Keep, joint: Joint) -> Iterator[Node]:
         yield root
 
 
-def _refusal(value: Value | None, keep: Keep) -> Reason | None:
-    """Why the value cannot be that way."""
+def _refusal(value: Value | None, owner: Value | None, keep: Keep) -> Reason | None:
+    """Why the value cannot be that way; `owner` is the value whose storage it lies on."""
+    if keep is Keep.RECOMPUTE and owner is not None and owner.save is not None and not owner.size_bytes:
+        return owner.save if owner.save.freedom is Freedom.FORCED else None
     if value is None:
         return None  # the backward does not need it: nothing to decide
     if keep is Keep.RECOMPUTE:

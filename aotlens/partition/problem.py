@@ -56,6 +56,30 @@ class Problem:
     def by_identity(self) -> dict[int, Value]:
         return {id(value.node): value for value in self.values}
 
+    def stands_above(self, node: Node, at_hand: frozenset[int]) -> tuple[Value, ...]:
+        """The way from the nearest value that computing `node` again would need and nobody has, to `node`.
+
+        Empty when nothing stands in the way: then only the work does.
+        """
+        values = self.by_identity()
+        start = values[id(node)]
+        before: dict[int, Value] = {}
+        queue = [start]
+        for value in queue:
+            if value is not start and value.save is not None:
+                way = [value]
+                while way[-1] is not start:
+                    way.append(before[id(way[-1].node)])
+                return tuple(way)
+            for source in value.sources:
+                other = values.get(source)
+                if other is None or source in at_hand or source in before or other is start:
+                    continue
+                if other.recompute is not None or other.size_bytes:  # else it could be saved for nothing
+                    before[source] = value
+                    queue.append(other)
+        return ()
+
     def recomputed(self, saved: Iterable[int]) -> tuple[Value, ...]:
         """The values that the backward computes when it is given `saved`, in program order."""
         given, needed = frozenset(saved), set(self.read)
@@ -214,7 +238,7 @@ class _Facts:
             return Reason.VIEW
         if _is_bundle(node):
             return Reason.BUNDLE
-        if is_checkpointed(node) and id(node) not in self._sides.leaving:
+        if is_checkpointed(node) and id(node) not in self._sides.leaving | self._sides.handed_on:
             return Reason.CHECKPOINT
         return None
 

@@ -21,6 +21,8 @@ from aotlens.partition.reasons import Reason
 from aotlens.partition.storages import is_view, is_view_operator, node_bytes
 from aotlens.torch_api import invoke_subgraph
 
+aten = torch.ops.aten
+
 
 class Keep(Enum):
     SAVE = "save"
@@ -101,7 +103,9 @@ def _cheap_operator(op: Any) -> bool:
 
 
 def is_random(node: Node) -> bool:
-    return draws(computed_by(node).op)
+    """Whether the value was drawn, or is the boolean form in which a drawn mask is kept."""
+    source = node.args[0] if node.op is aten.ne.Scalar else computed_by(node)
+    return type(source) is Node and draws(source.op)
 
 
 def is_effect(node: Node) -> bool:
