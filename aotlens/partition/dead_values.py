@@ -26,10 +26,11 @@ def statically_dead(parts: Partitioned) -> dict[int, str]:
             asked.add(id(source))
         if id(node) in live or node.origin.effect:
             live.update(id(source) for source in _sources_that_count(node))
+    dead = asked - live
     return {
         id(value.node): _reason(parts, value.node)
         for value in parts.saved
-        if value.size_bytes and id(value.node) in asked - live
+        if value.size_bytes and id(value.node) in dead
     }
 
 
