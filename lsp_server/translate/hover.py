@@ -8,7 +8,7 @@ import re
 from lsprotocol import types
 
 from aotlens.report.certificates import budget_text
-from aotlens.report.records import Input, Span, Target
+from aotlens.report.records import Input, Memory, Span, Target
 from aotlens.report.summary import applied_steps, counted, human_bytes, target_summary, timings_summary
 from lsp_server.document import Document
 from lsp_server.index import contains
@@ -112,10 +112,16 @@ def function_text(target: Target) -> str:
     steps = applied_steps(target)[:MOST_ROWS]
     rows += [f"- wrapper: {step.name}, {step.reason}{per_call(step.bytes_per_call)}" for step in steps]
     if target.memory:
-        rows.append(f"- peak {human_bytes(target.memory.peak_bytes)}")
+        rows.append(f"- peak {human_bytes(target.memory.peak_bytes)}{_where(target.memory)}")
     if target.timings_ms:
         rows.append(f"- compiled in {timings_summary(target)}")
     return "\n".join(rows)
+
+
+def _where(memory: Memory) -> str:
+    """` in the backward, at line 24`."""
+    place = f", at line {memory.peak_span.line}" if memory.peak_span is not None else ""
+    return f" in the {memory.peak_phase}{place}" if memory.peak_node else ""
 
 
 def argument_text(target: Target, row: Input) -> str:

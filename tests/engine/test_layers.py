@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
 from aotlens.report.activations import saved_folds
+from aotlens.report.alive import alive_folds, total_bytes
 from aotlens.report.build_layers import Layers
-from aotlens.report.peak_text import alive_folds, total_bytes
 
 
 class Scale(nn.Module):

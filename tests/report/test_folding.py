@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from aotlens.report import LiveValue, Memory, Partition, SavedValue, Tensor
 from aotlens.report.activations import partition_lines, saved_folds
+from aotlens.report.alive import alive_folds, total_bytes
 from aotlens.report.layout import to_text
-from aotlens.report.peak_text import alive_folds, memory_lines, total_bytes
+from aotlens.report.peak_text import memory_lines
 
 F32 = Tensor("f32", (8, 16), (16, 1), "cpu", False, 512)
 

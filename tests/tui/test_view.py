@@ -14,7 +14,7 @@ from tui.view.diagnostics import edited
 from tui.view.graph import StageIndex, counterpart
 from tui.view.ledger import guard_lines
 from tui.view.marks import Mark, line_marks
-from tui.view.overview import memory_plot
+from tui.view.overview import alive_lines, memory_plot
 from tui.view.places import LineIndex, file_key
 from tui.view.quantities import bar, gutter_size, plot, signed_size
 from tui.view.rows import Column, LazyRows, Link, Listing, in_order, matching
@@ -210,3 +210,13 @@ def test_guards_lead_to_the_line_that_asked() -> None:
     assert condition.text == "x.shape[0] > 4  this expression needs to know"
     assert place.text.startswith("asked by x.shape[0] > 4")
     assert condition.link == place.link == Link((asked,))
+
+
+def test_what_is_alive_at_the_peak_has_its_lifetime() -> None:
+    target = sample_report().targets[0]
+    assert [line.text for line in alive_lines(target)] == [
+        "  8.0 KiB  addmm in self.up(x)  saved, from the forward until the backward of line 22",
+        "  8.0 KiB  hidden  result, from the forward on, the caller's",
+        "  8.0 KiB  sigmoid in hidden.sigmoid()  temporary, in the forward",
+        "  8.0 KiB  mul in hidden * hidden.sigmoid()  saved, from the forward until the backward",
+    ]

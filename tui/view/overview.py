@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from aotlens.report.alive import alive_folds, lifetime
 from aotlens.report.certificates import reason_text
 from aotlens.report.fold import Fold, fold, in_layer
 from aotlens.report.ledger import KINDS
@@ -19,6 +20,7 @@ from tui.view.tradeoffs import tradeoff_lines
 from tui.view.wrapper import ordered_steps
 
 MOST_SAVED = 5
+MOST_ALIVE = 5
 MOST_STEPS = 5
 MOST_DIAGNOSTICS = 6
 PLOT_WIDTH, PLOT_HEIGHT = 48, 6
@@ -39,6 +41,7 @@ def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> 
         titled("Diagnostics", tuple(diagnostic_lines(report, target))),
         titled("Live memory", tuple(memory_plot(target))),
         tradeoff_lines(target.partition) if target.partition else (),
+        titled("Alive at the peak", tuple(alive_lines(target))),
     )
     lines: list[Line] = []
     for section in sections:
@@ -145,6 +148,20 @@ def memory_plot(target: Target) -> Iterator[Line]:
     names = f"{'forward':<{edge}}backward" if edge else f"{len(memory.curve)} nodes"
     yield Line((Part(f"{'0 B':>10} ┼{'─' * len(rows[0])}", "dim"),))
     yield Line((Part(f"{'':>12}{names}", "dim"),))
+
+
+def alive_lines(target: Target) -> Iterator[Line]:
+    """The largest values that are alive at the peak, identical layers folded, with their lifetimes."""
+    if target.memory is None:
+        return
+    for group in alive_folds(target.memory)[:MOST_ALIVE]:
+        first, size = group.first, sum(value.bytes for value in group.items)
+        parts = (
+            Part(f"{human_bytes(size):>9}  ", "saved"),
+            Part(f"{group.label} {group.times}".strip(), "name"),
+            Part(f"  {first.kind}, {lifetime(first)}", "dim"),
+        )
+        yield Line(parts, Link((first.span,) if first.span is not None else ()))
 
 
 def saved_lines(target: Target) -> Iterator[Line]:
