@@ -56,11 +56,13 @@ def _findings() -> Iterator[Finding]:
         yield _dynamo_backend()
         yield _cpu_code()
         yield _gpu()
+        yield _triton()
         yield Finding(
             hasattr(os, "fork"),
             "worker",
             "traces run in forked children" if hasattr(os, "fork") else "needs fork",
         )
+    yield from _gpu_targets()
 
 
 def _torch() -> Finding:
@@ -105,6 +107,27 @@ def _gpu() -> Finding:
     import torch  # seconds, and only when it is there
 
     if not torch.cuda.is_available():
-        return Finding(False, "gpu", "no GPU that this torch can use; CPU targets only", needed=False)
+        return Finding(
+            False, "gpu", "none that this torch can use: kernels for one are shown, not run", needed=False
+        )
     names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
     return Finding(True, "gpu", names, needed=False)
+
+
+def _triton() -> Finding:
+    try:
+        text = f"{version('triton')}, generates code for GPU targets, which need not be there"
+        return Finding(True, "triton", text, needed=False)
+    except PackageNotFoundError:
+        return Finding(
+            False, "triton", "not installed, needed for GPU targets alone: pip install triton", needed=False
+        )
+
+
+def _gpu_targets() -> Iterator[Finding]:
+    """One line for each architecture, the GPU first that its name alone stands for."""
+    generated = importlib.util.find_spec("triton") is not None
+    from aotlens.codegen.gpu.targets import target_names  # a table of code generation, of use here alone
+
+    for architecture, names in target_names().items():
+        yield Finding(generated, architecture, ", ".join(names), needed=False)

@@ -210,3 +210,4 @@ def test_doctor() -> None:
     ended = aotlens("doctor")
     assert (ended.code, ended.err) == (0, "")
     assert f"python         {sys.version.split()[0]}" in ended.out
+    assert "sm_90          H100 SXM, H100 PCIe" in ended.out
