@@ -66,9 +66,11 @@ __all__ = [
     "first_expression",
     "functionalizes_rng",
     "get_decompositions",
+    "graph_module_hooks",
     "has_composite_kernel",
     "has_ordered_effect",
     "hide_from_dynamo",
+    "hooked_values",
     "indexing_by_tensors",
     "inductor_config_patch",
     "inductor_decompositions",
@@ -244,6 +246,21 @@ def hide_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
     from torch._dynamo import disable
 
     return disable(function)
+
+
+def graph_module_hooks() -> tuple[Any, Any] | None:
+    """The hooks on saved tensors that the caller has set last, where both are graph modules."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    if hooks is None or not all(isinstance(hook, torch.fx.GraphModule) for hook in hooks):
+        return None
+    return hooks[0], hooks[1]
+
+
+def hooked_values() -> str:
+    """Which saved values get such hooks, as torch is told: `donated`, `no_static` or `all`."""
+    from torch._functorch import config
+
+    return str(config.saved_tensors_hooks_filtering_mode)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 
 from aotlens.capture.containers import Refill
+from aotlens.capture.hooks import Hooks
 from aotlens.capture.modes import Modes
 from aotlens.capture.reach import NOTHING, Reach
 from aotlens.capture.recorder import Call, Recorder
@@ -173,6 +174,8 @@ class Captured:
     bases: tuple[SyntheticBaseOf, ...] = ()
     surroundings: Reach = NOTHING
     """What the function can read besides its arguments, as it was; empty behind Dynamo, which guards."""
+    hooks: Hooks | None = None
+    """The caller's hooks on saved tensors, where both are graph modules."""
 
     @property
     def flat_inputs(self) -> tuple[CapturedInput, ...]:

@@ -13,6 +13,7 @@ import torch
 from aotlens.capture.bases import with_bases
 from aotlens.capture.containers import WithRefills
 from aotlens.capture.frames import is_user_code
+from aotlens.capture.hooks import callers_hooks
 from aotlens.capture.inputs import make_inputs, outside_inputs
 from aotlens.capture.lifting import Lifting, lifting
 from aotlens.capture.margin_losses import AS_THE_KERNEL
@@ -101,6 +102,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         calls=tuple(recorder.calls),
         variables=observer.variables() if observer is not None else (),
         bases=bases,
+        hooks=callers_hooks(),
     )
 
 

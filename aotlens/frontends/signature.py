@@ -11,7 +11,7 @@ from aotlens.capture.objects import plain_attributes
 from aotlens.capture.owned import module_tensors
 from aotlens.errors import UnsupportedError
 from aotlens.runtime.owner import tensor_places
-from aotlens.torch_api import pytree
+from aotlens.torch_api import graph_module_hooks, hooked_values, pytree
 
 LEAVES = frozenset({torch.Tensor, torch.nn.Parameter, int, float, bool, str, type(None)})
 """Types that need no pytree to be known as leaves."""
@@ -120,7 +120,14 @@ def _modes() -> tuple[Any, ...]:
         autocast_dtypes(),
         torch.are_deterministic_algorithms_enabled(),
         torch.get_default_dtype(),
+        _hooks(),
     )
+
+
+def _hooks() -> Any:
+    """The caller's hooks on saved tensors, where they become parts of the graphs."""
+    hooks = graph_module_hooks()
+    return None if hooks is None else (*map(id, hooks), hooked_values())
 
 
 class OwnedTensors:

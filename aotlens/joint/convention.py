@@ -8,7 +8,7 @@ nodes are the same; only the lists of inputs and outputs differ, so the module t
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -41,7 +41,6 @@ from aotlens.ir.slots import (
     Tangent,
     UserOutput,
 )
-from aotlens.joint.data_sizes import with_sizes
 from aotlens.joint.records import JointProgram
 from aotlens.torch_api import set_joint_signature, tensor_metadata
 
@@ -219,7 +218,7 @@ def forward_convention(joint: JointProgram, forward: Program, saved: tuple[Node,
         *forward_results(joint),
         *(ProgramOutput(node, SavedForBackward(node.name)) for node in saved),
     )
-    every = with_sizes(joint.program.nodes, saved)
+    every = dict.fromkeys((*joint.program.nodes, *forward.nodes))
     nodes = reachable([out.value for out in outputs], before_backward(every))
     program = Program(forward.name, inputs, nodes, outputs)
     positions: dict[GraphOutput, int] = {}
@@ -238,7 +237,8 @@ def backward_convention(joint: JointProgram, backward: Program) -> Convention:
     arriving = backward_arrivals(joint)
     sizes = [given for given in saved if not isinstance(given.node.val, torch.Tensor)]
     inputs = (*sizes, *(given for given in saved if given not in sizes), *arriving)
-    outputs = gradients(joint, first)
+    own = {out.slot: out.value for out in backward.outputs}
+    outputs = tuple(replace(out, value=own.get(out.slot, out.value)) for out in gradients(joint, first))
     input_names = [names.get(id(given.node), given.node.name) for given in inputs[: len(saved)]]
     input_names += _names(joint, arriving)
     positions = {out.slot: at for at, out in enumerate(outputs)}

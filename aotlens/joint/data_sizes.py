@@ -5,6 +5,7 @@ backward every symbol of its values is given so, or made by its own nodes.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 
@@ -21,14 +22,20 @@ def sizes_to_save(
     joint: JointProgram, saved: tuple[Node, ...], backward: tuple[Node, ...]
 ) -> tuple[Node, ...]:
     """The numbers to save besides, in a fixed order; none where no size depends on data."""
+    from_data = joint.captured.recorder.symbols.read_from_data
+    return missing_sizes(joint, saved, backward, from_data) if from_data else ()
+
+
+def missing_sizes(
+    joint: JointProgram, saved: tuple[Node, ...], backward: tuple[Node, ...], among: set[Any] | None = None
+) -> tuple[Node, ...]:
+    """Numbers that the forward knows and the backward's values need, `among` these symbols or all."""
     symbols = joint.captured.recorder.symbols
-    if not symbols.read_from_data:
-        return ()
     tangents = (given.node for given in joint.program.inputs if isinstance(given.slot, Tangent))
     inputs = (*saved, *tangents)
     read = {symbol for node in (*inputs, *backward) for symbol in symbols_of(node.val)}
     numbers = [number.node.expr for node in inputs for number in numbers_of(node.val)]
-    missing = (read & symbols.read_from_data) - {number for number in numbers if number.is_symbol}
+    missing = (read if among is None else read & among) - {number for number in numbers if number.is_symbol}
     reason = "a size that the backward's tensors carry in sums and products only"
     with joint.captured.recorder.adding("partition", reason, forward=True):
         found = [symbols.of_symbol(symbol) for symbol in sorted(missing, key=str)]

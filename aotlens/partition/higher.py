@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, draws, has_effect
 from aotlens.ir.slots import RNG_STATES, Gradient, SavedInput, Tangent
+from aotlens.partition.packing import swapped, unpacked_values, unpacking_nodes
 from aotlens.partition.records import Partitioned
 
 
@@ -37,8 +38,10 @@ def derivative_program(
     arriving = [node for node in tangents if node is not None]
     kept = kept_nodes(parts)
     given = {id(node) for node in (*kept, *arriving)}
+    swaps, unpacking = unpacked_values(parts.packing), unpacking_nodes(parts.packing)
+    first = {id(node) for node in unpacking}
     needed: set[int] = set()
-    waiting = [node for node in wanted if node is not None]
+    waiting = [swaps.get(id(node), node) for node in wanted if node is not None]
     while waiting:
         node = waiting.pop()
         if id(node) in needed:
@@ -46,11 +49,17 @@ def derivative_program(
         needed.add(id(node))
         if id(node) not in given:
             _refuse_lost(parts, node)
-            waiting.extend(node.inputs())
+            other = {} if id(node) in first else swaps
+            waiting.extend(other.get(id(source), source) for source in node.inputs())
     inputs = [ProgramInput(node, SavedInput(node.name)) for node in kept if id(node) in needed]
     inputs += [ProgramInput(node, Tangent(node.name)) for node in arriving if id(node) in needed]
-    nodes = tuple(node for node in recorder.nodes if id(node) in needed and id(node) not in given)
-    outputs = tuple(ProgramOutput(node, Gradient(f"gradient_{at}", at)) for at, node in enumerate(wanted))
+    own = [node for node in recorder.nodes if id(node) in needed - given - first]
+    nodes, swaps = swapped(own, swaps)
+    nodes = (*(node for node in unpacking if id(node) in needed), *nodes)
+    outputs = tuple(
+        ProgramOutput(swaps.get(id(node), node), Gradient(f"gradient_{at}", at))
+        for at, node in enumerate(wanted)
+    )
     return Program(name, tuple(inputs), nodes, outputs)
 
 

@@ -56,6 +56,7 @@ class Reason(Enum):
     BUDGET = "budget"
     USER = "user"
     PARTITION_FUNCTION = "partition-function"
+    PACKED = "packed"
 
     @property
     def text(self) -> str:
@@ -90,5 +91,6 @@ WORDS = {
     Reason.CHEAPER: Words("cheaper to compute again than to keep", Freedom.CHOICE),
     Reason.BUDGET: Words("the least work that fits the memory budget", Freedom.CHOICE),
     Reason.USER: Words("the policy's override says so", Freedom.USER),
+    Reason.PACKED: Words("what the caller's hook on saved tensors made of a saved value", Freedom.USER),
     Reason.PARTITION_FUNCTION: Words("the partition function chose it", Freedom.USER),
 }

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from aotlens.capture.hooks import Hooks
 from aotlens.ir.program import Node, Program, ProgramInput
 from aotlens.ir.regions import Region
 from aotlens.ir.slots import FlatInput, SavedInput
@@ -30,6 +31,8 @@ class Saved:
     """Whether the backward owns its memory: nobody else holds it or a view of it."""
     overruled: str | None = None
     """What asked for the opposite, in words."""
+    packs: Node | None = None
+    """The value in whose place it is saved, where a hook of the caller's packs that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,28 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
+class Packed:
+    """A saved value that a hook of the caller's packs at the end of the forward."""
+
+    value: Node
+    leaves: tuple[Node, ...]
+    """What the backward gets in its place: tensors and numbers."""
+    unpacked: Node
+    """What the other hook makes of these at the start of the backward, for all that read the value there."""
+    nodes: tuple[Node, ...]
+    """What that hook runs, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """The caller's hooks on saved tensors as parts of the graphs."""
+
+    hooks: Hooks
+    values: tuple[Packed, ...]
+    """Empty where the hooks get no value: they do not run then."""
+
+
+@dataclass(frozen=True, slots=True)
 class Partitioned:
     """Forward and backward as two programs over shared nodes."""
 
@@ -72,6 +97,8 @@ class Partitioned:
     """What a partition function of the user's gave: the graph modules that the compilers get."""
     split: Split | None = None
     """What a policy decided; None in inference, and where a partition function did."""
+    packing: Packing | None = None
+    """Set where the caller's hooks on saved tensors are in the graphs; others run when the module does."""
 
     @property
     def regions(self) -> tuple[Region, ...]:

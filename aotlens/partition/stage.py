@@ -1,8 +1,5 @@
 """The partition stage: a joint program and a policy give forward, backward, and what passes between."""
 
-from collections import Counter
-from typing import Any
-
 from torch import fx
 
 from aotlens.ir.program import (
@@ -17,19 +14,19 @@ from aotlens.ir.program import (
     reachable,
     writes_input,
 )
-from aotlens.ir.slots import BACKWARD_INPUTS, Buffer, FlatInput, Parameter, SavedForBackward, SavedInput
+from aotlens.ir.slots import BACKWARD_INPUTS, SavedForBackward, SavedInput
 from aotlens.joint.data_sizes import sizes_to_save, with_sizes
 from aotlens.joint.records import Joint, JointProgram
 from aotlens.options import PartitionFunction
-from aotlens.partition.choices import Choice, choose_saved
+from aotlens.partition.choices import choose_saved
 from aotlens.partition.custom import inference_with, partition_with
 from aotlens.partition.flops import node_flops
+from aotlens.partition.packing import with_hooks
 from aotlens.partition.problem import overruled_checkpoint
-from aotlens.partition.reasons import Reason
-from aotlens.partition.records import Partitioned, Recomputed, Saved, Split
-from aotlens.partition.rules import is_number
+from aotlens.partition.records import Partitioned, Recomputed, Split
+from aotlens.partition.saving import describe_saved, numbers_last
 from aotlens.partition.sides import Sides, split_sides
-from aotlens.partition.storages import is_view, node_bytes, storage_root
+from aotlens.partition.storages import is_view, node_bytes
 from aotlens.policy import Policy
 
 
@@ -54,15 +51,16 @@ def partition(
         return partition_with(joint, policy, module)
     split = split_joint(joint, policy)
     saved = (*split.saved, *sizes_to_save(joint, split.saved, split.backward_nodes))
-    return Partitioned(
+    parts = Partitioned(
         joint=joint,
         policy=str(policy),
         forward=_forward_program(joint, saved),
         backward=_backward_program(joint, saved, split.backward_nodes),
-        saved=_describe(joint, saved, split.choice),
+        saved=describe_saved(joint, saved, split.choice.why_saved),
         recomputed=recomputed_values(split),
         split=split,
     )
+    return parts if joint.captured.hooks is None else with_hooks(parts, joint.captured.hooks)
 
 
 def split_joint(joint: Joint, policy: Policy) -> Split:
@@ -134,7 +132,7 @@ def _forward_program(joint: JointProgram, saved: tuple[Node, ...]) -> Program:
         *joint.forward_outputs,
         *(
             ProgramOutput(node, SavedForBackward(node.name))
-            for node in _numbers_last(saved)
+            for node in numbers_last(saved)
             if node.op is not None and id(node) not in at_hand
         ),
     )
@@ -144,54 +142,11 @@ def _forward_program(joint: JointProgram, saved: tuple[Node, ...]) -> Program:
     return Program("forward", inputs, nodes, outputs)
 
 
-def _numbers_last(saved: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Tensors first, then sizes: the order in which the runtime keeps them."""
-    return tuple(sorted(saved, key=is_number))
-
-
 def _backward_program(joint: JointProgram, saved: tuple[Node, ...], nodes: tuple[Node, ...]) -> Program:
     arriving = tuple(given for given in joint.program.inputs if isinstance(given.slot, BACKWARD_INPUTS))
-    inputs = (*(ProgramInput(node, SavedInput(node.name)) for node in _numbers_last(saved)), *arriving)
+    inputs = (*(ProgramInput(node, SavedInput(node.name)) for node in numbers_last(saved)), *arriving)
     kept = tuple(node for node in nodes if not has_effect(node) or node.origin.backward)
     return Program("backward", inputs, kept, joint.gradients)
-
-
-def _describe(joint: JointProgram, saved: tuple[Node, ...], choice: Choice) -> tuple[Saved, ...]:
-    """What each saved value adds to memory: nothing where an input, a result or an earlier one keeps it."""
-    outputs = {id(storage_root(out.value)) for out in joint.handed_out if isinstance(out.value, Node)}
-    owners: dict[int, Any] = {
-        id(given.node): given.slot
-        for given in joint.program.inputs
-        if not isinstance(given.slot, BACKWARD_INPUTS)
-    }
-    counted: set[int] = set()
-    roots = Counter(id(storage_root(node)) for node in saved)
-    shared = {identity for identity, count in roots.items() if count > 1}
-    found = []
-    for node in saved:
-        root = storage_root(node)
-        owner: FlatInput | None = owners.get(id(root))
-        is_output = id(root) in outputs
-        free = owner is not None or is_output or id(root) in counted
-        counted.add(id(root))
-        found.append(
-            Saved(
-                node,
-                _reason(node, owner, is_output, choice),
-                owner,
-                is_output,
-                0 if free else node_bytes(root),
-                not free and not is_number(node) and root.constant is None and id(root) not in shared,
-                overruled_checkpoint(node, saved=True),
-            )
-        )
-    return tuple(found)
-
-
-def _reason(node: Node, owner: FlatInput | None, is_output: bool, choice: Choice) -> Reason:
-    if owner is not None:
-        return Reason.PARAMETER if isinstance(owner, (Parameter, Buffer)) else Reason.INPUT
-    return Reason.OUTPUT if is_output else choice.why_saved(node)
 
 
 def recomputed_values(split: Split) -> tuple[Recomputed, ...]:

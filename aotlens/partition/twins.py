@@ -1,9 +1,23 @@
-"""How the backward's text marks what it computes again."""
+"""What the graphs' texts say of single nodes: computed again, packed, unpacked."""
 
 from collections.abc import Iterable
 
-from aotlens.partition.records import Recomputed
+from aotlens.partition.records import Partitioned, Recomputed
 from aotlens.report.summary import human_bytes, human_flops
+
+
+def side_notes(parts: Partitioned, side: str) -> dict[str, str]:
+    """By node name, of the `forward` or the `backward`; other programs have none."""
+    packed = parts.packing.values if parts.packing is not None else ()
+    if side == "forward":
+        return {leaf.name: f"{PACKED} packs {item.value.name}" for item in packed for leaf in item.leaves}
+    if side == "backward":
+        unpacked = {item.unpacked.name: f"{PACKED} unpacks {item.value.name}" for item in packed}
+        return twin_notes(parts.recomputed) | unpacked
+    return {}
+
+
+PACKED = "the caller's hook"
 
 
 def twin_notes(recomputed: Iterable[Recomputed]) -> dict[str, str]:

@@ -140,6 +140,7 @@ class _Saved:
         self._certificates = found
         self._names = user_names(parts.joint)
         self._policy = parts.policy
+        self._hook = type(parts.packing.hooks.pack).__name__ if parts.packing is not None else ""
         self._readers: dict[int, list[rows.Use]] = {}
         for node in parts.backward.nodes:
             for source in dict.fromkeys(id(item) for item in node.inputs()):
@@ -156,7 +157,7 @@ class _Saved:
             tensor=describe_tensor(value.node.val),
             bytes=value.size_bytes,
             owner=owner,
-            reason=self._reason(value.reason),
+            reason=self._reason(value),
             span=value.node.origin.place.innermost,
             used_by=tuple(self._readers.get(id(value.node), ())),
             name=slot.name if slot is not None else self._names.get(id(value.node)),
@@ -167,12 +168,15 @@ class _Saved:
             overrode=value.overruled,
             certificate=_certificate(named) if named is not None else None,
             layer=self._layers.of(value.node) if slot is None else None,
+            packs=value.packs.name if value.packs is not None else None,
         )
 
-    def _reason(self, reason: Reason) -> str:
-        if reason is Reason.PARTITION_FUNCTION:
+    def _reason(self, value: Saved) -> str:
+        if value.reason is Reason.PARTITION_FUNCTION:
             return f"chosen by the partition function `{self._policy}`"
-        return reason.text
+        if value.packs is not None:
+            return f"the caller's hook `{self._hook}` on saved tensors packs `{value.packs.name}` as this"
+        return value.reason.text
 
 
 def _certificate(found: Certificate) -> rows.Certificate:

@@ -24,8 +24,11 @@ CASTS = frozenset({aten._to_copy.default, torch.ops.prims.convert_element_type.d
 
 
 def with_spares(partition: Partition, parts: Partitioned, checked: Checked | None = None) -> Partition:
-    """The same rows, each with what could be spared of it; `checked` is what numbers showed."""
-    nodes = {value.node.name: value.node for value in parts.saved}
+    """The same rows, each with what could be spared of it; `checked` is what numbers showed.
+
+    What a hook packed is the user's own form.
+    """
+    nodes = {value.node.name: value.node for value in parts.saved if value.packs is None}
     finder = _Finder(parts, checked)
     rows = tuple(
         replace(row, spare=finder.spare(row, nodes[row.node])) if row.bytes and row.node in nodes else row

@@ -1,27 +1,25 @@
 """The programs of each stage as rows of the report."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from aotlens.ir.program import Node, getitem, nodes_in
-from aotlens.partition.records import Partitioned, Recomputed
-from aotlens.partition.twins import twin_notes
+from aotlens.partition.records import Partitioned
+from aotlens.partition.twins import side_notes
 from aotlens.report.build_programs import StageProgram, stage_programs
 from aotlens.report.describe import describe_tensor
 from aotlens.report.records import Stage, StageNode, Tensor
-from aotlens.runtime.graphs import write_program
+from aotlens.runtime.graphs import NO_NOTES, write_program
 
 
 def build_stages(parts: Partitioned) -> tuple[Stage, ...]:
     """Captured, desugared, functional and decomposed, then joint, forward and backward; or inference."""
-    return tuple(
-        stage_row(stage, parts.recomputed if stage.name == "backward" else ())
-        for stage in stage_programs(parts)
-    )
+    return tuple(stage_row(stage, side_notes(parts, stage.name)) for stage in stage_programs(parts))
 
 
-def stage_row(stage: StageProgram, recomputed: tuple[Recomputed, ...] = ()) -> Stage:
+def stage_row(stage: StageProgram, notes: Mapping[str, str] = NO_NOTES) -> Stage:
     """One stage; one that changes nothing has neither nodes nor text of its own.
 
     What the backward computes again says so, and comes `from_` the joint node that the forward has too.
@@ -42,12 +40,11 @@ def stage_row(stage: StageProgram, recomputed: tuple[Recomputed, ...] = ()) -> S
         )
         for given in program.inputs
     ]
-    notes = twin_notes(recomputed)
     rows += [_row(node, stage, notes.get(node.name, "")) for node in program.nodes]
     results = tuple(node.name for node in nodes_in(out.value for out in program.outputs))
     whose = "the function's results" if stage.parent is None else "the graph's results"
     rows.append(StageNode("output", "output", "output", results, None, (), (), whose))
-    return Stage(stage.name, stage.parent, tuple(rows), write_program(program, recomputed).source)
+    return Stage(stage.name, stage.parent, tuple(rows), write_program(program, notes).source)
 
 
 def _row(node: Node, stage: StageProgram, note: str) -> StageNode:

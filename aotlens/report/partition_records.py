@@ -87,6 +87,8 @@ class SavedValue:
     """The layer of the model that computes it: `blocks.3`; None outside of numbered layers."""
     spare: Spare | None = None
     """What could be spared of it; None where every byte is needed."""
+    packs: str | None = None
+    """The node in whose place it is saved, where the caller's hook on saved tensors packs that."""
 
 
 @dataclass(frozen=True, slots=True)

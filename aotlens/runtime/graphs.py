@@ -1,9 +1,11 @@
 """The part of the module text that holds the graphs: operators, constants, functions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
+from torch import fx
 
 from aotlens.analysis.records import ConstantBase
 from aotlens.capture.records import Captured, CapturedInput
@@ -12,11 +14,13 @@ from aotlens.codegen.records import GraphCode
 from aotlens.ir.program import Node, Program, TableIndex
 from aotlens.ir.render import Names, body_lines, constant_text, function_lines, literal
 from aotlens.ir.slots import OutsideTensor
-from aotlens.partition.records import Partitioned, Recomputed
-from aotlens.partition.twins import twin_notes
+from aotlens.partition.packing import is_of_hook
+from aotlens.partition.records import Partitioned
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.records import ModuleText
 from aotlens.torch_api import FakeTensor
+
+NO_NOTES: Mapping[str, str] = MappingProxyType({})
 
 
 def graph_name(program: Program) -> str:
@@ -28,12 +32,11 @@ def write_graph(
     code: GraphCode,
     names: Names,
     bound: dict[str, Any],
-    recomputed: tuple[Recomputed, ...] = (),
+    notes: Mapping[str, str] = NO_NOTES,
 ) -> None:
     """One graph as a function of the module, or as a name that code generation fills."""
     name = graph_name(code.program)
     if code.compile is None:
-        notes = twin_notes(recomputed)
         lines = function_lines(code.program, name, names, boxed=code.boxed, notes=notes)
         builder.add("", "", *body_lines(code.program, names), *lines)
         return
@@ -92,7 +95,10 @@ def write_header(builder: TextBuilder, names: Names, parts: Partitioned, bound: 
     write_objects(builder, names, bound)
     constants = {node.name: node for program in programs for node in program.constants()}
     constants |= {node.name: node for node in returned}
-    stay = [*returned, *(node for node in constants.values() if id(node.constant) in held)]
+    stay = [
+        *returned,
+        *(node for node in constants.values() if id(node.constant) in held or is_of_hook(node)),
+    ]
     write_constants(builder, list(constants.values()), names, bound, stay)
     for name, given in outside_tensors(captured, names):
         text = _value_text(given)
@@ -133,6 +139,7 @@ def write_objects(builder: TextBuilder, names: Names, bound: dict[str, Any]) -> 
         if line is None:
             bound[name] = value
             of = "this process" if isinstance(value, TableIndex) else "a tensor subclass"
+            of = "the caller's hooks on saved tensors" if isinstance(value, fx.GraphModule) else of
             line = f"# {name}: {type(value).__name__} of {of}, bound when this module is loaded"
         builder.add("", line)
 
@@ -162,10 +169,10 @@ def load_program(program: Program) -> Any:
     return namespace[graph_name(program)]
 
 
-def write_program(program: Program, recomputed: tuple[Recomputed, ...] = ()) -> ModuleText:
+def write_program(program: Program, notes: Mapping[str, str] = NO_NOTES) -> ModuleText:
     """One program as a module of its own, with the function `NAME_graph`: runs with torch alone."""
     names, bound = Names(), dict[str, Any]()
-    lines = function_lines(program, graph_name(program), names, notes=twin_notes(recomputed))
+    lines = function_lines(program, graph_name(program), names, notes=notes)
     function = [*body_lines(program, names), *lines]
     builder = TextBuilder()
     builder.add(*(["import math"] if any("math." in line for line in function) else []), "import torch")

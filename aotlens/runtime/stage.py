@@ -11,6 +11,7 @@ from typing import Any
 from aotlens.codegen.records import Generated
 from aotlens.ir.render import Names
 from aotlens.partition.records import Partitioned
+from aotlens.partition.twins import side_notes
 from aotlens.report.records import WrapperStep
 from aotlens.runtime.arguments import is_plain
 from aotlens.runtime.autograd import write_function
@@ -37,9 +38,9 @@ def write_module(parts: Partitioned, code: Generated) -> ModuleText:
     names = Names()
     bound: dict[str, Any] = {}
     body = TextBuilder()
-    write_graph(body, code.forward, names, bound)
+    write_graph(body, code.forward, names, bound, side_notes(parts, "forward"))
     if code.backward is not None:
-        write_graph(body, code.backward, names, bound, parts.recomputed)
+        write_graph(body, code.backward, names, bound, side_notes(parts, "backward"))
     write_function(body, parts, code, names)
     wrapper = WrapperText(body, parts, code, names)
     wrapper.write()

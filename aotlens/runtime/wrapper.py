@@ -31,6 +31,7 @@ from aotlens.runtime.bases import write_bases
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import call_graph, graph_context, view_text
 from aotlens.runtime.guards import Guards
+from aotlens.runtime.hooks import check_hooks, without_hooks
 from aotlens.runtime.leaves import leaf_results, made_leaves, reshaped_leaves, write_leaves
 from aotlens.runtime.random_state import write_advance, write_reading
 from aotlens.runtime.structure import refill_lines, result_text
@@ -69,6 +70,7 @@ class WrapperText:
                     )
             guards = Guards(builder, self._captured, self._meta, self.arguments, self._names)
             guards.write()
+            check_hooks(builder, self._parts, self._names)
             self.needs_overlap_helper = guards.needs_helper
             write_bases(builder, self._captured, self.arguments)
             write_versions_of_unwritten(builder, self._meta, self.arguments)
@@ -154,11 +156,12 @@ class WrapperText:
             without = self._without_gradient()
             given = ", ".join(f"{name}.detach()" if name in without else name for name in graph_inputs)
             line = f"{', '.join(results)} = CompiledFunction.apply({given})"
-            if self._captured.grad_enabled:
-                self._builder.add(line)
-            else:
-                with self._builder.block("with torch.enable_grad():"):
+            with without_hooks(self._builder, self._parts):
+                if self._captured.grad_enabled:
                     self._builder.add(line)
+                else:
+                    with self._builder.block("with torch.enable_grad():"):
+                        self._builder.add(line)
             return
         results = [output_name(out) for out in self._parts.forward.outputs]
         program = self._code.forward.program

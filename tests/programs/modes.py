@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 
 from tests.programs.program import Cases, leaf, plain
@@ -158,18 +158,6 @@ def in_another_type() -> saved_tensors_hooks:
 
 @cases(lambda: (leaf(3, 4), leaf(4, 5)), context=in_another_type)
 def saved_tensor_hooks_that_pack_a_pair(x: Tensor, w: Tensor) -> Tensor:
-    return (x @ w).sin().exp()
-
-
-def as_graph_modules() -> saved_tensors_hooks:
-    """Hooks that a compiler could put into the graphs; they run when the values are saved and read."""
-    pack = fx.symbolic_trace(lambda tensor: tensor.double() * 2)
-    unpack = fx.symbolic_trace(lambda packed: (packed / 2).float())
-    return saved_tensors_hooks(pack, unpack)
-
-
-@cases(lambda: (leaf(3, 4), leaf(4, 5)), "dynamic", "inductor", context=as_graph_modules)
-def saved_tensor_hooks_that_are_graph_modules(x: Tensor, w: Tensor) -> Tensor:
     return (x @ w).sin().exp()
 
 

@@ -1,0 +1,56 @@
+"""The caller's hooks on saved tensors, where both are graphs that a compiler can record.
+
+Invariant: hooks of any other kind are none of the recording's; they run when values are saved and read.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import fx
+
+from aotlens.capture.graph_places import spans_of_node
+from aotlens.capture.recorder import Recorder
+from aotlens.ir.origin import NOWHERE, Origin, Place
+from aotlens.torch_api import graph_module_hooks, hooked_values
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """A pair of graph modules that stood on top of the caller's hooks."""
+
+    pack: fx.GraphModule
+    unpack: fx.GraphModule
+    values: str
+    """Which saved values they get: `donated` (nobody else holds them), `no_static` (all but parameters and
+    buffers) or `all`."""
+
+
+def callers_hooks() -> Hooks | None:
+    found = graph_module_hooks()
+    return None if found is None else Hooks(*found, hooked_values())
+
+
+class HookRunner(fx.Interpreter):
+    """Runs one hook on stand-ins, each node at its own place, or where the saved value was computed."""
+
+    def __init__(self, hook: fx.GraphModule, recorder: Recorder) -> None:
+        super().__init__(hook)
+        self.extra_traceback = False
+        self._recorder = recorder
+        self._detached = {id(tensor): tensor.detach() for tensor in hook.parameters()}
+        self._origin = Origin(NOWHERE, "")
+
+    def run_for(self, given: Any, origin: Origin) -> Any:
+        """What the hook makes of one value."""
+        self._origin = origin
+        return self.run(given)
+
+    def run_node(self, n: fx.Node) -> Any:
+        spans = spans_of_node(n)
+        origin = replace(self._origin, place=Place(known_spans=spans)) if spans else self._origin
+        with self._recorder.internally(origin):
+            return super().run_node(n)
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        found = super().get_attr(target, args, kwargs)
+        return self._detached.get(id(found), found)

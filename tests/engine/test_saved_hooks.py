@@ -1,0 +1,191 @@
+"""Hooks on saved tensors that are graph modules: in the graphs, once, and told of."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, fx
+from torch.autograd.graph import saved_tensors_hooks
+
+import aotlens
+from aotlens.observe import observing
+from aotlens.options import CompileOptions
+from aotlens.pipeline import Compiled, compile_direct
+from tests.programs.program import leaf
+from tests.programs.saved_hooks import hooks, widened
+
+EAGER = CompileOptions(backend="eager", policy="default")
+
+
+def step(x: Tensor, w: Tensor) -> Tensor:
+    return (x @ w).sin().exp()
+
+
+def arguments() -> tuple[Tensor, Tensor]:
+    return leaf(3, 4), leaf(4, 5)
+
+
+def compiled_under(context: AbstractContextManager[Any], fn: Callable[..., Any] = step) -> Compiled:
+    with context:
+        return compile_direct(fn, arguments(), {}, EAGER)
+
+
+def gradients(call: Callable[..., Any], context: AbstractContextManager[Any], x: Tensor, w: Tensor) -> Any:
+    with context:
+        out = call(x, w)
+    return torch.autograd.grad(out.sum(), (x, w))
+
+
+def test_the_report_tells_what_is_packed() -> None:
+    found = compiled_under(widened())
+    partition = found.target().partition
+    assert partition is not None
+    (row,) = (value for value in partition.saved if value.bytes)
+    assert (row.bytes, row.tensor.dtype, row.packs, row.code) == (3 * 5 * 8, "f64", "mm", "packed")
+    assert row.reason == "the caller's hook `<lambda>` on saved tensors packs `mm` as this"
+    assert row.span is not None
+    assert row.span.line == step.__code__.co_firstlineno + 1
+    assert partition.saved_bytes == found.parts.saved_bytes == 3 * 5 * 8
+    assert "the caller's hook packs mm" in found.source
+    assert "the caller's hook unpacks mm" in found.source
+
+
+def test_a_hook_with_places_of_its_own_is_the_site() -> None:
+    pack = fx.symbolic_trace(lambda tensor: tensor.double())
+    for node in pack.graph.nodes:
+        node.meta["stack_trace"] = f'  File "{__file__}", line 7, in pack\n    return tensor.double()'
+    found = compiled_under(saved_tensors_hooks(pack, fx.symbolic_trace(lambda packed: packed.float())))
+    (packed,) = (value.node for value in found.parts.saved if value.packs is not None)
+    assert packed.origin.place.innermost is not None
+    assert (packed.origin.place.innermost.file, packed.origin.place.innermost.line) == (__file__, 7)
+
+
+def test_a_call_under_other_hooks_is_refused() -> None:
+    found = compiled_under(widened())
+    for other in (nullcontext(), widened()):
+        with (
+            other,
+            pytest.raises(ValueError, match="the hooks on saved tensors must be the two graph modules"),
+        ):
+            found.call(*arguments())
+
+
+def test_a_call_under_other_hooks_is_compiled_anew() -> None:
+    call, (x, w) = aotlens.compile(step, options=EAGER), arguments()
+    first = widened()
+    other = hooks(lambda tensor: tensor.double() * 4, lambda packed: (packed / 4).float())
+    plain = saved_tensors_hooks(lambda tensor: tensor.double(), lambda packed: packed.float())
+    expected = gradients(step, nullcontext(), x, w)
+    for context in (first, other, nullcontext(), plain, first, nullcontext()):
+        torch.testing.assert_close(gradients(call, context, x, w), expected)
+    made = [found.parts.packing is not None for found in call.compiled.values()]  # type: ignore[attr-defined]
+    assert made == [True, True, False]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_behind_dynamo_its_guard_compiles_anew(dynamic: bool) -> None:
+    torch._dynamo.reset()
+    call = torch.compile(step, backend="aotlens", dynamic=dynamic, options={"backend": "eager"})
+    x, w = arguments()
+    first, made = widened(), list[Compiled]()
+    expected = gradients(step, nullcontext(), x, w)
+    with observing(on_compiled=made.append):
+        for context in (first, first, nullcontext(), widened(), first):
+            torch.testing.assert_close(gradients(call, context, x, w), expected)
+    assert [found.parts.packing is not None for found in made] == [True, False, True]
+
+
+def test_second_derivatives_read_what_was_unpacked() -> None:
+    def second(call: Callable[..., Any]) -> Any:
+        torch.manual_seed(0)
+        x, w = arguments()
+        with context:
+            out = call(x, w)
+        first = torch.autograd.grad(out.sum(), (x, w), create_graph=True)
+        total = torch.stack([gradient.square().sum() for gradient in first]).sum()
+        return torch.autograd.grad(total, (x, w))
+
+    context = hooks(lambda tensor: tensor.double(), lambda packed: packed.float())
+    for policy in ("default", "min-cut"):
+        with context:
+            found = compile_direct(step, arguments(), {}, CompileOptions(backend="eager", policy=policy))
+        torch.testing.assert_close(second(found.call), second(step))
+        assert found.parts.packing is not None
+        assert found.parts.packing.values
+
+
+def test_a_backward_runs_twice() -> None:
+    found, (x, w) = compiled_under(context := widened()), arguments()
+    with context:
+        out = found.call(x, w)
+    first = torch.autograd.grad(out.sum(), (x, w), retain_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(out.sum(), (x, w)), first)
+
+
+def test_what_unpack_gives_is_what_the_backward_reads() -> None:
+    """Hooks with a loss: twice the saved value arrives."""
+    context = hooks(lambda tensor: tensor * 2, lambda packed: packed.clone())
+    found, (x, w) = compiled_under(context), arguments()
+    with context:
+        out = found.call(x, w)
+    (gradient,) = torch.autograd.grad(out.sum(), x)
+    torch.testing.assert_close(gradient, (out.detach() * (2 * (x @ w)).cos()).detach() @ w.t().detach())
+
+
+@pytest.mark.parametrize(
+    ("pack", "unpack"),
+    [
+        (lambda tensor: tensor.mul_(1), lambda packed: packed),
+        (lambda tensor: tensor.double(), lambda packed: packed),
+        (lambda tensor: tensor.detach().numpy(), lambda packed: packed.copy()),
+    ],
+    ids=["writes", "another type", "numpy"],
+)
+def test_hooks_that_cannot_be_graphs_run_when_the_module_does(
+    pack: Callable[..., Any], unpack: Callable[..., Any]
+) -> None:
+    found = compiled_under(hooks(pack, unpack))
+    assert found.parts.packing is None
+    assert "PACK" not in found.source
+
+
+def test_what_a_hook_keeps_is_read_at_each_call() -> None:
+    class Scaled(torch.nn.Module):
+        scale: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("scale", torch.tensor([2.0]))
+
+        def forward(self, tensor: Tensor) -> Tensor:
+            return tensor * self.scale
+
+    scaled = Scaled()
+    pack = fx.symbolic_trace(scaled)
+    context = saved_tensors_hooks(pack, fx.symbolic_trace(lambda packed: packed / 2))
+    found, (x, w) = compiled_under(context), arguments()
+    before = gradients(found.call, context, x, w)
+    scaled.scale.mul_(3)
+    assert not torch.equal(gradients(found.call, context, x, w)[0], before[0])
+
+
+def test_compilers_of_functorch_see_packed_values() -> None:
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    seen: list[str] = []
+
+    def compiler(gm: fx.GraphModule, inputs: Any) -> Any:
+        seen.append(gm.code)
+        return gm
+
+    x, w = arguments()
+    expected = gradients(step, nullcontext(), x, w)
+    context = hooks(lambda tensor: tensor.double(), lambda packed: packed.float())
+    call = aotlens.aot_function(step, compiler, compiler)
+    torch.testing.assert_close(gradients(call, context, x, w), expected)
+    assert len(seen) == 2
+    assert all("float64" in seen[0] and "float32" in seen[1] for _ in seen)
+    theirs = aotlens.aot_function(step, compiler, compiler, partition_fn=min_cut_rematerialization_partition)
+    torch.testing.assert_close(gradients(theirs, context, x, w), expected)
