@@ -51,6 +51,8 @@ class CompileOptions:
     functional_random: bool = False
     """Make random operators of devices with a counter-based generator functions of a seed and an offset, as
     torch's `functionalize_rng_ops` does; that setting has the same effect."""
+    gpu: str | None = None
+    """Also generate kernels for this GPU (`h100`, `sm_90`), which need not be there; they do not run."""
     lazy_backward: bool = True
     """Generate the backward's code at the first backward, so that one that never runs costs nothing."""
 
@@ -58,6 +60,11 @@ class CompileOptions:
         """A policy's text is read once, here, so that a mistake in it shows before anything is captured."""
         if isinstance(self.policy, str):
             object.__setattr__(self, "policy", Policy.parse(self.policy))
+
+    @property
+    def for_inductor(self) -> bool:
+        """Whether the graphs go to Inductor, for the machine or for a GPU that is not there."""
+        return self.backend == "inductor" or self.gpu is not None
 
     @property
     def partition(self) -> Policy | PartitionFunction:

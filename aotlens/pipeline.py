@@ -208,7 +208,7 @@ def compile_graph_module(gm: Any, example_inputs: Any, options: CompileOptions) 
     """Compile what Dynamo captured; `call` takes its flat inputs and returns a tuple."""
     clock = _Clock()
     with clock.stage("capture"):
-        fixed = options.backend == "inductor"  # its graphs cannot read a number out of a tensor
+        fixed = options.for_inductor  # its graphs cannot read a number out of a tensor
         captured = capture_graph_module(
             gm,
             list(example_inputs),
@@ -275,7 +275,7 @@ def _decompositions(options: CompileOptions) -> Decompositions:
 def _chosen_decompositions(options: CompileOptions) -> Decompositions:
     if options.decompositions is not None:
         return options.decompositions
-    if options.backend == "inductor":
+    if options.for_inductor:
         return inductor_decompositions(dict(options.inductor_config))
     return {}
 

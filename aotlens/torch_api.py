@@ -5,11 +5,13 @@ torch 2.13; each name says what for.
 """
 
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -57,6 +59,7 @@ __all__ = [
     "checkpoints_run_once",
     "class_of_object",
     "compile_with_inductor",
+    "compiling_modules",
     "current_autograd_node",
     "current_mode",
     "debug_assert",
@@ -659,6 +662,31 @@ def compile_with_inductor(
         code = compile_fx_inner(module, inputs, **flags)
     after = create_kernel_information_json()
     return code, {key: nodes for key, nodes in after.items() if key not in before}
+
+
+def compiling_modules() -> SimpleNamespace:
+    """Torch's modules that ask about the GPU while Inductor generates code for one.
+
+    Imported as a whole, so that what is imported later never sees a machine that is only pretended.
+    """
+    import torch._inductor.compile_fx
+    import torch._inductor.select_algorithm  # imports the templates, which look at the device once
+    from torch._dynamo import device_interface
+    from torch._inductor import async_compile, codecache, config, debug
+    from torch._inductor.codegen import triton as triton_codegen
+    from torch._inductor.runtime import triton_heuristics
+
+    return SimpleNamespace(
+        c=torch._C,
+        device_interface=device_interface,
+        config=config,
+        async_compile=async_compile,
+        codecache=codecache,
+        debug=debug,
+        triton_codegen=triton_codegen,
+        heuristics=triton_heuristics,
+        libraries=os.path.join(os.path.dirname(torch.__file__), "lib"),
+    )
 
 
 def print_expression(expression: Any, names: dict[str, str]) -> str:

@@ -38,6 +38,7 @@ REPORT_WITH_RICH = frozenset(
         "changes_text",
         "closing",
         "excerpt",
+        "kernel_lines",
         "layout",
         "ledger",
         "peak_text",

@@ -29,6 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_compile_options(parser, backend="eager")
     parser.add_argument(
+        "--gpu",
+        metavar="NAME",
+        help="also show the kernels for this GPU, which need not be there: h100, a100, sm_90, …",
+    )
+    parser.add_argument(
         "--what-if",
         metavar="CHANGE",
         action="append",
@@ -47,11 +52,14 @@ def run(arguments: argparse.Namespace) -> int:
     policy = policy_of(arguments)
     for change in arguments.what_if:
         policy.changed(change)  # a mistake in its form shows before anything is traced
+    if arguments.gpu is not None:
+        _check_gpu(arguments.gpu)
     options = TraceOptions(
         backend=arguments.backend,
         dynamic=arguments.dynamic,
         policy=str(policy),
         to_end=arguments.to_end,
+        gpu=arguments.gpu,
         what_if=tuple(arguments.what_if),
         dead_values=arguments.dead_values,
     )
@@ -65,6 +73,15 @@ def run(arguments: argparse.Namespace) -> int:
         found.severity == "error" for found in traced.report.diagnostics
     )
     return 1 if refused else 0
+
+
+def _check_gpu(name: str) -> None:
+    """Raises UserError for an unknown GPU, and where Triton is missing, before anything is traced."""
+    from aotlens.codegen.gpu.needs import require_triton  # only with --gpu
+    from aotlens.codegen.gpu.targets import find_target
+
+    find_target(name)
+    require_triton()
 
 
 def _show(report: Report, arguments: argparse.Namespace) -> None:

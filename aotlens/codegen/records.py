@@ -19,6 +19,8 @@ class GraphCode:
     """Whether `compile` waits for the first call."""
     kernels: Callable[[], tuple[Kernel, ...]] = tuple
     """What was generated so far."""
+    gpu_kernels: Callable[[], tuple[Kernel, ...]] = tuple
+    """What the program becomes on the GPU target; generated when somebody asks."""
     donated: tuple[int, ...] = ()
     """Positions of the inputs whose memory the code may write over."""
 
@@ -33,3 +35,5 @@ class Generated:
     forward: GraphCode
     backward: GraphCode | None
     """None in inference."""
+    gpu_assumptions: Callable[[], tuple[str, ...]] = tuple
+    """What was assumed when the programs were moved to the GPU target."""

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from aotlens.codegen.boxed import boxed
+from aotlens.codegen.gpu.kernels import with_gpu_kernels
 from aotlens.codegen.in_place import in_place
 from aotlens.codegen.inductor import inductor_code
 from aotlens.codegen.records import Generated, GraphCode
@@ -19,11 +20,17 @@ from aotlens.torch_api import without_autocast
 
 
 def generate(parts: Partitioned, options: CompileOptions) -> Generated:
-    """Code for the forward, and lazily for the backward.
+    """Code for the forward, and lazily for the backward; for a GPU target its kernels beside.
 
     Raises:
-        BackendError: no backend of that name, or the backend failed on the forward graph.
+        BackendError: no backend of that name, the backend failed on the forward graph, or Triton is missing
+            for a GPU target.
     """
+    code = _generate(parts, options)
+    return code if options.gpu is None else with_gpu_kernels(code, parts, options)
+
+
+def _generate(parts: Partitioned, options: CompileOptions) -> Generated:
     backend = options.backend
     if backend == "eager":
         backward = GraphCode(parts.backward, None) if parts.backward is not None else None

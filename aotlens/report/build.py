@@ -43,7 +43,9 @@ def build_target(
     """Everything that the stages found, as the report shows it."""
     captured = parts.joint.captured
     subject = captured.subject
-    kernels = code.forward.kernels() + (code.backward.kernels() if code.backward else ())
+    graphs = (code.forward, *((code.backward,) if code.backward else ()))
+    kernels = [kernel for graph in graphs for kernel in graph.kernels()]
+    kernels += [kernel for graph in graphs for kernel in graph.gpu_kernels()]
     target = rows.Target(
         name=subject.name,
         qualname=subject.qualname,
@@ -55,7 +57,8 @@ def build_target(
         stages=build_stages(parts),
         partition=_spared(build_partition(parts, others), parts, others),
         wrapper=rows.Wrapper(module.text.source, module.text.steps, tuple(module.text.bound)),
-        kernels=kernels,
+        kernels=tuple(kernels),
+        gpu_assumptions=code.gpu_assumptions(),
         memory=memory_of(parts),
         variables=captured.variables,
         guards=(*build_guards(captured), *value_guards(captured)),

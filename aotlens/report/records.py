@@ -8,6 +8,7 @@ schema `aotlens.report/1`; a string under each field gives its meaning, its unit
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from aotlens.report.kernel_records import Kernel, KernelConfig, KernelKind, KernelText
 from aotlens.report.partition_records import (
     BudgetResult,
     Certificate,
@@ -45,6 +46,9 @@ __all__ = [
     "Guard",
     "Input",
     "Kernel",
+    "KernelConfig",
+    "KernelKind",
+    "KernelText",
     "LiveValue",
     "Memory",
     "Mode",
@@ -250,27 +254,6 @@ class Wrapper:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
-    """One generated kernel or library call."""
-
-    name: str
-    phase: Phase
-    target: str
-    """What it was generated for: `cpu`, `sm_90`."""
-    source: str
-    nodes: tuple[str, ...]
-    spans: tuple[Span, ...]
-    bytes_read: int | None = None
-    bytes_written: int | None = None
-    flops: int | None = None
-    registers: int | None = None
-    spill_bytes: int | None = None
-    shared_bytes: int | None = None
-    time_us: float | None = None
-    """Measured, median; None when it was not run."""
-
-
-@dataclass(frozen=True, slots=True)
 class Variable:
     """A local variable that was bound to a tensor, at the name in its assignment."""
 
@@ -324,6 +307,9 @@ class Target:
     """None in inference: nothing is saved."""
     wrapper: Wrapper | None = None
     kernels: tuple[Kernel, ...] = ()
+    """In call order, the forward's first; with a GPU target its kernels come after those of the backend."""
+    gpu_assumptions: tuple[str, ...] = ()
+    """What was assumed when the graphs, recorded on the CPU, were moved to the GPU target."""
     memory: Memory | None = None
     variables: tuple[Variable, ...] = ()
     guards: tuple[Guard, ...] = ()

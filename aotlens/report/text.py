@@ -14,6 +14,7 @@ from aotlens.report.changes import WRAPPER, parse_range, stage_difference, unkno
 from aotlens.report.changes_text import difference_lines
 from aotlens.report.closing import timings_text
 from aotlens.report.excerpt import diagnostic_lines
+from aotlens.report.kernel_lines import kernel_lines
 from aotlens.report.layout import (
     WIDTH,
     Row,
@@ -154,21 +155,6 @@ def stage_origin(stage: Stage) -> str:
     if stage.same_as is not None:
         return f"changes nothing: as {stage.same_as}"
     return f"from {stage.parent}" if stage.parent else "your code"
-
-
-def kernel_lines(target: Target, width: int) -> Iterator[Text]:
-    """Generated kernels and library calls; nothing when none were generated."""
-    if not target.kernels:
-        return
-    yield heading("Kernels", str(len(target.kernels)))
-    rows = []
-    for kernel in target.kernels:
-        moved = [size for size in (kernel.bytes_read, kernel.bytes_written) if size is not None]
-        traffic = f"moves {human_bytes(sum(moved))}" if moved else ""
-        time = f"{kernel.time_us:.1f} µs" if kernel.time_us is not None else ""
-        cells = (kernel.name, f"{kernel.phase}, {kernel.target}", traffic, time, ", ".join(kernel.nodes))
-        rows.append(Row(cells, ("cyan", "", "", "", "dim")))
-    yield from table(rows, width)
 
 
 def _findings(target: Target, width: int) -> Iterator[Text]:

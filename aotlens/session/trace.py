@@ -14,6 +14,7 @@ from functools import partial
 
 import torch
 
+from aotlens.observe import observing
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled
 from aotlens.report.codec import encode
@@ -42,7 +43,9 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
         return Outcome(None, failure, _user_files(request.path))
     progress("report", "")
     targets: list[Target] = []
-    failure = _failure(lambda: _build(collector, request.options, targets), request.path) or failure
+    with observing(on_stage=lambda stage: progress(stage, "")):
+        build = partial(_build, collector, request.options, targets)
+        failure = _failure(build, request.path) or failure
     refused = collector.refused
     if targets and failure is not None and failure.kind == "exit":  # the script ended itself after a capture
         failure = None
@@ -57,7 +60,11 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
 def _order(request: TraceRequest) -> Order:
     asked = request.options
     options = CompileOptions(
-        backend=asked.backend, dynamic=asked.dynamic, policy=asked.policy, observe_variables=True
+        backend=asked.backend,
+        dynamic=asked.dynamic,
+        policy=asked.policy,
+        observe_variables=True,
+        gpu=asked.gpu,
     )
     return Order(request.path, request.qualname, request.argv, options)
 

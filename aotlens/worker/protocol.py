@@ -35,6 +35,8 @@ class TraceOptions:
     """As `aotlens.policy.Policy.parse` reads it: `min-cut`, `budget=0.5,save:hidden`."""
     to_end: bool = False
     """Run the script to its end instead of stopping once its targets repeat."""
+    gpu: str | None = None
+    """Also report the kernels for this GPU, by name or as `sm_90`."""
     what_if: tuple[str, ...] = ()
     """Changes of the policy whose totals the report shall hold beside those of the policy itself."""
     dead_values: bool = False

@@ -1,0 +1,125 @@
+"""One Triton kernel, from Inductor's source to machine code for a GPU, and what the code needs of it."""
+
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from aotlens.codegen.gpu.cubin import read_cubin
+from aotlens.codegen.gpu.records import BuiltConfig, BuiltKernel, KernelSource
+from aotlens.codegen.gpu.targets import GpuTarget
+from aotlens.torch_api import compiling_modules
+
+TEXTS = ("ttir", "ttgir", "llir", "ptx")
+"""Triton's own stages, in order."""
+MOST_SPILLED_WORDS = 16
+"""Inductor does not try configurations that spill more than this."""
+TOOL_LIMIT_S = 30.0
+
+_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+
+
+def build_kernel(kernel: KernelSource, target: GpuTarget) -> BuiltKernel:
+    """Compile every configuration; within `offline_gpu` only.
+
+    Raises what Triton raises.
+    """
+    modules = compiling_modules()
+    modules.async_compile._set_triton_ptxas_path()
+    modules.async_compile._set_triton_libdevice_path()
+    autotuner = modules.codecache._load_triton_kernel_from_source(kernel.name, kernel.source)
+    autotuner.precompile(warm_cache_only=False)
+    results = sorted(_usable(autotuner), key=_spills_much)  # stable: Inductor's order otherwise
+    configs = tuple(_config(autotuner, result, kernel, target) for result in results)
+    chosen: dict[str, Any] = results[0].kernel.asm
+    texts = [(name, str(chosen[name])) for name in TEXTS if name in chosen]
+    cubin = chosen["cubin"]
+    sass = disassembled(cubin)
+    return BuiltKernel(kernel.name, configs, (*texts, *([("sass", sass)] if sass else ())), cubin)
+
+
+def _usable(autotuner: Any) -> Iterator[Any]:
+    """The compiled configurations that fit the GPU."""
+    fitting = {id(launcher.config) for launcher in autotuner.launchers}
+    for result in autotuner.compile_results:
+        if id(result.config) in fitting:
+            yield result
+
+
+def _spills_much(result: Any) -> bool:
+    return int(result.kernel.n_spills or 0) > MOST_SPILLED_WORDS
+
+
+def _config(autotuner: Any, result: Any, kernel: KernelSource, target: GpuTarget) -> BuiltConfig:
+    compiled, config = result.kernel, result.config
+    resources = read_cubin(compiled.asm["cubin"])[compiled.name]
+    values = {name: value for name, value in config.kwargs.items() if isinstance(value, int)}
+    return BuiltConfig(
+        values=tuple(values.items()),
+        warps=config.num_warps,
+        stages=config.num_stages,
+        registers=resources.registers,
+        frame_bytes=resources.frame_bytes,
+        spill_bytes=_spill_bytes(compiled.asm["ptx"], target) if resources.frame_bytes else 0,
+        shared_bytes=compiled.metadata.shared + resources.shared_bytes,
+        grids=tuple(_grid(autotuner, config, call) for call in kernel.calls),
+    )
+
+
+def _grid(autotuner: Any, config: Any, call: tuple[str, ...]) -> tuple[int, int, int] | None:
+    """Blocks of one launch; None where an argument that it depends on is no number."""
+    names = autotuner.triton_meta["signature"]  # the arguments first, then the block sizes
+    numbers = {name: int(text) for name, text in zip(names, call, strict=False) if _is_number(text)}
+    last = enumerate(call[-3:])  # the grid itself, for a kernel that the user wrote
+    numbers.update({f"_grid_{at}": int(text) for at, text in last if _is_number(text)})
+    grid = compiling_modules().heuristics.GridExpr.from_meta(autotuner.inductor_meta, config)
+    try:
+        x, y, z = grid.eval_slow({**numbers, **config.kwargs})
+    except NameError:  # a symbolic size
+        return None
+    return int(x), int(y), int(z)
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isdigit()
+
+
+def _tools() -> Path:
+    """Where Triton's wheel keeps NVIDIA's tools."""
+    import triton
+
+    return Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+
+
+def disassembled(cubin: bytes) -> str:
+    """SASS; empty where there is no disassembler, or it does not know the architecture."""
+    tool = _tools() / "nvdisasm"
+    if not tool.is_file():
+        return ""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        done = _run(str(tool), "-c", file.name)
+    return done.stdout if done.returncode == 0 else ""
+
+
+def _spill_bytes(ptx: str, target: GpuTarget) -> int:
+    """What the assembler says of a thread's spills: a frame holds other things too."""
+    major, minor = target.compute_capability
+    tool = _tools() / ("ptxas-blackwell" if major >= 10 else "ptxas")
+    suffix = "a" if major >= 9 else ""
+    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
+        file.write(ptx)
+        file.flush()
+        done = _run(
+            str(tool), "-v", f"--gpu-name=sm_{major * 10 + minor}{suffix}", file.name, "-o", os.devnull
+        )
+    found = _SPILLS.search(done.stderr)
+    return sum(map(int, found.groups())) if found else 0
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=TOOL_LIMIT_S, check=False)

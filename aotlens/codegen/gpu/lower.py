@@ -1,0 +1,170 @@
+"""Our forward and backward graphs through Inductor, for a GPU: what it writes, before Triton compiles it.
+
+Invariant: works within `offline_gpu`, in a process of its own; the graphs go in as they would on a CPU
+(`aotlens.codegen.inductor`), so that what is shown is what would run.
+"""
+
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.codegen.gpu.records import KernelCall, KernelSource, LoweredGraph
+from aotlens.codegen.gpu.retarget import Retargeting
+from aotlens.codegen.negated import spell_out_negation
+from aotlens.codegen.tokens import thread_token
+from aotlens.errors import InternalError
+from aotlens.ir.graph_module import to_graph_module
+from aotlens.ir.program import Program
+from aotlens.ir.slots import DIFFERENTIABLE_OUTPUTS
+from aotlens.partition.records import Partitioned
+from aotlens.report.records import Phase
+from aotlens.torch_api import (
+    FakeTensorMode,
+    TracingContext,
+    compile_with_inductor,
+    compiling_modules,
+    inductor_config_patch,
+    tracing,
+)
+
+_LAUNCH = re.compile(r"^\s+(\w+)\.run\((.*), stream=\w+\)$", re.MULTILINE)
+"""A launch in the wrapper that Inductor writes."""
+
+
+def lower(parts: Partitioned, config: dict[str, Any]) -> tuple[LoweredGraph, ...]:
+    """The graphs of one target, the forward first.  Raises what Inductor raises."""
+    mode = parts.joint.captured.recorder.fake_mode
+    moving = Retargeting(mode)
+    training = parts.backward is not None
+    forward = _Graph(parts.forward, "forward" if training else "inference", config)
+    with _strides(mode) as strides:
+        lowered = [forward.lower(moving, {})]
+    if parts.backward is not None:
+        known = {
+            id(output.value): tuple(stride)
+            for output, stride in zip(parts.forward.outputs, strides, strict=False)
+            if stride is not None
+        }
+        lowered.append(_Graph(parts.backward, "backward", config).lower(moving, known))
+    return tuple(lowered)
+
+
+@contextmanager
+def _strides(mode: FakeTensorMode) -> Iterator[list[Any]]:
+    """Gives the strides that a compiled forward chooses, once it is compiled."""
+    context = TracingContext.try_get() or TracingContext(mode)
+    with tracing(context), context.report_output_strides() as strides:
+        yield [] if strides is None else strides
+
+
+@dataclass(frozen=True, slots=True)
+class _Graph:
+    program: Program
+    phase: Phase
+    config: dict[str, Any]
+
+    def lower(self, moving: Retargeting, strides: dict[int, tuple[Any, ...]]) -> LoweredGraph:
+        training = self.phase != "inference"
+        module = to_graph_module(self.program, training)
+        self._prepare(module, moving, strides)
+        inputs = moving.move(module, self.phase == "forward")
+        names = {
+            node.name: node.meta["aotlens_node"] for node in module.graph.nodes if "aotlens_node" in node.meta
+        }
+        self._mark_visible(module)
+        sources: dict[str, str] = {}
+        with _collecting(sources), inductor_config_patch(self.config), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # advice on a machine's settings
+            code, provenance = compile_with_inductor(module, inputs, moving.mode, **self._flags())
+        source = str(code.source_code)
+        launches = _launches(source)
+        return LoweredGraph(
+            phase=self.phase,
+            source=source,
+            kernels=tuple(
+                KernelSource(name, self.phase, text, tuple(launches.get(name, ())))
+                for name, text in sources.items()
+            ),
+            calls=tuple(_calls(provenance, names, self.phase)),
+            assumptions=tuple(moving.assumptions),
+        )
+
+    def _prepare(
+        self, module: fx.GraphModule, moving: Retargeting, strides: dict[int, tuple[Any, ...]]
+    ) -> None:
+        inputs = module.graph.find_nodes(op="placeholder")
+        with moving.mode:
+            for given, node in zip(self.program.inputs, inputs, strict=True):
+                node.meta["aotlens_node"] = given.node.name
+                _restride(node, strides.get(id(given.node)))
+            thread_token(module)
+            spell_out_negation(module)
+
+    def _mark_visible(self, module: fx.GraphModule) -> None:
+        output = module.graph.output_node()
+        results: Any = output.args[0]
+        output.meta["user_visible_output_idxs"] = [
+            at
+            for at, out in enumerate(self.program.outputs)
+            if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS) and isinstance(results[at], fx.Node)
+        ]
+
+    def _flags(self) -> dict[str, bool]:
+        if self.phase == "backward":
+            return {"is_backward": True}
+        return {"is_inference": self.phase == "inference"}
+
+
+def _restride(node: fx.Node, stride: tuple[Any, ...] | None) -> None:
+    """Give a saved value the strides with which the compiled forward returns it."""
+    val = node.meta["val"]
+    if stride is None or not isinstance(val, torch.Tensor) or tuple(val.stride()) == stride:
+        return
+    if not any(isinstance(size, torch.SymInt) for size in val.shape):
+        node.meta["val"] = val.as_strided(val.shape, stride)
+
+
+class _NotLaunched:
+    """In the place of a kernel that is compiled later."""
+
+    def run(self, *args: Any, **kwargs: Any) -> None:
+        raise InternalError("a kernel for a GPU that is not there cannot run")
+
+
+@contextmanager
+def _collecting(sources: dict[str, str]) -> Iterator[None]:
+    """Keep the kernels' sources instead of compiling them where Inductor loads its wrapper."""
+    owner = compiling_modules().async_compile.AsyncCompile
+    before: Callable[..., Any] = owner.triton
+
+    def keep(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> _NotLaunched:
+        sources[kernel_name] = source_code
+        return _NotLaunched()
+
+    owner.triton = keep
+    try:
+        yield
+    finally:
+        owner.triton = before
+
+
+def _launches(source: str) -> dict[str, list[tuple[str, ...]]]:
+    """The arguments of each launch, by kernel."""
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for name, arguments in _LAUNCH.findall(source[source.rfind("def call(") :]):
+        found.setdefault(name, []).append(tuple(text.strip() for text in arguments.split(",")))
+    return found
+
+
+def _calls(provenance: dict[str, Any], names: dict[str, str], phase: Phase) -> Iterator[KernelCall]:
+    """Inductor's own record of which graph nodes each kernel computes, in call order."""
+    for key in sorted(provenance, key=lambda key: int(key.rsplit(":", 1)[1])):
+        found: Sequence[str] = provenance[key]["post_grad_nodes"]
+        nodes = dict.fromkeys(names[name] for name in found if name in names)
+        yield KernelCall(key.rsplit(":", 1)[0], phase, tuple(nodes))

@@ -1,0 +1,72 @@
+"""What code generation for a GPU gives: plain data, which a child process can send."""
+
+from dataclasses import dataclass
+
+from aotlens.report.records import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSource:
+    """One Triton kernel as Inductor wrote it."""
+
+    name: str
+    phase: Phase
+    source: str
+    calls: tuple[tuple[str, ...], ...]
+    """The arguments of each launch in the wrapper, as text, in call order."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """One launch of a kernel, or one call of a library."""
+
+    name: str
+    phase: Phase
+    nodes: tuple[str, ...]
+    """Nodes of our program that it computes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredGraph:
+    """One graph after Inductor."""
+
+    phase: Phase
+    source: str
+    """The wrapper that calls the kernels."""
+    kernels: tuple[KernelSource, ...]
+    calls: tuple[KernelCall, ...]
+    assumptions: tuple[str, ...]
+    """What was assumed when the graph was moved to the GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltConfig:
+    """One kernel compiled with one choice of block sizes."""
+
+    values: tuple[tuple[str, int], ...]
+    """Block sizes: `XBLOCK`, `R0_BLOCK`."""
+    warps: int
+    stages: int
+    registers: int
+    frame_bytes: int
+    """Local memory of a thread: spills, and arrays that are indexed."""
+    spill_bytes: int
+    """Bytes that a thread's spills store and load, as the assembler counts them."""
+    shared_bytes: int
+    """Shared memory of a block."""
+    grids: tuple[tuple[int, int, int] | None, ...]
+    """Blocks of each launch; None where sizes are symbolic."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltKernel:
+    """One kernel compiled, or why it could not be."""
+
+    name: str
+    configs: tuple[BuiltConfig, ...] = ()
+    """The chosen one first."""
+    texts: tuple[tuple[str, str], ...] = ()
+    """Of the chosen configuration: `ttir`, `ttgir`, `llir`, `ptx`, `sass`."""
+    cubin: bytes = b""
+    error: str = ""
+    """Triton's message; empty where the kernel was compiled."""

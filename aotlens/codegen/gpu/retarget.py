@@ -1,0 +1,94 @@
+"""Our graphs, recorded on CPU fakes, moved to a GPU.
+
+A CPU build of torch cannot record a backward on CUDA tensors, not even on fake ones, so the move comes after.
+Invariant: what the graph computes stays; each thing that a recording on a GPU might have done otherwise is
+named among the assumptions.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+from aotlens.codegen.gpu.attention import Attention, to_cuda_attention
+from aotlens.codegen.gpu.draws import to_uniform_draws
+from aotlens.torch_api import FakeTensorMode
+
+CUDA = torch.device("cuda", 0)
+
+ALL_MOVED = "every tensor is on the GPU, also what the script keeps on the CPU"
+SAME_OPERATORS = (
+    "operators are those of the recording on the CPU; where torch records others on a GPU"
+    " (cuDNN attention, fused optimizers), they are not seen"
+)
+
+
+@dataclass(slots=True)
+class Retargeting:
+    """Moves the graphs of one target, the forward first; mutable: the backward needs what that one gave."""
+
+    mode: FakeTensorMode
+    assumptions: list[str] = field(default_factory=lambda: [ALL_MOVED, SAME_OPERATORS])
+    attentions: dict[str, Attention] = field(default_factory=dict)
+
+    def move(self, module: fx.GraphModule, training: bool) -> list[Any]:
+        """Change the graph in place; returns fake CUDA inputs.
+
+        In training a forward also returns what the backward of its attentions reads.
+        """
+        assumed = to_cuda_attention(module, self.attentions)
+        if training and assumed:
+            self._return_states(module)
+        assumed += to_uniform_draws(module)
+        constants = _move_arguments(module)
+        if constants:
+            assumed.append("constants that the graph carries are copied to the GPU at each call")
+        self.assumptions += [text for text in dict.fromkeys(assumed) if text not in self.assumptions]
+        module.recompile()
+        inputs = list(module.graph.find_nodes(op="placeholder"))
+        with self.mode, torch.no_grad():
+            given = [_moved(node.meta["val"]) for node in inputs]
+            FakeTensorProp(module, mode=self.mode).propagate_dont_convert_inputs(*given)
+        return [node.meta["val"] for node in inputs]
+
+    def _return_states(self, module: fx.GraphModule) -> None:
+        output: Any = module.graph.output_node()
+        states = [state for one in self.attentions.values() for state in one.random_state]
+        output.args = ((*output.args[0], *states),)
+
+
+def _moved(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=CUDA)
+
+
+def _move_arguments(module: fx.GraphModule) -> int:
+    """Change the devices that operators are given, in nested graphs too; returns the number of constants."""
+    constants = 0
+    for node in list(module.graph.nodes):
+        if node.op == "call_function":
+            node.args = fx.node.map_aggregate(node.args, _on_gpu)
+            node.kwargs = fx.node.map_aggregate(node.kwargs, _on_gpu)
+        elif node.op == "get_attr":
+            owned = getattr(module, str(node.target))
+            if isinstance(owned, fx.GraphModule):
+                constants += _move_arguments(owned)
+                owned.recompile()
+            elif isinstance(owned, torch.Tensor) and owned.dim() > 0:  # a number goes with the launch
+                constants += 1
+                _copy_constant(module.graph, node)
+    return constants
+
+
+def _on_gpu(argument: Any) -> Any:
+    return CUDA if isinstance(argument, torch.device) and argument.type == "cpu" else argument
+
+
+def _copy_constant(graph: fx.Graph, node: fx.Node) -> None:
+    with graph.inserting_after(node):
+        copied = graph.call_function(torch.ops.prims.device_put.default, (node, CUDA))
+    copied.meta = dict(node.meta)
+    node.replace_all_uses_with(copied, delete_user_cb=lambda user: user is not copied)

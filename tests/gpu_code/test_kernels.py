@@ -1,0 +1,138 @@
+"""Programs through to machine code for GPUs that are not there, forward and backward."""
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+pytest.importorskip("triton", reason="code for a GPU needs Triton")
+
+from aotlens.codegen.gpu import kernels as gpu_kernels
+from aotlens.codegen.gpu.records import KernelSource
+from aotlens.errors import BackendError, UserError
+from aotlens.options import CompileOptions
+from aotlens.pipeline import compile_direct
+from aotlens.report.records import Kernel, Target
+from tests.conftest import Golden
+
+MACHINE_HAS_A_GPU = torch.cuda.is_available()
+
+
+def target_of(function: Any, *args: Any, gpu: str = "h100", dynamic: bool = False) -> Target:
+    return compile_direct(function, args, {}, CompileOptions("eager", gpu=gpu, dynamic=dynamic)).target()
+
+
+def scaled_softmax(x: Tensor) -> Tensor:
+    return (x * 0.5).softmax(-1)
+
+
+def test_source_of_a_softmax(golden: Golden) -> None:
+    (kernel,) = target_of(scaled_softmax, torch.randn(64, 128)).kernels
+    body = kernel.source[kernel.source.index("@triton.jit") :]
+    golden("gpu_code/scaled_softmax.txt", re.sub(r"/\S+/(\w+\.py):\d+", r"\1", body))
+    assert [(text.language, bool(text.text)) for text in kernel.texts] == [
+        (language, True) for language in ("ttir", "ttgir", "llir", "ptx", "sass")
+    ]
+    assert ".target sm_90a" in _text(kernel, "ptx")
+
+
+class Mlp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(64, 128)
+        self.norm = nn.LayerNorm(128)
+        self.second = nn.Linear(128, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.norm(functional.gelu(self.first(x))))
+
+
+@pytest.mark.parametrize(("gpu", "sm"), [("a100", "sm_80"), ("sm_90", "sm_90")])
+def test_forward_and_backward_of_an_mlp(gpu: str, sm: str) -> None:
+    target = target_of(Mlp(), torch.randn(32, 64), gpu=gpu)
+    assert {kernel.target for kernel in target.kernels} == {sm}
+    assert {kernel.phase for kernel in target.kernels} == {"forward", "backward"}
+    assert [kernel.name for kernel in target.kernels if kernel.error] == []
+    library = [kernel.name for kernel in target.kernels if kernel.kind == "library"]
+    assert library == ["extern_kernels.addmm"] * 2 + ["extern_kernels.mm"] * 3
+    generated = [kernel for kernel in target.kernels if kernel.kind == "generated"]
+    for kernel in generated:
+        chosen = kernel.configs[0]
+        assert 8 <= chosen.registers <= 255
+        assert 0 < chosen.occupancy <= 1
+        assert chosen.grid is not None
+        assert min(chosen.grid) >= 1
+        assert f".target {sm}" in _text(kernel, "ptx")
+        assert all(span.file == __file__ for span in kernel.spans)
+    assert {span.line for kernel in generated for span in kernel.spans} == {
+        Mlp.forward.__code__.co_firstlineno + 1
+    }
+
+
+@pytest.mark.parametrize(("dtype", "op"), [(torch.bfloat16, "flash"), (torch.float32, "efficient")])
+def test_attention_is_the_one_that_a_gpu_takes(dtype: torch.dtype, op: str) -> None:
+    def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return functional.scaled_dot_product_attention(query, key, value, is_causal=True) * 2
+
+    query, key, value = (torch.randn(2, 4, 32, 16, dtype=dtype, requires_grad=True) for _ in range(3))
+    target = target_of(attend, query, key, value)
+    called = [kernel.name for kernel in target.kernels if kernel.kind == "library"]
+    assert called == [
+        f"torch.ops.aten._scaled_dot_product_{op}_attention.default",
+        f"torch.ops.aten._scaled_dot_product_{op}_attention_backward.default",
+    ]
+    assert any("scaled_dot_product_attention" in text for text in target.gpu_assumptions)
+
+
+def test_symbolic_sizes_leave_the_grid_open() -> None:
+    (kernel,) = target_of(scaled_softmax, torch.randn(64, 128), dynamic=True).kernels
+    assert kernel.configs[0].grid is None
+    assert kernel.registers is not None
+
+
+def test_dropout_draws_on_the_gpu() -> None:
+    def dropped(x: Tensor) -> Tensor:
+        return functional.dropout(x, 0.5).relu()
+
+    target = target_of(dropped, torch.randn(64, 128, requires_grad=True))
+    assert "triton_helpers.rand" in "".join(kernel.source for kernel in target.kernels)
+
+
+def test_a_kernel_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    build = gpu_kernels.build_kernel
+
+    def failing(kernel: KernelSource, target: Any) -> Any:
+        if kernel.phase == "forward":
+            raise RuntimeError(f"no registers for {kernel.name}")
+        return build(kernel, target)
+
+    monkeypatch.setattr(gpu_kernels, "build_kernel", failing)
+    found = target_of(scaled_softmax, torch.randn(64, 128, requires_grad=True)).kernels
+    assert [(kernel.phase, kernel.error) for kernel in found] == [
+        ("forward", f"RuntimeError: no registers for {found[0].name}"),
+        ("backward", ""),
+    ]
+
+
+def test_this_process_knows_of_no_gpu() -> None:
+    target_of(scaled_softmax, torch.randn(64, 128))
+    assert torch.cuda.is_available() == MACHINE_HAS_A_GPU
+    assert not torch.cuda.is_initialized()
+
+
+def test_an_unknown_gpu_is_refused_by_name() -> None:
+    with pytest.raises(UserError, match="unknown GPU 'h1oo'"):
+        target_of(scaled_softmax, torch.randn(4, 4), gpu="h1oo")
+
+
+def test_without_triton_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aotlens.codegen.gpu.needs.find_spec", lambda name: None)
+    with pytest.raises(BackendError, match=r"needs Triton, which is not installed; .*aotlens\[gpu\]"):
+        target_of(scaled_softmax, torch.randn(4, 4))
+
+
+def _text(kernel: Kernel, language: str) -> str:
+    return next(text.text for text in kernel.texts if text.language == language)
