@@ -3,6 +3,8 @@
 import os
 import signal
 import time
+from functools import partial
+from typing import Any
 
 from aotlens.codegen.gpu.forked import Failed, Job, in_children
 
@@ -18,12 +20,17 @@ def _wait() -> int:
 
 
 def test_results_come_back_in_any_order() -> None:
-    jobs = [Job(f"square of {number}", lambda number=number: number**2) for number in range(5)]
+    jobs: list[Job[Any]] = [Job(f"square of {number}", partial(pow, number, 2)) for number in range(5)]
     assert dict(in_children(jobs, at_once=2, limit_s=30)) == {0: 0, 1: 1, 2: 4, 3: 9, 4: 16}
 
 
 def test_what_fails_leaves_the_others() -> None:
-    jobs = [Job("division", lambda: 1 // 0), Job("crash", _crash), Job("sleep", _wait), Job("two", lambda: 2)]
+    jobs: list[Job[Any]] = [
+        Job("division", lambda: 1 // 0),
+        Job("crash", _crash),
+        Job("sleep", _wait),
+        Job("two", lambda: 2),
+    ]
     found = dict(in_children(jobs, at_once=4, limit_s=2))
     assert found == {
         0: Failed("ZeroDivisionError: integer division or modulo by zero"),

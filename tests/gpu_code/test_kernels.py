@@ -10,7 +10,7 @@ from torch.nn import functional
 
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
-from aotlens.codegen.gpu import kernels as gpu_kernels
+from aotlens.codegen.gpu.build import build_kernel
 from aotlens.codegen.gpu.records import KernelSource
 from aotlens.errors import BackendError, UserError
 from aotlens.options import CompileOptions
@@ -102,14 +102,12 @@ def test_dropout_draws_on_the_gpu() -> None:
 
 
 def test_a_kernel_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    build = gpu_kernels.build_kernel
-
     def failing(kernel: KernelSource, target: Any) -> Any:
         if kernel.phase == "forward":
             raise RuntimeError(f"no registers for {kernel.name}")
-        return build(kernel, target)
+        return build_kernel(kernel, target)
 
-    monkeypatch.setattr(gpu_kernels, "build_kernel", failing)
+    monkeypatch.setattr("aotlens.codegen.gpu.kernels.build_kernel", failing)
     found = target_of(scaled_softmax, torch.randn(64, 128, requires_grad=True)).kernels
     assert [(kernel.phase, kernel.error) for kernel in found] == [
         ("forward", f"RuntimeError: no registers for {found[0].name}"),
