@@ -31,6 +31,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
     unset_fake_temporarily,
 )
+from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
@@ -44,6 +45,7 @@ __all__ = [
     "FakeScriptObject",
     "FakeTensor",
     "FakeTensorMode",
+    "LazyGraphModule",
     "OpOverload",
     "ScriptObject",
     "TorchBindOpOverload",

@@ -1,53 +1,89 @@
-"""Dividing a joint graph into forward and backward: our policies beside torch's partitioners.
+"""Dividing a joint graph into forward and backward: our partition functions beside torch's.
 
-Both sides divide the joint graph of the same GPT, which each recorded itself.  The peer's function is
-timed on copies of one recorded graph, since it changes what it is given; ours also finds the reasons.
+Both get copies of one joint graph module, which torch recorded, and give two graph modules.  The cut is timed
+by itself too: networkx on torch's network, OR-tools on ours.  What either saves is counted by one function:
+bytes of storage beyond what inputs and results keep.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
+from typing import Any
 
 import torch
 from functorch.compile import aot_module, nop
-from torch import nn
+from torch import fx, nn
 
-from aotlens.options import CompileOptions
-from aotlens.partition.stage import partition
-from aotlens.pipeline import compile_direct
+from aotlens import default_partition, min_cut_rematerialization_partition
+from aotlens.ir.from_graph_module import flat_results
+from aotlens.partition import choices, min_cut
+from aotlens.partition.min_cut import Network
 from benchmarks.harness import Cell, Table, arguments, growth_exponent, publish, take_turns, time_once
 from benchmarks.latency import PEER_PARTITIONS
-from benchmarks.models import gpt, gpt_inputs
+from benchmarks.models import CONV_NET, Model, gpt_model
 
-LAYERS = (8, 38, 150)
-"""About one, five and twenty thousand joint nodes."""
+LAYERS = (8, 38, 150, 380)
+"""About one, five, twenty and fifty thousand joint nodes."""
+
+NETWORK = "Network"
+"""The name by which the policy knows the class that is timed."""
+
+ONCE_FROM = 20_000
+"""Graphs of more nodes are divided in one round only: the peer takes most of a minute for each."""
+
+OUR_PARTITIONS: dict[str, Callable[..., Any]] = {
+    "default": default_partition,
+    "min-cut": min_cut_rematerialization_partition,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class PeerCall:
     """What the peer gave to its partition function."""
 
-    joint: torch.fx.GraphModule
+    joint: fx.GraphModule
     joint_inputs: object
-    keywords: dict[str, object]
+    keywords: dict[str, Any]
 
-    def time(self, divide: Callable[..., object]) -> float:
+    def divide(self, function: Callable[..., Any]) -> tuple[float, tuple[fx.GraphModule, fx.GraphModule]]:
+        """CPU seconds, and the two graphs."""
         fresh = copied(self.joint)
-        return time_once(lambda: divide(fresh, self.joint_inputs, **self.keywords))
+        found: list[Any] = []
+        seconds = time_once(lambda: found.append(function(fresh, self.joint_inputs, **self.keywords)))
+        return seconds, found[0]
+
+    def saved_bytes(self, forward: fx.GraphModule) -> int:
+        """Bytes of the storages that a forward graph hands on beyond inputs and results."""
+        results = flat_results(forward)
+        count = self.keywords["num_fwd_outputs"]
+        kept = [*forward.graph.find_nodes(op="placeholder"), *results[:count]]
+        known = {storage for node in kept if (storage := storage_of(node))}
+        new = {storage for node in results[count:] if (storage := storage_of(node))} - known
+        return sum(size for _, size in new)
 
 
-def copied(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+def storage_of(node: Any) -> tuple[int, int] | None:
+    """A fake tensor's storage and its bytes; None for what is no tensor."""
+    val = node.meta.get("val") if isinstance(node, fx.Node) else None
+    if not isinstance(val, torch.Tensor):
+        return None
+    return val.untyped_storage()._cdata, val.untyped_storage().nbytes()
+
+
+def copied(module: fx.GraphModule) -> fx.GraphModule:
     """The same nodes and metadata in a graph of its own."""
-    graph = torch.fx.Graph()
+    graph = fx.Graph()
     result = graph.graph_copy(module.graph, {})
     graph.output(result).meta = dict(module.graph.output_node().meta)
-    return torch.fx.GraphModule(module, graph)
+    return fx.GraphModule(module, graph)
 
 
 def record_peer(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> PeerCall:
     calls: list[PeerCall] = []
 
-    def recording(joint: torch.fx.GraphModule, joint_inputs: object, **keywords: object) -> object:
+    def recording(joint: fx.GraphModule, joint_inputs: object, **keywords: Any) -> object:
         calls.append(PeerCall(copied(joint), joint_inputs, keywords))
         return PEER_PARTITIONS["default"](joint, joint_inputs, **keywords)
 
@@ -55,39 +91,113 @@ def record_peer(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> PeerCall:
     return calls[0]
 
 
-def measure(layers: int, rounds: int) -> dict[str, tuple[int, float, float]]:
-    """By policy: our joint nodes, the peer's median seconds and ours."""
-    model, inputs = gpt(layers), gpt_inputs()
-    peer = record_peer(model, inputs)
-    joint = compile_direct(model, inputs, {}, CompileOptions(backend="eager")).joint
-    found = {}
-    for policy, peer_partition in PEER_PARTITIONS.items():
+@contextmanager
+def timing(owner: Any, name: str) -> Iterator[list[float]]:
+    """CPU seconds of each call of `owner.name` meanwhile."""
+    function, seconds = getattr(owner, name), list[float]()
+
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        found: list[Any] = []
+        seconds.append(time_once(lambda: found.append(function(*args, **kwargs))))
+        return found[0]
+
+    setattr(owner, name, timed)
+    try:
+        yield seconds
+    finally:
+        setattr(owner, name, function)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Medians of one case: seconds and bytes, the peer's and ours."""
+
+    nodes: int
+    whole: tuple[float, float]
+    cut: tuple[float, float]
+    saved: tuple[int, int]
+
+
+def measure(model: Model, policy: str, rounds: int) -> Found:
+    networkx = import_module("networkx")  # the peer's dependency, which has no types
+
+    call = record_peer(model.make(), model.inputs())
+    nodes = sum(node.op == "call_function" for node in call.joint.graph.nodes)
+    with timing(networkx, "minimum_cut") as peer_cuts, timing_ours() as our_cuts:
         contenders = {
-            "peer": partial(peer.time, peer_partition),
-            "ours": partial(time_once, partial(partition, joint, policy)),
+            "peer": partial(_seconds, call, PEER_PARTITIONS[policy]),
+            "ours": partial(_seconds, call, OUR_PARTITIONS[policy]),
         }
-        samples = take_turns(contenders, rounds)
-        found[policy] = len(joint.program.nodes), samples["peer"].median_s, samples["ours"].median_s
-    return found
+        samples = take_turns(contenders, 1 if nodes > ONCE_FROM else rounds)
+        saved = tuple(
+            call.saved_bytes(call.divide(function)[1][0])
+            for function in (PEER_PARTITIONS[policy], OUR_PARTITIONS[policy])
+        )
+    cuts = (min(peer_cuts, default=0.0), min(our_cuts, default=0.0))
+    return Found(nodes, (samples["peer"].median_s, samples["ours"].median_s), cuts, (saved[0], saved[1]))
+
+
+@contextmanager
+def timing_ours() -> Iterator[list[float]]:
+    """CPU seconds of each cut: the network built, and solved."""
+    seconds: list[float] = []
+
+    class Timed(Network):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self._built = time_once(lambda: super(Timed, self).__init__(*args, **kwargs))
+
+        def solve(self, without: int | None = None) -> min_cut.Cut:
+            found: list[min_cut.Cut] = []
+            took = time_once(lambda: found.append(super(Timed, self).solve(without)))
+            seconds.append(self._built + took)
+            return found[0]
+
+    original = getattr(choices, NETWORK)
+    setattr(choices, NETWORK, Timed)
+    try:
+        yield seconds
+    finally:
+        setattr(choices, NETWORK, original)
+
+
+def _seconds(call: PeerCall, function: Callable[..., Any]) -> float:
+    return call.divide(function)[0]
+
+
+def row(model: Model, found: Found) -> tuple[Cell, ...]:
+    peer, ours = found.whole
+    cells: tuple[Cell, ...] = (model.name, found.nodes, peer * 1e3, ours * 1e3, peer / ours)
+    if any(found.cut):
+        cells = (*cells, found.cut[0] * 1e3, found.cut[1] * 1e3, found.cut[0] / found.cut[1])
+    return (*cells, found.saved[0], found.saved[1])
 
 
 def main() -> None:
     options = arguments("partition time beside torch's partitioners", rounds=3)
     torch.set_num_threads(1)  # other programs on the machine then disturb less
-    measure(1, rounds=1)  # both sides import what they need once
-    results = {layers: measure(layers, options.rounds) for layers in LAYERS}
-    rows: list[tuple[Cell, ...]] = []
+    models = [*map(gpt_model, LAYERS), CONV_NET]
+    tables = []
+    whole = ("case", "joint nodes", "peer ms", "ours ms", "peer / ours")
+    saved = ("peer saves, bytes", "ours saves, bytes")
     for policy in PEER_PARTITIONS:
-        found = [results[layers][policy] for layers in LAYERS]
-        for nodes, peer, ours in found:
-            rows.append((policy, nodes, peer * 1e3, ours * 1e3, ours / peer))
-        sizes = [nodes for nodes, _, _ in found]
-        growth = [growth_exponent(sizes, [times[side] for times in found]) for side in (1, 2)]
-        rows.append((f"{policy}: growth exponent", "", *growth, ""))
-    columns = ("policy", "joint nodes", "peer ms", "ours ms", "ours / peer")
-    depths = ", ".join(map(str, LAYERS))
-    note = f"The GPT at {depths} layers; CPU time, median of {options.rounds} rounds in turns."
-    publish("partition", [Table("Partition", columns, tuple(rows), note)])
+        measure(gpt_model(1), policy, rounds=1)  # both sides import what they need once
+        results = [(model, measure(model, policy, options.rounds)) for model in models]
+        rows = [row(model, found) for model, found in results]
+        cut = ("peer cut ms", "our cut ms", "cut: peer / ours") if any(results[0][1].cut) else ()
+        grown = [found for model, found in results if model is not CONV_NET]
+        sizes = [found.nodes for found in grown]
+        growth = [growth_exponent(sizes, [found.whole[side] for found in grown]) for side in (0, 1)]
+        cuts: tuple[Cell, ...] = ()
+        if cut:
+            cuts = (*(growth_exponent(sizes, [found.cut[side] for found in grown]) for side in (0, 1)), "")
+        rows.append(("GPT: growth exponent", "", *growth, "", *cuts, "", ""))
+        note = (
+            "Both divide copies of the joint graph that torch recorded, and give two graph modules. CPU time,"
+            f" median of {options.rounds} rounds in turns (one round above {ONCE_FROM:,} nodes); the cut"
+            " alone, building our network included: the fastest. Bytes: storage beyond inputs and results."
+        )
+        tables.append(Table(f"Partition, {policy}", (*whole, *cut, *saved), tuple(rows), note))
+    publish("partition", tables)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def default_partition(
     static_lifetime_input_nodes: Any = None,
 ) -> Modules:
     """Forward and backward graph; every forward value that the backward reads is saved."""
-    return split_graph_module(joint_module, num_fwd_outputs, "default")
+    return split_graph_module(joint_module, num_fwd_outputs, "default", static_lifetime_input_indices or ())
 
 
 def min_cut_rematerialization_partition(
@@ -30,4 +30,4 @@ def min_cut_rematerialization_partition(
     static_lifetime_input_indices: list[int] | None = None,
 ) -> Modules:
     """Forward and backward graph; what is saved and what is computed again is chosen by a minimal cut."""
-    return split_graph_module(joint_module, num_fwd_outputs, "min-cut")
+    return split_graph_module(joint_module, num_fwd_outputs, "min-cut", static_lifetime_input_indices or ())

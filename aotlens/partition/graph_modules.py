@@ -11,6 +11,7 @@ from typing import Any
 from torch import fx
 
 from aotlens.errors import UserError
+from aotlens.garbage import collections_put_off
 from aotlens.ir.from_graph_module import flat_results, import_graph, nodes_of
 from aotlens.ir.program import (
     Node,
@@ -26,6 +27,7 @@ from aotlens.ir.slots import (
     BackwardRngState,
     Gradient,
     GraphInput,
+    Parameter,
     RngState,
     Tangent,
     UserInput,
@@ -36,6 +38,7 @@ from aotlens.joint.records import Joint
 from aotlens.partition.rules import is_number
 from aotlens.partition.stage import split_joint
 from aotlens.policy import Policy
+from aotlens.torch_api import LazyGraphModule
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +65,21 @@ class _Read:
 
 
 def split_graph_module(
-    module: fx.GraphModule, num_fwd_outputs: int, policy: str
+    module: fx.GraphModule, num_fwd_outputs: int, policy: str, static: Sequence[int] = ()
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
     """Forward and backward of a joint graph module, in `functorch.compile`'s calling convention.
+
+    `static` are the positions of the inputs that live as long as the module: parameters.
 
     Raises:
         UserError: the graph has fewer outputs than the forward is said to have.
     """
-    read = _read(module, num_fwd_outputs)
+    with collections_put_off():
+        return _split(_read(module, num_fwd_outputs, frozenset(static)), num_fwd_outputs, policy)
+
+
+def _split(read: _Read, num_fwd_outputs: int, policy: str) -> tuple[fx.GraphModule, fx.GraphModule]:
+    module = read.module
     split = split_joint(read.joint, Policy.parse(policy))
     tensors = [node for node in split.saved if not is_number(node)]
     sizes = [node for node in split.saved if is_number(node)]
@@ -96,14 +106,15 @@ def split_graph_module(
     return forward, backward
 
 
-def _read(module: fx.GraphModule, num_fwd_outputs: int) -> _Read:
+def _read(module: fx.GraphModule, num_fwd_outputs: int, static: frozenset[int]) -> _Read:
     results = flat_results(module)
     if len(results) < num_fwd_outputs:
         raise UserError(f"the joint graph has {len(results)} outputs, fewer than {num_fwd_outputs=}")
     made = import_graph(module, {})
     inputs = []
     for index, node in enumerate(module.graph.find_nodes(op="placeholder")):
-        inputs.append(ProgramInput(made[node], _slot(node.name, index)))
+        parameter = Parameter(node.name, index, node.name) if index in static else None
+        inputs.append(ProgramInput(made[node], parameter or _slot(node.name, index)))
     outputs = []
     for at, value in enumerate(results):
         slot = UserOutput(f"out[{at}]", at) if at < num_fwd_outputs else Gradient(f"gradient {at}", at)
@@ -142,7 +153,7 @@ def _extract(
             made[node] = graph.node_copy(node, lambda source: made[source])
     graph.output(tuple(made[value] if isinstance(value, fx.Node) else value for value in results))
     graph.lint()
-    return fx.GraphModule(module, graph)
+    return LazyGraphModule(module, graph)  # its Python text is made when somebody asks for it
 
 
 def _describe_outputs(
