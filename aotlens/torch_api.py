@@ -32,6 +32,7 @@ from torch._subclasses.fake_tensor import (
     unset_fake_temporarily,
 )
 from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
+from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
@@ -42,6 +43,7 @@ from torch.utils._python_dispatch import (
 
 __all__ = [
     "DATA_DEPENDENT_ERRORS",
+    "BatchNorm",
     "FakeScriptObject",
     "FakeTensor",
     "FakeTensorMode",

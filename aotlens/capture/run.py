@@ -3,13 +3,16 @@
 Invariant: whatever happens in the user's function, grad mode and the mode stack are afterwards as before.
 """
 
+import os
 import re
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
 
+from aotlens.capture.averages import averages_as_tensors
 from aotlens.capture.bases import with_bases
 from aotlens.capture.containers import WithRefills
 from aotlens.capture.frames import is_user_code
@@ -146,6 +149,10 @@ def _refuse_seeding(recorder: Recorder, before: torch.Tensor) -> None:
 
 
 KEEP_TENSORS = "keep the value a tensor (`torch.where`), or move this line out of the compiled function"
+KEEP_SYMBOLS = (
+    "keep the value a tensor (`torch.where`), or a symbol (`.item()` in place of `float()`, `int()`), or "
+    "move this line out of the compiled function"
+)
 
 
 @contextmanager
@@ -164,6 +171,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(device_random_state_handled_by(recorder.random))
         stack.enter_context(checkpoints_run_once(recorder.checkpoints.region))
         stack.enter_context(without_compiled_autograd())
+        stack.enter_context(averages_as_tensors())
         if dynamic:
             stack.enter_context(python_dispatcher(AS_THE_KERNEL))
         stack.enter_context(lifting(recorder.originals))
@@ -190,7 +198,7 @@ def refusing(recorder: Recorder) -> Iterator[None]:
     except AotlensError:
         raise
     except Exception as error:
-        span = raising_span(error) or recorder.span
+        span = raising_span(error) or recorder.span or _layer_span(error)
         refusal = stale_error(span, None) if _is_of_a_view(error, recorder) else _refusal(error, span)
         if refusal is None:
             raise
@@ -209,7 +217,7 @@ def _refusal(error: Exception, span: Span | None) -> AotlensError | None:
         op = error.args[0] if error.args else "an operator"
         return UnsupportedError(f"control flow or a shape that depends on data (`{op}`)", span, KEEP_TENSORS)
     if type(error).__name__ == "GuardOnDataDependentSymNode":
-        return UnsupportedError("control flow that depends on data", span, KEEP_TENSORS)
+        return UnsupportedError("control flow that depends on data", span, KEEP_SYMBOLS)
     if isinstance(error, UnsupportedOperatorException):
         return UnsupportedError(f"the operator `{error.args[0]}`, which has no fake kernel", span)
     higher_order = re.search(r"HigherOrderOperator[^\w]*(\w+)|HOP[^\w]*(\w+)", text)
@@ -233,6 +241,18 @@ def _refusal(error: Exception, span: Span | None) -> AotlensError | None:
         first = text.strip().splitlines()[0]
         return UserError(f"the backward of this function fails in eager too: {first}", span=span)
     return None
+
+
+def _layer_span(error: Exception) -> Span | None:
+    """The line of torch's own layer, where one is compiled by itself and no line of the user's runs."""
+    found = None
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename.startswith(LAYERS):
+            found = span_of(frame.f_code, frame.f_lasti)
+    return found
+
+
+LAYERS = os.path.dirname(torch.nn.modules.__file__) + os.sep
 
 
 def raising_span(error: Exception) -> Span | None:

@@ -26,7 +26,9 @@ RESERVED = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | {"torch", "ctx
 class Names:
     """Python names of nodes and operators within one module text."""
 
-    def __init__(self) -> None:
+    def __init__(self, as_called: bool = False) -> None:
+        self.as_called = as_called
+        """Whether the text calls each operator as the user's code did; a graph calls `reshape` for `view`."""
         self.operators: dict[str, str] = {}
         """Name in the text by the operator's path: `torch.ops.aten.mm.default._op` to `aten_mm`."""
         self.bodies: set[str] = set()
@@ -108,7 +110,7 @@ def call_text(node: Node, names: Names) -> str:
     if isinstance(node.op, SymbolicExpression):
         return node.op.text(tuple(arguments))
     arguments += [f"{key}={literal(value, names)}" for key, value in node.kwargs.items()]
-    return f"{names.operator(_kernel(node))}({', '.join(arguments)})"
+    return f"{names.operator(node.op if names.as_called else _kernel(node))}({', '.join(arguments)})"
 
 
 def _kernel(node: Node) -> Any:

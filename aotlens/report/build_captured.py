@@ -193,6 +193,8 @@ class _Writer:
             for index, item in enumerate(result):
                 if isinstance(item, torch.Tensor) and id(item) not in self._of:
                     self._of[id(item)] = self._tape.item(node, index)
+                elif isinstance(item, (list, tuple)):
+                    self._name_results(self._tape.item(node, index), item, value[index])
 
     def _define_new_sizes(self, node: Node, value: Any) -> None:
         """A size that the data decides is read from the result that first has it."""

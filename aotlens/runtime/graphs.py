@@ -171,7 +171,7 @@ def load_program(program: Program) -> Any:
 
 def write_program(program: Program, notes: Mapping[str, str] = NO_NOTES) -> ModuleText:
     """One program as a module of its own, with the function `NAME_graph`: runs with torch alone."""
-    names, bound = Names(), dict[str, Any]()
+    names, bound = Names(as_called=program.name == "captured"), dict[str, Any]()
     lines = function_lines(program, graph_name(program), names, notes=notes)
     function = [*body_lines(program, names), *lines]
     builder = TextBuilder()

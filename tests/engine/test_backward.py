@@ -220,6 +220,15 @@ def test_deterministic_mode_after_the_forward() -> None:
         out.backward()
 
 
+def test_the_graphs_own_text_follows_deterministic_mode_as_eager_does() -> None:
+    x = leaf(3)
+    out = compiled(torch.sin, x).call(x).sum()
+    with deterministic():
+        out.backward()
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad, x.cos().detach())
+
+
 def test_deterministic_mode_throughout() -> None:
     x = leaf(3)
     with deterministic():
