@@ -6,9 +6,11 @@ Invariant: hooks of any other kind are none of the recording's; they run when va
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import fx
 
 from aotlens.capture.graph_places import spans_of_node
+from aotlens.capture.owned import call_on, module_tensors
 from aotlens.capture.recorder import Recorder
 from aotlens.ir.origin import NOWHERE, Origin, Place
 from aotlens.torch_api import graph_module_hooks, hooked_values
@@ -37,7 +39,9 @@ class HookRunner(fx.Interpreter):
         super().__init__(hook)
         self.extra_traceback = False
         self._recorder = recorder
-        self._detached = {id(tensor): tensor.detach() for tensor in hook.parameters()}
+        attributes = (self.fetch_attr(str(node.target)) for node in hook.graph.find_nodes(op="get_attr"))
+        own = [*module_tensors(hook).values(), *attributes]
+        self._own = {id(value): _lifted(value) for value in own if isinstance(value, torch.Tensor)}
         self._origin = Origin(NOWHERE, "")
 
     def run_for(self, given: Any, origin: Origin) -> Any:
@@ -52,5 +56,24 @@ class HookRunner(fx.Interpreter):
             return super().run_node(n)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
-        found = super().get_attr(target, args, kwargs)
-        return self._detached.get(id(found), found)
+        return self._read(super().get_attr(target, args, kwargs))
+
+    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
+        inner = self.fetch_attr(target)
+        tensors = {name: self._read(tensor) for name, tensor in module_tensors(inner).items()}
+        return call_on(inner, tensors, args, kwargs)
+
+    def _read(self, value: Any) -> Any:
+        """A tensor of the hook's own, as a value of the recording."""
+        found = self._own.get(id(value), value)
+        while isinstance(value, torch.Tensor) and found.dim() > value.dim():
+            found = found.select(0, 0)
+        return found
+
+
+def _lifted(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory in two dimensions at least: a backend would build smaller ones in by their value."""
+    found = tensor.detach()
+    while found.dim() < 2:
+        found = found.unsqueeze(0)
+    return found

@@ -55,15 +55,21 @@ def with_hooks(parts: Partitioned, hooks: Hooks) -> Partitioned:
 
 
 def _hooked(parts: Partitioned, backward: Program, hooks: Hooks) -> Iterator[Saved]:
-    """The saved tensors that the hooks get: none that the backward writes to, which are their owner's."""
+    """The saved tensors that the hooks get.
+
+    Raises:
+        UnsupportedError: the backward writes to one, which in eager is a write to what is unpacked.
+    """
     written = {id(node.args[0]) for node in backward.nodes if writes_input(node)}
     for value in parts.saved:
-        if is_number(value.node) or id(value.node) in written:
+        if is_number(value.node):
             continue
         if hooks.values == "donated" and not value.donated:
             continue
         if hooks.values == "no_static" and isinstance(value.owner, (Parameter, Buffer)):
             continue
+        if id(value.node) in written:
+            raise UnsupportedError("hooks on a saved tensor that the backward writes to")
         yield value
 
 
@@ -165,7 +171,9 @@ class _Recording:
 
     def _refuse_effects(self, added: list[Node], given: list[Any], value: Node) -> None:
         tensors = [self._recorder.tracked(leaf) for leaf in given if isinstance(leaf, torch.Tensor)]
-        if any(node.origin.effect for node in added) or any(known.storage.version for known in tensors):
+        counted = any(getattr(node.op, "namespace", "") == "rngprims" for node in added)  # by the wrapper
+        written = any(known.storage.version for known in tensors)
+        if counted or written or any(node.origin.effect for node in added):
             raise self._refusal("one does more than to compute", value)
 
     def _refusal(self, case: str, value: Node) -> UnsupportedError:

@@ -2,17 +2,22 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, fx
+from torch._functorch import config
 from torch.autograd.graph import saved_tensors_hooks
 
 import aotlens
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
+from tests.engine.judging import judge
+from tests.engine.test_programs import direct
+from tests.programs import PROGRAMS
 from tests.programs.program import leaf
 from tests.programs.saved_hooks import hooks, widened
 
@@ -151,24 +156,27 @@ def test_hooks_that_cannot_be_graphs_run_when_the_module_does(
     assert "PACK" not in found.source
 
 
-def test_what_a_hook_keeps_is_read_at_each_call() -> None:
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("sizes", [(), (1,), (5,)])
+def test_what_a_hook_keeps_is_read_at_each_call(backend: str, sizes: tuple[int, ...]) -> None:
     class Scaled(torch.nn.Module):
         scale: Tensor
 
         def __init__(self) -> None:
             super().__init__()
-            self.register_buffer("scale", torch.tensor([2.0]))
+            self.register_buffer("scale", torch.full(sizes, 2.0))
 
         def forward(self, tensor: Tensor) -> Tensor:
             return tensor * self.scale
 
-    scaled = Scaled()
-    pack = fx.symbolic_trace(scaled)
-    context = saved_tensors_hooks(pack, fx.symbolic_trace(lambda packed: packed / 2))
-    found, (x, w) = compiled_under(context), arguments()
-    before = gradients(found.call, context, x, w)
-    scaled.scale.mul_(3)
-    assert not torch.equal(gradients(found.call, context, x, w)[0], before[0])
+    scaled, (x, w) = Scaled(), arguments()
+    context = saved_tensors_hooks(fx.symbolic_trace(scaled), fx.symbolic_trace(lambda packed: packed / 2))
+    with context:
+        options = CompileOptions(backend=backend, policy="default")
+        found = compile_direct(lambda x, w: (x @ w).sin(), (x, w), {}, options)
+    torch.testing.assert_close(gradients(found.call, context, x, w)[0], (x @ w).cos() @ w.t())
+    scaled.scale.zero_()
+    torch.testing.assert_close(gradients(found.call, context, x, w)[0], torch.ones(3, 5) @ w.t())
 
 
 def test_compilers_of_functorch_see_packed_values() -> None:
@@ -189,3 +197,12 @@ def test_compilers_of_functorch_see_packed_values() -> None:
     assert all("float64" in seen[0] and "float32" in seen[1] for _ in seen)
     theirs = aotlens.aot_function(step, compiler, compiler, partition_fn=min_cut_rematerialization_partition)
     torch.testing.assert_close(gradients(theirs, context, x, w), expected)
+
+
+def test_hooks_of_which_the_backward_writes_to_a_value_run_when_the_module_does() -> None:
+    (program,) = (one for one in PROGRAMS if one.name == "functions/function_mutating_in_backward")
+    context = hooks(lambda tensor: tensor.clone(), lambda packed: packed.clone())
+    with config.patch(saved_tensors_hooks_filtering_mode="all"):
+        judge(replace(program, context=lambda: context), direct(EAGER))
+        with context:
+            assert compile_direct(program.make(), program.make_args(), {}, EAGER).parts.packing is None

@@ -131,6 +131,28 @@ def hooks_with_tensors_of_their_own(x: Tensor, w: Tensor) -> Tensor:
     return (x @ w).sin().exp()
 
 
+class Sloped(nn.Module):
+    """A hook that runs layers of its own."""
+
+    def __init__(self, *slopes: float) -> None:
+        super().__init__()
+        self.slopes = nn.ModuleList(nn.PReLU(1, init=slope) for slope in slopes)
+
+    def forward(self, tensor: Tensor) -> Tensor:
+        for layer in self.slopes:
+            tensor = layer(tensor)
+        return tensor
+
+
+@cases(
+    ARGS,
+    *EVERYWHERE,
+    context=lambda: saved_tensors_hooks(fx.symbolic_trace(Sloped(4.0)), fx.symbolic_trace(Sloped(0.5, 0.5))),
+)
+def hooks_with_layers_of_their_own(x: Tensor, w: Tensor) -> Tensor:
+    return (x @ w).sin().exp()
+
+
 @cases(
     lambda: (leaf(4, 3),),
     *EVERYWHERE,
