@@ -37,3 +37,5 @@ class Generated:
     """None in inference."""
     gpu_assumptions: Callable[[], tuple[str, ...]] = tuple
     """What was assumed when the programs were moved to the GPU target."""
+    gpu_error: Callable[[], str] = str
+    """Why there is no code for the GPU target; empty where there is, and without one."""

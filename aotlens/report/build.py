@@ -59,6 +59,7 @@ def build_target(
         wrapper=rows.Wrapper(module.text.source, module.text.steps, tuple(module.text.bound)),
         kernels=tuple(kernels),
         gpu_assumptions=code.gpu_assumptions(),
+        gpu_error=code.gpu_error(),
         memory=memory_of(parts),
         variables=captured.variables,
         guards=(*build_guards(captured), *value_guards(captured)),

@@ -9,11 +9,12 @@ from aotlens.report.places import text_of
 from aotlens.report.records import Kernel, KernelConfig, Target
 from aotlens.report.summary import counted, human_bytes
 
+LONGEST_NAME = 38
 MOST_PLACES = 3
 """Lines of the user's that one kernel's row names."""
 
-FIGURES = ("registers", "spills", "shared", "occupancy", "grid", "blocks")
-NUMBERS = frozenset(range(1, 6))
+FIGURES = ("floor", "moves", "regs", "spills", "shared", "occ.", "grid", "blocks")
+NUMBERS = frozenset(range(1, 8))
 """Which columns of the table hold numbers."""
 
 
@@ -42,7 +43,10 @@ def _gpu_lines(kernels: list[Kernel], assumptions: tuple[str, ...], width: int) 
     """One table for each phase, in call order."""
     calls = sum(kernel.kind == "library" for kernel in kernels)
     made = counted(len(kernels) - calls, "generated kernel")
-    yield heading(f"GPU kernels, {kernels[0].target}", f"{made}, {counted(calls, 'library call')}; predicted")
+    yield heading(
+        f"GPU kernels, {kernels[0].target}",
+        f"{made}, {counted(calls, 'library call')}; predicted; floor: an estimate",
+    )
     for phase in dict.fromkeys(kernel.phase for kernel in kernels):
         rows = [_gpu_row(kernel, width) for kernel in kernels if kernel.phase == phase]
         header = Row((phase, *FIGURES), ("bold", *("dim" for _ in FIGURES)))
@@ -55,12 +59,17 @@ def _gpu_row(kernel: Kernel, width: int) -> Row:
     details = [*paragraph(_expressions(kernel), width, "      ", "dim")]
     if kernel.error:
         details += paragraph(kernel.error.strip().splitlines()[-1], width, "      ", "red")
-        return Row((kernel.name, *("",) * 5, "failed"), ("cyan",), tuple(details))
+    costs = (
+        f"{kernel.floor_us:.2f} µs" if kernel.floor_us is not None else "",
+        human_bytes(kernel.bytes_moved) if kernel.bytes_moved is not None else "",
+    )
     if not kernel.configs:
-        return Row((kernel.name, *("",) * 5, "library call"), (), tuple(details))
+        last = "failed" if kernel.error else "library call"
+        return Row((_short(kernel.name), *costs, *("",) * 5, last), ("cyan",), tuple(details))
     chosen = kernel.configs[0]
     cells = (
-        kernel.name,
+        _short(kernel.name),
+        *costs,
         str(chosen.registers),
         human_bytes(chosen.spill_bytes) if chosen.spill_bytes else "-",
         human_bytes(chosen.shared_bytes) if chosen.shared_bytes else "-",
@@ -68,7 +77,13 @@ def _gpu_row(kernel: Kernel, width: int) -> Row:
         "x".join(map(str, chosen.grid)) if chosen.grid is not None else "symbolic",
         _blocks(chosen, len(kernel.configs)),
     )
-    return Row(cells, ("cyan", "", "yellow"), tuple(details))
+    return Row(cells, ("cyan", "", "", "", "yellow"), tuple(details))
+
+
+def _short(name: str) -> str:
+    """A kernel's name without its middle: its kind is told at the front, its number at the end."""
+    name = name.removeprefix("torch.ops.")
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 13]}…{name[-12:]}"
 
 
 def _blocks(config: KernelConfig, choices: int) -> str:

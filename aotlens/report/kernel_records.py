@@ -70,5 +70,11 @@ class Kernel:
     """What the kernel was compiled with, the chosen one first; empty for a CPU and for library calls."""
     texts: tuple[KernelText, ...] = ()
     """Of the chosen configuration; a kernel that is launched again has them at its first launch."""
+    bytes_moved: int | None = None
+    """Read and written by this launch, at the example's sizes; None where nothing is known."""
+    floor_us: float | None = None
+    """The least time on the target, an estimate by its peak bandwidth and arithmetic; None where unknown."""
+    bound: str = ""
+    """What the floor is set by: `memory` or `arithmetic`."""
     error: str = ""
     """Why the kernel could not be compiled; empty where it was."""

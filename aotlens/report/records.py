@@ -310,6 +310,8 @@ class Target:
     """In call order, the forward's first; with a GPU target its kernels come after those of the backend."""
     gpu_assumptions: tuple[str, ...] = ()
     """What was assumed when the graphs, recorded on the CPU, were moved to the GPU target."""
+    gpu_error: str = ""
+    """Why no code could be generated for the GPU target; empty where it was, and without one."""
     memory: Memory | None = None
     variables: tuple[Variable, ...] = ()
     guards: tuple[Guard, ...] = ()

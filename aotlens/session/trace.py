@@ -83,6 +83,9 @@ def _build(collector: Collector, asked: TraceOptions, targets: list[Target]) -> 
         elif _signature(target) in shown:
             continue
         targets.append(target)
+        if target.gpu_error:
+            file = target.span.file if target.span is not None else None
+            collector.refused.append(Failure("unsupported", target.gpu_error, file=file))
 
 
 def _compile_backward(compiled: Compiled) -> None:

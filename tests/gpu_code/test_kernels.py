@@ -15,6 +15,7 @@ from aotlens.codegen.gpu.records import KernelSource
 from aotlens.errors import BackendError, UserError
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
+from aotlens.report.kernel_lines import kernel_lines
 from aotlens.report.records import Kernel, Target
 from tests.conftest import Golden
 
@@ -113,6 +114,39 @@ def test_a_kernel_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) 
         ("forward", f"RuntimeError: no registers for {found[0].name}"),
         ("backward", ""),
     ]
+
+
+def test_what_inductor_cannot_lower_leaves_the_rest_of_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(parts: Any, config: Any) -> Any:
+        raise NotImplementedError("no lowering for `mine`")
+
+    monkeypatch.setattr("aotlens.codegen.gpu.kernels.lower", failing)
+    target = target_of(scaled_softmax, torch.randn(64, 128))
+    assert target.gpu_error == (
+        "no code for sm_90 of `scaled_softmax`: NotImplementedError: no lowering for `mine`"
+    )
+    assert target.kernels == ()
+    assert target.outputs
+
+
+def test_what_a_kernel_moves_and_the_least_time_for_it() -> None:
+    (kernel,) = target_of(scaled_softmax, torch.randn(64, 128)).kernels
+    assert kernel.bytes_moved == 2 * 64 * 128 * 4
+    assert kernel.bound == "memory"
+    assert kernel.floor_us == pytest.approx(kernel.bytes_moved / 3350e9 * 1e6)
+
+
+def test_what_a_library_call_moves_and_computes() -> None:
+    (kernel,) = target_of(torch.mm, torch.randn(64, 32), torch.randn(32, 16)).kernels
+    assert (kernel.name, kernel.kind) == ("extern_kernels.mm", "library")
+    assert kernel.bytes_moved == (64 * 32 + 32 * 16 + 64 * 16) * 4
+    assert kernel.flops == 2 * 64 * 32 * 16
+
+
+def test_text_of_the_kernels(golden: Golden) -> None:
+    figures = "".join(f"{line.plain}\n" for line in kernel_lines(target_of(Mlp(), torch.randn(32, 64)), 110))
+    names = re.sub(r" +", " ", re.sub(r"\d+(\.\d+)?", "#", figures))  # figures differ between assemblers
+    golden("gpu_code/mlp_kernels.txt", names)
 
 
 def test_this_process_knows_of_no_gpu() -> None:

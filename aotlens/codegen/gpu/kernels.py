@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from aotlens.codegen.gpu.build import build_kernel
+from aotlens.codegen.gpu.costs import with_costs
 from aotlens.codegen.gpu.forked import Failed, Job, in_children
 from aotlens.codegen.gpu.lower import lower
 from aotlens.codegen.gpu.needs import require_triton
@@ -18,7 +19,6 @@ from aotlens.codegen.gpu.offline import offline_gpu
 from aotlens.codegen.gpu.records import BuiltConfig, BuiltKernel, KernelSource, LoweredGraph
 from aotlens.codegen.gpu.targets import GpuTarget, find_target
 from aotlens.codegen.records import Generated, GraphCode
-from aotlens.errors import BackendError
 from aotlens.ir.program import Program
 from aotlens.observe import announce_stage
 from aotlens.options import CompileOptions
@@ -45,7 +45,9 @@ def with_gpu_kernels(code: Generated, parts: Partitioned, options: CompileOption
 
     forward = told(code.forward, "forward" if parts.backward is not None else "inference")
     backward = told(code.backward, "backward")
-    return replace(code, forward=forward, backward=backward, gpu_assumptions=unit.assumptions)
+    return replace(
+        code, forward=forward, backward=backward, gpu_assumptions=unit.assumptions, gpu_error=unit.error
+    )
 
 
 class _Unit:
@@ -56,15 +58,23 @@ class _Unit:
         self._target = target
         self._config = config
         self._graphs: tuple[LoweredGraph, ...] | None = None
+        self._error = ""
         self._built: dict[tuple[Phase, str], BuiltKernel] = {}
 
     def assumptions(self) -> tuple[str, ...]:
-        """Raises BackendError."""
+        """Of all graphs, each once."""
         return tuple(dict.fromkeys(text for graph in self._generated() for text in graph.assumptions))
 
+    def error(self) -> str:
+        """Why there are no kernels; empty where there are."""
+        self._generated()
+        return self._error
+
     def kernels(self, program: Program, phase: Phase) -> tuple[Kernel, ...]:
-        """The rows of one graph, in call order.  Raises BackendError."""
-        graph = next(graph for graph in self._generated() if graph.phase == phase)
+        """The rows of one graph, in call order; none where the graphs could not be lowered."""
+        graph = next((graph for graph in self._generated() if graph.phase == phase), None)
+        if graph is None:
+            return ()
         return tuple(_rows(graph, self._built, program, self._target))
 
     def _generated(self) -> tuple[LoweredGraph, ...]:
@@ -82,11 +92,8 @@ class _Unit:
         ((_, lowered),) = in_children([job], 1, LOWERING_LIMIT_S)
         if isinstance(lowered, Failed):
             subject = self._parts.joint.captured.subject
-            raise BackendError(
-                f"no code for {self._target.sm} of `{subject.name}`: {lowered.message}; without --gpu"
-                " everything else is shown",
-                span=subject.span,
-            )
+            self._error = f"no code for {self._target.sm} of `{subject.name}`: {lowered.message}"
+            return ()
         return lowered
 
     def _build(self, kernels: list[KernelSource]) -> None:
@@ -113,7 +120,7 @@ class _Unit:
 def _rows(
     graph: LoweredGraph, built: dict[tuple[Phase, str], BuiltKernel], program: Program, target: GpuTarget
 ) -> Iterator[Kernel]:
-    sources = {kernel.name: kernel.source for kernel in graph.kernels}
+    sources = {kernel.name: kernel for kernel in graph.kernels}
     nodes = {node.name: node for node in program.nodes}
     launches: dict[str, int] = {}
     for call in graph.calls:
@@ -123,14 +130,18 @@ def _rows(
         spans = dict.fromkeys(
             span for name in members if (span := nodes[name].origin.place.innermost) is not None
         )
+        source = sources.get(call.name)
         row = Kernel(
             name=call.name,
             phase=call.phase,
             target=target.sm,
-            source=sources.get(call.name, ""),
+            source=source.source if source else "",
             nodes=members,
             spans=tuple(spans),
-            kind="generated" if call.name in sources else "library",
+            kind="generated" if source else "library",
+        )
+        row = with_costs(
+            row, [nodes[name] for name in members], source.bytes_moved if source else None, target
         )
         yield _with_code(row, built.get((call.phase, call.name)), at, target)
 

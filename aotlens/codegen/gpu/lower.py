@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotlens.codegen.gpu.costs import bytes_moved
 from aotlens.codegen.gpu.records import KernelCall, KernelSource, LoweredGraph
 from aotlens.codegen.gpu.retarget import Retargeting
 from aotlens.codegen.negated import spell_out_negation
@@ -79,7 +80,8 @@ class _Graph:
         }
         self._mark_visible(module)
         sources: dict[str, str] = {}
-        with _collecting(sources), inductor_config_patch(self.config), warnings.catch_warnings():
+        moved: dict[str, int | None] = {}
+        with _collecting(sources, moved), inductor_config_patch(self.config), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # advice on a machine's settings
             code, provenance = compile_with_inductor(module, inputs, moving.mode, **self._flags())
         source = str(code.source_code)
@@ -88,7 +90,7 @@ class _Graph:
             phase=self.phase,
             source=source,
             kernels=tuple(
-                KernelSource(name, self.phase, text, tuple(launches.get(name, ())))
+                KernelSource(name, self.phase, text, tuple(launches.get(name, ())), moved.get(name))
                 for name, text in sources.items()
             ),
             calls=tuple(_calls(provenance, names, self.phase)),
@@ -138,20 +140,27 @@ class _NotLaunched:
 
 
 @contextmanager
-def _collecting(sources: dict[str, str]) -> Iterator[None]:
-    """Keep the kernels' sources instead of compiling them where Inductor loads its wrapper."""
-    owner = compiling_modules().async_compile.AsyncCompile
-    before: Callable[..., Any] = owner.triton
+def _collecting(sources: dict[str, str], moved: dict[str, int | None]) -> Iterator[None]:
+    """Keep the kernels' sources where Inductor loads them, instead of compiling them, and what they move."""
+    modules = compiling_modules()
+    loader, scheduling = modules.async_compile.AsyncCompile, modules.triton_codegen.TritonScheduling
+    load: Callable[..., Any] = loader.triton
+    define: Callable[..., str] = scheduling.define_kernel
 
     def keep(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> _NotLaunched:
         sources[kernel_name] = source_code
         return _NotLaunched()
 
-    owner.triton = keep
+    def note(self: Any, src_code: str, node_schedule: Any, kernel: Any) -> str:
+        name = define(self, src_code, node_schedule, kernel)
+        moved[name] = bytes_moved(kernel)
+        return name
+
+    loader.triton, scheduling.define_kernel = keep, note
     try:
         yield
     finally:
-        owner.triton = before
+        loader.triton, scheduling.define_kernel = load, define
 
 
 def _launches(source: str) -> dict[str, list[tuple[str, ...]]]:

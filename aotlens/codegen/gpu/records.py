@@ -14,6 +14,8 @@ class KernelSource:
     source: str
     calls: tuple[tuple[str, ...], ...]
     """The arguments of each launch in the wrapper, as text, in call order."""
+    bytes_moved: int | None = None
+    """Read and written by one launch, by Inductor's account; None where it keeps none."""
 
 
 @dataclass(frozen=True, slots=True)
