@@ -3,6 +3,7 @@
 Invariant: a code never changes its meaning, and every code that is ever reported has a row.
 """
 
+from aotlens.report.catalogue_gpu import GPU
 from aotlens.report.catalogue_saved import SAVED
 from aotlens.report.rule import FAMILIES, Rule
 
@@ -292,5 +293,5 @@ FAILURES = (
     ),
 )
 
-RULES = (*MUTATION, *ALIASING, *SAVED, *TRACING, *WRAPPER, *CORRECTNESS, *FAILURES)
+RULES = (*MUTATION, *ALIASING, *SAVED, *TRACING, *WRAPPER, *GPU, *CORRECTNESS, *FAILURES)
 """Every rule, by code."""

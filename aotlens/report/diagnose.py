@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from aotlens.report.diagnose_gpu import GPU_CHECKS
 from aotlens.report.diagnose_saved import SAVED_CHECKS
 from aotlens.report.findings import Check, Limits, finding_at
 from aotlens.report.places import source_line
@@ -159,6 +160,7 @@ CHECKS: tuple[Check, ...] = (
     changed_aliases,
     view_outputs,
     *SAVED_CHECKS,
+    *GPU_CHECKS,
     large_wrapper_copies,
     failing_backward,
 )

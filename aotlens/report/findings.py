@@ -24,6 +24,10 @@ class Limits:
     """A copied argument is a warning from here on, information below."""
     write_back_bytes: int = 16 * MIB
     view_outputs: int = 4
+    spill_bytes: int = 128
+    """Registers that a kernel's thread moves through memory: a warning from here on, information below."""
+    occupancy: float = 0.25
+    """Of the warps that a GPU can hold: told below."""
 
 
 Check = Callable[[Target, Limits], Iterator[Diagnostic]]

@@ -10,6 +10,7 @@ FAMILIES = {
     "3": "Saved activations and memory",
     "4": "Tracing",
     "5": "Wrapper cost",
+    "6": "GPU kernels",
     "7": "Correctness",
     "9": "Failures",
 }
