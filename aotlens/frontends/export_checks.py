@@ -45,7 +45,7 @@ def refuse_inexpressible(joint: JointProgram, trace_joint: bool) -> None:
             others = ", ".join(f"`{joint.captured.inputs[at].slot.name}`" for at in given.shares_storage_with)
             case = f"Encountered aliased inputs that are mutated in the graph: {name} and {others}"
             raise RefusedRuntimeError(case, _span_of_base(joint, given), "pass clones of them")
-        elif trace_joint and info.mutates_data and given.requires_grad:
+        elif trace_joint and info.mutates_data and (given.requires_grad or info.seen_by_autograd):
             case = f"Found a graph input that requires gradients, and received a mutation: {name}"
             raise RefusedRuntimeError(case, span, "write to a clone of it")
 

@@ -129,6 +129,17 @@ def test_other_output_that_requires_grad_is_refused(module: Any) -> None:
 
 
 @pytest.mark.parametrize("module", [aotlens, aot_autograd])
+def test_an_input_that_a_write_makes_require_grad_is_refused(module: Any) -> None:
+    def writes(parameter: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor]:
+        x.mul_(parameter)
+        return (x.sum(),)
+
+    phrase = "Found a graph input that requires gradients, and received a mutation"
+    with pytest.raises(RuntimeError, match=phrase):
+        module.aot_export_module(Calls(writes), (torch.ones(3),), trace_joint=True, output_loss_index=0)
+
+
+@pytest.mark.parametrize("module", [aotlens, aot_autograd])
 def test_functional_rng_is_refused(module: Any) -> None:
     phrase = "Functionalized RNG is not currently supported in the aot_export"
     with config.patch(functionalize_rng_ops=True), pytest.raises(RuntimeError, match=phrase):
