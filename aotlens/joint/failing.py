@@ -17,6 +17,7 @@ AUTOGRAD_REFUSES = (
     "has been detached in-place",
     "is not implemented",  # "derivative for … is not implemented"
     "is a view and its base or another view of its base has been modified inplace",
+    "Trying to backward through the graph a second time",
 )
 
 

@@ -57,6 +57,7 @@ DISAGREEMENTS = (
         (
             "metadata/requires_grad_inside",
             "metadata/requires_grad_beside_leaf",
+            "autograd/gradient_inside_by_what_requires_grad_inside",
             "metadata/detach_in_place",
         ),
     ),

@@ -29,6 +29,20 @@ def backward_fails_and_an_input_is_written_to(x: Tensor, y: Tensor) -> tuple[Ten
     return hidden, y.view(-1)
 
 
+@cases(lambda: (leaf(3, 4),))
+def backward_fails_since_a_gradient_inside_used_it_up(x: Tensor) -> tuple[Tensor, Tensor]:
+    hidden = x.exp()
+    (gradient,) = torch.autograd.grad(hidden.sum(), x)
+    return hidden, gradient
+
+
+@cases(lambda: (plain(3, 4),))
+def gradient_inside_by_what_requires_grad_inside(x: Tensor) -> tuple[Tensor, Tensor]:
+    x.requires_grad_()
+    hidden = x * 2
+    return hidden, torch.autograd.grad(hidden.sum(), x)[0]
+
+
 @cases(lambda: (leaf(3, 4), plain(3, 4)))
 def one_requires_grad(x: Tensor, y: Tensor) -> Tensor:
     return x * y
