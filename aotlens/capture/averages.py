@@ -45,5 +45,5 @@ def _averaged(layer: Any, given: Tensor) -> Tensor:
     with torch.no_grad():
         share = 1.0 / layer.num_batches_tracked.double()
         for value, batch in zip(running, own, strict=True):
-            value.copy_(share * batch.double() + (1.0 - share) * value.double())
+            value.data.copy_(share * batch.double() + (1.0 - share) * value.double())
     return result

@@ -59,6 +59,7 @@ DISAGREEMENTS = (
             "metadata/requires_grad_beside_leaf",
             "autograd/gradient_inside_by_what_requires_grad_inside",
             "metadata/detach_in_place",
+            "metadata/detach_in_place_after_use",
         ),
     ),
     Disagreement(
@@ -89,6 +90,7 @@ DISAGREEMENTS = (
             "mutation/under_inference_mode",
             "modules/batch_norm",
             "modules/batch_norm_under_no_grad",
+            "saved_hooks/AllButParameters",
         ),
     ),
     Disagreement(
