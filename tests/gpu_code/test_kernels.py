@@ -129,6 +129,21 @@ def test_what_inductor_cannot_lower_leaves_the_rest_of_the_report(monkeypatch: p
     assert target.outputs
 
 
+def test_both_branches_of_a_condition() -> None:
+    def either(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,))
+
+    target = target_of(either, torch.randn(8))
+    assert target.gpu_error == ""
+    assert [kernel.error for kernel in target.kernels] == [""] * 3
+
+
+def test_a_backward_that_computes_nothing_has_no_kernels() -> None:
+    target = target_of(lambda x: x + torch.rand_like(x), torch.randn(8, 8, requires_grad=True))
+    assert target.gpu_error == ""
+    assert {kernel.phase for kernel in target.kernels} == {"forward"}
+
+
 def test_what_a_kernel_moves_and_the_least_time_for_it() -> None:
     (kernel,) = target_of(scaled_softmax, torch.randn(64, 128)).kernels
     assert kernel.bytes_moved == 2 * 64 * 128 * 4

@@ -84,7 +84,7 @@ class _Graph:
         with _collecting(sources, moved), inductor_config_patch(self.config), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # advice on a machine's settings
             code, provenance = compile_with_inductor(module, inputs, moving.mode, **self._flags())
-        source = str(code.source_code)
+        source = str(getattr(code, "source_code", ""))  # a graph that computes nothing has none
         launches = _launches(source)
         return LoweredGraph(
             phase=self.phase,

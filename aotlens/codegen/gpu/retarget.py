@@ -46,12 +46,18 @@ class Retargeting:
         if constants:
             assumed.append("constants that the graph carries are copied to the GPU at each call")
         self.assumptions += [text for text in dict.fromkeys(assumed) if text not in self.assumptions]
+        return self._propagate(module)
+
+    def _propagate(self, module: fx.GraphModule) -> list[Any]:
+        """Give every value of the graph, and of the bodies of higher-order operators, as it is on the GPU."""
+        for body in module.children():
+            if isinstance(body, fx.GraphModule):
+                self._propagate(body)
         module.recompile()
-        inputs = list(module.graph.find_nodes(op="placeholder"))
         with self.mode, torch.no_grad():
-            given = [_moved(node.meta["val"]) for node in inputs]
+            given = [_moved(node.meta["val"]) for node in module.graph.find_nodes(op="placeholder")]
             FakeTensorProp(module, mode=self.mode).propagate_dont_convert_inputs(*given)
-        return [node.meta["val"] for node in inputs]
+        return given
 
     def _return_states(self, module: fx.GraphModule) -> None:
         output: Any = module.graph.output_node()
@@ -76,7 +82,6 @@ def _move_arguments(module: fx.GraphModule) -> int:
             owned = getattr(module, str(node.target))
             if isinstance(owned, fx.GraphModule):
                 constants += _move_arguments(owned)
-                owned.recompile()
             elif isinstance(owned, torch.Tensor) and owned.dim() > 0:  # a number goes with the launch
                 constants += 1
                 _copy_constant(module.graph, node)
