@@ -22,6 +22,14 @@ TOOL_LIMIT_S = 30.0
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
+def prepare() -> None:
+    """What every child would do again: imports, and Triton's hash of its own library (0.3 s)."""
+    from triton.runtime.cache import triton_key  # the optional dependency that all of this is about
+
+    compiling_modules()
+    triton_key()
+
+
 def build_kernel(kernel: KernelSource, target: GpuTarget) -> BuiltKernel:
     """Compile every configuration; within `offline_gpu` only.
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from aotlens.codegen.gpu.build import build_kernel
+from aotlens.codegen.gpu.build import build_kernel, prepare
 from aotlens.codegen.gpu.costs import with_costs
 from aotlens.codegen.gpu.forked import Failed, Job, in_children
 from aotlens.codegen.gpu.lower import lower
@@ -24,7 +24,6 @@ from aotlens.observe import announce_stage
 from aotlens.options import CompileOptions
 from aotlens.partition.records import Partitioned
 from aotlens.report.records import Kernel, KernelConfig, KernelText, Phase
-from aotlens.torch_api import compiling_modules
 
 LOWERING_LIMIT_S = 600.0
 KERNEL_LIMIT_S = 120.0
@@ -79,7 +78,7 @@ class _Unit:
 
     def _generated(self) -> tuple[LoweredGraph, ...]:
         if self._graphs is None:
-            compiling_modules()  # imported here, so that no child has to
+            prepare()
             self._graphs = self._lowered()
             self._build([kernel for graph in self._graphs for kernel in graph.kernels])
         return self._graphs
