@@ -92,7 +92,7 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
         under_no_grad=mutates_data and all(not write.grad_enabled for write in storage.writes),
         version_bumps=bumps,
         new_geometry=moved,
-        is_view=given.argument._base is not None and (moved is None or is_read(captured, given)),
+        is_view=_is_view_with_history(captured, given, moved),
         moved_without_grad=moved is not None and _moved_without_grad(captured, given),
         seen_by_autograd=seen and mutates_data,
         value=storage.base if mutates_data else None,
@@ -101,6 +101,13 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
         grown=storage.grown,
         storage_bytes=storage.new_bytes,
     )
+
+
+def _is_view_with_history(captured: Captured, given: CapturedInput, moved: Geometry | None) -> bool:
+    """Whether it matters when autograd looks for the input's place in the tape."""
+    if given.argument._base is None or not given.argument.requires_grad:
+        return False
+    return moved is None or is_read(captured, given)
 
 
 def _refuse_resized(given: CapturedInput, storage: Storage, moved: Any) -> None:

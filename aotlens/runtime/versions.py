@@ -4,7 +4,10 @@ Invariant: what the graph saves for the backward has the version that the call l
 not have it either.
 """
 
+from aotlens.analysis.inputs import span_of_writes
 from aotlens.analysis.records import InputAliasInfo, MutationType, ViewAndMutationMeta
+from aotlens.errors import UnsupportedError
+from aotlens.partition.records import Partitioned
 from aotlens.runtime.builder import TextBuilder
 
 
@@ -38,6 +41,28 @@ def write_versions(
         name = names[info.index]
         with builder.block(f"if {name}._version == version_{info.index}:"):
             _increment(builder, [info], names)
+
+
+def refuse_saved_beside(parts: Partitioned, moved: list[InputAliasInfo]) -> None:
+    """Call it for the inputs whose sizes or strides change, which raises their versions after the graph.
+
+    Raises:
+        UnsupportedError: one is a view of which only the sizes or strides change, and the backward is given
+            another input on its memory, whose version it then finds changed.
+    """
+    inputs = parts.joint.captured.inputs
+    saved = {id(given.node) for given in parts.saved_inputs}
+    for info in moved:
+        if not info.is_view or info.mutates_data:
+            continue
+        for other in (inputs[at] for at in inputs[info.index].shares_storage_with):
+            if id(other.node) in saved:
+                raise UnsupportedError(
+                    f"a change of the sizes or strides of `{inputs[info.index].slot.name}`, which is read "
+                    f"and shares memory with `{other.slot.name}`, of which the backward needs the values",
+                    span_of_writes(list(info.writes)),
+                    "take another view instead",
+                )
 
 
 def _joined_outside(meta: ViewAndMutationMeta) -> list[InputAliasInfo]:

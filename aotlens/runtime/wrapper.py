@@ -36,7 +36,12 @@ from aotlens.runtime.leaves import leaf_results, made_leaves, reshaped_leaves, w
 from aotlens.runtime.random_state import write_advance, write_reading
 from aotlens.runtime.structure import refill_lines, result_text
 from aotlens.runtime.subclasses import outer_outputs, output_name, write_unwrapping, write_wrapping
-from aotlens.runtime.versions import only_moved, write_versions, write_versions_of_unwritten
+from aotlens.runtime.versions import (
+    only_moved,
+    refuse_saved_beside,
+    write_versions,
+    write_versions_of_unwritten,
+)
 
 
 class WrapperText:
@@ -237,6 +242,7 @@ class WrapperText:
 
     def _move(self) -> None:
         moved = [info for info in self._meta.inputs if info.new_geometry is not None]
+        refuse_saved_beside(self._parts, moved)
         reason = "sizes or strides of an input change" if moved else "no input's sizes or strides change"
         with self._builder.step("change metadata of inputs", reason, 0, self._sites(tuple(moved))):
             for info in moved:

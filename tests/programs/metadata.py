@@ -266,6 +266,20 @@ def metadata_of_an_overlapping_input_under_no_grad_then_read(x: Tensor, y: Tenso
     return y.sin()
 
 
+@cases(lambda: views_of_one(tape(4, 4)), later="of which the backward needs the values")
+def metadata_of_a_view_that_is_read_beside_a_saved_base(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    read = y.exp()
+    y.t_()
+    return read, x.sin()
+
+
+@cases(lambda: (*views_of_one(plain(4, 4)), leaf(4, 4)))
+def metadata_of_a_plain_view_beside_a_saved_base(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+    read = y * w
+    y.t_()
+    return read + x * w
+
+
 @cases(lambda: views_of_one(tape(4, 4)))
 def metadata_of_an_overlapping_input_beside_a_read_of_its_base(x: Tensor, y: Tensor) -> Tensor:
     y.unsqueeze_(0)
