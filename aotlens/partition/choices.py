@@ -74,12 +74,11 @@ def save_what_is_read(joint: Joint, sides: Sides, forced: Mapping[int, Keep] | N
         if id(node) in read and not (kept or forced.get(id(node)) is Keep.SAVE):
             again.add(id(node))
             read.update(id(source) for source in node.inputs())
+    kept_values = read - again
     saved = tuple(
         node
         for node in joint.program.nodes
-        if sides.made_by_forward(node)
-        and id(node) in read - again
-        and not isinstance(node.val, (list, tuple))
+        if sides.made_by_forward(node) and id(node) in kept_values and not isinstance(node.val, (list, tuple))
     )
 
     def why_saved(node: Node) -> Reason:

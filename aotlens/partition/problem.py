@@ -186,8 +186,10 @@ class _Facts:
         results = {id(storage_root(out.value)) for out in joint.handed_out if isinstance(out.value, Node)}
         parameters = {identity for identity, slot in self._slots.items() if isinstance(slot, Parameter)}
         fixed = {id(node) for node in joint.program.nodes if node.constant is not None} | parameters
-        self._others_keep = results | sides.inputs
-        self._free = (self._others_keep & kept_by_eager | fixed) - sides.changed_inputs
+        others_keep = results | sides.inputs
+        self._free = (others_keep & kept_by_eager | fixed) - sides.changed_inputs
+        self._may_change = others_keep - self._free - sides.changed_inputs
+        self._leave_checkpoints = sides.leaving | sides.handed_on
 
     def value(self, node: Node) -> Value:
         save, recompute = self._must_save(node), self._must_recompute(node)
@@ -232,13 +234,13 @@ class _Facts:
 
     def _must_recompute(self, node: Node) -> Reason | None:
         """Why the value may not be saved."""
-        if id(node) in self._others_keep - self._free - self._sides.changed_inputs:
+        if id(node) in self._may_change:
             return Reason.MAY_CHANGE
         if is_view(node):
             return Reason.VIEW
         if _is_bundle(node):
             return Reason.BUNDLE
-        if is_checkpointed(node) and id(node) not in self._sides.leaving | self._sides.handed_on:
+        if is_checkpointed(node) and id(node) not in self._leave_checkpoints:
             return Reason.CHECKPOINT
         return None
 
