@@ -109,7 +109,8 @@ class Policy:
         """A policy of its text form, or of several terms; `budget` as `Budget.parse` reads it.
 
         Raises:
-            UserError: a term that is none of `FORMS`; two bases; a budget with another base.
+            UserError: a term that is none of `FORMS`; two bases; a budget with another base; two overrides of
+                one value that ask for opposites.
         """
         words = [
             word.strip()
@@ -129,7 +130,7 @@ class Policy:
         return _with_base(found, list(dict.fromkeys(bases)))
 
     def changed(self, change: str) -> "Policy":
-        """This policy with the terms of a what-if: overrides go before its own, a base replaces its base.
+        """This policy with the terms of a what-if: they go before what it says of the same value.
 
         Raises:
             UserError: as `parse`; a function of the user's.
@@ -139,11 +140,13 @@ class Policy:
             raise UserError(f"--what-if takes no function, found `{asked.chooser}`; give it as --policy")
         words = [word.strip() for word in change.split(",")]
         has_base = any(word in BASES or word.startswith("budget=") for word in words)
+        asked_for = {override.what for override in asked.overrides}
+        kept = (override for override in self.overrides if override.what not in asked_for)
         return replace(
             self,
             base=asked.base if has_base else self.base,
             budget=asked.budget if has_base else self.budget,
-            overrides=(*asked.overrides, *self.overrides),
+            overrides=(*kept, *asked.overrides),
         )
 
     def without_budget(self) -> "Policy":
@@ -159,6 +162,9 @@ def _with_term(policy: Policy, word: str) -> Policy:
     keep, separator, what = word.partition(":")
     if keep in ("save", "recompute") and separator and what:
         override = Override("save" if keep == "save" else "recompute", what)
+        other = next((one for one in policy.overrides if one.what == what and one.keep != keep), None)
+        if other is not None:
+            raise UserError(f"`{other}` and `{override}` ask for opposites: choose one")
         return replace(policy, overrides=(*policy.overrides, override))
     if ".py::" in word and policy.chooser is None and not word.endswith("::"):
         return replace(policy, chooser=word)

@@ -56,7 +56,7 @@ def partition_with(
     arriving = backward_arrivals(joint)
     context = TracingContext.try_get() or TracingContext(joint.captured.recorder.fake_mode)
     with tracing(context):  # torch's own makes examples of the random states that it hands on
-        forward_module, backward_module = function(
+        answer = function(
             module if module is not None else joint_module(joint),
             _examples(joint),
             num_fwd_outputs=len(forward_results(joint)),
@@ -65,6 +65,7 @@ def partition_with(
             ],
         )
     name = getattr(function, "__name__", type(function).__name__)
+    forward_module, backward_module = _two_modules(answer, name)
     read = _read_forward(joint, inputs, forward_module, name)
     count = len(gradients(joint, primals(joint)))
     backward_nodes, grads = _read_backward(joint, count, backward_module, read, name)
@@ -76,6 +77,17 @@ def partition_with(
         backward=_backward_program(whole, read, arriving, backward_nodes),
         saved=_describe(read.saved, inputs),
         modules=(forward_module, backward_module),
+    )
+
+
+def _two_modules(answer: object, name: str) -> tuple[fx.GraphModule, fx.GraphModule]:
+    found = answer if isinstance(answer, (tuple, list)) else (answer,)
+    if len(found) == 2 and all(isinstance(module, fx.GraphModule) for module in found):
+        return found[0], found[1]
+    kinds = ", ".join(type(module).__name__ for module in found)
+    raise UserError(
+        f"the partition function `{name}` answered {type(answer).__name__} ({kinds}); it answers two graph"
+        " modules, of the forward and of the backward"
     )
 
 

@@ -5,6 +5,7 @@ and never passed over.
 """
 
 import difflib
+import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -129,8 +130,8 @@ def _asked(function: Callable[[Any], Any], problem: Problem, variables: Mapping[
         if any(reason.freedom is Freedom.FORCED for reason in forced):
             continue
         candidate = _candidate(value, variables)
-        answer = function(candidate)
-        if answer is not None and answer not in ANSWERS:
+        answer = _answer(function, candidate)
+        if answer is not None and not (isinstance(answer, str) and answer in ANSWERS):
             raise UserError(
                 f"the policy function `{getattr(function, '__qualname__', function)}` answered {answer!r} for"
                 f" `{candidate.name}`; it answers 'save',"
@@ -140,6 +141,20 @@ def _asked(function: Callable[[Any], Any], problem: Problem, variables: Mapping[
         if answer is not None:
             found[id(value.node)] = ANSWERS[answer]
     return found
+
+
+def _answer(function: Callable[[Any], Any], candidate: Candidate) -> object:
+    """What the function says of one value; a mistake inside it is the user's to see as it was raised."""
+    try:
+        inspect.signature(function).bind(candidate)
+    except TypeError as error:
+        raise UserError(
+            f"the policy function `{getattr(function, '__qualname__', function)}` cannot be called with one"
+            f" value: {error}; write `def keep(value)`, which answers 'save', 'recompute' or None"
+        ) from None
+    except ValueError:  # made in C, without a signature to ask
+        pass
+    return function(candidate)
 
 
 def _candidate(value: Value, variables: Mapping[int, str]) -> Candidate:
@@ -178,9 +193,16 @@ class _Named:
         file, separator, line = override.what.rpartition(":")
         if separator and line.isdigit():
             return self._at(override, file, int(line))
-        near = difflib.get_close_matches(override.what, self._names, n=5, cutoff=0.4)
-        hint = f"; did you mean {', '.join(f'`{name}`' for name in near)}?" if near else ""
-        raise UnknownValueError(f"`{override}` names no value of the forward{hint}")
+        raise UnknownValueError(f"`{override}` names no value of the forward{self._nearest(override.what)}")
+
+    def _nearest(self, what: str) -> str:
+        """A hint: the names like it, else the first names that there are."""
+        near = difflib.get_close_matches(what, self._names, n=5, cutoff=0.4)
+        if near:
+            return f"; did you mean {', '.join(f'`{name}`' for name in near)}?"
+        names = [f"`{name}`" for name in self._names]
+        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+        return f"; its values are {', '.join(names[:8])}{more}" if names else ", which computes no values"
 
     def _at(self, override: Override, file: str, line: int) -> list[Node]:
         """The values that a line makes itself; where there are none, those that what it calls makes."""

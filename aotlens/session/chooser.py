@@ -49,8 +49,14 @@ def within_script(options: CompileOptions) -> CompileOptions:
 def refuse_unknown(
     compiled: Sequence[Compiled], options: CompileOptions, what_if: tuple[str, ...] = ()
 ) -> None:
-    """Raises UnknownValueError for an override that names a value in none of a script's targets."""
+    """Raises UnknownValueError for an override that names a value in none of a script's targets, and
+    UserError for a what-if where none of them is trained."""
     trained = [one for one in compiled if one.parts.split is not None]
+    if what_if and compiled and not trained:
+        raise UserError(
+            "--what-if: no target is trained, so nothing is saved and there is nothing to weigh; an input"
+            " that wants a gradient has requires_grad, or `grad` in an example"
+        )
     policies = [options.partition, *map(Policy.parse, what_if)]
     overrides = [one for policy in policies if isinstance(policy, Policy) for one in policy.overrides]
     if not trained or not overrides:

@@ -32,6 +32,10 @@ from aotlens.worker.stacks import is_users
 __all__ = ["trace"]
 
 
+_OVERRIDES = ("`save:", "`recompute:")
+"""How a message starts where a target refuses an override, which then names a value after all."""
+
+
 def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     """Run what the request asks for, and report what was captured."""
     collector = Collector(None if request.options.to_end else REPEATS)
@@ -40,6 +44,7 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     failure = _failure(driver.everything, request.path)
     unknown = partial(refuse_unknown, collector.compiled, order.options, request.options.what_if)
     if failure is None and (failure := _failure(unknown, request.path)) is not None:
+        failure = next((one for one in collector.refused if one.message.startswith(_OVERRIDES)), failure)
         return Outcome(None, failure, _user_files(request.path))
     progress("report", "")
     targets: list[Target] = []

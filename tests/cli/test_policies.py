@@ -38,6 +38,7 @@ def test_forms(terms: str | tuple[str, ...], budget: str | None, policy: Policy)
         ("save:", None, r"no partition policy 'save:'"),
         ("", None, r"no partition policy ''"),
         ("default,min-cut", None, r"two partition policies, `default` and `min-cut`: choose one"),
+        ("save:a,recompute:a", None, r"`save:a` and `recompute:a` ask for opposites: choose one"),
         ("budget", None, r"the policy `budget` needs a memory budget: --memory-budget 0.5"),
         ("default", "0.5", r"a memory budget goes with the policy `budget`, not with `default`"),
         ((), "lots", r"the memory budget 'lots' is neither bytes \(`1048576`, `64MiB`\) nor a fraction"),
@@ -54,7 +55,8 @@ def test_mistakes(terms: str | tuple[str, ...], budget: str | None, message: str
     ("policy", "change", "after"),
     [
         ("min-cut", "recompute:hidden", "min-cut,recompute:hidden"),
-        ("default,save:a", "recompute:b,save:c", "default,recompute:b,save:c,save:a"),
+        ("default,save:a", "recompute:b,save:c", "default,save:a,recompute:b,save:c"),
+        ("save:a,save:b", "recompute:a", "min-cut,save:b,recompute:a"),
         ("save:a", "budget=0.5", "budget=50%,save:a"),
         ("budget=0.5", "default", "default"),
         ("budget=0.5", "recompute:b", "budget=50%,recompute:b"),
@@ -149,6 +151,17 @@ def test_a_function_that_cannot_be_loaded(rules: Path, text: str, policy: str, m
     assert str(caught.value).startswith(message)
 
 
+FUNCTIONS = """\
+def maybe(value):
+    return "maybe"
+
+def both(value):
+    return ["save"]
+
+def none():
+    return None
+"""
+
 SCRIPT = """\
 import torch
 
@@ -167,7 +180,7 @@ def wave(x):
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
     (tmp_path / "script.py").write_text(SCRIPT)
-    (tmp_path / "rules.py").write_text('def maybe(value):\n    return "maybe"\n')
+    (tmp_path / "rules.py").write_text(FUNCTIONS)
     return tmp_path
 
 
@@ -191,6 +204,12 @@ def script(tmp_path: Path) -> Path:
             ("--policy", "rules.py::maybe"),
             "the policy function `maybe` answered 'maybe' for `mm`; it answers 'save', 'recompute', or None",
         ),
+        (("--policy", "rules.py::both"), "the policy function `both` answered ['save'] for `mm`; it answers"),
+        (
+            ("--policy", "rules.py::none"),
+            "the policy function `none` cannot be called with one value: too many",
+        ),
+        (("--policy", "save:zzz"), "`save:zzz` names no value of the forward; its values are `x`, `w`, `mm`"),
     ],
 )
 def test_each_mistake_is_one_error(script: Path, words: tuple[str, ...], message: str) -> None:
@@ -204,3 +223,16 @@ def test_an_override_need_name_a_value_in_one_of_the_targets_only(script: Path) 
     ended = aotlens("inspect", "script.py", "--policy", "save:hidden,save:crest", cwd=script)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.count("the policy's override says so [user]") == 2
+
+
+def test_a_refusal_in_one_of_the_targets_is_what_is_told(script: Path) -> None:
+    ended = aotlens("inspect", "script.py", "--policy", "recompute:w", cwd=script)
+    assert ended.code == 2
+    assert ended.err.startswith("aotlens: error: `recompute:w` cannot be: `w` is never computed again")
+
+
+def test_a_what_if_needs_a_target_that_is_trained(script: Path) -> None:
+    (script / "script.py").write_text(SCRIPT.replace(" grad", ""))
+    ended = aotlens("inspect", "script.py", "--what-if", "default", cwd=script)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("aotlens: error: --what-if: no target is trained")

@@ -132,6 +132,16 @@ def test_partition_function_of_ones_own(source: Any) -> None:
     torch.testing.assert_close(x.grad, y.grad)
 
 
+@pytest.mark.parametrize("answer", [None, (torch.fx.Graph(),), (1, 2), "graphs"], ids=str)
+def test_partition_function_that_answers_something_else(answer: Any) -> None:
+    def partition(joint: Any, inputs: Any, **kwargs: Any) -> Any:
+        return answer
+
+    message = r"the partition function `partition` answered \w+ \(.*\); it answers two graph modules"
+    with pytest.raises(aotlens.AotlensError, match=message):
+        aotlens.aot_function(cos_chain, aotlens.nop, partition_fn=partition)(*leaves((3, 4)))
+
+
 def test_inference_graph_when_nothing_requires_grad() -> None:
     train, inference = Seen(), Seen()
     fn = aotlens.aot_function(lambda x, y: (x + y, x), train, inference_compiler=inference)
