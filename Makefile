@@ -1,6 +1,7 @@
 # Every target sets up its own .venv first; nothing else on the machine is touched.
 #   make demo    train the example GPT through the engine and compare it with eager
 #   make test    the tests             make check   format, lint, types, layering and tests
+#   make test-programs  every program of the shared list in every way beside eager, over an hour
 #   make test-ops  every operator and module of torch's databases, into docs/operators.md
 #   make bench   the benchmarks        make clean   remove .venv and caches
 
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-ops check format lint types layering bench clean
+.PHONY: help setup demo test test-ops test-programs check format lint types layering bench clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -34,6 +35,9 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-programs: $(READY)
+	$(BIN)/python -m tests.programs $(PROGRAMS_ARGS)
 
 # Goes on where a stopped run ended; OPS_ARGS=--fresh starts anew.
 test-ops: $(READY)
