@@ -13,16 +13,41 @@ def bound_expressions(filename: str) -> dict[Span, str]:
 
     `x += y` computes at the whole statement.
     """
-    try:
-        tree = ast.parse("".join(linecache.getlines(filename)))
-    except SyntaxError:
-        return {}
     found = {}
-    for node in ast.walk(tree):
+    for node in _statements(filename):
         target, value = _target(node), getattr(node, "value", None)
         if target is not None and value is not None:
             found[_span(filename, node if isinstance(node, ast.AugAssign) else value)] = target.id
+        names = _names(node)
+        if isinstance(value, ast.Tuple) and len(value.elts) == len(names):
+            found |= {_span(filename, one): name for one, name in zip(value.elts, names, strict=True)}
     return found
+
+
+@lru_cache(maxsize=64)
+def unpacked_expressions(filename: str) -> dict[Span, tuple[str, ...]]:
+    """By the span of an expression that is taken apart (`q, k, v = x.unbind()`): the names, in order."""
+    return {
+        _span(filename, node.value): names
+        for node in _statements(filename)
+        if isinstance(node, ast.Assign) and (names := _names(node)) and not isinstance(node.value, ast.Tuple)
+    }
+
+
+@lru_cache(maxsize=64)
+def _statements(filename: str) -> tuple[ast.AST, ...]:
+    try:
+        return tuple(ast.walk(ast.parse("".join(linecache.getlines(filename)))))
+    except SyntaxError:
+        return ()
+
+
+def _names(node: ast.AST) -> tuple[str, ...]:
+    """The plain names that a statement unpacks into; none when one of them is anything else."""
+    target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+    parts = target.elts if isinstance(target, ast.Tuple | ast.List) else []
+    names = tuple(part.id for part in parts if isinstance(part, ast.Name))
+    return names if len(names) == len(parts) else ()
 
 
 def _target(node: ast.AST) -> ast.Name | None:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from aotlens.capture.bindings import bound_expressions
-from aotlens.ir.program import Node
+from aotlens.capture.bindings import bound_expressions, unpacked_expressions
+from aotlens.ir.program import Node, getitem
 from aotlens.joint.records import Joint
 from aotlens.partition.storages import node_bytes
 from aotlens.report.records import Span
@@ -22,7 +22,21 @@ def user_names(joint: Joint) -> dict[int, str]:
         result = _result(nodes)
         if result is not None:
             found.setdefault(id(result), name)
+    for node in forward:
+        unpacked = _unpacked(node)
+        if unpacked is not None:
+            found.setdefault(id(node), unpacked)
     return found
+
+
+def _unpacked(node: Node) -> str | None:
+    """The name of one of several results that a statement takes apart."""
+    span = node.origin.place.innermost
+    if node.op is not getitem or span is None:
+        return None
+    names = unpacked_expressions(span.file).get(span, ())
+    index = node.args[1]
+    return names[index] if len(names) == len(node.args[0].val) else None
 
 
 Bound = tuple[Span, str, int]

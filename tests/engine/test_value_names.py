@@ -34,9 +34,14 @@ def normed(x: Tensor) -> Tensor:
     return scaled * scaled
 
 
-def unnamed(x: Tensor) -> Tensor:
+def several(x: Tensor) -> Tensor:
     one, two = x.sin().chunk(2)
-    return one * two
+    three, four = one.exp(), two.cos()
+    return three * four
+
+
+def unnamed(x: Tensor) -> Tensor:
+    return x.sin() * x.cos()
 
 
 class Model(nn.Module):
@@ -57,6 +62,7 @@ class Model(nn.Module):
         (called_twice, ["hidden = mm", "first = sin", "hidden = mm_1", "second = sin_1"]),
         (dropped, ["kept = mul"]),
         (normed, ["scaled = getitem", "scaled = add"]),
+        (several, ["one = getitem", "two = getitem_1", "three = exp", "four = cos"]),
         (unnamed, []),
         (Model(), ["projected = addmm", "total = sum"]),
     ],
