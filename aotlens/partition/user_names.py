@@ -35,8 +35,8 @@ def _unpacked(node: Node) -> str | None:
     if node.op is not getitem or span is None:
         return None
     names = unpacked_expressions(span.file).get(span, ())
-    index = node.args[1]
-    return names[index] if len(names) == len(node.args[0].val) else None
+    values, index = node.args[0].val, node.args[1]
+    return names[index] if isinstance(values, list | tuple) and len(names) == len(values) else None
 
 
 Bound = tuple[Span, str, int]

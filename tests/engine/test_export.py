@@ -22,7 +22,8 @@ def source_of(program: Program) -> str | None:
     """The module text; None for what is refused, fails in eager, or needs objects of the user's own."""
     with program.context():
         eager, given = prepared(program)
-        if observe_alone(eager).failure is not None:
+        observed = observe_alone(eager)
+        if observed.failure is not None or observed.backward_failure is not None:
             return None
         try:
             compiled = compile_direct(given.fn, given.args, {}, CompileOptions(backend="eager"))
