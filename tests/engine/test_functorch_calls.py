@@ -132,7 +132,9 @@ def test_partition_function_of_ones_own(source: Any) -> None:
     torch.testing.assert_close(x.grad, y.grad)
 
 
-@pytest.mark.parametrize("answer", [None, (torch.fx.Graph(),), (1, 2), "graphs"], ids=str)
+@pytest.mark.parametrize(
+    "answer", [None, (torch.fx.Graph(),), (1, 2), "graphs"], ids=["None", "one graph", "numbers", "a word"]
+)
 def test_partition_function_that_answers_something_else(answer: Any) -> None:
     def partition(joint: Any, inputs: Any, **kwargs: Any) -> Any:
         return answer
