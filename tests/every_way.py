@@ -98,7 +98,7 @@ def main() -> int:
             counts[case.backend, case.dynamic, case.policy, verdict.kind] += 1
             bad += verdict.kind in ("differs", "crashed")
             if verdict.kind != "as eager":
-                tell(f"{verdict.kind}: {case}: {verdict.message.splitlines()[0]}")
+                tell(f"{verdict.kind}: {case}: {(verdict.message.splitlines() or [verdict.kind])[0]}")
     for (backend, dynamic, policy, kind), count in sorted(counts.items()):
         sizes = "symbolic" if dynamic else "known"
         tell(f"{backend:9} {sizes:9} {policy:8} {kind:9} {count:6,}")

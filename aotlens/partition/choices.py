@@ -11,7 +11,7 @@ from aotlens.partition.min_cut import Network
 from aotlens.partition.overrides import forced_values
 from aotlens.partition.problem import MIN_CUT, PRICED, InfeasibleError, Problem, Scope, Value, build_problem
 from aotlens.partition.reasons import Reason
-from aotlens.partition.rules import Keep, is_checkpointed
+from aotlens.partition.rules import Keep, is_checkpointed, is_number
 from aotlens.partition.sides import Sides
 from aotlens.partition.storages import is_view, node_bytes, storage_root
 from aotlens.partition.user_names import user_names
@@ -60,11 +60,12 @@ def _overrides(joint: Joint, sides: Sides, policy: Policy, scope: Scope) -> dict
 
 
 def save_what_is_read(joint: Joint, sides: Sides, forced: Mapping[int, Keep] | None = None) -> Choice:
-    """Whatever the forward computes and the backward reads."""
+    """Whatever the forward computes and the backward reads; a size as a number, whoever asks for it."""
     forced = forced or {}
+    sizes = {id(node) for node in joint.program.nodes if is_number(node)} - sides.backward
     read: set[int] = {id(out.value) for out in joint.gradients}
     for node in joint.program.nodes:
-        if not sides.made_by_forward(node):
+        if not sides.made_by_forward(node) and id(node) not in sizes:
             read.update(id(source) for source in node.inputs())
     again: set[int] = set()
     for node in reversed(joint.program.nodes):
@@ -78,7 +79,9 @@ def save_what_is_read(joint: Joint, sides: Sides, forced: Mapping[int, Keep] | N
     saved = tuple(
         node
         for node in joint.program.nodes
-        if sides.made_by_forward(node) and id(node) in kept_values and not isinstance(node.val, (list, tuple))
+        if id(node) in kept_values
+        and (sides.made_by_forward(node) or id(node) in sizes)
+        and not isinstance(node.val, (list, tuple))
     )
 
     def why_saved(node: Node) -> Reason:

@@ -12,6 +12,7 @@ from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.capture.objects import plain_attributes
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.wrappers import inner_tensors
+from aotlens.errors import UnsupportedError
 from aotlens.ir.names import node_name
 from aotlens.ir.render import Names, literal
 from aotlens.ir.sizes import is_ragged
@@ -188,7 +189,12 @@ class Guards:
         if environment is None:
             return
         for name in sorted(self._sizes):
-            symbol = next(known for known in environment.var_to_range if str(known) == name)
+            symbol = next((known for known in environment.var_to_range if str(known) == name), None)
+            if symbol is None:  # a ragged size of a jagged tensor, as torch writes it
+                raise UnsupportedError(
+                    f"symbolic sizes beside the ragged size `{name}`",
+                    hint="leave `dynamic` out: a ragged size is symbolic in any case",
+                )
             lower = environment.var_to_range[symbol].lower
             if lower.is_number and int(lower) > 0:
                 self._refuse(

@@ -51,6 +51,25 @@ def test_symbolic_sizes(program: Program) -> None:
     judge(program, direct(CompileOptions(backend="eager", dynamic=True)), grow=True)
 
 
+SIZES_IN_THE_BACKWARD = (
+    "mutation/view_taken_before_is_mutated",
+    "mutation/copy_broadcast_with_gradient",
+    "views_of_inputs/view_beside_computed",
+    "views_of_intermediates/all_kinds",
+)
+"""Whose backward asks for sizes of what the caller changes: the default partition keeps them as numbers."""
+
+
+def symbolic_with_default_partition() -> list[Program]:
+    asked = [program for program in PROGRAMS if program.name in SIZES_IN_THE_BACKWARD]
+    return [*tagged("dynamic")[::3], *asked]
+
+
+@pytest.mark.parametrize("program", symbolic_with_default_partition(), ids=name_of)
+def test_symbolic_sizes_default_partition(program: Program) -> None:
+    judge(program, direct(CompileOptions(backend="eager", dynamic=True, policy="default")))
+
+
 @pytest.mark.parametrize("program", tagged("inductor"), ids=name_of)
 def test_inductor_backend(program: Program) -> None:
     judge(program, direct(CompileOptions(backend="inductor")))
