@@ -12,7 +12,6 @@ Backend = Callable[[Any, list[Any]], Callable[..., Any]]
 PartitionFunction = Callable[..., tuple[Any, Any]]
 """Takes a joint `GraphModule`, its example inputs, and `num_fwd_outputs`; gives forward and backward."""
 
-POLICIES = ("min-cut", "default")
 BACKENDS = ("inductor", "eager")
 
 

@@ -196,7 +196,7 @@ def _capture(
         dynamic=options.dynamic or (mode.shape_env is not None and not _has_ragged(args, kwargs)),
         observe_variables=options.observe_variables,
         allow_side_effects=options.allow_side_effects,
-        split_region=partial(split_region, policy=options.policy),
+        split_region=partial(split_region, policy=options.partition),
     )
     captured = capture_direct(fn, args, kwargs, settings, name)
     if options.flat_result:
@@ -213,7 +213,7 @@ def compile_graph_module(gm: Any, example_inputs: Any, options: CompileOptions) 
             gm,
             list(example_inputs),
             _decompositions(options),
-            partial(split_region, policy=options.policy),
+            partial(split_region, policy=options.partition),
             fixed_floats=fixed,
         )
     compiled = _finish(captured, options, clock)

@@ -18,7 +18,7 @@ from torch import fx, nn
 
 from aotlens import default_partition, min_cut_rematerialization_partition
 from aotlens.ir.from_graph_module import flat_results
-from aotlens.partition import choices, min_cut
+from aotlens.partition import choices
 from aotlens.partition.min_cut import Network
 from benchmarks.harness import Cell, Table, arguments, growth_exponent, publish, take_turns, time_once
 from benchmarks.latency import PEER_PARTITIONS
@@ -146,8 +146,8 @@ def timing_ours() -> Iterator[list[float]]:
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             self._built = time_once(lambda: super(Timed, self).__init__(*args, **kwargs))
 
-        def solve(self, without: int | None = None) -> min_cut.Cut:
-            found: list[min_cut.Cut] = []
+        def solve(self, without: int | None = None) -> frozenset[int]:
+            found: list[frozenset[int]] = []
             took = time_once(lambda: found.append(super(Timed, self).solve(without)))
             seconds.append(self._built + took)
             return found[0]

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.autograd_nodes import autograd_nodes
 from aotlens.capture.body_inputs import BODIES, ONE_RESULT, with_more_operands
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import is_higher_order
@@ -154,13 +155,7 @@ def _refuse_missed(results: list[Any], outside: tuple[Any, ...]) -> None:
     """
     histories = {id(tensor.grad_fn) for tensor in outside if tensor.grad_fn is not None}
     leaves = {id(tensor) for tensor in outside}
-    waiting = [result.grad_fn for result in results if isinstance(result, torch.Tensor)]
-    seen: set[Any] = set()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
+    for node in autograd_nodes(result.grad_fn for result in results if isinstance(result, torch.Tensor)):
         if id(node) in histories or id(getattr(node, "variable", None)) in leaves:
             raise UnsupportedError(
                 "a custom `autograd.Function`, inside a function of a higher-order operator, that takes a "
@@ -168,7 +163,6 @@ def _refuse_missed(results: list[Any], outside: tuple[Any, ...]) -> None:
                 None,
                 "pass the tensor as an operand",
             )
-        waiting += [source for source, _ in node.next_functions]
 
 
 class _Replacing(TorchFunctionMode):

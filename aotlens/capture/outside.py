@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.autograd_nodes import autograd_nodes
 from aotlens.capture.reach import MAX_ITEMS, Reach
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedInput, Reached
@@ -174,14 +175,5 @@ def _with_gradient(tensors: list[Any], given: Sequence[CapturedInput], used: set
     """
     if not any(one.requires_grad and id(one.node) not in used for one in given):
         return set()
-    waiting = [tensor.grad_fn for tensor in tensors if isinstance(tensor, torch.Tensor)]
-    seen: set[Any] = set()
-    leaves: set[int] = set()
-    while waiting:
-        place = waiting.pop()
-        if place is None or place in seen:
-            continue
-        seen.add(place)
-        leaves.add(id(getattr(place, "variable", None)))
-        waiting += [source for source, _ in place.next_functions]
-    return leaves
+    starts = [tensor.grad_fn for tensor in tensors if isinstance(tensor, torch.Tensor)]
+    return {id(getattr(place, "variable", None)) for place in autograd_nodes(starts)}

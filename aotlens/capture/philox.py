@@ -182,8 +182,7 @@ def refuse_other_draws(nodes: list[Node]) -> None:
 
 
 def _device_counts(node: Node) -> bool:
-    values = node.val if isinstance(node.val, (list, tuple)) else (node.val,)
-    return any(isinstance(value, torch.Tensor) and is_functional(value.device) for value in values)
+    return any(isinstance(value, torch.Tensor) and is_functional(value.device) for value in node.results)
 
 
 def _is_generator(node: Node) -> bool:

@@ -43,8 +43,7 @@ class Symbols:
     def define_data(self, node: Node, item: Callable[[Node, int], Node], symbols: set[Any]) -> None:
         """Say that an operator's result brings new symbols: a number itself, or a tensor by its sizes."""
         self.read_from_data |= symbols
-        values = node.val if isinstance(node.val, (list, tuple)) else (node.val,)
-        for index, value in enumerate(values):
+        for index, value in enumerate(node.results):
             source = node if value is node.val else None
             if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
                 self.define(value, source or item(node, index))

@@ -38,6 +38,11 @@ class Node:
         """The operator's printed name: `aten.mm.default`, `getitem`."""
         return op_name(self.op)
 
+    @property
+    def results(self) -> tuple[Any, ...]:
+        """The values that it gives, one by one: a single one unless the operator gives several."""
+        return tuple(self.val) if isinstance(self.val, (list, tuple)) else (self.val,)
+
     def inputs(self) -> Iterator["Node"]:
         """The nodes that this one reads, in argument order, repeats included."""
         yield from nodes_in(self.args)

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch.autograd.graph import get_gradient_edge
 
+from aotlens.capture.autograd_nodes import autograd_nodes
 from aotlens.capture.recorder import Recorder
 from aotlens.errors import placed
 from aotlens.ir.origin import Origin
@@ -34,16 +35,9 @@ def failing_backward(recorder: Recorder, outputs: list[Any], error: Exception) -
 
 def _origin_of_failure(recorder: Recorder, outputs: list[Any]) -> Origin | None:
     """The operator whose saved values have changed, or that has no derivative."""
-    waiting: list[Any] = [get_gradient_edge(output).node for output in outputs]
-    seen: set[Any] = set()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
+    for node in autograd_nodes(get_gradient_edge(output).node for output in outputs):
         if _fails(node):
             return recorder.origins.forward_of(node)
-        waiting.extend(following for following, _ in node.next_functions)
     return None
 
 

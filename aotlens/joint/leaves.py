@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.autograd.graph import GradientEdge
 
+from aotlens.capture.autograd_nodes import autograd_nodes
+
 
 def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], reset: list[Any]) -> list[Any]:
     """One gradient per leaf, None where none arrives; `reset` leaves may have former places.
@@ -35,15 +37,8 @@ def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], res
 def _former_places(outputs: list[Any], leaves: list[Any], reset: list[Any]) -> list[tuple[int, Any]]:
     """Nodes in the tape that collect the gradient of a reset leaf, each with the leaf's position."""
     position = {id(leaf): at for at, leaf in enumerate(leaves) if any(leaf is tensor for tensor in reset)}
-    waiting = [output.grad_fn for output in outputs]
-    seen: set[Any] = set()
     found: dict[int, list[Any]] = {}
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        waiting.extend(following for following, _ in node.next_functions)
+    for node in autograd_nodes(output.grad_fn for output in outputs):
         at = position.get(id(getattr(node, "variable", None)))
         if at is not None:
             found.setdefault(at, []).append(node)

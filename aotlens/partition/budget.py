@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from aotlens.partition.exact import solve_exactly
-from aotlens.partition.min_cut import Network, saved_bytes
+from aotlens.partition.min_cut import Network
 from aotlens.partition.problem import InfeasibleError, Problem
 
 FRONTIER_POINTS = 32
@@ -51,7 +51,8 @@ def point_of(problem: Problem, given: frozenset[int]) -> Point:
     again = problem.recomputed(given)
     needed = problem.read.union(*(value.sources for value in again))
     saved = given & needed
-    return Point(saved, saved_bytes(problem.values, saved), sum(value.flops for value in again))
+    size = sum(value.size_bytes for value in problem.values if id(value.node) in saved)
+    return Point(saved, size, sum(value.flops for value in again))
 
 
 class Frontier:
@@ -131,7 +132,7 @@ class Frontier:
         return found if low.size_bytes < found.size_bytes < high.size_bytes else None
 
     def _solve(self, byte_price: float, work_price: float) -> Point:
-        point = point_of(self._problem, self._network.solve_priced(byte_price, work_price).saved)
+        point = point_of(self._problem, self._network.solve_priced(byte_price, work_price))
         work = sum(self._work.get(id(value.node), 0.0) for value in self._problem.recomputed(point.saved))
         return replace(point, work=work)
 

@@ -9,9 +9,18 @@ from aotlens.joint.records import Joint
 from aotlens.partition.budget import Frontier, Met, meet_budget
 from aotlens.partition.min_cut import Network
 from aotlens.partition.overrides import forced_values
-from aotlens.partition.problem import MIN_CUT, PRICED, InfeasibleError, Problem, Scope, Value, build_problem
+from aotlens.partition.problem import (
+    MIN_CUT,
+    PRICED,
+    InfeasibleError,
+    Problem,
+    Scope,
+    Value,
+    build_problem,
+    stands_above,
+)
 from aotlens.partition.reasons import Reason
-from aotlens.partition.rules import Keep, is_checkpointed, is_number
+from aotlens.partition.rules import Keep, is_bundle, is_checkpointed, is_number
 from aotlens.partition.sides import Sides
 from aotlens.partition.storages import is_view, node_bytes, storage_root
 from aotlens.partition.user_names import user_names
@@ -47,10 +56,10 @@ def choose_saved(joint: Joint, sides: Sides, policy: Policy) -> Choice:
     forced = _overrides(joint, sides, policy, MIN_CUT)
     problem = build_problem(joint, sides, MIN_CUT, forced)
     try:
-        cut = Network(problem).solve()
+        saved = Network(problem).solve()
     except InfeasibleError as error:
         raise UserError(_infeasible(error, policy), span=error.value.node.origin.place.innermost) from None
-    return _chosen(joint, problem, cut.saved, Reason.CHOICE, forced)
+    return _chosen(joint, problem, saved, Reason.CHOICE, forced)
 
 
 def _overrides(joint: Joint, sides: Sides, policy: Policy, scope: Scope) -> dict[int, Keep]:
@@ -81,7 +90,7 @@ def save_what_is_read(joint: Joint, sides: Sides, forced: Mapping[int, Keep] | N
         for node in joint.program.nodes
         if id(node) in kept_values
         and (sides.made_by_forward(node) or id(node) in sizes)
-        and not isinstance(node.val, (list, tuple))
+        and not is_bundle(node)
     )
 
     def why_saved(node: Node) -> Reason:
@@ -98,7 +107,7 @@ def save_what_is_read(joint: Joint, sides: Sides, forced: Mapping[int, Keep] | N
 def _again(node: Node, otherwise: Reason) -> Reason:
     if is_view(node):
         return Reason.VIEW
-    return Reason.BUNDLE if isinstance(node.val, (list, tuple)) else otherwise
+    return Reason.BUNDLE if is_bundle(node) else otherwise
 
 
 def _chosen(
@@ -170,8 +179,9 @@ def _too_small(problem: Problem, asked: int, joint: Joint) -> str:
         (value for value in problem.values if id(value.node) in least.saved and value.size_bytes),
         key=lambda value: -value.size_bytes,
     )
+    known = problem.by_identity()
     rows = [
-        f"`{value.node.name}` {value.size_bytes:,} bytes ({_obstacle(problem, value, least.saved)})"
+        f"`{value.node.name}` {value.size_bytes:,} bytes ({_obstacle(known, value, least.saved)})"
         for value in values[:3]
     ]
     more = f", and {len(values) - 3} more" if len(values) > 3 else ""
@@ -181,11 +191,11 @@ def _too_small(problem: Problem, asked: int, joint: Joint) -> str:
     )
 
 
-def _obstacle(problem: Problem, value: Value, saved: frozenset[int]) -> str:
+def _obstacle(known: Mapping[int, Value], value: Value, saved: frozenset[int]) -> str:
     """Why a value is saved whatever the budget."""
     if value.save is not None:
         return value.save.text
-    way = problem.stands_above(value.node, saved)
+    way = stands_above(known, value.node, saved)
     if way and way[0].save is not None:
         return f"it is computed from `{way[0].node.name}`: {way[0].save.text}"
     return Reason.BUDGET.text

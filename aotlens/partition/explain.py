@@ -8,12 +8,11 @@ frontier at the budget, so the price is in work and no choice avoids it.
 from dataclasses import dataclass
 
 from aotlens.ir.program import Node
-from aotlens.joint.records import Joint
 from aotlens.partition.budget import Frontier, Point, point_of
 from aotlens.partition.choices import Choice
 from aotlens.partition.flops import node_flops
 from aotlens.partition.min_cut import Network
-from aotlens.partition.problem import InfeasibleError, Problem, forbidding
+from aotlens.partition.problem import InfeasibleError, Problem, forbidding, stands_above
 from aotlens.partition.reasons import Freedom, Reason
 from aotlens.partition.records import Split
 
@@ -41,19 +40,20 @@ class Certificate:
     """The value of an identical layer whose price this is; None when it is its own."""
 
 
-def certificates(joint: Joint, split: Split) -> dict[int, Certificate]:
+def certificates(split: Split) -> dict[int, Certificate]:
     """One for each saved value that was a choice, by identity."""
     problem = split.choice.problem
     if problem is None:
         return {}
+    values = problem.by_identity()
     chosen = [
         node
         for node in split.saved
-        if split.choice.why_saved(node).freedom is Freedom.CHOICE and node.op is not None
+        if split.choice.why_saved(node).freedom is Freedom.CHOICE
+        and id(node) in values
+        and values[id(node)].save is None
     ]
-    values = problem.by_identity()
-    chosen = [node for node in chosen if id(node) in values and values[id(node)].save is None]
-    graph = _Graph(joint, split, problem)
+    graph = _Graph(split, problem)
     price = _Prices(problem, split.choice)
     stands_for: dict[object, Node] = {}
     found: dict[int, Certificate] = {}
@@ -77,9 +77,9 @@ class _Prices:
     def __init__(self, problem: Problem, choice: Choice) -> None:
         self._problem = problem
         self._budget = choice.met.asked_bytes if choice.met is not None else None
-        self._network = Network(problem)  # one for all: only a capacity changes
         if self._budget is None:
-            self._now = point_of(problem, self._network.solve().saved)
+            self._network = Network(problem)  # one for all: only a capacity changes
+            self._now = point_of(problem, self._network.solve())
         else:
             self._now, self._bound = Frontier(problem).within(self._budget)
 
@@ -87,7 +87,7 @@ class _Prices:
         """What would be saved instead, bytes more, work more."""
         try:
             if self._budget is None:
-                other = point_of(self._problem, self._network.solve(without=id(node)).saved)
+                other = point_of(self._problem, self._network.solve(without=id(node)))
                 more = other.size_bytes - self._now.size_bytes
                 return self._instead(other), more, self._flops(other) - self._flops(self._now)
             other, bound = Frontier(forbidding(self._problem, id(node))).within(self._budget)
@@ -99,18 +99,17 @@ class _Prices:
         return sum(node_flops(value.node) for value in self._problem.recomputed(point.saved))
 
     def _instead(self, other: Point) -> tuple[Node, ...]:
+        new = other.saved - self._now.saved
         return tuple(
-            value.node
-            for value in self._problem.values
-            if id(value.node) in other.saved - self._now.saved and value.size_bytes
+            value.node for value in self._problem.values if id(value.node) in new and value.size_bytes
         )
 
 
 class _Graph:
     """Ways up to what forbids computing a value again, and down to what needs it."""
 
-    def __init__(self, joint: Joint, split: Split, problem: Problem) -> None:
-        self._problem = problem
+    def __init__(self, split: Split, problem: Problem) -> None:
+        self._values = problem.by_identity()
         self._saved = frozenset(map(id, split.saved))
         self._again = {id(value.node) for value in problem.recomputed(self._saved)}
         self._backward = split.sides.backward
@@ -121,7 +120,7 @@ class _Graph:
 
     def above(self, node: Node) -> tuple[Node | None, Reason | None, tuple[Node, ...]]:
         """The nearest value above that is not at hand and may not be computed again, with the way from it."""
-        way = self._problem.stands_above(node, self._saved)
+        way = stands_above(self._values, node, self._saved)
         if not way:
             return None, None, (node,)
         return way[0].node, way[0].save, tuple(value.node for value in way)

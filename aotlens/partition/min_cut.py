@@ -6,8 +6,7 @@ infinite elsewhere.  Of all minimum cuts the one nearest to the backward is take
 least again.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -18,14 +17,6 @@ FREE = 1
 """What a value that costs nothing counts in the cut: an arc of 0 would not be an arc at all."""
 
 _SOURCE, _SINK = 0, 1
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    saved: frozenset[int]
-    """Identities of the values to save."""
-    size_bytes: int
-    """What they add to memory."""
 
 
 class Network:
@@ -53,7 +44,6 @@ class Network:
         for value in problem.values:
             begins = self._begin(value, at_hand, (work or {}).get(id(value.node), 0.0))
             at_hand[id(value.node)] = self._end(value, begins, id(value.node) in needed)
-        self._index = {identity: arc for identity, (arc, _, _) in self._arcs.items()}
         self._ends = (np.array(self._tails, dtype=np.int32), np.array(self._heads, dtype=np.int32))
         self._bytes = np.array(self._sizes, dtype=np.int64)
         self._work = np.array(self._works, dtype=np.float64)
@@ -92,13 +82,8 @@ class Network:
         self._sizes.append(size)
         self._works.append(work)
 
-    @property
-    def size(self) -> tuple[int, int]:
-        """Vertices and arcs."""
-        return self._count, len(self._tails)
-
-    def solve(self, without: int | None = None) -> Cut:
-        """The cheapest cut; `without` is the identity of a value that may not be saved.
+    def solve(self, without: int | None = None) -> frozenset[int]:
+        """Identities of the values that the cheapest cut saves; the value `without` may not be one of them.
 
         Raises:
             InfeasibleError: no cut is finite.
@@ -106,36 +91,35 @@ class Network:
         capacities = self._bytes
         if without is not None:
             capacities = capacities.copy()
-            capacities[self._index[without]] = INFINITE
+            capacities[self._arcs[without][0]] = INFINITE
         return self._cut(capacities)
 
-    def solve_priced(self, byte_price: float, work_price: float) -> Cut:
-        """The cheapest cut when bytes and work have these prices."""
+    def solve_priced(self, byte_price: float, work_price: float) -> frozenset[int]:
+        """The same when bytes and work have these prices."""
         finite = self._bytes < INFINITE
         costs = byte_price * np.where(finite, self._bytes, 0) + work_price * self._work
         scale = (1 << 52) / max(float(costs.sum()), 1.0)
         capacities = np.where(finite, np.maximum(np.rint(costs * scale).astype(np.int64), FREE), INFINITE)
         return self._cut(capacities)
 
-    def _cut(self, capacities: np.ndarray) -> Cut:
+    def _cut(self, capacities: np.ndarray) -> frozenset[int]:
         from ortools.graph.python import max_flow  # compiled, 0.1 s to import: only when something is trained
 
         if not self._tails:
-            return Cut(frozenset(), 0)
+            return frozenset()
         flow = max_flow.SimpleMaxFlow()
         flow.add_arcs_with_capacity(*self._ends, capacities)
         if flow.num_nodes() <= _SINK:
-            return Cut(frozenset(), 0)
+            return frozenset()
         if flow.solve(_SOURCE, _SINK) != flow.OPTIMAL or flow.optimal_flow() >= INFINITE:
             raise InfeasibleError(self._problem.values[-1])
         sink_side = np.zeros(self._count, dtype=bool)
         sink_side[flow.get_sink_side_min_cut()] = True
-        saved = frozenset(
+        return frozenset(
             identity
             for identity, (_, begins, ends) in self._arcs.items()
             if sink_side[ends] and not sink_side[begins]
         )
-        return Cut(saved, saved_bytes(self._problem.values, saved))
 
 
 def _needed(problem: Problem) -> set[int]:
@@ -145,8 +129,3 @@ def _needed(problem: Problem) -> set[int]:
         if id(value.node) in needed and value.recompute is not None:
             needed.update(value.sources)
     return needed
-
-
-def saved_bytes(values: Sequence[Value], saved: frozenset[int]) -> int:
-    """What a set of saved values adds to memory."""
-    return sum(value.size_bytes for value in values if id(value.node) in saved)

@@ -17,7 +17,7 @@ from aotlens.joint.records import Joint
 from aotlens.partition.flops import node_flops
 from aotlens.partition.problem import Problem, Value
 from aotlens.partition.reasons import Freedom, Reason
-from aotlens.partition.rules import Keep
+from aotlens.partition.rules import Keep, is_bundle
 from aotlens.partition.sides import Sides
 from aotlens.partition.storages import is_view, storage_root
 from aotlens.policy import Override, Policy
@@ -68,20 +68,20 @@ def forced_values(
             raise
         decided = {id(target): keep for node in nodes for target in _targets(node, keep, joint)}
         owned = {id(node): values.get(id(storage_root(node))) for node in nodes}
-        refusals = [
-            reason
+        refused = {
+            identity: reason
             for identity in decided
             if (reason := _refusal(values.get(identity), owned.get(identity), keep)) is not None
-        ]
+        }
         by_line = ":" in override.what
-        if refusals and (not by_line or len(refusals) == len(decided)):
-            reason, node = refusals[0], nodes[0]
+        if refused and (not by_line or len(refused) == len(decided)):
+            reason, node = next(iter(refused.values())), nodes[0]
             raise UserError(
                 f"`{override}` cannot be: `{node.name}` is never {_past(keep)}: {reason.text}"
                 f" [{reason.value}]",
                 span=node.origin.place.innermost,
             )
-        found |= {one: keep for one in decided if _refusal(values.get(one), owned.get(one), keep) is None}
+        found |= {one: keep for one in decided if one not in refused}
     return found
 
 
@@ -105,7 +105,7 @@ def _past(keep: Keep) -> str:
 def _targets(node: Node, keep: Keep, joint: Joint) -> Iterator[Node]:
     """The values that hold a node's memory: for a view its base, for several results each of them."""
     root = storage_root(node) if keep is Keep.SAVE and is_view(node) else node
-    if isinstance(root.val, (list, tuple)):
+    if is_bundle(root):
         yield from (other for other in joint.program.nodes if other.op is getitem and other.args[0] is root)
     else:
         yield root

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 
 from aotlens.ir.origin import Mark
 from aotlens.ir.program import Node
-from aotlens.ir.slots import Buffer, Parameter, Tangent
+from aotlens.ir.slots import Buffer, Parameter
 from aotlens.joint.records import Joint
 from aotlens.partition.flops import has_price, node_flops
 from aotlens.partition.reasons import Freedom, Reason
 from aotlens.partition.rules import (
     Keep,
     choose,
+    is_bundle,
     is_checkpointed,
     is_effect,
     is_number,
@@ -56,30 +57,6 @@ class Problem:
     def by_identity(self) -> dict[int, Value]:
         return {id(value.node): value for value in self.values}
 
-    def stands_above(self, node: Node, at_hand: frozenset[int]) -> tuple[Value, ...]:
-        """The way from the nearest value that computing `node` again would need and nobody has, to `node`.
-
-        Empty when nothing stands in the way: then only the work does.
-        """
-        values = self.by_identity()
-        start = values[id(node)]
-        before: dict[int, Value] = {}
-        queue = [start]
-        for value in queue:
-            if value is not start and value.save is not None:
-                way = [value]
-                while way[-1] is not start:
-                    way.append(before[id(way[-1].node)])
-                return tuple(way)
-            for source in value.sources:
-                other = values.get(source)
-                if other is None or source in at_hand or source in before or other is start:
-                    continue
-                if other.recompute is not None or other.size_bytes:  # else it could be saved for nothing
-                    before[source] = value
-                    queue.append(other)
-        return ()
-
     def recomputed(self, saved: Iterable[int]) -> tuple[Value, ...]:
         """The values that the backward computes when it is given `saved`, in program order."""
         given, needed = frozenset(saved), set(self.read)
@@ -89,6 +66,30 @@ class Problem:
                 found.append(value)
                 needed.update(value.sources)
         return tuple(reversed(found))
+
+
+def stands_above(values: Mapping[int, Value], node: Node, at_hand: frozenset[int]) -> tuple[Value, ...]:
+    """The way from the nearest value that computing `node` again would need and nobody has, to `node`.
+
+    Empty when nothing stands in the way: then only the work does.
+    """
+    start = values[id(node)]
+    before: dict[int, Value] = {}
+    queue = [start]
+    for value in queue:
+        if value is not start and value.save is not None:
+            way = [value]
+            while way[-1] is not start:
+                way.append(before[id(way[-1].node)])
+            return tuple(way)
+        for source in value.sources:
+            other = values.get(source)
+            if other is None or source in at_hand or source in before or other is start:
+                continue
+            if other.recompute is not None or other.size_bytes:  # else it could be saved for nothing
+                before[source] = value
+                queue.append(other)
+    return ()
 
 
 def forbidding(problem: Problem, identity: int) -> Problem:
@@ -133,9 +134,7 @@ def build_problem(
         if id(node) not in sides.backward
     ]
     inputs = [
-        facts.value(given.node)
-        for given in joint.program.inputs
-        if id(given.node) not in sides.backward and not isinstance(given.slot, Tangent)
+        facts.value(given.node) for given in joint.program.inputs if id(given.node) not in sides.backward
     ]
     listed = {id(value.node) for value in values}
     return _relevant(_possible([*(value for value in inputs if id(value.node) not in listed), *values]), read)
@@ -215,7 +214,7 @@ class _Facts:
         """
         if node.op is None:
             return _owner(node, self._slots.get(id(node)))
-        if id(node) in self._free and not _is_bundle(node):
+        if id(node) in self._free and not is_bundle(node):
             return Reason.OUTPUT
         if is_number(node):
             return Reason.SIZE
@@ -238,7 +237,7 @@ class _Facts:
             return Reason.MAY_CHANGE
         if is_view(node):
             return Reason.VIEW
-        if _is_bundle(node):
+        if is_bundle(node):
             return Reason.BUNDLE
         if is_checkpointed(node) and id(node) not in self._leave_checkpoints:
             return Reason.CHECKPOINT
@@ -262,10 +261,6 @@ def _owner(node: Node, slot: object) -> Reason:
     if node.constant is not None:
         return Reason.CONSTANT
     return Reason.PARAMETER if isinstance(slot, (Parameter, Buffer)) else Reason.INPUT
-
-
-def _is_bundle(node: Node) -> bool:
-    return isinstance(node.val, (list, tuple))
 
 
 def _read_by_backward(joint: Joint, sides: Sides) -> frozenset[int]:

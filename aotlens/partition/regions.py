@@ -40,7 +40,7 @@ class RegionJoint(Joint):
         return False
 
 
-def split_region(program: Program, policy: str | Policy | PartitionFunction) -> Region:
+def split_region(program: Program, policy: Policy | PartitionFunction) -> Region:
     """Decide once what every call of the region keeps.
 
     By the base of the policy; a function, a budget and terms about single values see the whole only.
@@ -83,9 +83,8 @@ def _reason(node: Node, split: Split) -> str:
     return (Reason.INPUT if node.op is None else split.choice.why_saved(node)).text
 
 
-def _base(policy: str | Policy | PartitionFunction) -> Base:
-    base = policy.base if isinstance(policy, Policy) else policy
-    return "default" if base == "default" else "min-cut"
+def _base(policy: Policy | PartitionFunction) -> Base:
+    return "default" if isinstance(policy, Policy) and policy.base == "default" else "min-cut"
 
 
 def _operands(program: Program) -> tuple[ProgramInput, ...]:

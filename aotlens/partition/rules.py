@@ -125,6 +125,11 @@ def is_costly(node: Node) -> bool:
     return not _cheap_operator(computed_by(node).op)
 
 
+def is_bundle(node: Node) -> bool:
+    """Whether the node gives several values, of which each is kept or not by itself."""
+    return isinstance(node.val, (list, tuple))
+
+
 def is_number(node: Node) -> bool:
     """Whether the value is a size or another number, neither a tensor nor a bundle of tensors."""
     return not isinstance(node.val, (torch.Tensor, list, tuple))

@@ -24,6 +24,7 @@ from aotlens.partition.flops import node_flops
 from aotlens.partition.packing import with_hooks
 from aotlens.partition.problem import overruled_checkpoint
 from aotlens.partition.records import Partitioned, Recomputed, Split
+from aotlens.partition.rules import is_bundle
 from aotlens.partition.saving import describe_saved, numbers_last
 from aotlens.partition.sides import Sides, split_sides
 from aotlens.partition.storages import is_view, node_bytes
@@ -155,7 +156,7 @@ def recomputed_values(split: Split) -> tuple[Recomputed, ...]:
     for node in split.backward_nodes:
         if id(node) in sides.backward or id(node) not in sides.forward:
             continue
-        size = 0 if is_view(node) or isinstance(node.val, (list, tuple)) else node_bytes(node)
+        size = 0 if is_view(node) or is_bundle(node) else node_bytes(node)
         reason = split.choice.why_computed_again(node)
         overruled = overruled_checkpoint(node, saved=False)
         found.append(Recomputed(node, reason, size, node_flops(node), overruled))

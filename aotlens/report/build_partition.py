@@ -41,7 +41,7 @@ def build_partition(parts: Partitioned, others: Alternatives) -> rows.Partition 
     if parts.backward is None:
         return None
     split = parts.split
-    found = certificates(parts.joint, split) if split is not None else {}
+    found = certificates(split) if split is not None else {}
     layers = Layers(parts.joint.program)
     describe = _Saved(parts, found, layers)
     saved = [describe.row(value) for value in parts.saved if isinstance(value.node.val, torch.Tensor)]

@@ -62,8 +62,7 @@ def working_bytes(node: Node) -> int:
 
 
 def _on_cpu(node: Node) -> bool:
-    values = node.val if isinstance(node.val, (list, tuple)) else (node.val,)
-    return any(isinstance(value, torch.Tensor) and value.device.type == "cpu" for value in values)
+    return any(isinstance(value, torch.Tensor) and value.device.type == "cpu" for value in node.results)
 
 
 def _operands(node: Node) -> list[Any]:

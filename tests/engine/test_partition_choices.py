@@ -60,7 +60,7 @@ def test_no_flip_of_a_choice_saves_less(program: str) -> None:
     joint = PROGRAMS[program]()
     parts = partition(joint, "min-cut")
     assert parts.split is not None
-    proofs = certificates(joint, parts.split)
+    proofs = certificates(parts.split)
     chosen = [value for value in parts.saved if value.reason.freedom is Freedom.CHOICE and value.size_bytes]
     assert chosen
     for value in chosen:

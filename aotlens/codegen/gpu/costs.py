@@ -51,5 +51,4 @@ def _work(node: Node, in_library: bool) -> Work:
 
 
 def _tensors(node: Node) -> tuple[torch.Tensor, ...]:
-    values = node.val if isinstance(node.val, list | tuple) else (node.val,)
-    return tuple(value for value in values if isinstance(value, torch.Tensor))
+    return tuple(value for value in node.results if isinstance(value, torch.Tensor))

@@ -1,0 +1,20 @@
+"""Walks over autograd's own graph.
+
+Invariant: every node is met once, depth first from the last start.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+
+def autograd_nodes(starts: Iterable[Any]) -> Iterator[Any]:
+    """The starts and all that they lead to; None among them or in the graph is passed over."""
+    waiting = list(starts)
+    seen: set[Any] = set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        yield node
+        waiting.extend(following for following, _ in node.next_functions)
