@@ -1,29 +1,28 @@
-"""The kernels of one target on a GPU, as rows of the report: lowered in one child process, compiled in many.
+"""The kernels of one target on a GPU: lowered in one child process, compiled in many.
 
 Invariant: this process is never told of a GPU; a kernel that fails leaves the others.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from aotlens.codegen.gpu.build import build_kernel, prepare
-from aotlens.codegen.gpu.costs import with_costs
 from aotlens.codegen.gpu.forked import Failed, Job, in_children
 from aotlens.codegen.gpu.lower import lower
 from aotlens.codegen.gpu.needs import require_triton
-from aotlens.codegen.gpu.occupancy import Block, occupancy, waves
 from aotlens.codegen.gpu.offline import offline_gpu
-from aotlens.codegen.gpu.records import BuiltConfig, BuiltKernel, KernelSource, LoweredGraph
+from aotlens.codegen.gpu.records import BuiltKernel, KernelSource, LoweredGraph
+from aotlens.codegen.gpu.rows import kernel_rows
 from aotlens.codegen.gpu.targets import GpuTarget, find_target
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.ir.program import Program
 from aotlens.observe import announce_stage
 from aotlens.options import CompileOptions
 from aotlens.partition.records import Partitioned
-from aotlens.report.records import Kernel, KernelConfig, KernelText, Phase
+from aotlens.report.records import Kernel, Phase
 
 LOWERING_LIMIT_S = 600.0
 KERNEL_LIMIT_S = 120.0
@@ -74,7 +73,7 @@ class _Unit:
         graph = next((graph for graph in self._generated() if graph.phase == phase), None)
         if graph is None:
             return ()
-        return tuple(_rows(graph, self._built, program, self._target))
+        return tuple(kernel_rows(graph, self._built, program, self._target))
 
     def _generated(self) -> tuple[LoweredGraph, ...]:
         if self._graphs is None:
@@ -114,66 +113,3 @@ class _Unit:
                 return work()
 
         return pretending
-
-
-def _rows(
-    graph: LoweredGraph, built: dict[tuple[Phase, str], BuiltKernel], program: Program, target: GpuTarget
-) -> Iterator[Kernel]:
-    sources = {kernel.name: kernel for kernel in graph.kernels}
-    nodes = {node.name: node for node in program.nodes}
-    launches: dict[str, int] = {}
-    for call in graph.calls:
-        at = launches.get(call.name, 0)
-        launches[call.name] = at + 1
-        members = tuple(name for name in call.nodes if name in nodes)
-        spans = dict.fromkeys(
-            span for name in members if (span := nodes[name].origin.place.innermost) is not None
-        )
-        source = sources.get(call.name)
-        row = Kernel(
-            name=call.name,
-            phase=call.phase,
-            target=target.sm,
-            source=source.source if source else "",
-            nodes=members,
-            spans=tuple(spans),
-            kind="generated" if source else "library",
-        )
-        row = with_costs(
-            row, [nodes[name] for name in members], source.bytes_moved if source else None, target
-        )
-        yield _with_code(row, built.get((call.phase, call.name)), at, target)
-
-
-def _with_code(row: Kernel, built: BuiltKernel | None, launch: int, target: GpuTarget) -> Kernel:
-    if built is None or built.error:
-        return replace(row, error=built.error if built else "")
-    chosen = built.configs[0]
-    return replace(
-        row,
-        registers=chosen.registers,
-        spill_bytes=chosen.spill_bytes,
-        shared_bytes=chosen.shared_bytes,
-        configs=tuple(_config(config, launch, target) for config in built.configs),
-        texts=tuple(KernelText(*text) for text in built.texts) if launch == 0 else (),
-    )
-
-
-def _config(config: BuiltConfig, launch: int, target: GpuTarget) -> KernelConfig:
-    architecture = target.architecture
-    block = Block(config.warps * architecture.warp_size, config.registers, config.shared_bytes)
-    held = occupancy(architecture, block)
-    grid = config.grids[launch] if launch < len(config.grids) else None
-    return KernelConfig(
-        blocks=dict(config.values),
-        warps=config.warps,
-        stages=config.stages,
-        registers=config.registers,
-        frame_bytes=config.frame_bytes,
-        spill_bytes=config.spill_bytes,
-        shared_bytes=config.shared_bytes,
-        grid=grid,
-        occupancy=held.ratio,
-        limit=held.limit,
-        waves=waves(target, held, grid) if grid is not None else None,
-    )
