@@ -76,6 +76,7 @@ __all__ = [
     "graph_module_hooks",
     "has_composite_kernel",
     "has_ordered_effect",
+    "has_saved_tensor_hooks",
     "hide_from_dynamo",
     "hooked_values",
     "indexing_by_tensors",
@@ -102,6 +103,7 @@ __all__ = [
     "record_dynamo_spans",
     "replace_compilation_in_higher_order",
     "replace_region_gradient",
+    "saved_tensor_hooks_replaced",
     "set_joint_signature",
     "sink_tokens",
     "strip_overloads",
@@ -119,7 +121,6 @@ __all__ = [
     "without_compiled_autograd",
     "without_modes",
     "without_onednn",
-    "without_saved_tensor_hooks",
     "written_by_triton_kernel",
 ]
 
@@ -263,6 +264,11 @@ def graph_module_hooks() -> tuple[Any, Any] | None:
     return hooks[0], hooks[1]
 
 
+def has_saved_tensor_hooks() -> bool:
+    """Whether the caller has set any hooks on saved tensors."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
 def hooked_values() -> str:
     """Which saved values get such hooks, as torch is told: `donated`, `no_static` or `all`."""
     from torch._functorch import config
@@ -271,17 +277,22 @@ def hooked_values() -> str:
 
 
 @contextmanager
-def without_saved_tensor_hooks() -> Iterator[None]:
-    """Within it, the hooks on saved tensors that the caller has set do not run."""
+def saved_tensor_hooks_replaced(pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> Iterator[None]:
+    """Within it, this pair stands in the place of all hooks on saved tensors that the caller has set."""
     found = []
     while (hooks := torch._C._autograd._top_saved_tensors_default_hooks(False)) is not None:
         found.append(hooks)
         torch._C._autograd._pop_saved_tensors_default_hooks()
+    if not found:
+        yield
+        return
+    torch._C._autograd._push_saved_tensors_default_hooks(pack, unpack)
     try:
         yield
     finally:
-        for pack, unpack in reversed(found):
-            torch._C._autograd._push_saved_tensors_default_hooks(pack, unpack)
+        torch._C._autograd._pop_saved_tensors_default_hooks()
+        for hooks in reversed(found):
+            torch._C._autograd._push_saved_tensors_default_hooks(*hooks)
 
 
 _recording = threading.local()

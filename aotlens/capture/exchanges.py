@@ -67,6 +67,7 @@ def record_resize_of(tape: Tape, storage: Any, size: Any) -> None:
 def record_data_assignment(tape: Tape, target: Any, source: Any) -> None:
     """`target.data = source`, before it is done: the tensor will lie where the source lies."""
     tape.keep_values(target)
+    tape.hides_changes = tape.hides_changes or target.requires_grad
     node, look = tape.node_of(source), tape.tracked(source)
     tape.tracked(target).storage.moves.append(tape.write_here())
     setattr(target, TRACK, Tracked(look.storage, look.chain, node, look.version))

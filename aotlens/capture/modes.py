@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import torch
 
+from aotlens.capture.saved_values import SavedValues
 from aotlens.errors import UnsupportedError
 from aotlens.report.records import Span
-from aotlens.torch_api import without_saved_tensor_hooks
+from aotlens.torch_api import saved_tensor_hooks_replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +68,16 @@ def refuse_changed_modes(before: Modes, span: Span | None) -> None:
 
 
 @contextmanager
-def apart_from_the_caller() -> Iterator[None]:
+def apart_from_the_caller(saved: SavedValues) -> Iterator[None]:
     """Within it, neither the caller's hooks on saved tensors nor its anomaly mode see the fake tensors.
 
-    Both do their work when the compiled function runs.
+    Both do their work when the compiled function runs; `saved` has the place of any hooks.
     """
     anomaly, check_nan = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
     if anomaly:
         torch.set_anomaly_enabled(False)
     try:
-        with without_saved_tensor_hooks():
+        with saved_tensor_hooks_replaced(saved.pack, saved.unpack):
             yield
     finally:
         if anomaly:

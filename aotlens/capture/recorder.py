@@ -33,6 +33,7 @@ from aotlens.capture.operators import (
 from aotlens.capture.origins import Origins
 from aotlens.capture.philox_rules import by_rule
 from aotlens.capture.randomness import RandomState, without_generators
+from aotlens.capture.saved_values import SavedValues
 from aotlens.capture.settings import SplitRegion
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.strided import noted
@@ -70,6 +71,7 @@ class Recorder(Tape, TorchDispatchMode):
         TorchDispatchMode.__init__(self)
         self.calls: list[Call] = []
         self.checkpoints = Checkpoints()
+        self.saved = SavedValues(self)
         self.random, self.torchbind = RandomState(self), Objects(self)
         self.origins = Origins(boundary)
         self.decompositions = decompositions

@@ -176,6 +176,8 @@ class Captured:
     """What the function can read besides its arguments, as it was; empty behind Dynamo, which guards."""
     hooks: Hooks | None = None
     """The caller's hooks on saved tensors, where both are graph modules."""
+    has_hooks: bool = False
+    """Whether the caller had any hooks on saved tensors."""
 
     @property
     def flat_inputs(self) -> tuple[CapturedInput, ...]:

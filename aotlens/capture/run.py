@@ -40,6 +40,7 @@ from aotlens.torch_api import (
     UnsupportedOperatorException,
     checkpoints_run_once,
     device_random_state_handled_by,
+    has_saved_tensor_hooks,
     object_methods_handled_by,
     python_dispatcher,
     pytree,
@@ -106,6 +107,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         variables=observer.variables() if observer is not None else (),
         bases=bases,
         hooks=callers_hooks(),
+        has_hooks=has_saved_tensor_hooks(),
     )
 
 
@@ -164,7 +166,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
     """
     with ExitStack() as stack:
         stack.enter_context(without_onednn())
-        stack.enter_context(apart_from_the_caller())
+        stack.enter_context(apart_from_the_caller(recorder.saved))
         stack.enter_context(quiet_fake_tensors())
         stack.enter_context(object_methods_handled_by(recorder.torchbind.call))
         stack.enter_context(random_state_handled_by(recorder.random))

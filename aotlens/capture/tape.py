@@ -48,6 +48,8 @@ class Tape:
         """Whether it is the tape of a function of a higher-order operator."""
         self.has_moved = False
         """Whether the sizes or strides of any tensor were changed in place."""
+        self.hides_changes = False
+        """Whether a tensor that requires grad was changed in a way that autograd cannot see (`.data`)."""
         self.originals: dict[int, Any] = {}
         """The caller's values by the identity of the argument that stands for each."""
         self.reset_leaves: list[Any] = []
@@ -387,6 +389,8 @@ class Tape:
             new = put_back(self, source, step, new)
             if source is storage.base:
                 break
+        if storage.base_tensor.requires_grad and not target.requires_grad:
+            self.hides_changes = True
         storage.base = new
         storage.version += 1
         storage.views = {tracked.chain: value} if tracked.chain else {}

@@ -11,7 +11,7 @@ from aotlens.capture.objects import plain_attributes
 from aotlens.capture.owned import module_tensors
 from aotlens.errors import UnsupportedError
 from aotlens.runtime.owner import tensor_places
-from aotlens.torch_api import graph_module_hooks, hooked_values, pytree
+from aotlens.torch_api import graph_module_hooks, has_saved_tensor_hooks, hooked_values, pytree
 
 LEAVES = frozenset({torch.Tensor, torch.nn.Parameter, int, float, bool, str, type(None)})
 """Types that need no pytree to be known as leaves."""
@@ -125,9 +125,9 @@ def _modes() -> tuple[Any, ...]:
 
 
 def _hooks() -> Any:
-    """The caller's hooks on saved tensors, where they become parts of the graphs."""
+    """The caller's hooks on saved tensors, if they are graphs; else whether there are any."""
     hooks = graph_module_hooks()
-    return None if hooks is None else (*map(id, hooks), hooked_values())
+    return has_saved_tensor_hooks() if hooks is None else (*map(id, hooks), hooked_values())
 
 
 class OwnedTensors:

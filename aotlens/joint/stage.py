@@ -114,6 +114,7 @@ def build_joint(
         replace_needless_reads(captured.recorder, [output.value for output in outputs])
     needed = [result.value for result in (*results, *aliases)]
     nodes = reachable(needed, tuple(captured.recorder.nodes))
+    captured.recorder.saved.refuse_changed(nodes)
     return JointProgram(
         captured=captured,
         meta=meta,

@@ -16,17 +16,32 @@ AUTOGRAD = "torch._C._autograd"
 def check_hooks(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
     """Dynamo has a guard of its own for this."""
     reason = "hooks on saved tensors that are graph modules are built into the graphs"
+    captured = parts.joint.captured
     with builder.step("check hooks on saved tensors", reason):
-        if parts.packing is None or parts.joint.captured.subject.frontend == "dynamo":
+        if captured.subject.frontend == "dynamo":
+            return
+        if parts.packing is None:
+            if captured.recorder.hides_changes and not captured.has_hooks:
+                _refuse_hooks(builder, captured.subject.name)
             return
         hooks = parts.packing.hooks
         pair = f"({names.object(hooks.pack, 'PACK')}, {names.object(hooks.unpack, 'UNPACK')})"
         with builder.block(f"if {AUTOGRAD}._top_saved_tensors_default_hooks(True) != {pair}:"):
             message = (
-                f"compiled `{parts.joint.captured.subject.name}`: the hooks on saved tensors must be the two "
+                f"compiled `{captured.subject.name}`: the hooks on saved tensors must be the two "
                 "graph modules that it was compiled under, which are built in"
             )
             builder.add(f"raise ValueError({message!r})")
+
+
+def _refuse_hooks(builder: TextBuilder, name: str) -> None:
+    """The backward was recorded for saved tensors that show a change; a hook may have kept what they were."""
+    with builder.block(f"if {AUTOGRAD}._top_saved_tensors_default_hooks(True) is not None:"):
+        message = (
+            f"compiled `{name}`: it changes a tensor that requires grad where autograd does not see it, and "
+            "was compiled without hooks on saved tensors; compile it under the hooks, or call it without"
+        )
+        builder.add(f"raise ValueError({message!r})")
 
 
 @contextmanager

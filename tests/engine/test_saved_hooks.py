@@ -12,6 +12,7 @@ from torch._functorch import config
 from torch.autograd.graph import saved_tensors_hooks
 
 import aotlens
+from aotlens.errors import UnsupportedError
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
@@ -86,7 +87,7 @@ def test_a_call_under_other_hooks_is_compiled_anew() -> None:
     for context in (first, other, nullcontext(), plain, first, nullcontext()):
         torch.testing.assert_close(gradients(call, context, x, w), expected)
     made = [found.parts.packing is not None for found in call.compiled.values()]  # type: ignore[attr-defined]
-    assert made == [True, True, False]
+    assert made == [True, True, False, False]
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -206,3 +207,52 @@ def test_hooks_of_which_the_backward_writes_to_a_value_run_when_the_module_does(
         judge(replace(program, context=lambda: context), direct(EAGER))
         with context:
             assert compile_direct(program.make(), program.make_args(), {}, EAGER).parts.packing is None
+
+
+def _data_assigned(x: Tensor) -> Tensor:
+    out = x * x.sin()
+    x.data = x.data * 2
+    return out
+
+
+def _data_scaled(x: Tensor) -> Tensor:
+    out = x * x.sin()
+    x.data.mul_(2)
+    return out
+
+
+def _result_scaled(x: Tensor) -> Tensor:
+    return (x * 2).exp().mul_(3)
+
+
+COPIED = (lambda tensor: tensor.clone(), lambda packed: packed)
+
+
+@pytest.mark.parametrize("made", [saved_tensors_hooks, hooks], ids=["run time", "graphs"])
+@pytest.mark.parametrize("fn", [_data_assigned, _data_scaled, _result_scaled])
+def test_a_saved_value_that_changes_under_hooks_is_refused_at_its_line(
+    fn: Callable[[Tensor], Tensor], made: Callable[..., AbstractContextManager[Any]]
+) -> None:
+    """Without hooks the backward reads the new value, or fails; a hook may have kept the old."""
+    call, first = aotlens.compile(fn, options=EAGER), fn.__code__.co_firstlineno
+    call(leaf(3))
+    with made(*COPIED), pytest.raises(UnsupportedError, match="saved for the backward here") as refused:
+        call(leaf(3))
+    assert refused.value.span is not None
+    assert refused.value.span.line == first + 1
+
+
+@pytest.mark.parametrize("fn", [_data_assigned, _data_scaled])
+def test_what_hides_a_change_and_was_compiled_without_hooks_is_not_called_under_them(
+    fn: Callable[[Tensor], Tensor],
+) -> None:
+    found = compile_direct(fn, (leaf(3),), {}, EAGER)
+    with saved_tensors_hooks(*COPIED), pytest.raises(ValueError, match="where autograd does not see it"):
+        found.call(leaf(3))
+
+
+def test_statistics_that_the_backward_does_not_read_may_change_under_hooks() -> None:
+    norm, x = torch.nn.BatchNorm1d(4), leaf(3, 4)
+    with saved_tensors_hooks(*COPIED):
+        found = compile_direct(norm, (x,), {}, EAGER).call(x)
+    torch.testing.assert_close(found, torch.nn.BatchNorm1d(4)(x))
