@@ -1,14 +1,15 @@
 """Writes that eager refuses since what is read overlaps what is written, and is not the same.
 
-Invariant: element by element operators and `copy_` raise eager's error; sizes are known, or nothing is said.
+Invariant: element by element operators and `copy_` raise eager's error; symbolic sizes get a guard on the
+answer.  Of sizes that only the data tells nothing is said where the answer depends on them.
 """
 
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 from aotlens.capture.operators import aten
-from aotlens.capture.storage import has_symbols
 from aotlens.capture.tape import Tape
 from aotlens.errors import RefusedRuntimeError
 from aotlens.ir.program import op_name
@@ -40,17 +41,18 @@ def refuse_partial_overlap(tape: Tape, func: Any, targets: list[Any], args: tupl
 
 def _overlaps_in_part(left: Any, right: Any) -> bool:
     """As eager's kernels ask: of dense tensors, by the bytes from the first to the last."""
-    if has_symbols(left) or has_symbols(right) or 0 in (left.numel(), right.numel()):
+    if guard_or_false(left.numel() == 0) or guard_or_false(right.numel() == 0):
         return False
     dense = aten.is_non_overlapping_and_dense.default
-    if not dense(left) or not dense(right):
+    if not guard_or_false(dense(left)) or not guard_or_false(dense(right)):
         return False
     (first, end), (start, stop) = _bytes(left), _bytes(right)
-    if (first, end) == (start, stop):
-        return bool(left.stride() != right.stride())
-    return first < stop and start < end
+    if guard_or_false(first == start) and guard_or_false(end == stop):
+        strides = tuple(zip(left.stride(), right.stride(), strict=False))
+        return left.dim() != right.dim() or any(guard_or_false(one != other) for one, other in strides)
+    return guard_or_false(first < stop) and guard_or_false(start < end)
 
 
-def _bytes(tensor: Any) -> tuple[int, int]:
+def _bytes(tensor: Any) -> tuple[Any, Any]:
     first = tensor.storage_offset() * tensor.element_size()
     return first, first + tensor.numel() * tensor.element_size()

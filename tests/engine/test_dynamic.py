@@ -54,6 +54,22 @@ def test_a_violated_guard_is_an_error_of_the_flat_call() -> None:
     assert "compiled `by_size`: sizes must satisfy" in str(raised.value)
 
 
+def test_a_size_at_which_operands_overlap_raises_as_eager() -> None:
+    def shifted(x: Tensor) -> Tensor:
+        x[4:].add_(x[:-4])
+        return x
+
+    call: Any = aotlens.compile(shifted, options=DYNAMIC)
+    for size in (8, 7):
+        x = torch.randn(size, 2)
+        expected = shifted(x.clone())
+        torch.testing.assert_close(call(x), expected)
+    assert len(call.compiled) == 1
+    for run in (shifted, call):
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            run(torch.randn(9, 2))
+
+
 def test_an_error_of_the_function_itself_is_not_taken_for_a_guard() -> None:
     def refused(x: Tensor, index: Tensor) -> Tensor:
         return x.index_select(0, index)
