@@ -28,7 +28,7 @@ from aotlens.capture.records import Captured, CapturedInput, FlatCall, Structure
 from aotlens.capture.region_gradient import record_region_call
 from aotlens.capture.settings import Settings
 from aotlens.capture.size_guards import noting_guards
-from aotlens.capture.stale_views import stale_error
+from aotlens.capture.stale_views import is_stale, stale_error
 from aotlens.capture.variables import VariableObserver
 from aotlens.capture.views import CANNOT_VIEW
 from aotlens.errors import AotlensError, UnsupportedError, UserError
@@ -49,6 +49,7 @@ from aotlens.torch_api import (
     replace_region_gradient,
     uncompiled_flex_attention,
     without_compiled_autograd,
+    without_modes,
     without_onednn,
 )
 
@@ -208,8 +209,16 @@ def refusing(recorder: Recorder) -> Iterator[None]:
 
 
 def _is_of_a_view(error: Exception, recorder: Recorder) -> bool:
-    """Whether autograd, and not the user's code, tried to take a view again."""
-    return recorder.has_moved and CANNOT_VIEW in str(error)
+    """Whether autograd, and not the user's code, tried to take a view again.
+
+    It does so before the operator that the user's code calls, so that only the views themselves tell.
+    """
+    if not recorder.has_moved or not isinstance(error, (RuntimeError, ValueError, IndexError)):
+        return False
+    if CANNOT_VIEW in str(error):
+        return True
+    with without_modes(), recorder.fake_mode:
+        return any(is_stale(tensor) for tensor in recorder.seen_tensors())
 
 
 def _refusal(error: Exception, span: Span | None) -> AotlensError | None:

@@ -24,11 +24,16 @@ def refuse_stale(tensor: Any, span: Span | None) -> None:
     Raises:
         UnsupportedError: its gradient would be another one than eager's.
     """
+    if is_stale(tensor):
+        moves = getattr(tensor, TRACK).storage.moves
+        raise stale_error(span, moves[-1].origin.place.innermost)
+
+
+def is_stale(tensor: Any) -> bool:
+    """Whether its view operators, run once more on the tensor under it, lead to another view."""
     base = tensor._base
     seen, under = getattr(tensor, TRACK, None), getattr(base, TRACK, None)
-    if seen is None or under is None or _is_made_again(base, tensor, seen, under):
-        return
-    raise stale_error(span, seen.storage.moves[-1].origin.place.innermost)
+    return seen is not None and under is not None and not _is_made_again(base, tensor, seen, under)
 
 
 def stale_error(span: Span | None, moved: Span | None) -> UnsupportedError:
