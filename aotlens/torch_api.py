@@ -101,6 +101,7 @@ __all__ = [
     "quiet_fake_tensors",
     "random_state_handled_by",
     "record_dynamo_spans",
+    "recording_flags",
     "replace_compilation_in_higher_order",
     "replace_region_gradient",
     "saved_tensor_hooks_replaced",
@@ -677,6 +678,18 @@ def compile_with_inductor(
         code = compile_fx_inner(module, inputs, **flags)
     after = create_kernel_information_json()
     return code, {key: nodes for key, nodes in after.items() if key not in before}
+
+
+def recording_flags() -> dict[str, Any]:
+    """What Inductor's forward and backward of one target share, so that both are recorded or neither."""
+    from torch._inductor import config as inductor_config
+    from torch._inductor.cudagraph_utils import BoxedDeviceIndex
+    from torch._inductor.utils import BoxedBool
+
+    return {
+        "cudagraphs": BoxedBool(inductor_config.triton.cudagraphs),
+        "boxed_forward_device_index": BoxedDeviceIndex(None),
+    }
 
 
 def compiling_modules() -> SimpleNamespace:

@@ -37,6 +37,7 @@ REPORT_WITH_RICH = frozenset(
         "activations",
         "changes_text",
         "closing",
+        "cuda_graph_lines",
         "excerpt",
         "kernel_lines",
         "layout",

@@ -21,7 +21,7 @@ from aotlens.codegen.tokens import thread_token
 from aotlens.errors import AotlensError, BackendError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
-from aotlens.ir.slots import DIFFERENTIABLE_OUTPUTS, Parameter, SavedInput
+from aotlens.ir.slots import DIFFERENTIABLE_OUTPUTS, Buffer, Parameter, SavedInput
 from aotlens.partition.records import Partitioned
 from aotlens.report.records import Kernel
 from aotlens.torch_api import (
@@ -32,6 +32,7 @@ from aotlens.torch_api import (
     compile_with_inductor,
     inductor_config_patch,
     inductor_decompositions,
+    recording_flags,
     tracing,
 )
 
@@ -97,6 +98,9 @@ class _Unit:
         self._config = config
         self._strides: dict[int, tuple[Any, ...]] = {}
         self._kernels: dict[str, tuple[Kernel, ...]] = {}
+        self._in_one_piece = True
+        with inductor_config_patch(config):
+            self._recording = recording_flags()
 
     def kernels_of(self, phase: str) -> Callable[[], tuple[Kernel, ...]]:
         return lambda: self._kernels.get(phase, ())
@@ -108,7 +112,11 @@ class _Unit:
         context = TracingContext.try_get() or TracingContext(self._fake_mode)
         with tracing(context), context.report_output_strides() as strides:
             result = self._compile(
-                module, program, "forward" if training else "inference", is_inference=not training
+                module,
+                program,
+                "forward" if training else "inference",
+                _static(program),
+                is_inference=not training,
             )
         for output, stride in zip(program.outputs, strides or (), strict=False):
             if stride is not None:
@@ -123,9 +131,10 @@ class _Unit:
             for given, node in zip(program.inputs, module.graph.find_nodes(op="placeholder"), strict=True):
                 self._restride(id(given.node), node)
         context: Any = TracingContext(self._fake_mode)
-        context.fw_metadata = _Metadata(list(donated_positions(self._parts)), list(_static(program)))
+        static = _static_saved(self._parts, self._in_one_piece)
+        context.fw_metadata = _Metadata(list(donated_positions(self._parts)), static)
         with tracing(context):
-            return self._compile(module, program, "backward", is_backward=True)
+            return self._compile(module, program, "backward", static, is_backward=True)
 
     def _restride(self, identity: int, node: fx.Node) -> None:
         """Give a saved value the strides with which the compiled forward really returns it."""
@@ -140,7 +149,7 @@ class _Unit:
         return self._parts.joint.captured.recorder.fake_mode
 
     def _compile(
-        self, module: fx.GraphModule, program: Program, phase: Any, **flags: bool
+        self, module: fx.GraphModule, program: Program, phase: Any, static: Sequence[int], **flags: bool
     ) -> Callable[[list[Any]], Any]:
         self._refuse_objects(program, phase)
         with self._fake_mode:
@@ -159,7 +168,7 @@ class _Unit:
         try:
             with inductor_config_patch(self._config):
                 result, provenance = compile_with_inductor(
-                    module, inputs, self._fake_mode, static_input_idxs=_static(program), **flags
+                    module, inputs, self._fake_mode, static_input_idxs=static, **self._recording, **flags
                 )
         except AotlensError:
             raise
@@ -171,6 +180,8 @@ class _Unit:
                 span=place.span,
             ) from error
         self._kernels[phase] = kernels_of(result, provenance, program, phase)
+        if phase == "forward":
+            self._in_one_piece = len(getattr(result, "partition_maps", None) or ()) <= 1
         return taking_negated(with_separate_results(boxed(result), doubtful), negated)
 
     def _refuse_objects(self, program: Program, phase: Any) -> None:
@@ -194,12 +205,22 @@ class _Unit:
             )
 
 
-def _static(program: Program) -> Sequence[int]:
-    """Inputs that are at the same address on every call: parameters, saved ones included."""
-    names = {given.node.name for given in program.inputs if isinstance(given.slot, Parameter)}
-    return [
-        at
-        for at, given in enumerate(program.inputs)
-        if isinstance(given.slot, Parameter)
-        or (isinstance(given.slot, SavedInput) and given.node.name in names)
-    ]
+def _static(program: Program) -> list[int]:
+    """The forward's inputs that are at the same address on every call: parameters and buffers."""
+    return [at for at, given in enumerate(program.inputs) if isinstance(given.slot, (Parameter, Buffer))]
+
+
+def _static_saved(parts: Partitioned, in_one_piece: bool) -> list[int]:
+    """The backward's inputs that are where the forward left them.
+
+    Values of a forward graph that is recorded in one piece are; an argument may be another one at each call.
+    """
+    assert parts.backward is not None  # asked in training only
+    slots = {id(saved.node): saved.owner for saved in parts.saved}
+    found = []
+    for at, given in enumerate(parts.backward.inputs):
+        if isinstance(given.slot, SavedInput) and id(given.node) in slots:
+            owner = slots[id(given.node)]
+            if isinstance(owner, (Parameter, Buffer)) or (owner is None and in_one_piece):
+                found.append(at)
+    return found

@@ -37,5 +37,7 @@ class Generated:
     """None in inference."""
     gpu_assumptions: Callable[[], tuple[str, ...]] = tuple
     """What was assumed when the programs were moved to the GPU target."""
+    gpu: str | None = None
+    """The GPU that kernels are told for: `sm_90`; None without one."""
     gpu_error: Callable[[], str] = str
     """Why there is no code for the GPU target; empty where there is, and without one."""

@@ -20,6 +20,7 @@ from aotlens.ir.program import Node
 from aotlens.partition.records import Partitioned
 from aotlens.report import records as rows
 from aotlens.report.autograd_sites import requiring_sites
+from aotlens.report.build_cuda_graphs import cuda_graph_of
 from aotlens.report.build_guards import build_guards
 from aotlens.report.build_operators import build_operators
 from aotlens.report.build_partition import Alternatives, build_partition
@@ -60,6 +61,7 @@ def build_target(
         kernels=tuple(kernels),
         gpu_assumptions=code.gpu_assumptions(),
         gpu_error=code.gpu_error(),
+        cuda_graph=cuda_graph_of(parts, module.text.steps, code.gpu is not None),
         memory=memory_of(parts),
         variables=captured.variables,
         guards=(*build_guards(captured), *value_guards(captured)),

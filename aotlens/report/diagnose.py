@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from aotlens.report.diagnose_cuda_graphs import CUDA_GRAPH_CHECKS
 from aotlens.report.diagnose_gpu import GPU_CHECKS
 from aotlens.report.diagnose_saved import SAVED_CHECKS
 from aotlens.report.findings import Check, Limits, finding_at
@@ -161,6 +162,7 @@ CHECKS: tuple[Check, ...] = (
     view_outputs,
     *SAVED_CHECKS,
     *GPU_CHECKS,
+    *CUDA_GRAPH_CHECKS,
     large_wrapper_copies,
     failing_backward,
 )

@@ -8,6 +8,13 @@ schema `aotlens.report/1`; a string under each field gives its meaning, its unit
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from aotlens.report.cuda_graph_records import (
+    BlockerEffect,
+    BlockerKind,
+    CudaGraph,
+    CudaGraphBlocker,
+    CudaGraphVerdict,
+)
 from aotlens.report.kernel_records import Kernel, KernelConfig, KernelKind, KernelText
 from aotlens.report.partition_records import (
     BudgetResult,
@@ -33,8 +40,13 @@ from aotlens.report.source_records import Dimension, FailingBackward, Site, Span
 __all__ = [
     "SCHEMA",
     "Base",
+    "BlockerEffect",
+    "BlockerKind",
     "BudgetResult",
     "Certificate",
+    "CudaGraph",
+    "CudaGraphBlocker",
+    "CudaGraphVerdict",
     "Diagnostic",
     "Dimension",
     "Edit",
@@ -312,6 +324,8 @@ class Target:
     """What was assumed when the graphs, recorded on the CPU, were moved to the GPU target."""
     gpu_error: str = ""
     """Why no code could be generated for the GPU target; empty where it was, and without one."""
+    cuda_graph: CudaGraph | None = None
+    """Whether CUDA graphs can record it; None for a target that has nothing to do with a GPU."""
     memory: Memory | None = None
     variables: tuple[Variable, ...] = ()
     guards: tuple[Guard, ...] = ()

@@ -9,7 +9,7 @@ FAMILIES = {
     "2": "Aliasing",
     "3": "Saved activations and memory",
     "4": "Tracing",
-    "5": "Wrapper cost",
+    "5": "Wrapper cost and CUDA graphs",
     "6": "GPU kernels",
     "7": "Correctness",
     "9": "Failures",

@@ -13,6 +13,7 @@ from aotlens.report.activations import partition_lines
 from aotlens.report.changes import WRAPPER, parse_range, stage_difference, unknown_stage
 from aotlens.report.changes_text import difference_lines
 from aotlens.report.closing import timings_text
+from aotlens.report.cuda_graph_lines import cuda_graph_lines
 from aotlens.report.excerpt import diagnostic_lines
 from aotlens.report.kernel_lines import kernel_lines
 from aotlens.report.layout import (
@@ -103,6 +104,7 @@ def target_lines(target: Target, width: int, title: str) -> Iterator[Text]:
         wrapper_lines(target, width),
         stage_table(target, width),
         kernel_lines(target, width),
+        cuda_graph_lines(target.cuda_graph, width),
         _findings(target, width),
     )
     for section in sections:

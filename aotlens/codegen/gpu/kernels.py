@@ -44,7 +44,12 @@ def with_gpu_kernels(code: Generated, parts: Partitioned, options: CompileOption
     forward = told(code.forward, "forward" if parts.backward is not None else "inference")
     backward = told(code.backward, "backward")
     return replace(
-        code, forward=forward, backward=backward, gpu_assumptions=unit.assumptions, gpu_error=unit.error
+        code,
+        forward=forward,
+        backward=backward,
+        gpu=unit.sm,
+        gpu_assumptions=unit.assumptions,
+        gpu_error=unit.error,
     )
 
 
@@ -58,6 +63,10 @@ class _Unit:
         self._graphs: tuple[LoweredGraph, ...] | None = None
         self._error = ""
         self._built: dict[tuple[Phase, str], BuiltKernel] = {}
+
+    @property
+    def sm(self) -> str:
+        return self._target.sm
 
     def assumptions(self) -> tuple[str, ...]:
         """Of all graphs, each once."""
