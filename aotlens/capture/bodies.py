@@ -87,13 +87,11 @@ def record_higher_order(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: di
         tape.fake_mode.shape_env = make_shape_env()
     programs: dict[int, Program] = {}
     modules: dict[int, Any] = {}
-    for label, function, inputs in BODIES[name](*args, **kwargs) if name in BODIES else ():
+    for body in BODIES[name](*args, **kwargs) if name in BODIES else ():
+        function = body[1]
         if id(function) not in programs:
-            key = _same_region(name, args)
-            if key not in tape.regions:
-                program = record_body(tape, name, (label, function, inputs))
-                tape.regions[key] = (program, to_graph_module(program, training=False), function)
-            programs[id(function)], modules[id(function)], _ = tape.regions[key]
+            key = same_region(*args) if name == "invoke_subgraph" else object()
+            programs[id(function)], modules[id(function)], _ = region_body(tape, key, name, body)
     to_node = lambda value: _argument(tape, name, value, programs)
     node_args, node_kwargs = map_leaves(args, to_node), map_leaves(kwargs, to_node)
     swap = lambda value: modules.get(id(value), value)
@@ -106,11 +104,18 @@ def record_higher_order(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: di
     return result, args, kwargs
 
 
-def _same_region(operator: str, args: tuple[Any, ...]) -> Any:
+def region_body(tape: Tape, key: Any, operator: str, body: "Body") -> tuple[Program, Any, Any]:
+    """The program and the graph module of a body; calls with the same key share them."""
+    if key not in tape.regions:
+        program = record_body(tape, operator, body)
+        tape.regions[key] = (program, to_graph_module(program, training=False), body[1])
+    found: tuple[Program, Any, Any] = tape.regions[key]
+    return found
+
+
+def same_region(subgraph: Any, identifier: Any, *operands: Any) -> Any:
     """Equal for calls of one marked region on like operands, which share a program."""
-    if operator != "invoke_subgraph":
-        return object()
-    return (args[1], id(args[0]), region_kind(args[2:]))
+    return (identifier, id(subgraph), region_kind(operands))
 
 
 def region_kind(operands: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -153,7 +158,8 @@ def record_body(tape: Tape, operator: str, body: Body) -> Program:
     """The function's program, recorded by running it once on stand-ins for its inputs.
 
     Raises:
-        UnsupportedError: the function writes to an input, or reads a traced tensor that is not an input.
+        WritesToOperand: the function writes to an input.
+        UnsupportedError: it reads a traced tensor that is not an input.
     """
     label, function, inputs = body
     inner = tape.body()
@@ -205,13 +211,17 @@ def body_result(inner: Any, leaf: Any, taken: list[Storage]) -> Any:
     return node
 
 
+class WritesToOperand(UnsupportedError):
+    """A body that writes to an operand; a marked region of this kind is run in place."""
+
+
 def refuse_writes(operator: str, label: str, parameters: list[tuple[ProgramInput, Any]], inner: Any) -> None:
-    """Raise UnsupportedError where a body writes to one of its operands."""
+    """Raise WritesToOperand where a body writes to one of its operands."""
     for at, (_, argument) in enumerate(parameters):
         storage = inner.tracked(argument).storage if isinstance(argument, torch.Tensor) else None
         if storage is not None and (storage.writes or storage.moves):
             change = (storage.writes or storage.moves)[0]
-            raise UnsupportedError(
+            raise WritesToOperand(
                 f"mutation by `{change.origin.op}` of operand {at} inside a function of `{operator}`",
                 change.origin.place.innermost,
                 "write to a clone and return it, or keep what writes to it outside",

@@ -1,6 +1,7 @@
 """Marked regions (`invoke_subgraph`) through which a gradient flows, in place of torch's own rule.
 
-Invariant: a region is run once per kind of operands, forward and backward together, and divided once.
+Invariant: a region is run once per kind of operands, forward and backward together, and divided once.  One that
+writes to an operand is no function of its operands: it is run in place at each call.
 """
 
 from collections.abc import Callable
@@ -9,12 +10,15 @@ from typing import Any
 import torch
 
 from aotlens.capture.bodies import (
+    WritesToOperand,
     body_parameter,
     body_result,
     refuse_foreign,
     refuse_writes,
+    region_body,
     region_kind,
     runner_of,
+    same_region,
 )
 from aotlens.capture.origins import Origins
 from aotlens.capture.recorder import Recorder
@@ -38,6 +42,9 @@ from aotlens.torch_api import (
 
 aten = torch.ops.aten
 
+LEAF_WRITTEN = "a leaf Variable that requires grad is being used in an in-place operation"
+"""What autograd says of the leaf that stands for an operand; the operand itself need not be one."""
+
 
 def record_region_call(subgraph: Any, identifier: Any, *operands: Any) -> Any:
     """Record one call of a marked region; NotImplemented where torch's own rule is to do it.
@@ -47,20 +54,51 @@ def record_region_call(subgraph: Any, identifier: Any, *operands: Any) -> Any:
     tape = current_mode()
     if tape is None and torch.is_grad_enabled():
         return tuple(subgraph(*operands))
-    if not isinstance(tape, Recorder) or tape.split_region is None or not torch.is_grad_enabled():
+    if not isinstance(tape, Recorder) or tape.split_region is None or isinstance(subgraph, Half):
         return NotImplemented
     tensors = [operand for operand in operands if isinstance(operand, torch.Tensor)]
-    known = all(type(tensor) is FakeTensor and hasattr(tensor, TRACK) for tensor in tensors)
-    if isinstance(subgraph, Half) or not known or not any(tensor.requires_grad for tensor in tensors):
+    if not all(type(tensor) is FakeTensor and hasattr(tensor, TRACK) for tensor in tensors):
         return NotImplemented
-    key = (identifier, id(subgraph), region_kind(operands), *(tensor.requires_grad for tensor in tensors))
-    if key not in tape.regions:
-        program = _record(tape, subgraph, identifier, operands)
-        tape.regions[key] = (program and tape.split_region(program), subgraph)
-    region = tape.regions[key][0]
+    in_place = ("run in place", id(subgraph))
+    try:
+        if in_place in tape.regions:
+            return tuple(runner_of(tape, subgraph)(*operands))
+        if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in tensors):
+            _record_functional(tape, subgraph, identifier, operands)
+            return NotImplemented
+        region = _divided(tape, subgraph, identifier, operands)
+    except WritesToOperand:
+        tape.regions[in_place] = (None, subgraph)
+        return tuple(runner_of(tape, subgraph)(*operands))
     if region is None:  # no result depends on what requires grad
         return NotImplemented
     return _Call.apply(region, subgraph, *operands)
+
+
+def _record_functional(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]) -> None:
+    """Record the region's program for its calls without a gradient.
+
+    Raises:
+        WritesToOperand: the region has no such program.
+    """
+    with without_modes(), tape.fake_mode:
+        body = ("subgraph", subgraph, operands)
+        region_body(tape, same_region(subgraph, identifier, *operands), "invoke_subgraph", body)
+
+
+def _divided(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any, ...]) -> Region | None:
+    """The region with its gradient; None where no gradient flows through it.
+
+    Raises:
+        WritesToOperand: the region has none.
+    """
+    needs_grad = (operand.requires_grad for operand in operands if isinstance(operand, torch.Tensor))
+    key = (identifier, id(subgraph), region_kind(operands), *needs_grad)
+    if key not in tape.regions:
+        program = _record(tape, subgraph, identifier, operands)
+        tape.regions[key] = (program and tape.split_region(program), subgraph)
+    found: Region | None = tape.regions[key][0]
+    return found
 
 
 class _Call(torch.autograd.Function):
@@ -170,8 +208,13 @@ def _record(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any,
         for (_, argument), operand in zip(parameters, operands, strict=True):
             if isinstance(operand, torch.Tensor) and operand.requires_grad:
                 argument.requires_grad_()
-        with inner:
-            result = runner_of(inner, subgraph)(*(argument for _, argument in parameters))
+        try:
+            with inner:
+                result = runner_of(inner, subgraph)(*(argument for _, argument in parameters))
+        except RuntimeError as error:
+            if LEAF_WRITTEN not in str(error):
+                raise
+            raise WritesToOperand("a write to an operand of a marked region", tape.span) from error
         results = pytree.tree_leaves(result, is_leaf=lambda item: item is None)
         refuse_writes("invoke_subgraph", name, parameters, inner)
         return _assemble(inner, name, parameters, results)

@@ -141,3 +141,76 @@ class Stack(nn.Module):
 
 
 cases(lambda: (leaf(4, Fixed(8)),), "dynamo", "dynamic", "inductor")(Stack)
+
+
+@nested_compile_region
+def counted(x: Tensor, count: Tensor) -> Tensor:
+    count.add_(1)
+    return x.sin() * count
+
+
+@cases(lambda: (leaf(3, 4), plain(4)), "dynamo", "dynamic", "inductor")
+def region_that_writes_to_an_operand(x: Tensor, count: Tensor) -> Any:
+    return counted(x, count) + counted(x * 2, count), count * 2
+
+
+@cases(lambda: (plain(3, 4), plain(4)), "dynamo", "inductor")
+def region_that_writes_to_an_operand_without_gradient(x: Tensor, count: Tensor) -> Any:
+    return counted(x, count) + counted(x * 2, count)
+
+
+@cases(lambda: (plain(3, 4), plain(4)), "dynamo", context=torch.inference_mode)
+def region_that_writes_to_an_operand_in_inference_mode(x: Tensor, count: Tensor) -> Any:
+    return counted(x, count) + counted(x * 2, count)
+
+
+@nested_compile_region
+def scaled_in_place(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(y)
+    return x.exp()
+
+
+@cases(lambda: (tape(3, 4), leaf(4)), "dynamo")
+def region_that_writes_to_what_has_a_gradient(x: Tensor, y: Tensor) -> Any:
+    return scaled_in_place(x * 2, y) + scaled_in_place(x, y)
+
+
+@cases(lambda: (plain(3, 4), leaf(4)), "dynamo")
+def region_that_writes_what_has_a_gradient(x: Tensor, y: Tensor) -> Any:
+    return scaled_in_place(x, y), x.sum()
+
+
+@nested_compile_region
+def around_counted(x: Tensor, count: Tensor) -> Tensor:
+    return counted(x, count).cos()
+
+
+@cases(lambda: (leaf(3, 4), plain(4)), "dynamo")
+def region_in_a_region_that_writes_to_an_operand(x: Tensor, count: Tensor) -> Any:
+    return around_counted(around_counted(x, count), count)
+
+
+class Normed(nn.Module):
+    """A marked layer with statistics of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
+
+    @nested_compile_region
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.linear(x)).relu()
+
+
+@cases(lambda: (leaf(5, Fixed(4)),), "dynamo", "inductor")
+class MarkedLayersWithStatistics(nn.Module):
+    """The same region with other buffers at each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Normed() for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
