@@ -158,7 +158,7 @@ def record_body(tape: Tape, operator: str, body: Body) -> Program:
     """The function's program, recorded by running it once on stand-ins for its inputs.
 
     Raises:
-        WritesToOperand: the function writes to an input.
+        WritesToOperandError: the function writes to an input.
         UnsupportedError: it reads a traced tensor that is not an input.
     """
     label, function, inputs = body
@@ -211,17 +211,17 @@ def body_result(inner: Any, leaf: Any, taken: list[Storage]) -> Any:
     return node
 
 
-class WritesToOperand(UnsupportedError):
+class WritesToOperandError(UnsupportedError):
     """A body that writes to an operand; a marked region of this kind is run in place."""
 
 
 def refuse_writes(operator: str, label: str, parameters: list[tuple[ProgramInput, Any]], inner: Any) -> None:
-    """Raise WritesToOperand where a body writes to one of its operands."""
+    """Raise WritesToOperandError where a body writes to one of its operands."""
     for at, (_, argument) in enumerate(parameters):
         storage = inner.tracked(argument).storage if isinstance(argument, torch.Tensor) else None
         if storage is not None and (storage.writes or storage.moves):
             change = (storage.writes or storage.moves)[0]
-            raise WritesToOperand(
+            raise WritesToOperandError(
                 f"mutation by `{change.origin.op}` of operand {at} inside a function of `{operator}`",
                 change.origin.place.innermost,
                 "write to a clone and return it, or keep what writes to it outside",

@@ -1,7 +1,7 @@
 """Marked regions (`invoke_subgraph`) through which a gradient flows, in place of torch's own rule.
 
-Invariant: a region is run once per kind of operands, forward and backward together, and divided once.  One that
-writes to an operand is no function of its operands: it is run in place at each call.
+Invariant: a region is run once per kind of operands, forward and backward together, and divided once.
+One that writes to an operand is no function of its operands: it is run in place at each call.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.bodies import (
-    WritesToOperand,
+    WritesToOperandError,
     body_parameter,
     body_result,
     refuse_foreign,
@@ -67,7 +67,7 @@ def record_region_call(subgraph: Any, identifier: Any, *operands: Any) -> Any:
             _record_functional(tape, subgraph, identifier, operands)
             return NotImplemented
         region = _divided(tape, subgraph, identifier, operands)
-    except WritesToOperand:
+    except WritesToOperandError:
         tape.regions[in_place] = (None, subgraph)
         return tuple(runner_of(tape, subgraph)(*operands))
     if region is None:  # no result depends on what requires grad
@@ -79,7 +79,7 @@ def _record_functional(tape: Recorder, subgraph: Any, identifier: Any, operands:
     """Record the region's program for its calls without a gradient.
 
     Raises:
-        WritesToOperand: the region has no such program.
+        WritesToOperandError: the region has no such program.
     """
     with without_modes(), tape.fake_mode:
         body = ("subgraph", subgraph, operands)
@@ -90,11 +90,12 @@ def _divided(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any
     """The region with its gradient; None where no gradient flows through it.
 
     Raises:
-        WritesToOperand: the region has none.
+        WritesToOperandError: the region has none.
     """
     needs_grad = (operand.requires_grad for operand in operands if isinstance(operand, torch.Tensor))
     key = (identifier, id(subgraph), region_kind(operands), *needs_grad)
     if key not in tape.regions:
+        assert tape.split_region is not None  # record_region_call leaves the others to torch
         program = _record(tape, subgraph, identifier, operands)
         tape.regions[key] = (program and tape.split_region(program), subgraph)
     found: Region | None = tape.regions[key][0]
@@ -214,7 +215,7 @@ def _record(tape: Recorder, subgraph: Any, identifier: Any, operands: tuple[Any,
         except RuntimeError as error:
             if LEAF_WRITTEN not in str(error):
                 raise
-            raise WritesToOperand("a write to an operand of a marked region", tape.span) from error
+            raise WritesToOperandError("a write to an operand of a marked region", tape.span) from error
         results = pytree.tree_leaves(result, is_leaf=lambda item: item is None)
         refuse_writes("invoke_subgraph", name, parameters, inner)
         return _assemble(inner, name, parameters, results)
