@@ -14,6 +14,9 @@ PartitionFunction = Callable[..., tuple[Any, Any]]
 
 BACKENDS = ("inductor", "eager")
 
+KERNEL_LANGUAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
+"""What a kernel becomes after Triton's own language, on its way to the machine."""
+
 
 @dataclass(frozen=True, slots=True)
 class Compilers:
@@ -52,6 +55,10 @@ class CompileOptions:
     torch's `functionalize_rng_ops` does; that setting has the same effect."""
     gpu: str | None = None
     """Also generate kernels for this GPU (`h100`, `sm_90`), which need not be there; they do not run."""
+    gpu_texts: tuple[str, ...] = KERNEL_LANGUAGES
+    """The languages in which the report shows each of these kernels, beside Triton's."""
+    kernel_limit_s: float = 120.0
+    """How long Triton may take for one of them."""
     lazy_backward: bool = True
     """Generate the backward's code at the first backward, so that one that never runs costs nothing."""
 

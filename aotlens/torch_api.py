@@ -82,6 +82,7 @@ __all__ = [
     "indexing_by_tensors",
     "inductor_config_patch",
     "inductor_decompositions",
+    "inductor_settings",
     "invoke_subgraph",
     "is_any_autocast_enabled",
     "is_traceable_wrapper_subclass",
@@ -880,3 +881,13 @@ def _translator_codes(translator: Any) -> tuple[tuple[str, str, int], ...]:
         found.append((code.co_qualname, code.co_filename, code.co_firstlineno))
         translator = getattr(translator, "parent", None)
     return tuple(found)
+
+
+def inductor_settings() -> dict[str, Any]:
+    """Every setting of Inductor's that its code depends on, by name, with the passes that a user added."""
+    from torch._inductor import config
+
+    settings: dict[str, Any] = config.save_config_portable(ignore_private_configs=False)
+    names = ("pre_grad", "joint", "post_grad")
+    passes = [name for name in dir(config) if "custom" in name and name.startswith(names)]
+    return settings | {name: getattr(config, name) for name in passes}

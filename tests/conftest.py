@@ -13,6 +13,7 @@ for _name, _value in {
     "TEXTUAL_ANIMATIONS": "none",
 }.items():
     os.environ.setdefault(_name, _value)
+os.environ["AOTLENS_CACHE_DIR"] = ""  # nothing is kept, but by tests that name a folder
 
 GOLDENS = Path(__file__).with_name("goldens")
 

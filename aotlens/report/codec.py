@@ -4,17 +4,19 @@ Invariant: `decode(encode(report)) == report`, and equal reports give equal text
 so that a report with additions of the same schema major still reads; a newer major is one clear error.
 """
 
+import base64
 import json
 import types
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from aotlens.errors import ReportError
 from aotlens.report.changes import parse_range, stage_difference, unknown_stage
 from aotlens.report.records import SCHEMA, Report
 
+T = TypeVar("T")
 Convert = Callable[[Any], Any]
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
@@ -81,6 +83,23 @@ def decode(data: object) -> Report:
     return report
 
 
+def encode_record(record: Any) -> dict[str, object]:
+    """Any frozen record as JSON data, as reports are; bytes as base64 text."""
+    kind: Any = type(record)
+    data: dict[str, object] = _encoder(kind)(record)
+    return data
+
+
+def decode_record(kind: type[T], data: object) -> T:
+    """A record of that type in JSON data. Raises ReportError that names the key at fault."""
+    hint: Any = kind
+    try:
+        record: T = _decoder(hint)(data)
+    except _MisfitError as misfit:
+        raise ReportError(f"{misfit.path() or 'the top level'} {misfit.problem}") from None
+    return record
+
+
 def json_key(name: str) -> str:
     """The JSON key of a record's field."""
     return KEYS.get(name, name)
@@ -138,6 +157,8 @@ def _encoder(hint: Any) -> Convert:
     if origin is tuple:
         every = tuple(_encoder(item) for item in arguments)
         return lambda value: [convert(entry) for convert, entry in zip(every, value, strict=True)]
+    if hint is bytes:
+        return lambda value: base64.b64encode(value).decode()
     return dict if origin is dict else _same
 
 
@@ -161,6 +182,8 @@ def _decoder(hint: Any) -> Convert:
         return _tuple_decoder(arguments)
     if origin is dict:
         return _dict_decoder(arguments[1])
+    if hint is bytes:
+        return _bytes
     return _scalar_decoder((hint,))
 
 
@@ -245,6 +268,13 @@ def _literal_decoder(allowed: tuple[Any, ...]) -> Convert:
         return data
 
     return convert
+
+
+def _bytes(data: Any) -> bytes:
+    try:
+        return base64.b64decode(data, validate=True)
+    except (TypeError, ValueError):
+        raise _MisfitError(f"should be base64 text, found {_show(data)}") from None
 
 
 def _at(step: int | str, convert: Convert, data: Any) -> Any:

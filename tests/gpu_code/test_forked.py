@@ -3,46 +3,80 @@
 import os
 import signal
 import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from aotlens.codegen.gpu.forked import Failed, Job, in_children
 
 
-def _crash() -> int:
+def _crash() -> list[int]:
     os.kill(os.getpid(), signal.SIGKILL)
-    return 0
+    return []
 
 
-def _wait() -> int:
+def _powers(number: int) -> list[int]:
+    return [number**2, number**3]
+
+
+def _wait() -> list[int]:
     time.sleep(60)
-    return 0
+    return []
+
+
+def _some_then_crash() -> Iterator[int]:
+    yield 1
+    os._exit(3)
+
+
+def _job(name: str, work: Callable[[], Iterable[Any]], limit_s: float = 30.0) -> Job[Any]:
+    return Job(name, work, limit_s)
+
+
+def _all(*jobs: Job[Any], at_once: int) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {job.name: [] for job in jobs}
+    for job, result in in_children(deque(jobs), at_once):
+        found[job.name].append(result)
+    return found
 
 
 def test_results_come_back_in_any_order() -> None:
-    jobs: list[Job[Any]] = [Job(f"square of {number}", partial(pow, number, 2)) for number in range(5)]
-    assert dict(in_children(jobs, at_once=2, limit_s=30)) == {0: 0, 1: 1, 2: 4, 3: 9, 4: 16}
+    jobs = [_job(f"{number}", partial(_powers, number)) for number in range(5)]
+    assert _all(*jobs, at_once=2) == {f"{number}": [number**2, number**3] for number in range(5)}
 
 
 def test_what_fails_leaves_the_others() -> None:
-    jobs: list[Job[Any]] = [
-        Job("division", lambda: 1 // 0),
-        Job("crash", _crash),
-        Job("sleep", _wait),
-        Job("two", lambda: 2),
-    ]
-    found = dict(in_children(jobs, at_once=4, limit_s=2))
+    found = _all(
+        _job("division", lambda: [1 // 0]),
+        _job("crash", _crash),
+        _job("half", _some_then_crash),
+        _job("sleep", _wait, limit_s=2),
+        _job("two", lambda: [2]),
+        at_once=5,
+    )
     assert found == {
-        0: Failed("ZeroDivisionError: integer division or modulo by zero"),
-        1: Failed("crash ended its process: SIGKILL"),
-        2: Failed("sleep took longer than its time limit, and was stopped"),
-        3: 2,
+        "division": [Failed("ZeroDivisionError: integer division or modulo by zero")],
+        "crash": [Failed("crash ended its process: SIGKILL")],
+        "half": [1, Failed("half ended its process: exit code 3")],
+        "sleep": [Failed("sleep took longer than its time limit of 2 s, and was stopped")],
+        "two": [2],
     }
 
 
+def test_a_reader_may_add_jobs() -> None:
+    jobs = deque([_job("first", lambda: [2])])
+    found: list[Any] = []
+    for _, result in in_children(jobs, at_once=1):
+        found.append(result)
+        if len(found) == 1:
+            jobs.append(_job("next", partial(_powers, 3)))
+    assert found == [2, 9, 27]
+
+
 def test_children_end_when_nobody_asks_further() -> None:
-    answers = in_children([Job("one", lambda: 1), Job("sleep", _wait)], at_once=2, limit_s=60)
-    assert next(answers) == (0, 1)
+    answers = in_children(deque([_job("one", lambda: [1]), _job("sleep", _wait)]), at_once=2)
+    assert next(answers)[1] == 1
     answers.close()  # type: ignore[attr-defined]  # a generator
     try:
         os.waitpid(-1, os.WNOHANG)

@@ -108,7 +108,7 @@ def test_a_kernel_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) 
             raise RuntimeError(f"no registers for {kernel.name}")
         return build_kernel(kernel, target)
 
-    monkeypatch.setattr("aotlens.codegen.gpu.kernels.build_kernel", failing)
+    monkeypatch.setattr("aotlens.codegen.gpu.generation.build_kernel", failing)
     found = target_of(scaled_softmax, torch.randn(64, 128, requires_grad=True)).kernels
     assert [(kernel.phase, kernel.error) for kernel in found] == [
         ("forward", f"RuntimeError: no registers for {found[0].name}"),
@@ -120,7 +120,7 @@ def test_what_inductor_cannot_lower_leaves_the_rest_of_the_report(monkeypatch: p
     def failing(parts: Any, config: Any) -> Any:
         raise NotImplementedError("no lowering for `mine`")
 
-    monkeypatch.setattr("aotlens.codegen.gpu.kernels.lower", failing)
+    monkeypatch.setattr("aotlens.codegen.gpu.generation.lower", failing)
     target = target_of(scaled_softmax, torch.randn(64, 128))
     assert target.gpu_error == (
         "no code for sm_90 of `scaled_softmax`: NotImplementedError: no lowering for `mine`"

@@ -14,7 +14,7 @@ from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.torch_api import compiling_modules
 
 TEXTS = ("ttir", "ttgir", "llir", "ptx")
-"""Triton's own stages, in order."""
+"""Triton's own stages, in order; `disassembled` gives the last language, SASS, which takes longest."""
 MOST_SPILLED_WORDS = 16
 """Inductor does not try configurations that spill more than this."""
 TOOL_LIMIT_S = 30.0
@@ -43,10 +43,8 @@ def build_kernel(kernel: KernelSource, target: GpuTarget) -> BuiltKernel:
     results = sorted(_usable(autotuner), key=_spills_much)  # stable: Inductor's order otherwise
     configs = tuple(_config(autotuner, result, kernel, target) for result in results)
     chosen: dict[str, Any] = results[0].kernel.asm
-    texts = [(name, str(chosen[name])) for name in TEXTS if name in chosen]
-    cubin = chosen["cubin"]
-    sass = disassembled(cubin)
-    return BuiltKernel(kernel.name, configs, (*texts, *([("sass", sass)] if sass else ())), cubin)
+    texts = tuple((name, str(chosen[name])) for name in TEXTS if name in chosen)
+    return BuiltKernel(kernel.name, configs, texts, chosen["cubin"])
 
 
 def _usable(autotuner: Any) -> Iterator[Any]:

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
@@ -21,45 +22,49 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A child that gave no result."""
+    """A child that gave no result, or none further."""
 
     message: str
     """What the work raised, or how its process ended."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Job(Generic[T]):
     name: str
-    work: Callable[[], T]
+    work: Callable[[], Iterable[T]]
+    """Gives its results one by one; each reaches the parent while the next is made."""
+    limit_s: float
+    """For all of them."""
 
 
 @dataclass(slots=True)
 class _Running:
-    """Mutable: its answer comes later."""
+    """Mutable: its answers come later."""
 
-    position: int
-    name: str
+    job: Job[Any]
     pid: int
     answers: Connection
     deadline: float
 
 
-def in_children(jobs: Iterable[Job[T]], at_once: int, limit_s: float) -> Iterator[tuple[int, T | Failed]]:
-    """Each job's position with its result, as they end; at most so many run at once, each so long."""
-    waiting = list(enumerate(jobs))[::-1]
+def in_children(jobs: deque[Job[T]], at_once: int) -> Iterator[tuple[Job[T], T | Failed]]:
+    """Each result with its job, as they come; at most so many jobs run at once, in the order of the queue.
+
+    Whoever reads the results may put further jobs into the queue.
+    """
     running: dict[Connection, _Running] = {}
     try:
-        while waiting or running:
-            while waiting and len(running) < at_once:
-                started = _start(*waiting.pop(), limit_s)
+        while jobs or running:
+            while jobs and len(running) < at_once:
+                started = _start(jobs.popleft())
                 running[started.answers] = started
-            yield from _ended(running)
+            yield from _arrived(running)
     finally:
         for child in running.values():
             _end(child)
 
 
-def _start(position: int, job: Job[Any], limit_s: float) -> _Running:
+def _start(job: Job[Any]) -> _Running:
     reading, writing = Pipe(duplex=False)
     parent = os.getpid()
     sys.stdout.flush()
@@ -69,7 +74,7 @@ def _start(position: int, job: Job[Any], limit_s: float) -> _Running:
         reading.close()
         _work(job, writing, parent)
     writing.close()
-    return _Running(position, job.name, pid, reading, time.monotonic() + limit_s)
+    return _Running(job, pid, reading, time.monotonic() + job.limit_s)
 
 
 def _work(job: Job[Any], answers: Connection, parent: int) -> None:
@@ -78,53 +83,58 @@ def _work(job: Job[Any], answers: Connection, parent: int) -> None:
     try:
         os.setpgid(0, 0)
         die_with_parent(parent)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        answers.send_bytes(_answer(job))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        try:
+            for result in job.work():
+                answers.send_bytes(pickle.dumps([result]))
+        except Exception as error:  # noqa: BLE001 (the parent is told of every failure)
+            text = str(error) or traceback.format_exc()
+            answers.send_bytes(pickle.dumps([Failed(f"{type(error).__name__}: {text}")]))
+        answers.send_bytes(pickle.dumps([]))  # the end
         status = 0
     finally:
         os._exit(status)
 
 
-def _answer(job: Job[Any]) -> bytes:
-    try:
-        return pickle.dumps(job.work())
-    except Exception as error:  # noqa: BLE001 (the parent is told of every failure)
-        text = str(error) or traceback.format_exc()
-        return pickle.dumps(Failed(f"{type(error).__name__}: {text}"))
-
-
-def _ended(running: dict[Connection, _Running]) -> Iterator[tuple[int, Any]]:
-    """What has ended, after waiting for something to."""
+def _arrived(running: dict[Connection, _Running]) -> Iterator[tuple[Job[Any], Any]]:
+    """What has come, after waiting for something to."""
     now = time.monotonic()
     first = min(child.deadline for child in running.values())
     ready: list[Any] = wait(list(running), max(0.0, first - now))
     for answers in ready:
-        child = running.pop(answers)
-        yield child.position, _result(child)
+        child = running[answers]
+        results = _received(child)
+        if not results or isinstance(results[0], Failed):  # the last that it says
+            del running[answers]
+            _end(child)
+        yield from ((child.job, result) for result in results)
     for child in [child for child in running.values() if child.deadline <= time.monotonic()]:
         del running[child.answers]
         _end(child)
-        yield child.position, Failed(f"{child.name} took longer than its time limit, and was stopped")
+        limit = f"its time limit of {child.job.limit_s:g} s"
+        yield child.job, Failed(f"{child.job.name} took longer than {limit}, and was stopped")
 
 
-def _result(child: _Running) -> Any:
+def _received(child: _Running) -> list[Any]:
+    """One result, or none at the end."""
     try:
-        result = pickle.loads(child.answers.recv_bytes())
+        received: list[Any] = pickle.loads(child.answers.recv_bytes())
     except EOFError:
-        _, status = os.waitpid(child.pid, 0)
-        child.answers.close()
-        return Failed(f"{child.name} ended its process: {_how(status)}")
-    child.answers.close()
-    os.waitpid(child.pid, 0)
-    return result
+        return [Failed(f"{child.job.name} ended its process: {_how(child.pid)}")]
+    return received
 
 
-def _how(status: int) -> str:
-    code = os.waitstatus_to_exitcode(status)
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+def _how(pid: int) -> str:
+    """How a child ended; it is still to be waited for."""
+    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert ended is not None  # without WNOHANG it waits
+    exited = ended.si_code == os.CLD_EXITED
+    return f"exit code {ended.si_status}" if exited else signal.Signals(ended.si_status).name
 
 
 def _end(child: _Running) -> None:
+    """Whatever it started ends with it."""
     kill_group(child.pid)
     child.answers.close()
     os.waitpid(child.pid, 0)

@@ -38,22 +38,22 @@ _LAUNCH = re.compile(r"^\s+(\w+)\.run\((.*), stream=\w+\)$", re.MULTILINE)
 """A launch in the wrapper that Inductor writes."""
 
 
-def lower(parts: Partitioned, config: dict[str, Any]) -> tuple[LoweredGraph, ...]:
-    """The graphs of one target, the forward first.  Raises what Inductor raises."""
+def lower(parts: Partitioned, config: dict[str, Any]) -> Iterator[LoweredGraph]:
+    """The graphs of one target one by one, the forward first.  Raises what Inductor raises."""
     mode = parts.joint.captured.recorder.fake_mode
     moving = Retargeting(mode)
     training = parts.backward is not None
     forward = _Graph(parts.forward, "forward" if training else "inference", config)
     with _strides(mode) as strides:
-        lowered = [forward.lower(moving, {})]
+        lowered = forward.lower(moving, {})
+    yield lowered
     if parts.backward is not None:
         known = {
             id(output.value): tuple(stride)
             for output, stride in zip(parts.forward.outputs, strides, strict=False)
             if stride is not None
         }
-        lowered.append(_Graph(parts.backward, "backward", config).lower(moving, known))
-    return tuple(lowered)
+        yield _Graph(parts.backward, "backward", config).lower(moving, known)
 
 
 @contextmanager

@@ -1,8 +1,22 @@
 """What code generation for a GPU gives: plain data, which a child process can send."""
 
 from dataclasses import dataclass
+from typing import Any
 
+from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.report.records import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class GpuOrder:
+    """What is asked for."""
+
+    target: GpuTarget
+    config: dict[str, Any]
+    """Inductor's, as the user gave it."""
+    texts: tuple[str, ...]
+    """Languages in which each kernel is shown, beside Triton's."""
+    kernel_limit_s: float
 
 
 @dataclass(frozen=True, slots=True)

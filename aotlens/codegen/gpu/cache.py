@@ -1,0 +1,130 @@
+"""What was generated for a GPU before, found again: by program, by kernel, by machine code.
+
+Invariant: a key names everything that the result depends on: the text that goes in, the target's figures, the
+versions, this package's own code and the environment that torch and Triton read.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aotlens.cache import Store, digest, open_store
+from aotlens.codegen.gpu.fingerprint import NoFingerprintError, fingerprint
+from aotlens.codegen.gpu.records import BuiltKernel, KernelSource, LoweredGraph
+from aotlens.codegen.gpu.targets import GpuTarget
+from aotlens.errors import ReportError
+from aotlens.partition.records import Partitioned
+from aotlens.report.codec import decode_record, encode_record
+
+__all__ = ["GpuCache"]
+
+T = TypeVar("T")
+
+_PREFIXES = ("TRITON_", "TORCH", "MLIR_", "LLVM_", "PTXAS_", "NVPTX_", "DISABLE_", "CUDA_")
+_FOLDERS = ("TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_DUMP_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_HOME")
+"""Where torch and Triton put files, which changes nothing in them."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Graphs:
+    graphs: tuple[LoweredGraph, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    text: str
+
+
+class GpuCache:
+    """Of one target; one that keeps nothing where there is no store."""
+
+    def __init__(self, target: GpuTarget) -> None:
+        self._store: Store | None = open_store()
+        self._given = digest(repr(target), *_surroundings()) if self._store is not None else ""
+
+    def graphs_key(self, parts: Partitioned, config: dict[str, Any]) -> str | None:
+        """None where the graphs cannot be told apart from others, so that they are generated each time."""
+        if self._store is None:
+            return None
+        try:
+            return digest(self._given, fingerprint(parts, config))
+        except NoFingerprintError as error:
+            _LOG.debug("the graphs of %s are not cached: %s", parts.joint.captured.subject.name, error)
+            return None
+
+    def graphs(self, key: str | None) -> tuple[LoweredGraph, ...] | None:
+        found = self._get("gpu-graphs", key, _Graphs)
+        return None if found is None else found.graphs
+
+    def keep_graphs(self, key: str | None, graphs: tuple[LoweredGraph, ...]) -> None:
+        self._put("gpu-graphs", key, _Graphs(graphs))
+
+    def kernel(self, source: KernelSource) -> BuiltKernel | None:
+        return self._get("gpu-kernels", self._kernel_key(source), BuiltKernel)
+
+    def keep_kernel(self, source: KernelSource, built: BuiltKernel) -> None:
+        """One that failed is compiled again: a limit or a crash may not come twice."""
+        if not built.error:
+            self._put("gpu-kernels", self._kernel_key(source), built)
+
+    def sass(self, cubin: bytes) -> str | None:
+        found = self._get("gpu-sass", digest(self._given, cubin), _Text)
+        return None if found is None else found.text
+
+    def keep_sass(self, cubin: bytes, text: str) -> None:
+        self._put("gpu-sass", digest(self._given, cubin), _Text(text))
+
+    def _kernel_key(self, source: KernelSource) -> str:
+        return digest(self._given, source.name, source.source, repr(source.calls))
+
+    def _get(self, kind: str, key: str | None, record: type[T]) -> T | None:
+        if self._store is None or key is None:
+            return None
+        value = self._store.get(kind, key)
+        try:
+            return None if value is None else decode_record(record, value)
+        except ReportError as error:
+            _LOG.debug("ignored an entry of %s: %s", kind, error)
+            return None
+
+    def _put(self, kind: str, key: str | None, record: Any) -> None:
+        if self._store is not None and key is not None:
+            self._store.put(kind, key, encode_record(record))
+
+
+def _surroundings() -> list[str]:
+    """What every result depends on besides its own text."""
+    read = [f"{name}={value}" for name, value in sorted(os.environ.items()) if _is_read(name)]
+    return [*_versions(), *read]
+
+
+def _is_read(name: str) -> bool:
+    return name.startswith(_PREFIXES) and name not in _FOLDERS
+
+
+@cache
+def _versions() -> tuple[str, ...]:
+    found = [sys.version]
+    for package in ("torch", "triton"):
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            found.append(f"no {package}")
+    return (*found, digest(*(file.read_bytes() for file in _own_code())))
+
+
+def _own_code() -> Iterator[Path]:
+    """What of this package takes part, so that a change of it finds nothing older."""
+    package = Path(__file__).parents[2]
+    yield package / "torch_api.py"
+    yield package / "report" / "codec.py"
+    for folder in ("ir", "codegen"):
+        yield from sorted((package / folder).rglob("*.py"))

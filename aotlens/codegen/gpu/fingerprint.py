@@ -1,0 +1,128 @@
+"""What Inductor's code for a program depends on, as one text.
+
+Invariant: programs with equal texts get equal code.  What the text could not hold in full (symbolic sizes, an
+operator or an argument of the user's own) raises `NoFingerprintError`, and the program is then not looked up.
+"""
+
+import builtins
+import math
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from aotlens.cache import digest
+from aotlens.ir.program import Node, Program, TableIndex, getitem
+from aotlens.partition.records import Partitioned
+from aotlens.torch_api import inductor_settings
+
+NAMESPACES = frozenset({"aten", "prims", "rngprims", "higher_order", "inductor"})
+"""Of operators whose meaning torch's version fixes."""
+
+_ATOMS = (type(None), bool, int, float, complex, str)
+_TORCH_ATOMS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+_MODULES = {operator.__name__: operator, math.__name__: math, "builtins": builtins}
+
+
+class NoFingerprintError(Exception):
+    """Names what cannot be told apart from others."""
+
+
+def fingerprint(parts: Partitioned, config: dict[str, Any]) -> str:
+    """One name for forward, backward and every setting that code generation reads."""
+    programs = (parts.forward, *(() if parts.backward is None else (parts.backward,)))
+    lines = [line for program in programs for line in _program(program)]
+    return digest(*lines, *_settings(config))
+
+
+def _settings(config: dict[str, Any]) -> Iterator[str]:
+    yield _told(dict(sorted(config.items())))
+    yield _told(dict(sorted(inductor_settings().items())))
+    yield _told(
+        [
+            torch.get_default_dtype(),
+            torch.are_deterministic_algorithms_enabled(),
+            torch.get_float32_matmul_precision(),
+            torch.backends.cuda.matmul.allow_tf32,
+            torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction,
+            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction,
+            torch.backends.cudnn.allow_tf32,
+            torch.backends.cudnn.benchmark,
+            torch.backends.cudnn.deterministic,
+        ]
+    )
+
+
+def _program(program: Program) -> Iterator[str]:
+    yield f"program {program.name} {program.returns_one}"
+    for given in program.inputs:
+        yield f"input {given.node.name} {type(given.slot).__name__} {_value(given.node.val)}"
+    for node in program.nodes:
+        yield from _node(node)
+    for output in program.outputs:
+        yield f"output {type(output.slot).__name__} {_told(output.value)}"
+
+
+def _node(node: Node) -> Iterator[str]:
+    for body in node.bodies():
+        yield from _program(body)
+    if node.constant is not None:
+        yield f"{node.name} constant {_value(node.val)} {_constant(node.constant)}"
+        return
+    call = f"{_operator(node.op)} {_told(node.args)} {_told(node.kwargs)}"
+    yield f"{node.name} {call} {_value(node.val)} {node.origin.effect} {node.origin.backward}"
+
+
+def _operator(op: Any) -> str:
+    namespace = getattr(op, "namespace", None)
+    if namespace in NAMESPACES:
+        return str(op)
+    if op is getitem:
+        return "getitem"
+    name = getattr(op, "__name__", "")
+    if namespace is None and getattr(_MODULES.get(getattr(op, "__module__", "")), name, None) is op:
+        return f"{op.__module__}.{name}"
+    raise NoFingerprintError(f"operator {op}")
+
+
+def _value(val: Any) -> str:
+    """What a node gives, without its numbers."""
+    if isinstance(val, (list, tuple)):
+        return f"({', '.join(map(_value, val))})"
+    if type(val) is dict:
+        return f"{{{', '.join(f'{key}: {_value(item)}' for key, item in val.items())}}}"
+    if not isinstance(val, torch.Tensor):
+        return _told(val)
+    sizes = (*val.shape, *val.stride(), val.storage_offset())
+    if val.layout is not torch.strided or not all(type(size) is int for size in sizes):
+        raise NoFingerprintError("a tensor with symbolic sizes or of no plain layout")
+    flags = f"{val.requires_grad} {val.is_conj()} {val.is_neg()}"
+    return f"{val.dtype}{list(val.shape)}{list(val.stride())}+{val.storage_offset()} {val.device} {flags}"
+
+
+def _constant(value: Any) -> str:
+    if not isinstance(value, torch.Tensor) or value.device.type != "cpu":
+        raise NoFingerprintError(f"a constant of type {type(value).__name__}")
+    flat = value.detach().contiguous().flatten().view(torch.uint8)
+    return digest(flat.numpy().tobytes())
+
+
+def _told(value: Any) -> str:
+    """An argument, in full."""
+    if type(value) is Node:
+        return f"%{value.name}"
+    if type(value) is Program:
+        return f"body {value.name}"
+    if type(value) is TableIndex:
+        raise NoFingerprintError("a Triton kernel of the user's")
+    if type(value) in _ATOMS or isinstance(value, _TORCH_ATOMS):
+        return repr(value)
+    if type(value) in (list, tuple, set, frozenset, torch.Size):
+        items = sorted(map(_told, value)) if isinstance(value, (set, frozenset)) else map(_told, value)
+        return f"{type(value).__name__}({', '.join(items)})"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{_told(key)}: {_told(item)}' for key, item in value.items())}}}"
+    if type(value) is slice:
+        return f"slice({_told(value.start)}, {_told(value.stop)}, {_told(value.step)})"
+    raise NoFingerprintError(f"a value of type {type(value).__qualname__}")

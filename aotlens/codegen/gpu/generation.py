@@ -1,0 +1,147 @@
+"""The graphs and kernels of one target: taken from the cache, or made in child processes.
+
+Invariant: this process is never told of a GPU; what fails or takes too long leaves the others.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from aotlens.codegen.gpu.build import build_kernel, disassembled, prepare
+from aotlens.codegen.gpu.cache import GpuCache
+from aotlens.codegen.gpu.forked import Failed, Job, in_children
+from aotlens.codegen.gpu.lower import lower
+from aotlens.codegen.gpu.offline import offline_gpu
+from aotlens.codegen.gpu.records import BuiltKernel, GpuOrder, KernelSource, LoweredGraph
+from aotlens.observe import announce_stage
+from aotlens.partition.records import Partitioned
+from aotlens.report.records import Phase
+
+__all__ = ["Generated", "generate"]
+
+LOWERING_LIMIT_S = 600.0
+SASS = "sass"
+
+Then = Callable[[Any], None]
+"""Takes one result of a job, or how it failed."""
+
+
+@dataclass(slots=True)
+class Generated:
+    """Mutable while it is filled."""
+
+    graphs: list[LoweredGraph] = field(default_factory=list)
+    kernels: dict[tuple[Phase, str], BuiltKernel] = field(default_factory=dict)
+    error: str = ""
+    """Why there are no graphs, or not all."""
+
+
+def generate(parts: Partitioned, order: GpuOrder) -> Generated:
+    """Everything for one target; kernels compile beside each other, and while the backward is lowered."""
+    return _Generation(parts, order).all()
+
+
+class _Generation:
+    def __init__(self, parts: Partitioned, order: GpuOrder) -> None:
+        self._parts = parts
+        self._order = order
+        self._cache = GpuCache(order.target)
+        self._result = Generated()
+        self._jobs: deque[Job[Any]] = deque()
+        self._then: dict[Job[Any], Then] = {}
+        self._wanted = 0
+        """Kernels known so far."""
+
+    def all(self) -> Generated:
+        announce_stage(f"code for {self._order.target.sm}")
+        key = self._cache.graphs_key(self._parts, self._order.config)
+        known = self._cache.graphs(key)
+        if known is None:
+            work = self._pretending(partial(lower, self._parts, self._order.config))
+            self._add(Job("Inductor", work, LOWERING_LIMIT_S), self._lowered)
+        for graph in known or ():
+            self._lowered(graph)
+        for job, result in in_children(self._jobs, _cores()):
+            self._then[job](result)
+        if known is None and not self._result.error:
+            self._cache.keep_graphs(key, tuple(self._result.graphs))
+        return self._result
+
+    def _add(self, job: Job[Any], then: Then) -> None:
+        self._jobs.append(job)
+        self._then[job] = then
+
+    def _lowered(self, graph: LoweredGraph | Failed) -> None:
+        if isinstance(graph, Failed):
+            name = self._parts.joint.captured.subject.name
+            self._result.error = f"no code for {self._order.target.sm} of `{name}`: {graph.message}"
+            return
+        self._result.graphs.append(graph)
+        self._wanted += len(graph.kernels)
+        for source in graph.kernels:
+            self._find(source)
+
+    def _find(self, source: KernelSource) -> None:
+        known = self._cache.kernel(source)
+        if known is not None:
+            self._built(source, known)
+            return
+        work = self._pretending(partial(_one_kernel, source, self._order))
+        job = Job(f"Triton on `{source.name}`", work, self._order.kernel_limit_s)
+        self._add(job, partial(self._compiled, source))
+
+    def _compiled(self, source: KernelSource, built: BuiltKernel | Failed) -> None:
+        if isinstance(built, Failed):
+            built = BuiltKernel(source.name, error=built.message)
+        self._cache.keep_kernel(source, built)
+        self._built(source, built)
+
+    def _built(self, source: KernelSource, built: BuiltKernel) -> None:
+        if SASS not in self._order.texts or not built.cubin:
+            self._keep(source, built, "")
+        elif (sass := self._cache.sass(built.cubin)) is not None:
+            self._keep(source, built, sass)
+        else:
+            work = partial(_one_sass, built.cubin)
+            job = Job(f"the disassembler on `{source.name}`", work, self._order.kernel_limit_s)
+            self._add(job, partial(self._disassembled, source, built))
+
+    def _disassembled(self, source: KernelSource, built: BuiltKernel, sass: str | Failed) -> None:
+        """A kernel is shown without its SASS where that cannot be had."""
+        if not isinstance(sass, Failed):
+            self._cache.keep_sass(built.cubin, sass)
+        self._keep(source, built, "" if isinstance(sass, Failed) else sass)
+
+    def _keep(self, source: KernelSource, built: BuiltKernel, sass: str) -> None:
+        texts = tuple(text for text in built.texts if text[0] in self._order.texts)
+        if sass:
+            texts += ((SASS, sass),)
+        done = self._result.kernels
+        done[source.phase, source.name] = replace(built, texts=texts)
+        announce_stage(f"kernels for {self._order.target.sm}: {len(done)} of {self._wanted}")
+
+    def _pretending(self, work: Callable[[], Iterable[Any]]) -> Callable[[], Iterator[Any]]:
+        """The work with the target's GPU pretended."""
+        prepare()
+
+        def pretending() -> Iterator[Any]:
+            with offline_gpu(self._order.target):
+                yield from work()
+
+        return pretending
+
+
+def _one_kernel(source: KernelSource, order: GpuOrder) -> Iterator[BuiltKernel]:
+    yield build_kernel(source, order.target)
+
+
+def _one_sass(cubin: bytes) -> Iterator[str]:
+    yield disassembled(cubin)
+
+
+def _cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
