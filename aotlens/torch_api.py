@@ -83,6 +83,7 @@ __all__ = [
     "inductor_config_patch",
     "inductor_decompositions",
     "inductor_settings",
+    "interpreting_modules",
     "invoke_subgraph",
     "is_any_autocast_enabled",
     "is_traceable_wrapper_subclass",
@@ -715,6 +716,30 @@ def compiling_modules() -> SimpleNamespace:
         triton_codegen=triton_codegen,
         heuristics=triton_heuristics,
         libraries=os.path.join(os.path.dirname(torch.__file__), "lib"),
+        buffer_origins=_buffer_origins,
+    )
+
+
+def _buffer_origins() -> dict[str, str]:
+    """By the name of a buffer of the graph that Inductor is compiling, the node whose value it holds."""
+    from torch._inductor.virtualized import V
+
+    nodes = ((name, buffer.get_origin_node()) for name, buffer in V.graph.name_to_buffer.items())
+    return {name: node.name for name, node in nodes if node is not None}
+
+
+def interpreting_modules() -> SimpleNamespace:
+    """Torch's modules under which a wrapper of Inductor's runs, its kernels in Triton's interpreter."""
+    from torch._inductor import codecache
+    from torch._inductor.runtime import hints, triton_helpers, triton_heuristics
+
+    return SimpleNamespace(
+        c=torch._C,
+        guards=torch._C._dynamo.guards,
+        helpers=triton_helpers,
+        autotuner=triton_heuristics.CachingAutotuner,
+        largest_blocks=hints.TRITON_MAX_BLOCK,
+        codecache=codecache,
     )
 
 

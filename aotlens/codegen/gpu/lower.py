@@ -73,7 +73,7 @@ class _Graph:
     def lower(self, moving: Retargeting, strides: dict[int, tuple[Any, ...]]) -> LoweredGraph:
         training = self.phase != "inference"
         module = to_graph_module(self.program, training)
-        self._prepare(module, moving, strides)
+        negated = self._prepare(module, moving, strides)
         inputs = moving.move(module, self.phase == "forward")
         names = {
             node.name: node.meta["aotlens_node"] for node in module.graph.nodes if "aotlens_node" in node.meta
@@ -81,7 +81,9 @@ class _Graph:
         self._mark_visible(module)
         sources: dict[str, str] = {}
         moved: dict[str, int | None] = {}
-        with _collecting(sources, moved), inductor_config_patch(self.config), warnings.catch_warnings():
+        buffers: dict[str, str] = {}
+        states = self._states(module, moving)
+        with _collecting(sources, moved, buffers), inductor_config_patch(self.config), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # advice on a machine's settings
             code, provenance = compile_with_inductor(module, inputs, moving.mode, **self._flags())
         source = str(getattr(code, "source_code", ""))  # a graph that computes nothing has none
@@ -95,18 +97,30 @@ class _Graph:
             ),
             calls=tuple(_calls(provenance, names, self.phase)),
             assumptions=tuple(moving.assumptions),
+            constants=dict(getattr(code, "constants", None) or {}),
+            states=states,
+            negated=negated,
+            buffers={name: names[node] for name, node in buffers.items() if node in names},
         )
+
+    def _states(self, module: fx.GraphModule, moving: Retargeting) -> tuple[int, ...]:
+        known = moving.states()
+        if self.phase == "forward":
+            return tuple(range(len(known)))
+        given = [node.meta.get("aotlens_state") for node in module.graph.find_nodes(op="placeholder")]
+        return tuple(known.index(state) for state in given if state is not None)
 
     def _prepare(
         self, module: fx.GraphModule, moving: Retargeting, strides: dict[int, tuple[Any, ...]]
-    ) -> None:
+    ) -> tuple[int, ...]:
+        """Give the inputs their layouts; the positions of those whose negative bit the graph spells out."""
         inputs = module.graph.find_nodes(op="placeholder")
         with moving.mode:
             for given, node in zip(self.program.inputs, inputs, strict=True):
                 node.meta["aotlens_node"] = given.node.name
                 _restride(node, strides.get(id(given.node)))
             thread_token(module)
-            spell_out_negation(module)
+            return spell_out_negation(module)
 
     def _mark_visible(self, module: fx.GraphModule) -> None:
         output = module.graph.output_node()
@@ -140,8 +154,13 @@ class _NotLaunched:
 
 
 @contextmanager
-def _collecting(sources: dict[str, str], moved: dict[str, int | None]) -> Iterator[None]:
-    """Keep the kernels' sources where Inductor loads them, instead of compiling them, and what they move."""
+def _collecting(
+    sources: dict[str, str], moved: dict[str, int | None], buffers: dict[str, str]
+) -> Iterator[None]:
+    """Keep the kernels' sources where Inductor loads them, instead of compiling them, and what they move.
+
+    `buffers` gets the graph's node of each buffer that holds a node's value.
+    """
     modules = compiling_modules()
     loader, scheduling = modules.async_compile.AsyncCompile, modules.triton_codegen.TritonScheduling
     load: Callable[..., Any] = loader.triton
@@ -154,6 +173,7 @@ def _collecting(sources: dict[str, str], moved: dict[str, int | None]) -> Iterat
     def note(self: Any, src_code: str, node_schedule: Any, kernel: Any) -> str:
         name = define(self, src_code, node_schedule, kernel)
         moved[name] = bytes_moved(kernel)
+        buffers.update(modules.buffer_origins())
         return name
 
     loader.triton, scheduling.define_kernel = keep, note

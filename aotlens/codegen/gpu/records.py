@@ -1,7 +1,10 @@
 """What code generation for a GPU gives: plain data, which a child process can send."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
+
+import torch
 
 from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.report.records import Phase
@@ -53,6 +56,15 @@ class LoweredGraph:
     calls: tuple[KernelCall, ...]
     assumptions: tuple[str, ...]
     """What was assumed when the graph was moved to the GPU."""
+    constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    """By the name that the wrapper has for each."""
+    states: tuple[int, ...] = ()
+    """Random states of attentions, by their number: what a forward gives beyond our program's outputs, and a
+    backward takes beyond our program's inputs."""
+    negated: tuple[int, ...] = ()
+    """Positions of the inputs that are given as they lie in memory, without their negative bit."""
+    buffers: Mapping[str, str] = field(default_factory=dict)
+    """By the wrapper's name of a buffer, the node of our program whose value it holds."""
 
 
 @dataclass(frozen=True, slots=True)

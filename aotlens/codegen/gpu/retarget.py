@@ -59,10 +59,13 @@ class Retargeting:
             FakeTensorProp(module, mode=self.mode).propagate_dont_convert_inputs(*given)
         return given
 
+    def states(self) -> list[fx.Node]:
+        """The random states of all attentions of the forward, in the order in which it returns them."""
+        return [state for one in self.attentions.values() for state in one.random_state]
+
     def _return_states(self, module: fx.GraphModule) -> None:
         output: Any = module.graph.output_node()
-        states = [state for one in self.attentions.values() for state in one.random_state]
-        output.args = ((*output.args[0], *states),)
+        output.args = ((*output.args[0], *self.states()),)
 
 
 def _moved(value: Any) -> Any:

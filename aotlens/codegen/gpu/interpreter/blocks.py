@@ -1,0 +1,40 @@
+"""Fewer, larger programs: the interpreter pays for each program, not for its size.
+
+Invariant: no block is larger than the maximum of Inductor's own choices, on whose promise it leaves masks out.
+"""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+MOST_ELEMENTS = 1 << 17
+"""Of one program, so that its values stay small."""
+FIXED = ("_tem_", "_for_")
+"""In the names of kernels whose block sizes are written into their sources: templates, lists of tensors."""
+
+
+def enlarge(name: str, kernel: Any, most: Mapping[str, int]) -> None:
+    """Change the block sizes of the first configuration, which the interpreter takes."""
+    if any(mark in name for mark in FIXED):
+        return
+    sizes: dict[str, int] = kernel.configs[0].kwargs
+    hints: Mapping[str, int] = kernel.size_hints or {}
+    axes = [axis for axis in ("XBLOCK", "YBLOCK", "ZBLOCK") if axis in sizes]
+    for axis in axes:
+        wanted = _power_of_two(hints.get(axis[0].lower(), 1))
+        others = prod(sizes[other] for other in axes if other != axis) * _reduced(sizes, hints)
+        room = max(1, MOST_ELEMENTS // max(1, others))
+        largest = min(wanted, _power_of_two(room + 1) // 2, most[axis[0]])
+        sizes[axis] = max(sizes[axis], largest)
+
+
+def _reduced(sizes: Mapping[str, int], hints: Mapping[str, int]) -> int:
+    """Elements along the reduction that one program holds at once."""
+    looped = [size for axis, size in sizes.items() if axis.startswith("R")]
+    whole = [_power_of_two(size) for axis, size in hints.items() if axis.startswith("r")]
+    return prod(looped) if looped else prod(whole)
+
+
+def _power_of_two(number: int) -> int:
+    """The least that is not smaller."""
+    return 1 << max(0, number - 1).bit_length()

@@ -1,0 +1,71 @@
+"""What a graph raised while it ran, as a finding that names the kernel and its line."""
+
+import linecache
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from aotlens.codegen.gpu.interpreter.memory import OutOfBoundsError
+from aotlens.codegen.gpu.interpreter.records import Finding, FindingKind, Place
+
+MOST_CHARACTERS = 400
+
+
+class KernelAssertionError(Exception):
+    """An assertion that stands in a kernel, as for an index of the user's."""
+
+
+class LaunchError(Exception):
+    """What a kernel raised, with where."""
+
+    def __init__(self, place: Place, file: str, cause: BaseException) -> None:
+        super().__init__(str(cause))
+        self.place = place
+        self.file = file
+        """Where the kernel's source was written to."""
+        self.cause = cause
+
+
+def assert_in_kernel(self: Any, condition: Any, message: str) -> None:
+    """In the place of the builder's `create_assert`."""
+    if not condition:
+        raise KernelAssertionError(message)
+
+
+def finding_of(error: Exception, wrapper: str) -> Finding:
+    """`wrapper` is the file of the wrapper that ran."""
+    if not isinstance(error, LaunchError):
+        return Finding("library", Place(""), _line(error, wrapper), _message(error))
+    causes = list(_causes(error.cause))
+    kind: FindingKind = "not interpreted"
+    if any(isinstance(cause, OutOfBoundsError) for cause in causes):
+        kind = "out of bounds"
+    elif any(isinstance(cause, KernelAssertionError) for cause in causes):
+        kind = "failed assertion"
+    return Finding(kind, error.place, _line(error.cause, error.file), _message(causes[-1]))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and what it was raised from, down to the first."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__
+
+
+def _message(error: BaseException) -> str:
+    words = str(error) or type(error).__name__
+    known = (OutOfBoundsError, KernelAssertionError, NotImplementedError)
+    text = words if isinstance(error, known) else f"{type(error).__name__}: {words}"
+    return text[:MOST_CHARACTERS]
+
+
+def _line(error: BaseException, file: str) -> str:
+    """The last line of that file on the way to the error; empty where it was never there."""
+    lines = [
+        frame.lineno
+        for cause in _causes(error)
+        for frame in traceback.extract_tb(cause.__traceback__)
+        if frame.filename == file and frame.lineno is not None
+    ]
+    return linecache.getline(file, lines[-1]).strip() if lines else ""

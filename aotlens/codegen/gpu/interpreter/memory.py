@@ -1,0 +1,76 @@
+"""Every address that a lane touches lies inside some argument's storage, or the launch ends.
+
+Invariant: checked before the access, so that a wrong kernel cannot damage this process.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+
+class OutOfBoundsError(Exception):
+    """Lanes that reach outside of all arguments."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """The storages of the running launch; mutable: set anew for each."""
+
+    starts: Any = field(default_factory=lambda: np.zeros(0, np.uint64))
+    ends: Any = field(default_factory=lambda: np.zeros(0, np.uint64))
+
+    def allow(self, arguments: Iterable[Any]) -> None:
+        """Only the storages of these, from now on."""
+        storages = [value.untyped_storage() for value in arguments if isinstance(value, torch.Tensor)]
+        ranges = sorted({(s.data_ptr(), s.data_ptr() + s.nbytes()) for s in storages if s.nbytes()})
+        self.starts = np.array([start for start, _ in ranges], np.uint64)
+        self.ends = np.array([end for _, end in ranges], np.uint64)
+
+    def check(self, verb: str, pointers: Any, mask: Any) -> None:
+        """Raises OutOfBoundsError."""
+        addresses = pointers.data
+        if mask is not None:
+            active = np.broadcast_to(np.asarray(getattr(mask, "data", mask)), addresses.shape).astype(bool)
+            addresses = addresses[active]
+        addresses = addresses.ravel().astype(np.uint64)
+        if not addresses.size:
+            return
+        width = np.uint64(max(1, pointers.get_element_ty().primitive_bitwidth // 8))
+        if not self.starts.size:
+            raise OutOfBoundsError(f"{verb} {addresses.size} elements, and no argument has memory")
+        at = np.searchsorted(self.starts, addresses, "right").astype(np.int64) - 1
+        outside = (at < 0) | (addresses + width > self.ends[np.maximum(at, 0)])
+        if outside.any():
+            raise OutOfBoundsError(
+                f"{verb} {int(outside.sum())} of {addresses.size} elements outside of its arguments' memory,"
+                f" {self._distance(int(addresses[outside][0]), int(width))}"
+            )
+
+    def _distance(self, address: int, width: int) -> str:
+        starts, ends = self.starts.astype(object), self.ends.astype(object)
+        after, before = min(abs(address - end) for end in ends), min(abs(start - address) for start in starts)
+        side, distance = ("after the end", after) if after <= before else ("before the start", before)
+        return f"the first one {distance // width + (side == 'after the end')} elements {side} of the nearest"
+
+
+def checking(memory: Memory, verb: str, original: Any, pointer: int, mask: int) -> Any:
+    """The builder's method with the check before it; the positions are those of its arguments.
+
+    Masks and values are made contiguous, because the native code reads a broadcast one as raw memory.
+    """
+
+    def access(self: Any, *arguments: Any) -> Any:
+        memory.check(verb, arguments[pointer], arguments[mask] if mask >= 0 else None)
+        return original(self, *map(_contiguous, arguments))
+
+    return access
+
+
+def _contiguous(value: Any) -> Any:
+    data = getattr(value, "data", None)
+    if isinstance(data, np.ndarray) and not data.flags.c_contiguous:
+        return type(value)(np.ascontiguousarray(data), value.dtype)
+    return value

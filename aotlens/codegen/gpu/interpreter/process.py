@@ -1,0 +1,96 @@
+"""The other end of the interpreter's process: started once, asked for one graph after another.
+
+Invariant: it ends with this process, its folder of kernels with it; a graph that ends it, or that takes too
+long, is an answer.
+"""
+
+import atexit
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from multiprocessing.connection import Connection, Pipe
+
+from aotlens.codegen.gpu.interpreter.packing import packed, unpacked
+from aotlens.codegen.gpu.interpreter.records import Answer, Finding, Job, Place
+
+WORKER = "aotlens.codegen.gpu.interpreter.worker"
+GRAPH_LIMIT_S = 600.0
+"""For one graph."""
+
+
+class Interpreter:
+    """A process whose Triton interprets; graphs that come while one runs wait."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._folder = tempfile.mkdtemp(prefix="aotlens-interpreter-")
+        self._process, self._connection = self._started()
+
+    def run(self, job: Job, limit_s: float = GRAPH_LIMIT_S) -> Answer:
+        """The graph's results, or a finding that says why there are none."""
+        with self._lock:
+            if self._process.poll() is not None:
+                self._process, self._connection = self._started()
+            try:
+                self._connection.send_bytes(packed(job))
+                if not self._connection.poll(limit_s):
+                    self._process.kill()
+                    return _failed(job, f"the graph took longer than {limit_s:g} s in the interpreter")
+                answer: Answer = unpacked(self._connection.recv_bytes())
+                return answer
+            except (EOFError, ConnectionError):
+                status = self._process.wait()
+                return _failed(job, f"the interpreter's process ended: exit code {status}")
+
+    def close(self) -> None:
+        """End the process."""
+        self._connection.close()
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _started(self) -> tuple[subprocess.Popen[bytes], Connection]:
+        ours, theirs = Pipe()
+        environment = os.environ | {
+            "TRITON_INTERPRET": "1",
+            "TORCHINDUCTOR_CACHE_DIR": self._folder,
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        }
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        process = subprocess.Popen(
+            [sys.executable, "-m", WORKER, str(theirs.fileno())],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr.fileno() if _has_descriptor() else subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+        )
+        theirs.close()
+        return process, ours
+
+
+def _has_descriptor() -> bool:
+    """Under a test runner stderr may be no file."""
+    try:
+        sys.stderr.fileno()
+    except (OSError, ValueError, AttributeError):
+        return False
+    return True
+
+
+def _failed(job: Job, message: str) -> Answer:
+    finding = Finding("not interpreted", Place(""), "", message)
+    return Answer((), {}, job.random_state, (), 0, {}, finding)
+
+
+_shared: list[Interpreter] = []
+
+
+def interpreter() -> Interpreter:
+    """The one of this process, started when it is first asked for."""
+    if not _shared:
+        _shared.append(Interpreter())
+        atexit.register(_shared[0].close)
+    return _shared[0]

@@ -1,0 +1,66 @@
+"""The random numbers that kernels draw, kept by seed, so that the same can be drawn elsewhere."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from aotlens.codegen.gpu.interpreter.records import Drawn
+
+
+@dataclass(slots=True)
+class Draws:
+    """Of the running graph; mutable: each launch adds to it."""
+
+    first_seed: int = 0
+    seeds: int = 0
+    _found: dict[int, list[tuple[str, Any, Any]]] = field(default_factory=dict)
+
+    def start(self, first_seed: int) -> None:
+        self.first_seed, self.seeds = first_seed, 0
+        self._found.clear()
+
+    def hand_out(self, seeds: torch.Tensor) -> None:
+        """Fill a tensor with the seeds that come next."""
+        start = self.first_seed + self.seeds
+        seeds.copy_(torch.arange(start, start + seeds.numel()).view(seeds.shape))
+        self.seeds += seeds.numel()
+
+    def recording(self, kind: str, original: Any) -> Any:
+        """The function of seed and offsets that a kernel calls, whose numbers are kept."""
+
+        def draw(seed: Any, offsets: Any, *rest: Any) -> Any:
+            result = original(seed, offsets, *rest)
+            self._keep(kind, seed, offsets, result.handle.data)
+            return result
+
+        return draw
+
+    def _keep(self, kind: str, seed: Any, offsets: Any, values: Any) -> None:
+        shape = values.shape
+        by_seed = np.broadcast_to(seed.handle.data, shape)
+        places = np.broadcast_to(offsets.handle.data, shape)
+        for one in np.unique(by_seed):
+            chosen = by_seed == one
+            found = self._found.setdefault(int(one) - self.first_seed, [])
+            found.append((kind, places[chosen].astype(np.int64), values[chosen].copy()))
+
+    def drawn(self) -> dict[int, Drawn]:
+        """By the position of the seed."""
+        return {at: _joined(found) for at, found in self._found.items()}
+
+
+def _joined(found: list[tuple[str, Any, Any]]) -> Drawn:
+    kinds: Any = found[0][0]
+    offsets = np.concatenate([places for _, places, _ in found])
+    values = np.concatenate([values for _, _, values in found])
+    unique, first, inverse = np.unique(offsets, return_index=True, return_inverse=True)
+    kept = values[first]
+    return Drawn(
+        kind=kinds,
+        offsets=torch.from_numpy(unique),
+        values=torch.from_numpy(kept.copy()),
+        again=len(offsets) - len(unique),
+        agrees=bool(np.array_equal(kept[inverse], values)),
+    )

@@ -1,0 +1,143 @@
+"""Twins on the CPU of the operators that only a GPU has, and that the wrapper of a graph calls.
+
+Invariant: each computes what eager computes on the CPU, in the layout in which the CUDA operator gives it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aotlens.capture.operators import aten
+
+EFFICIENT_ROWS = 32
+"""The memory-efficient kernel's log-sum-exp has whole blocks of so many rows."""
+
+
+def register_twins() -> Any:
+    """The registration, which holds as long as it is kept."""
+    library = torch.library.Library("aten", "IMPL")
+    for name, twin in TWINS.items():
+        library.impl(name, twin, "CPU")
+    return library
+
+
+def _without_dropout(probability: float) -> None:
+    if probability:
+        raise NotImplementedError("attention with dropout draws inside of the library's kernel")
+
+
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float | None
+) -> tuple[Tensor, Tensor]:
+    """The result, and the log-sum-exp of each row."""
+    result, log_sum = aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, 0.0, causal, attn_mask=mask, scale=scale
+    )
+    return result, log_sum
+
+
+def _state(*sizes: int, dtype: torch.dtype = torch.int64) -> Tensor:
+    """A random state, which nothing draws from."""
+    return torch.zeros(sizes, dtype=torch.int64).to(dtype)
+
+
+def _flash(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
+    _without_dropout(dropout_p)
+    result, log_sum = _attend(query, key, value, None, is_causal, scale)
+    empty = torch.empty(0, dtype=query.dtype)
+    state = (_state(2, dtype=torch.uint64), _state(dtype=torch.uint64))
+    lengths = (query.shape[2], key.shape[2])
+    return result, log_sum.contiguous(), None, None, *lengths, *state, empty
+
+
+def _flash_backward(
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    result: Tensor,
+    log_sum: Tensor,
+    *rest: Any,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:
+    dropout_p, is_causal = rest[4], rest[5]
+    _without_dropout(dropout_p)
+    return _backward((gradient, query, key, value), (result, log_sum), None, is_causal, scale)
+
+
+def _efficient(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:
+    _without_dropout(dropout_p)
+    result, log_sum = _attend(query, key, value, attn_bias, is_causal, scale)
+    rows = -(-query.shape[2] // EFFICIENT_ROWS) * EFFICIENT_ROWS if compute_log_sumexp else 0
+    padded = torch.zeros(*log_sum.shape[:2], rows)
+    if rows:
+        padded[..., : query.shape[2]] = log_sum
+    return result, padded, _state(), _state()
+
+
+def _efficient_backward(
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    out: Tensor,
+    logsumexp: Tensor,
+    philox_seed: Tensor,
+    philox_offset: Tensor,
+    dropout_p: float,
+    grad_input_mask: list[bool],
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:
+    _without_dropout(dropout_p)
+    log_sum = logsumexp[..., : query.shape[2]]
+    tensors = (gradient, query, key, value)
+    return *_backward(tensors, (out, log_sum), attn_bias, is_causal, scale), Tensor()
+
+
+def _backward(
+    tensors: tuple[Tensor, ...],
+    kept: tuple[Tensor, Tensor],
+    mask: Tensor | None,
+    causal: bool,
+    scale: float | None,
+) -> tuple[Tensor, ...]:
+    gradient, query, key, value = tensors
+    result, log_sum = kept
+    log_sum = log_sum.transpose(1, 2).contiguous().transpose(1, 2)  # as the forward on the CPU gives it
+    gradients: tuple[Tensor, ...] = aten._scaled_dot_product_flash_attention_for_cpu_backward(
+        gradient, query, key, value, result, log_sum, 0.0, causal, attn_mask=mask, scale=scale
+    )
+    return gradients
+
+
+TWINS: dict[str, Callable[..., Any]] = {
+    "_scaled_dot_product_flash_attention": _flash,
+    "_scaled_dot_product_flash_attention_backward": _flash_backward,
+    "_scaled_dot_product_efficient_attention": _efficient,
+    "_scaled_dot_product_efficient_attention_backward": _efficient_backward,
+}
+"""By the operator's name in `aten`."""

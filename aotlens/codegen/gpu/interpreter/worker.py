@@ -1,0 +1,178 @@
+"""The interpreter's process: takes graphs, runs their wrappers on CPU tensors, and answers.
+
+`python -m aotlens.codegen.gpu.interpreter.worker DESCRIPTOR`, with TRITON_INTERPRET=1 from the start, since
+Triton looks at it when its own functions are defined.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+
+from aotlens.codegen.gpu.interpreter.blocks import enlarge
+from aotlens.codegen.gpu.interpreter.faults import LaunchError, finding_of
+from aotlens.codegen.gpu.interpreter.memory import Memory
+from aotlens.codegen.gpu.interpreter.packing import packed, unpacked
+from aotlens.codegen.gpu.interpreter.patches import apply, replacements
+from aotlens.codegen.gpu.interpreter.random_numbers import Draws
+from aotlens.codegen.gpu.interpreter.records import Answer, Inside, Job, Launch, Place
+from aotlens.codegen.gpu.interpreter.twins import register_twins
+from aotlens.codegen.gpu.interpreter.wrapper import HandingOutSeeds, on_cpu
+from aotlens.torch_api import interpreting_modules
+
+def main(descriptor: int) -> None:
+    """Answer until the other end is closed."""
+    connection = Connection(descriptor)
+    torch.set_num_threads(1)
+    worker = Worker()
+    while True:
+        try:
+            received = connection.recv_bytes()
+        except EOFError:
+            return
+        connection.send_bytes(packed(worker.answer(unpacked(received))))
+
+
+@dataclass(slots=True)
+class Worker:
+    """This process; mutable: one graph runs at a time."""
+
+    memory: Memory = field(default_factory=Memory)
+    draws: Draws = field(default_factory=Draws)
+    _kept: list[Any] = field(default_factory=list)
+    _own_blocks: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """By kernel: the same source is the same kernel in every job."""
+
+    def __post_init__(self) -> None:
+        apply(replacements(self.memory, self.draws))
+        self._kept.append(register_twins())
+
+    def answer(self, job: Job) -> Answer:
+        """Run one graph; whatever it raises is part of the answer."""
+        self.draws.start(job.seed)
+        torch.set_rng_state(job.random_state)
+        launches: list[Launch] = []
+        before = {at: storage.clone() for at, storage in _storages(job.inputs).items()}
+        outputs: Any = ()
+        finding, wrapper = None, ""
+        try:
+            module = self._loaded(job, launches)
+            wrapper = module.__file__
+            with torch.no_grad(), HandingOutSeeds(self.draws):
+                outputs = module.call(list(job.inputs))
+        except Exception as error:  # noqa: BLE001 (told to the other end, whatever it is)
+            finding = finding_of(error, wrapper)
+        return Answer(
+            outputs=tuple(_placed(outputs, job.inputs)),
+            written=_written(job.inputs, before),
+            random_state=torch.get_rng_state(),
+            launches=tuple(launches),
+            seeds=self.draws.seeds,
+            draws=self.draws.drawn(),
+            finding=finding,
+        )
+
+    def _loaded(self, job: Job, launches: list[Launch]) -> Any:
+        """The wrapper as a module of this job's own, with its kernels watched."""
+        modules = interpreting_modules()
+        key, path = modules.codecache.PyCodeCache.write(on_cpu(job.source))
+        module = modules.codecache.PyCodeCache.load_by_key_path(key, path, attrs=dict(job.constants))
+        occurrences: Counter[str] = Counter()
+        for name, kernel in list(vars(module).items()):
+            if isinstance(kernel, modules.autotuner):
+                self._choose_blocks(name, kernel, job, modules.largest_blocks)
+                setattr(module, name, _Watched(name, kernel, job, occurrences, launches, self.memory))
+        return module
+
+    def _choose_blocks(self, name: str, kernel: Any, job: Job, most: Mapping[str, int]) -> None:
+        sizes = kernel.configs[0].kwargs
+        own = self._own_blocks.setdefault(id(kernel), dict(sizes))
+        sizes.update(own)
+        if not job.own_blocks:
+            enlarge(name, kernel, most)
+
+
+@dataclass(slots=True)
+class _Watched:
+    """In the place of a kernel in the wrapper: knows each launch."""
+
+    name: str
+    kernel: Any
+    job: Job
+    occurrences: Counter[str]
+    launches: list[Launch]
+    memory: Memory
+
+    def run(self, *arguments: Any, **options: Any) -> None:
+        place = Place(self.name, self.occurrences[self.name])
+        self.occurrences[self.name] += 1
+        given = self.job.given.get(place)
+        if given is not None:
+            for at, value in given.items():
+                arguments[at].copy_(value)
+            return
+        tensors = [(at, value) for at, value in enumerate(arguments) if isinstance(value, torch.Tensor)]
+        before = [value.clone() for _, value in tensors] if self.job.keep_buffers else []
+        self.memory.allow(value for _, value in tensors)
+        config = self.kernel.configs[0]
+        try:
+            grid = self.kernel._interpret_args_grid(arguments, config)[1]
+            self.kernel.run(*arguments, **options)
+        except Exception as error:
+            raise LaunchError(place, self.kernel.fn.fn.__code__.co_filename, error) from error
+        changed = (
+            (at, value.clone())
+            for (at, value), old in zip(tensors, before, strict=False)
+            if not same_bits(value, old)
+        )
+        blocks = tuple((key, value) for key, value in config.kwargs.items() if isinstance(value, int))
+        programs = int(grid[0]) * int(grid[1]) * int(grid[2])
+        self.launches.append(Launch(place, programs, blocks, tuple(changed)))
+
+
+def _storages(inputs: tuple[Any, ...]) -> dict[int, torch.UntypedStorage]:
+    """The inputs' storages, each at the first input that lies in it."""
+    found: dict[int, tuple[int, torch.UntypedStorage]] = {}
+    for at, value in enumerate(inputs):
+        if isinstance(value, torch.Tensor):
+            storage = value.untyped_storage()
+            found.setdefault(storage._cdata, (at, storage))
+    return dict(found.values())
+
+
+def _written(inputs: tuple[Any, ...], before: dict[int, torch.UntypedStorage]) -> dict[int, torch.Tensor]:
+    pairs = ((at, bytes_of(storage), bytes_of(before[at])) for at, storage in _storages(inputs).items())
+    return {at: content for at, content, old in pairs if not torch.equal(content, old)}
+
+
+def bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
+    """All of a storage, as a tensor in it."""
+    return torch.empty(0, dtype=torch.uint8).set_(storage)
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether both hold the same, NaN included."""
+    return torch.equal(_bits(one), _bits(other))
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().view(-1).view(torch.uint8)
+
+
+def _placed(outputs: Any, inputs: tuple[Any, ...]) -> Iterator[Any]:
+    """The results; one in an input's memory by its place there."""
+    known = {storage._cdata: at for at, storage in _storages(inputs).items()}
+    for value in outputs:
+        at = known.get(value.untyped_storage()._cdata) if isinstance(value, torch.Tensor) else None
+        if at is None:
+            yield value
+        else:
+            yield Inside(at, tuple(value.shape), value.stride(), value.storage_offset(), value.dtype)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
