@@ -28,11 +28,19 @@ class Compilers:
 
 
 @dataclass(frozen=True, slots=True)
+class Interpreted:
+    """A backend that generates kernels for the GPU of the options, and runs them in Triton's interpreter."""
+
+    own_blocks: bool = False
+    """Keep the block sizes that the kernels have on the GPU: slower."""
+
+
+@dataclass(frozen=True, slots=True)
 class CompileOptions:
     """What one compilation is asked to do."""
 
-    backend: str | Backend | Compilers = "inductor"
-    """`inductor`, `eager` (the graphs' own Python text), any `Backend`, or three of them."""
+    backend: str | Backend | Compilers | Interpreted = "inductor"
+    """`inductor`, `eager` (the graphs' own Python text), any `Backend`, three of them, or the interpreter."""
     dynamic: bool = False
     """Trace with symbolic sizes."""
     policy: str | Policy | PartitionFunction = "min-cut"

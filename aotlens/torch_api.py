@@ -702,7 +702,7 @@ def compiling_modules() -> SimpleNamespace:
     import torch._inductor.compile_fx
     import torch._inductor.select_algorithm  # imports the templates, which look at the device once
     from torch._dynamo import device_interface
-    from torch._inductor import async_compile, codecache, config, debug
+    from torch._inductor import async_compile, codecache, config, debug, graph
     from torch._inductor.codegen import triton as triton_codegen
     from torch._inductor.runtime import triton_heuristics
 
@@ -717,7 +717,20 @@ def compiling_modules() -> SimpleNamespace:
         heuristics=triton_heuristics,
         libraries=os.path.join(os.path.dirname(torch.__file__), "lib"),
         buffer_origins=_buffer_origins,
+        graph_lowering=graph.GraphLowering,
+        constant_that_stays=_constant_that_stays,
     )
+
+
+def _constant_that_stays(self: Any, name: str, device: torch.device | None) -> str:
+    """In the place of `GraphLowering.constant_name`: the constant that is on the device, its values here."""
+    if device is None:
+        return name
+    place = f"_{device.type}{device.index or 0}"
+    if name.endswith(place) or name + place in self.constants:
+        return name.removesuffix(place) + place
+    with _disable_current_modes():
+        return str(self.allocate_non_dup_const_name(name + place, self.constants[name].clone()))
 
 
 def _buffer_origins() -> dict[str, str]:

@@ -41,3 +41,5 @@ class Generated:
     """The GPU that kernels are told for: `sm_90`; None without one."""
     gpu_error: Callable[[], str] = str
     """Why there is no code for the GPU target; empty where there is, and without one."""
+    interpreted: Any = None
+    """The `InterpretedGraphs` that run; None with every other backend."""

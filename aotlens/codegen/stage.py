@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from aotlens.codegen.boxed import boxed
+from aotlens.codegen.gpu.interpreted import interpreted_code
 from aotlens.codegen.gpu.kernels import with_gpu_kernels
 from aotlens.codegen.in_place import in_place
 from aotlens.codegen.inductor import inductor_code
@@ -14,7 +15,7 @@ from aotlens.errors import BackendError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
 from aotlens.joint.convention import Convention, backward_convention, forward_convention
-from aotlens.options import BACKENDS, Backend, CompileOptions, Compilers
+from aotlens.options import BACKENDS, Backend, CompileOptions, Compilers, Interpreted
 from aotlens.partition.records import Partitioned
 from aotlens.torch_api import without_autocast
 
@@ -26,6 +27,8 @@ def generate(parts: Partitioned, options: CompileOptions) -> Generated:
         BackendError: no backend of that name, the backend failed on the forward graph, or Triton is missing
             for a GPU target.
     """
+    if isinstance(options.backend, Interpreted):
+        return interpreted_code(parts, options)
     code = _generate(parts, options)
     return code if options.gpu is None else with_gpu_kernels(code, parts, options)
 

@@ -87,6 +87,7 @@ class Router:
             asked or ours,
             backend=ours.backend,
             policy=ours.policy,
+            gpu=ours.gpu if asked is None or ours.gpu is not None else asked.gpu,
             dynamic=ours.dynamic or (asked is not None and asked.dynamic),
             observe_variables=ours.observe_variables,
         )

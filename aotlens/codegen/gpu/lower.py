@@ -18,6 +18,7 @@ from aotlens.codegen.gpu.costs import bytes_moved
 from aotlens.codegen.gpu.records import KernelCall, KernelSource, LoweredGraph
 from aotlens.codegen.gpu.retarget import Retargeting
 from aotlens.codegen.negated import spell_out_negation
+from aotlens.codegen.separate import doubtful_results
 from aotlens.codegen.tokens import thread_token
 from aotlens.errors import InternalError
 from aotlens.ir.graph_module import to_graph_module
@@ -78,12 +79,16 @@ class _Graph:
         names = {
             node.name: node.meta["aotlens_node"] for node in module.graph.nodes if "aotlens_node" in node.meta
         }
-        self._mark_visible(module)
+        doubtful = doubtful_results(module, self._mark_visible(module))
         sources: dict[str, str] = {}
         moved: dict[str, int | None] = {}
         buffers: dict[str, str] = {}
         states = self._states(module, moving)
-        with _collecting(sources, moved, buffers), inductor_config_patch(self.config), warnings.catch_warnings():
+        with (
+            _collecting(sources, moved, buffers),
+            inductor_config_patch(self.config),
+            warnings.catch_warnings(),
+        ):
             warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # advice on a machine's settings
             code, provenance = compile_with_inductor(module, inputs, moving.mode, **self._flags())
         source = str(getattr(code, "source_code", ""))  # a graph that computes nothing has none
@@ -100,6 +105,7 @@ class _Graph:
             constants=dict(getattr(code, "constants", None) or {}),
             states=states,
             negated=negated,
+            doubtful=tuple(doubtful),
             buffers={name: names[node] for name, node in buffers.items() if node in names},
         )
 
@@ -122,14 +128,17 @@ class _Graph:
             thread_token(module)
             return spell_out_negation(module)
 
-    def _mark_visible(self, module: fx.GraphModule) -> None:
+    def _mark_visible(self, module: fx.GraphModule) -> list[int]:
+        """The results that the caller sees."""
         output = module.graph.output_node()
         results: Any = output.args[0]
-        output.meta["user_visible_output_idxs"] = [
+        visible = [
             at
             for at, out in enumerate(self.program.outputs)
             if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS) and isinstance(results[at], fx.Node)
         ]
+        output.meta["user_visible_output_idxs"] = visible
+        return visible
 
     def _flags(self) -> dict[str, bool]:
         if self.phase == "backward":

@@ -145,6 +145,12 @@ def _machinery(target: GpuTarget) -> Iterator[Replacement]:
         modules.c, "_cuda_getCurrentRawStream", lambda device: 0, "generated modules import it by name"
     )
     yield Replacement(
+        modules.graph_lowering,
+        "constant_name",
+        modules.constant_that_stays,
+        "the values of a constant would be copied to the device",
+    )
+    yield Replacement(
         FakeTensorMode,
         "avoid_device_init",
         property(lambda mode: True),

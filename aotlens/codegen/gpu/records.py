@@ -63,6 +63,8 @@ class LoweredGraph:
     backward takes beyond our program's inputs."""
     negated: tuple[int, ...] = ()
     """Positions of the inputs that are given as they lie in memory, without their negative bit."""
+    doubtful: tuple[int, ...] = ()
+    """Positions of the results that Inductor may compute inside the memory of another result."""
     buffers: Mapping[str, str] = field(default_factory=dict)
     """By the wrapper's name of a buffer, the node of our program whose value it holds."""
 

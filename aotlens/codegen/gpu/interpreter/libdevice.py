@@ -136,7 +136,13 @@ FUNCTIONS: dict[str, Function] = {
 def find_function(symbol: str) -> Function | None:
     """By the name in the library: `__nv_sinf`, `__nv_fsqrt_rn`, `__nv_isnand`."""
     name = symbol.removeprefix("__nv_").removeprefix("fast_")
-    marks = (name, name.removesuffix("f"), name.removesuffix("d"), name.removeprefix("f"), name.removeprefix("d"))
+    marks = (
+        name,
+        name.removesuffix("f"),
+        name.removesuffix("d"),
+        name.removeprefix("f"),
+        name.removeprefix("d"),
+    )
     return next((FUNCTIONS[mark] for mark in marks if mark in FUNCTIONS), None)
 
 

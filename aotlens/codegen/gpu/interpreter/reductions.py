@@ -15,7 +15,9 @@ def reduce_by_halves(self: Any, given: Any) -> Any:
     slices = [np.moveaxis(tensor.handle.data, axis, -1) for tensor in tensors]
     while (count := slices[0].shape[-1]) > 1:
         even = count - count % 2
-        joined = _combined(self, [x[..., :even:2] for x in slices], [x[..., 1:even:2] for x in slices], tensors)
+        joined = _combined(
+            self, [x[..., :even:2] for x in slices], [x[..., 1:even:2] for x in slices], tensors
+        )
         slices = [
             np.concatenate([done, whole[..., even:]], -1) if count % 2 else done
             for done, whole in zip(joined, slices, strict=True)

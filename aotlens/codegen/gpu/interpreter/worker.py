@@ -24,6 +24,7 @@ from aotlens.codegen.gpu.interpreter.twins import register_twins
 from aotlens.codegen.gpu.interpreter.wrapper import HandingOutSeeds, on_cpu
 from aotlens.torch_api import interpreting_modules
 
+
 def main(descriptor: int) -> None:
     """Answer until the other end is closed."""
     connection = Connection(descriptor)

@@ -1,0 +1,222 @@
+"""The kernels for a GPU as a backend: they run on this machine's CPU, in Triton's interpreter.
+
+Invariant: the graphs are those that would be compiled for the GPU; only memory, library calls and the
+launches themselves are the CPU's.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from aotlens.codegen.boxed import boxed
+from aotlens.codegen.gpu.build import prepare
+from aotlens.codegen.gpu.forked import Failed, in_children
+from aotlens.codegen.gpu.forked import Job as ForkedJob
+from aotlens.codegen.gpu.interpreter.process import interpreter
+from aotlens.codegen.gpu.interpreter.records import (
+    MESSAGES,
+    Answer,
+    Finding,
+    Inside,
+    Job,
+    KernelFaultError,
+    NotInterpretedError,
+)
+from aotlens.codegen.gpu.lower import lower
+from aotlens.codegen.gpu.needs import require_triton
+from aotlens.codegen.gpu.offline import offline_gpu
+from aotlens.codegen.gpu.records import LoweredGraph
+from aotlens.codegen.gpu.targets import GpuTarget, find_target
+from aotlens.codegen.negated import taking_negated
+from aotlens.codegen.records import Generated, GraphCode
+from aotlens.codegen.separate import with_separate_results
+from aotlens.errors import BackendError
+from aotlens.ir.graph_module import to_graph_module
+from aotlens.ir.program import Program
+from aotlens.observe import announce_stage
+from aotlens.options import CompileOptions, Interpreted
+from aotlens.partition.records import Partitioned
+from aotlens.report.records import Phase, Span
+
+LOWERING_LIMIT_S = 600.0
+
+
+def interpreted_code(parts: Partitioned, options: CompileOptions) -> Generated:
+    """Code whose every call of a graph is a run of the interpreter.
+
+    Raises:
+        UserError: no GPU of that name, or Triton is missing.
+    """
+    assert isinstance(options.backend, Interpreted)  # the caller asks
+    assert options.gpu is not None  # which belongs to it
+    require_triton()
+    graphs = InterpretedGraphs(
+        parts, find_target(options.gpu), dict(options.inductor_config), options.backend.own_blocks
+    )
+    forward: Phase = "inference" if parts.backward is None else "forward"
+    code = GraphCode(parts.forward, partial(graphs.compiled, forward))
+    if parts.backward is None:
+        return Generated(code, None, interpreted=graphs)
+    backward = GraphCode(parts.backward, partial(graphs.compiled, "backward"), lazy=options.lazy_backward)
+    return Generated(code, backward, interpreted=graphs)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One graph that ran once."""
+
+    graph: LoweredGraph
+    inputs: tuple[Any, ...]
+    """As they were before."""
+    answer: Answer
+
+
+@dataclass(slots=True)
+class InterpretedGraphs:
+    """Forward and backward of one target; mutable: they keep what the last runs told."""
+
+    parts: Partitioned
+    target: GpuTarget
+    config: dict[str, Any]
+    own_blocks: bool
+    runs: list[Run] = field(default_factory=list)
+    """In order; whoever compares calls empties it before each."""
+    _lowered: tuple[LoweredGraph, ...] | None = None
+    _states: tuple[Any, ...] = ()
+    """The random states that the last forward gave for the backward's attentions."""
+    _jobs: int = 0
+
+    def compiled(self, phase: Phase) -> Callable[[list[Any]], Any]:
+        """The graph as the module text calls it.
+
+        Raises:
+            BackendError: Inductor has no code for it.
+        """
+        graph = next(graph for graph in self.lowered() if graph.phase == phase)
+        program = self.program(phase)
+        if not graph.source:  # it computes nothing
+            return boxed(to_graph_module(program, phase != "inference"))
+        code = with_separate_results(partial(self._call, graph, len(program.outputs)), list(graph.doubtful))
+        return taking_negated(code, graph.negated)
+
+    def program(self, phase: Phase) -> Program:
+        if phase != "backward":
+            return self.parts.forward
+        assert self.parts.backward is not None  # no code for it otherwise
+        return self.parts.backward
+
+    def lowered(self) -> tuple[LoweredGraph, ...]:
+        """Both graphs, generated in a child when first asked for."""
+        if self._lowered is None:
+            prepare()
+            announce_stage(f"code for {self.target.sm}")
+            job: ForkedJob[tuple[LoweredGraph, ...]] = ForkedJob("Inductor", self._lower)
+            ((_, found),) = in_children([job], 1, LOWERING_LIMIT_S)
+            if isinstance(found, Failed):
+                subject = self.parts.joint.captured.subject
+                raise BackendError(
+                    f"no code for {self.target.sm} of `{subject.name}`: {found.message}", span=subject.span
+                )
+            self._lowered = found
+        return self._lowered
+
+    def _lower(self) -> tuple[LoweredGraph, ...]:
+        with offline_gpu(self.target):
+            return lower(self.parts, self.config)
+
+    def _call(self, graph: LoweredGraph, count: int, given: list[Any]) -> tuple[Any, ...]:
+        inputs = [value.detach() if isinstance(value, torch.Tensor) else value for value in given]
+        given.clear()
+        if graph.phase == "backward":
+            inputs += [self._states[at] for at in graph.states]
+        announce_stage(f"{graph.phase} in the interpreter")
+        answer = interpreter().run(self.job(graph, inputs))
+        self.runs.append(Run(graph, tuple(copied(inputs)), answer))
+        if answer.finding is not None:
+            raise self._error(graph, answer.finding)
+        _write_back(inputs, answer)
+        torch.set_rng_state(answer.random_state)
+        results = tuple(_placed(value, inputs) for value in answer.outputs)
+        if graph.phase == "forward":
+            self._states = results[count:]
+        return results[:count]
+
+    def job(self, graph: LoweredGraph, inputs: list[Any]) -> Job:
+        """Seeds follow from the state of the CPU's generator, which draws in kernels leave alone."""
+        state = torch.get_rng_state()
+        self._jobs += 1
+        digest = hashlib.sha256(state.numpy().tobytes() + self._jobs.to_bytes(8, "little")).digest()
+        return Job(
+            source=graph.source,
+            constants=graph.constants,
+            inputs=tuple(inputs),
+            random_state=state,
+            seed=int.from_bytes(digest[:6], "little"),
+            own_blocks=self.own_blocks,
+        )
+
+    def _error(self, graph: LoweredGraph, finding: Finding) -> Exception:
+        message = self.told(graph, finding)
+        if finding.kind in ("out of bounds", "failed assertion"):
+            return KernelFaultError(message)
+        return NotInterpretedError(message)
+
+    def told(self, graph: LoweredGraph, finding: Finding) -> str:
+        """A finding in one sentence, with the kernel's line and the user's."""
+        kernel = finding.place.kernel
+        subject = f"the {graph.phase} kernel `{kernel}`" if kernel else f"the {graph.phase} graph"
+        line = f", at `{finding.line}`" if finding.line else ""
+        spans = self.spans(graph, kernel, finding.place.occurrence)
+        places = "; ".join(f"{span.file}:{span.line}" for span in spans)
+        users = f" (computes {places})" if places else ""
+        return f"{subject}{users} {MESSAGES[finding.kind]}{line}: {finding.message}"
+
+    def spans(self, graph: LoweredGraph, kernel: str, occurrence: int) -> tuple[Span, ...]:
+        """The user's lines that a launch computes."""
+        calls = [call for call in graph.calls if call.name == kernel]
+        if occurrence >= len(calls):
+            return ()
+        nodes = {node.name: node for node in self.program(graph.phase).nodes}
+        places = (nodes[name].origin.place.innermost for name in calls[occurrence].nodes if name in nodes)
+        return tuple(dict.fromkeys(span for span in places if span is not None))
+
+
+def copied(inputs: list[Any]) -> Iterator[Any]:
+    """Copies that share memory as the originals do."""
+    storages: dict[int, torch.UntypedStorage] = {}
+    for value in inputs:
+        if not isinstance(value, torch.Tensor):
+            yield value
+            continue
+        storage = value.untyped_storage()
+        kept = storages.setdefault(storage._cdata, storage.clone())
+        place = (value.storage_offset(), value.shape, value.stride())
+        yield torch.empty(0, dtype=value.dtype).set_(kept, *place)
+
+
+def _write_back(inputs: list[Any], answer: Answer) -> None:
+    for at, content in answer.written.items():
+        storage = inputs[at].untyped_storage()
+        torch.empty(0, dtype=torch.uint8).set_(storage).copy_(content)
+
+
+def _placed(value: Any, inputs: list[Any]) -> Any:
+    """A result of the other process as one of this: inside an input's memory where it was there."""
+    if not isinstance(value, Inside):
+        return value
+    storage = inputs[value.input].untyped_storage()
+    found = torch.empty(0, dtype=value.dtype).set_(storage, value.offset, value.size, value.stride)
+    same = (one for one in inputs if isinstance(one, torch.Tensor) and _is_same(one, found))
+    return next(same, found)
+
+
+def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    places = [
+        (t.untyped_storage()._cdata, t.storage_offset(), tuple(t.shape), t.stride(), t.dtype)
+        for t in (one, other)
+    ]
+    return places[0] == places[1]
