@@ -5,6 +5,7 @@ launches themselves are the CPU's.
 """
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,10 +27,10 @@ from aotlens.codegen.gpu.interpreter.records import (
     KernelFaultError,
     NotInterpretedError,
 )
-from aotlens.codegen.gpu.lower import lower
+from aotlens.codegen.gpu.lower import lower_to_run
 from aotlens.codegen.gpu.needs import require_triton
 from aotlens.codegen.gpu.offline import offline_gpu
-from aotlens.codegen.gpu.records import LoweredGraph
+from aotlens.codegen.gpu.records import RunnableGraph
 from aotlens.codegen.gpu.targets import GpuTarget, find_target
 from aotlens.codegen.negated import taking_negated
 from aotlens.codegen.records import Generated, GraphCode
@@ -69,7 +70,7 @@ def interpreted_code(parts: Partitioned, options: CompileOptions) -> Generated:
 class Run:
     """One graph that ran once."""
 
-    graph: LoweredGraph
+    graph: RunnableGraph
     inputs: tuple[Any, ...]
     """As they were before."""
     answer: Answer
@@ -85,7 +86,7 @@ class InterpretedGraphs:
     own_blocks: bool
     runs: list[Run] = field(default_factory=list)
     """In order; whoever compares calls empties it before each."""
-    _lowered: tuple[LoweredGraph, ...] | None = None
+    _lowered: tuple[RunnableGraph, ...] | None = None
     _states: tuple[Any, ...] = ()
     """The random states that the last forward gave for the backward's attentions."""
     _jobs: int = 0
@@ -96,9 +97,9 @@ class InterpretedGraphs:
         Raises:
             BackendError: Inductor has no code for it.
         """
-        graph = next(graph for graph in self.lowered() if graph.phase == phase)
+        graph = next(graph for graph in self.lowered() if graph.lowered.phase == phase)
         program = self.program(phase)
-        if not graph.source:  # it computes nothing
+        if not graph.lowered.source:  # it computes nothing
             return boxed(to_graph_module(program, phase != "inference"))
         code = with_separate_results(partial(self._call, graph, len(program.outputs)), list(graph.doubtful))
         return taking_negated(code, graph.negated)
@@ -109,31 +110,35 @@ class InterpretedGraphs:
         assert self.parts.backward is not None  # no code for it otherwise
         return self.parts.backward
 
-    def lowered(self) -> tuple[LoweredGraph, ...]:
+    def lowered(self) -> tuple[RunnableGraph, ...]:
         """Both graphs, generated in a child when first asked for."""
         if self._lowered is None:
             prepare()
             announce_stage(f"code for {self.target.sm}")
-            job: ForkedJob[tuple[LoweredGraph, ...]] = ForkedJob("Inductor", self._lower)
-            ((_, found),) = in_children([job], 1, LOWERING_LIMIT_S)
-            if isinstance(found, Failed):
-                subject = self.parts.joint.captured.subject
-                raise BackendError(
-                    f"no code for {self.target.sm} of `{subject.name}`: {found.message}", span=subject.span
-                )
-            self._lowered = found
+            job = ForkedJob("Inductor", self._lower, LOWERING_LIMIT_S)
+            found = []
+            for _, result in in_children(deque([job]), 1):
+                if isinstance(result, Failed):
+                    raise self._no_code(result)
+                found.append(result)
+            self._lowered = tuple(found)
         return self._lowered
 
-    def _lower(self) -> tuple[LoweredGraph, ...]:
+    def _lower(self) -> Iterator[RunnableGraph]:
         with offline_gpu(self.target):
-            return lower(self.parts, self.config)
+            yield from lower_to_run(self.parts, self.config)
 
-    def _call(self, graph: LoweredGraph, count: int, given: list[Any]) -> tuple[Any, ...]:
+    def _no_code(self, failed: Failed) -> BackendError:
+        subject = self.parts.joint.captured.subject
+        message = f"no code for {self.target.sm} of `{subject.name}`: {failed.message}"
+        return BackendError(message, span=subject.span)
+
+    def _call(self, graph: RunnableGraph, count: int, given: list[Any]) -> tuple[Any, ...]:
         inputs = [value.detach() if isinstance(value, torch.Tensor) else value for value in given]
         given.clear()
-        if graph.phase == "backward":
+        if graph.lowered.phase == "backward":
             inputs += [self._states[at] for at in graph.states]
-        announce_stage(f"{graph.phase} in the interpreter")
+        announce_stage(f"{graph.lowered.phase} in the interpreter")
         answer = interpreter().run(self.job(graph, inputs))
         self.runs.append(Run(graph, tuple(copied(inputs)), answer))
         if answer.finding is not None:
@@ -141,17 +146,17 @@ class InterpretedGraphs:
         _write_back(inputs, answer)
         torch.set_rng_state(answer.random_state)
         results = tuple(_placed(value, inputs) for value in answer.outputs)
-        if graph.phase == "forward":
+        if graph.lowered.phase == "forward":
             self._states = results[count:]
         return results[:count]
 
-    def job(self, graph: LoweredGraph, inputs: list[Any]) -> Job:
+    def job(self, graph: RunnableGraph, inputs: list[Any]) -> Job:
         """Seeds follow from the state of the CPU's generator, which draws in kernels leave alone."""
         state = torch.get_rng_state()
         self._jobs += 1
         digest = hashlib.sha256(state.numpy().tobytes() + self._jobs.to_bytes(8, "little")).digest()
         return Job(
-            source=graph.source,
+            source=graph.lowered.source,
             constants=graph.constants,
             inputs=tuple(inputs),
             random_state=state,
@@ -159,28 +164,30 @@ class InterpretedGraphs:
             own_blocks=self.own_blocks,
         )
 
-    def _error(self, graph: LoweredGraph, finding: Finding) -> Exception:
+    def _error(self, graph: RunnableGraph, finding: Finding) -> Exception:
         message = self.told(graph, finding)
         if finding.kind in ("out of bounds", "failed assertion"):
             return KernelFaultError(message)
         return NotInterpretedError(message)
 
-    def told(self, graph: LoweredGraph, finding: Finding) -> str:
+    def told(self, graph: RunnableGraph, finding: Finding) -> str:
         """A finding in one sentence, with the kernel's line and the user's."""
         kernel = finding.place.kernel
-        subject = f"the {graph.phase} kernel `{kernel}`" if kernel else f"the {graph.phase} graph"
+        subject = (
+            f"the {graph.lowered.phase} kernel `{kernel}`" if kernel else f"the {graph.lowered.phase} graph"
+        )
         line = f", at `{finding.line}`" if finding.line else ""
         spans = self.spans(graph, kernel, finding.place.occurrence)
         places = "; ".join(f"{span.file}:{span.line}" for span in spans)
         users = f" (computes {places})" if places else ""
         return f"{subject}{users} {MESSAGES[finding.kind]}{line}: {finding.message}"
 
-    def spans(self, graph: LoweredGraph, kernel: str, occurrence: int) -> tuple[Span, ...]:
+    def spans(self, graph: RunnableGraph, kernel: str, occurrence: int) -> tuple[Span, ...]:
         """The user's lines that a launch computes."""
-        calls = [call for call in graph.calls if call.name == kernel]
+        calls = [call for call in graph.lowered.calls if call.name == kernel]
         if occurrence >= len(calls):
             return ()
-        nodes = {node.name: node for node in self.program(graph.phase).nodes}
+        nodes = {node.name: node for node in self.program(graph.lowered.phase).nodes}
         places = (nodes[name].origin.place.innermost for name in calls[occurrence].nodes if name in nodes)
         return tuple(dict.fromkeys(span for span in places if span is not None))
 

@@ -15,7 +15,7 @@ import torch
 from torch import fx
 
 from aotlens.codegen.gpu.costs import bytes_moved
-from aotlens.codegen.gpu.records import KernelCall, KernelSource, LoweredGraph
+from aotlens.codegen.gpu.records import KernelCall, KernelSource, LoweredGraph, RunnableGraph
 from aotlens.codegen.gpu.retarget import Retargeting
 from aotlens.codegen.negated import spell_out_negation
 from aotlens.codegen.separate import doubtful_results
@@ -41,6 +41,11 @@ _LAUNCH = re.compile(r"^\s+(\w+)\.run\((.*), stream=\w+\)$", re.MULTILINE)
 
 def lower(parts: Partitioned, config: dict[str, Any]) -> Iterator[LoweredGraph]:
     """The graphs of one target one by one, the forward first.  Raises what Inductor raises."""
+    return (runnable.lowered for runnable in lower_to_run(parts, config))
+
+
+def lower_to_run(parts: Partitioned, config: dict[str, Any]) -> Iterator[RunnableGraph]:
+    """The same, with what the wrappers need."""
     mode = parts.joint.captured.recorder.fake_mode
     moving = Retargeting(mode)
     training = parts.backward is not None
@@ -71,7 +76,7 @@ class _Graph:
     phase: Phase
     config: dict[str, Any]
 
-    def lower(self, moving: Retargeting, strides: dict[int, tuple[Any, ...]]) -> LoweredGraph:
+    def lower(self, moving: Retargeting, strides: dict[int, tuple[Any, ...]]) -> RunnableGraph:
         training = self.phase != "inference"
         module = to_graph_module(self.program, training)
         negated = self._prepare(module, moving, strides)
@@ -93,7 +98,7 @@ class _Graph:
             code, provenance = compile_with_inductor(module, inputs, moving.mode, **self._flags())
         source = str(getattr(code, "source_code", ""))  # a graph that computes nothing has none
         launches = _launches(source)
-        return LoweredGraph(
+        lowered = LoweredGraph(
             phase=self.phase,
             source=source,
             kernels=tuple(
@@ -102,6 +107,9 @@ class _Graph:
             ),
             calls=tuple(_calls(provenance, names, self.phase)),
             assumptions=tuple(moving.assumptions),
+        )
+        return RunnableGraph(
+            lowered,
             constants=dict(getattr(code, "constants", None) or {}),
             states=states,
             negated=negated,

@@ -56,6 +56,13 @@ class LoweredGraph:
     calls: tuple[KernelCall, ...]
     assumptions: tuple[str, ...]
     """What was assumed when the graph was moved to the GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunnableGraph:
+    """A graph with what it takes to run its wrapper."""
+
+    lowered: LoweredGraph
     constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
     """By the name that the wrapper has for each."""
     states: tuple[int, ...] = ()

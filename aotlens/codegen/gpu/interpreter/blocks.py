@@ -1,6 +1,6 @@
 """Fewer, larger programs: the interpreter pays for each program, not for its size.
 
-Invariant: no block is larger than the maximum of Inductor's own choices, on whose promise it leaves masks out.
+Invariant: no block is larger than the largest that Inductor chooses, on whose promise it leaves out masks.
 """
 
 from collections.abc import Mapping

@@ -57,7 +57,7 @@ def multiplying(handle: Any, convert: Any, fp32: Any) -> Any:
             return factor.data.astype(np.float32) if dtype.name == "fp16" else factor.data
         return convert(factor.data, dtype, fp32, None).view(np.float32)
 
-    def dot(self: Any, a: Any, b: Any, accumulator: Any, precision: Any, imprecise: Any) -> Any:
+    def dot(self: Any, a: Any, b: Any, accumulator: Any, *precision: Any) -> Any:
         kind = accumulator.data.dtype
         product = np.matmul(numbers(a), numbers(b), dtype=kind if kind != np.float16 else np.float32)
         return handle((product + accumulator.data).astype(kind), accumulator.dtype.scalar)

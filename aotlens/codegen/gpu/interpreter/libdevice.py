@@ -149,9 +149,8 @@ def find_function(symbol: str) -> Function | None:
 def calling_functions(handle: Any, numpy_dtype: Callable[[Any], Any]) -> Any:
     """In the place of `create_extern_elementwise`."""
 
-    def call(
-        self: Any, library: str, path: str, symbol: str, arguments: Any, result: Any, is_pure: bool
-    ) -> Any:
+    def call(self: Any, *given: Any) -> Any:
+        _library, _path, symbol, arguments, result, _is_pure = given
         function = find_function(symbol)
         if function is None:
             raise NotImplementedError(f"the device library's `{symbol}` has no twin on the CPU")

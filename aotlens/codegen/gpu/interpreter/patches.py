@@ -96,13 +96,13 @@ def _numbers() -> Iterator[Replacement]:
 
 
 def _accesses(memory: Memory) -> Iterator[Replacement]:
-    from triton.runtime.interpreter import InterpreterBuilder as builder
+    from triton.runtime.interpreter import InterpreterBuilder
 
     for name, verb, pointer, mask in ACCESSES:
         yield Replacement(
-            builder,
+            InterpreterBuilder,
             name,
-            checking(memory, verb, getattr(builder, name), pointer, mask),
+            checking(memory, verb, getattr(InterpreterBuilder, name), pointer, mask),
             "the original trusts addresses, and reads a broadcast mask as raw memory",
         )
 

@@ -28,7 +28,7 @@ def _without_dropout(probability: float) -> None:
         raise NotImplementedError("attention with dropout draws inside of the library's kernel")
 
 
-def _attend(
+def _attend(  # noqa: PLR0913 (arguments as the operators have them)
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float | None
 ) -> tuple[Tensor, Tensor]:
     """The result, and the log-sum-exp of each row."""
@@ -43,7 +43,7 @@ def _state(*sizes: int, dtype: torch.dtype = torch.int64) -> Tensor:
     return torch.zeros(sizes, dtype=torch.int64).to(dtype)
 
 
-def _flash(
+def _flash(  # noqa: PLR0913 (arguments as the operator has them)
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -61,7 +61,7 @@ def _flash(
     return result, log_sum.contiguous(), None, None, *lengths, *state, empty
 
 
-def _flash_backward(
+def _flash_backward(  # noqa: PLR0913 (arguments as the operator has them)
     gradient: Tensor,
     query: Tensor,
     key: Tensor,
@@ -76,7 +76,7 @@ def _flash_backward(
     return _backward((gradient, query, key, value), (result, log_sum), None, is_causal, scale)
 
 
-def _efficient(
+def _efficient(  # noqa: PLR0913 (arguments as the operator has them)
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -96,7 +96,7 @@ def _efficient(
     return result, padded, _state(), _state()
 
 
-def _efficient_backward(
+def _efficient_backward(  # noqa: PLR0913 (arguments as the operator has them)
     gradient: Tensor,
     query: Tensor,
     key: Tensor,

@@ -39,7 +39,7 @@ def unwritten(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
     return made
 
 
-class HandingOutSeeds(TorchDispatchMode):  # type: ignore[misc]
+class HandingOutSeeds(TorchDispatchMode):
     """Knows the draw of Inductor's seeds among the wrapper's calls, and hands out numbered ones."""
 
     def __init__(self, draws: Draws) -> None:
