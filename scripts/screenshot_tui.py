@@ -36,7 +36,8 @@ PICTURES = (
     Picture("overview", ()),
     Picture("graphs", ("3",), row=("nodes", "bmm")),
     Picture("saved", ("4",)),
-    Picture("wrapper", ("5",)),
+    Picture("memory", ("5", "p")),
+    Picture("wrapper", ("6",)),
     Picture("light", ("d", "3"), row=("nodes", "bmm")),
     Picture("narrow", ("4",), size=(80, 24)),
 )

@@ -2,7 +2,7 @@
 
 import argparse
 
-from aotlens.cli.target import add_compile_options, add_target, policy_of
+from aotlens.cli.target import add_compile_options, add_gpu, add_target, check_gpu, policy_of
 from aotlens.cli.terminal import show_failure, write_data
 from aotlens.cli.tracing import trace_target
 from aotlens.report.records import Report
@@ -28,11 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--time-limit", metavar="SECONDS", type=float, default=TIME_LIMIT_S, help="default: %(default)g"
     )
     add_compile_options(parser, backend="eager")
-    parser.add_argument(
-        "--gpu",
-        metavar="NAME",
-        help="also show the kernels for this GPU, which need not be there: h100, a100, sm_90, …",
-    )
+    add_gpu(parser)
     parser.add_argument(
         "--what-if",
         metavar="CHANGE",
@@ -52,8 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     policy = policy_of(arguments)
     for change in arguments.what_if:
         policy.changed(change)  # a mistake in its form shows before anything is traced
-    if arguments.gpu is not None:
-        _check_gpu(arguments.gpu)
+    check_gpu(arguments.gpu)
     options = TraceOptions(
         backend=arguments.backend,
         dynamic=arguments.dynamic,
@@ -73,15 +68,6 @@ def run(arguments: argparse.Namespace) -> int:
         found.severity == "error" for found in traced.report.diagnostics
     )
     return 1 if refused else 0
-
-
-def _check_gpu(name: str) -> None:
-    """Raises UserError for an unknown GPU, and where Triton is missing, before anything is traced."""
-    from aotlens.codegen.gpu.needs import require_triton  # only with --gpu
-    from aotlens.codegen.gpu.targets import find_target
-
-    find_target(name)
-    require_triton()
 
 
 def _show(report: Report, arguments: argparse.Namespace) -> None:

@@ -70,3 +70,22 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
 def policy_of(arguments: argparse.Namespace) -> Policy:
     """Raises UserError for a policy or budget of no known form."""
     return Policy.parse(arguments.policy, arguments.memory_budget)
+
+
+def add_gpu(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--gpu",
+        metavar="NAME",
+        help="also show the kernels for this GPU, which need not be there: h100, a100, sm_90, …",
+    )
+
+
+def check_gpu(name: str | None) -> None:
+    """Raises UserError for an unknown GPU, and where Triton is missing, before anything is traced."""
+    if name is None:
+        return
+    from aotlens.codegen.gpu.needs import require_triton  # only with --gpu
+    from aotlens.codegen.gpu.targets import find_target
+
+    find_target(name)
+    require_triton()

@@ -2,7 +2,7 @@
 
 import argparse
 
-from aotlens.cli.target import TargetName, add_policy, policy_of
+from aotlens.cli.target import TargetName, add_gpu, add_policy, check_gpu, policy_of
 from aotlens.errors import UserError
 from aotlens.worker.protocol import TraceOptions
 
@@ -14,13 +14,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report", metavar="FILE", help="open a saved JSON report instead of tracing")
     parser.add_argument("--watch", action="store_true", help="trace again when the script changes")
     add_policy(parser)
+    add_gpu(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     target: TargetName | None = arguments.target
     if target is None and arguments.report is None:
         raise UserError("give a TARGET to trace, or --report FILE to open")
-    options = TraceOptions(policy=str(policy_of(arguments)))
+    check_gpu(arguments.gpu)
+    options = TraceOptions(policy=str(policy_of(arguments)), gpu=arguments.gpu)
     from tui.app import run as run_app  # Textual: 0.4 s
     from tui.tracing import Asked
 

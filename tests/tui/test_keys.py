@@ -19,7 +19,7 @@ from tui.widgets.theme import DARK, LIGHT
 def test_digits_open_the_tabs_and_focus_their_main_list() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         opened = []
-        for key in "1234567":
+        for key in "123456789":
             await pilot.press(key)
             opened.append((app.workbench.pane.TAB, app.focused.id if app.focused else None))
         assert opened == [
@@ -27,7 +27,9 @@ def test_digits_open_the_tabs_and_focus_their_main_list() -> None:
             ("ledger", "inputs"),
             ("graphs", "nodes"),
             ("saved", "saved-table"),
+            ("memory", "alive"),
             ("wrapper", "steps"),
+            ("kernels", "kernel-table"),
             ("diagnostics", "diagnostic-table"),
             ("log", "log-text"),
         ]
@@ -73,7 +75,7 @@ def test_slash_searches_in_the_source() -> None:
 
 def test_y_copies_the_row_and_the_line() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("5", "y")
+        await pilot.press("6", "y")
         copied = [app.clipboard]
         source(app).focus()
         source(app).place_cursor(21)
@@ -130,7 +132,7 @@ def test_a_shows_the_fix_and_y_writes_it(tmp_path: Path) -> None:
     report = moved(sample_report(), copy)
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("6", "a", "right")
+        await pilot.press("8", "a", "right")
         assert isinstance(app.screen, ConfirmScreen)
         assert [line.text for line in app.screen.choices[1][1]] == [
             "  -        cache.mul_(0.9)",
@@ -155,7 +157,7 @@ def moved(report: Report, path: Path) -> Report:
 def test_n_leaves_the_file_alone() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         before = MODEL.read_bytes()
-        await pilot.press("6", "a", "n")
+        await pilot.press("8", "a", "n")
         assert (app.screen is app.workbench, MODEL.read_bytes()) == (True, before)
 
     drive(scenario)

@@ -196,7 +196,7 @@ def test_a_use_of_a_saved_value_leads_into_the_backward_graph() -> None:
 
 def test_wrapper_steps_and_module_text_point_at_each_other() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("5", "down")
+        await pilot.press("6", "down")
         assert rows(app, "steps") == [
             "+ | join forward and backward |  |  | parameters need gradients",
             "+ | copy mutated inputs back | 2.0 KiB | 21 | `cache` carries a gradient",
@@ -217,7 +217,7 @@ def test_wrapper_steps_and_module_text_point_at_each_other() -> None:
 
 def test_diagnostics_show_their_fixes_as_differences() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("6")
+        await pilot.press("8")
         assert rows(app, "diagnostic-table") == [
             f"W | AL101 | 21 | {COPIED} | 2",
             "i | AL301 | 22 | `self.up(x)` keeps 8.0 KiB for the backward, all of the 8.0 KiB saved here | ",
@@ -276,7 +276,7 @@ def test_another_target_fills_every_tab_anew() -> None:
         )
         await pilot.press("3")
         assert table(app, "nodes").key == "x"
-        await pilot.press("7")
+        await pilot.press("9")
         assert app.workbench.query_one("#log-text").text.lines == ("the traced run printed nothing",)  # type: ignore[attr-defined]
 
     drive(scenario)

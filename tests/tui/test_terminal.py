@@ -58,9 +58,9 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 
 def walk_the_tabs(terminal: Terminal) -> None:
-    marks = {"2": "handled", "3": "operation", "4": "not saved", "5": "why", "6": "diagnostic", "7": "│"}
-    for key, mark in marks.items():
-        terminal.keys(key)
+    marks = ("handled", "operation", "not saved", "at the peak", "why", "kernel", "diagnostic", "│")
+    for place, mark in enumerate(marks, 2):
+        terminal.keys(str(place))
         terminal.wait(lambda screen, mark=mark: mark in screen)  # type: ignore[misc]
 
 

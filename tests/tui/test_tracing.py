@@ -44,7 +44,7 @@ def test_progress_is_shown_until_the_report_is_there() -> None:
         tracing.answer(sample_report(), "step 0 loss 4.2\n")
         await settle(pilot)
         assert (shown_pane(app), right_title(app)) == ("overview", "traced in 1.2 s")
-        await pilot.press("7")
+        await pilot.press("9")
         assert app.workbench.query_one("#log-text").text.lines == ("step 0 loss 4.2",)  # type: ignore[attr-defined]
 
     drive(scenario, AotlensApp("model.py", tracing=tracing))

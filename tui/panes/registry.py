@@ -3,8 +3,10 @@
 from tui.panes.base import Pane
 from tui.panes.diagnostics import DiagnosticsPane
 from tui.panes.graphs import GraphsPane
+from tui.panes.kernels import KernelsPane
 from tui.panes.ledger import LedgerPane
 from tui.panes.log import LogPane
+from tui.panes.memory import MemoryPane
 from tui.panes.overview import OverviewPane
 from tui.panes.saved import SavedPane
 from tui.panes.wrapper import WrapperPane
@@ -14,7 +16,9 @@ TABS: tuple[tuple[type[Pane], str, str], ...] = (
     (LedgerPane, "In/out", "In/out"),
     (GraphsPane, "Graphs", "Graphs"),
     (SavedPane, "Saved", "Saved"),
-    (WrapperPane, "Wrapper", "Wrapper"),
+    (MemoryPane, "Memory", "Mem"),
+    (WrapperPane, "Wrapper", "Wrap"),
+    (KernelsPane, "Kernels", "Kern"),
     (DiagnosticsPane, "Diagnostics", "Diag"),
     (LogPane, "Log", "Log"),
 )

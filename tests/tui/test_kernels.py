@@ -1,0 +1,114 @@
+"""The Kernels and Memory tabs on the sample report, with kernels for a GPU."""
+
+from dataclasses import replace
+
+from textual.pilot import Pilot
+
+from aotlens.report.records import Kernel, KernelConfig, KernelText, Report
+from tests.report.sample import sample_report, span
+from tests.tui.driving import drive, lines, lit, rows, table
+from tui.app import AotlensApp
+from tui.widgets.code import CodeView
+
+CHOSEN = KernelConfig({"XBLOCK": 256}, 4, 1, 40, 64, 48, 2048, (8, 1, 1), 0.75, "registers", 0.06)
+OTHER = KernelConfig({"XBLOCK": 128}, 4, 1, 32, 0, 0, 0, (16, 1, 1), 1.0, "warps", 0.1)
+
+
+def gpu_report() -> Report:
+    """The sample with one kernel that is launched twice, and one library call."""
+    report = sample_report()
+    target = report.targets[0]
+    spans = (span("hidden.sigmoid()"), span("hidden * hidden.sigmoid()"))
+    launched = Kernel(
+        *("triton_poi_fused_mul_sigmoid_0", "forward", "sm_90", "import triton", ("sigmoid", "mul_1"), spans),
+        registers=40,
+        spill_bytes=48,
+        shared_bytes=2048,
+        configs=(CHOSEN, OTHER),
+        texts=(KernelText("ptx", ".version 8.7"), KernelText("sass", "MOV R1, c[0x0][0x28]")),
+        bytes_moved=24576,
+        floor_us=0.5,
+        bound="memory",
+    )
+    again = replace(launched, texts=(), floor_us=1.5)
+    library = Kernel("extern_kernels.addmm", "forward", "sm_90", "", ("addmm",), (), kind="library")
+    return replace(report, targets=(replace(target, kernels=(library, launched, again)),))
+
+
+def app_with_kernels() -> AotlensApp:
+    return AotlensApp("model.py", report=gpu_report())
+
+
+def text(app: AotlensApp) -> list[str]:
+    return list(app.workbench.query_one("#kernel-text", CodeView).text.lines)
+
+
+def test_kernels_in_call_order_then_the_dearest_first() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("7")
+        assert lines(app, "kernels-total") == [
+            "2 generated kernels and 1 library call on sm_90 · at least 2.0 µs (an estimate) · moves 48.0 KiB"
+        ]
+        named = [row.split(" | ")[0] for row in rows(app, "kernel-table")]
+        assert named == ["addmm", "triton_poi_fused…_sigmoid_0", "triton_poi_fused…_sigmoid_0"]
+        assert rows(app, "kernel-table")[1].split(" | ")[1:3] == ["fw", "0.50"]
+        await pilot.press("o")
+        assert [row.split(" | ")[2] for row in rows(app, "kernel-table")] == ["1.50", "0.50", ""]
+
+    drive(scenario, app_with_kernels())
+
+
+def test_a_kernel_tells_what_it_takes_and_lights_its_expressions() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("7", "down")
+        assert lines(app, "kernel-detail") == [
+            "triton_poi_fused_mul_sigmoid_0  forward, sm_90, generated",
+            "costs  at least 0.50 µs, set by memory · moves 24.0 KiB",
+            "uses  XBLOCK=256 4 warps · 40 registers, spills 48 B, 2.0 KiB shared",
+            "runs  75% of the warps fit, limited by registers · grid 8x1x1, 0.06 waves",
+            "else  XBLOCK=128 4 warps · 32 registers",
+            "computes  hidden.sigmoid()  line 23",
+            "computes  hidden * hidden.sigmoid()  line 23",
+            "node  sigmoid",
+            "node  mul_1",
+        ]
+        assert lit(app) == ["hidden.sigmoid()", "hidden * hidden.sigmoid()"]
+
+    drive(scenario, app_with_kernels())
+
+
+def test_the_texts_of_a_kernel_one_by_one() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("7", "down", "p")
+        assert text(app) == ["import triton"]
+        await pilot.press("right_square_bracket")
+        assert text(app) == [".version 8.7"]
+        await pilot.press("down", "right_square_bracket")  # the later launch has the texts of the first
+        assert text(app) == ["MOV R1, c[0x0][0x28]"]
+        await pilot.press("home")
+        assert text(app) == ["(a library's own kernel: there is no text of it)"]
+
+    drive(scenario, app_with_kernels())
+
+
+def test_the_memory_tab_shows_the_curve_and_what_is_alive() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("5")
+        assert lines(app, "memory-total") == ["32.0 KiB at the peak: forward, mul_1  line 23"]
+        assert [row.split(" | ")[2] for row in rows(app, "alive")] == [
+            "self.up(x)",
+            "hidden",
+            "hidden.sigmoid()",
+            "gated",
+        ]
+        assert lines(app, "memory-detail")[:2] == [
+            "self.up(x)  8.0 KiB",
+            "alive  saved, from the forward until the backward of line 22",
+        ]
+        await pilot.press("p")
+        assert table(app, "curve").key == "forward/mul_1"
+        assert rows(app, "curve")[3].split(" | ")[:2] == ["32.0 KiB", "+8.0 KiB"]
+        assert lit(app) == ["hidden * hidden.sigmoid()"]
+        assert lines(app, "memory-detail")[0].startswith("mul_1  32.0 KiB alive while it runs, 100%")
+
+    drive(scenario)

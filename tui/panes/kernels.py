@@ -1,0 +1,157 @@
+"""The kernels of every phase: a table, what the selected one takes, and its texts."""
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from aotlens.report.records import Kernel
+from tui.panes.base import Pane, Subject
+from tui.view.kernels import (
+    by_cost,
+    in_call_order,
+    kernel_details,
+    kernel_listing,
+    kernel_texts,
+    kernel_totals,
+)
+from tui.view.source import from_text
+from tui.widgets.bars import ChoiceBar
+from tui.widgets.code import CodeView
+from tui.widgets.lines import LineList
+from tui.widgets.row_list import RowList
+from tui.widgets.table import VirtualTable
+
+PYTHON = frozenset({"triton", "source"})
+"""Languages that are coloured as Python."""
+LIBRARY = "(a library's own kernel: there is no text of it)"
+
+
+class KernelsPane(Pane):
+    TAB: ClassVar[str] = "kernels"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("p", "program", "Kernel text"),
+        Binding("left_square_bracket,comma,left", "language(-1)", "Language before", key_display="["),
+        Binding("right_square_bracket,full_stop,right", "language(1)", "Next language", key_display="]"),
+        Binding("o", "order", "By cost"),
+    ]
+    DEFAULT_CSS = """
+    KernelsPane #kernels-total { height: auto; max-height: 2; }
+    KernelsPane #kernel-table { height: 1fr; }
+    KernelsPane #languages, KernelsPane #kernel-text { display: none; }
+    KernelsPane #languages { padding: 0 1; }
+    KernelsPane.-text #languages, KernelsPane.-text #kernel-text { display: block; }
+    KernelsPane.-text #kernel-table { height: 30%; }
+    KernelsPane.-text .detail { display: none; }
+    KernelsPane #kernel-text { height: 1fr; border-top: solid $panel; }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.order: tuple[int, ...] = ()
+        """Positions of the report's kernels, as the table shows them."""
+        self.costliest_first = False
+        self.language = ""
+
+    def compose(self) -> ComposeResult:
+        yield LineList(id="kernels-total")
+        yield VirtualTable(id="kernel-table")
+        yield ChoiceBar("›", id="languages")
+        yield CodeView(id="kernel-text")
+        yield LineList(id="kernel-detail", classes="detail")
+
+    def on_mount(self) -> None:
+        self.query_one("#kernels-total").can_focus = False
+
+    def fill(self, subject: Subject) -> None:
+        self.query_one("#kernels-total", LineList).show((kernel_totals(subject.target),))
+        self._show_table()
+
+    def main(self) -> Widget:
+        return self.query_one("#kernel-table")
+
+    def reveal(self, key: str) -> None:
+        self.query_one("#kernel-table", VirtualTable).select(key, tell=True)
+        self._describe()
+        self.main().focus()
+
+    def mark_line(self, file: str, line: int) -> None:
+        self.query_one("#kernel-table", VirtualTable).mark_line(file, line)
+        self._describe()
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """The row under the cursor."""
+        index = self.query_one("#kernel-table", VirtualTable).record_index
+        if index is None or self.subject is None:
+            return None
+        return self.subject.target.kernels[self.order[index]]
+
+    # The table.
+
+    def action_order(self) -> None:
+        """Between call order and the dearest first."""
+        self.costliest_first = not self.costliest_first
+        self._show_table()
+        self.query_one("#kernel-table", VirtualTable).place_cursor(0, tell=True)
+
+    def _show_table(self) -> None:
+        if self.subject is not None:
+            target = self.subject.target
+            self.order = by_cost(target) if self.costliest_first else in_call_order(target)
+            self.query_one("#kernel-table", VirtualTable).show(kernel_listing(target, self.order))
+        self._describe()
+
+    def on_row_list_moved(self, event: RowList.Moved) -> None:
+        if event.sender.id == "kernel-table":
+            self._describe()
+
+    def _describe(self) -> None:
+        kernel, subject = self.kernel, self.subject
+        lines = tuple(kernel_details(kernel, subject.target)) if kernel and subject else ()
+        self.query_one("#kernel-detail", LineList).show(lines)
+        if self.has_class("-text"):
+            self._show_text()
+
+    # The texts.
+
+    def action_program(self) -> None:
+        """Between the kernel's details and its text."""
+        self.toggle_class("-text")
+        if self.has_class("-text"):
+            self._show_text()
+
+    def action_language(self, step: int) -> None:
+        names = [name for name, _ in self._texts()]
+        if self.has_class("-text") and self.language in names:
+            self._choose(max(0, min(len(names) - 1, names.index(self.language) + step)))
+
+    def on_choice_bar_picked(self, event: ChoiceBar.Picked) -> None:
+        event.stop()
+        self._choose(event.index)
+
+    def _choose(self, place: int) -> None:
+        self.language = self._texts()[place][0]
+        self._show_text()
+
+    def _texts(self) -> tuple[tuple[str, str], ...]:
+        kernel = self.kernel
+        return kernel_texts(kernel, self.subject.target) if kernel and self.subject else ()
+
+    def _show_text(self) -> None:
+        """The selected kernel in the chosen language, or in the first that it has."""
+        texts = dict(self._texts())
+        if self.language not in texts:
+            self.language = next(iter(texts), "")
+        names = list(texts)
+        choices = tuple(("", name, name) for name in names)
+        self.query_one("#languages", ChoiceBar).show(
+            choices, names.index(self.language) if self.language else 0
+        )
+        code = self.query_one("#kernel-text", CodeView)
+        text = texts.get(self.language, LIBRARY)
+        code.show(from_text(text, "<kernel>"), coloured=self.language in PYTHON)
+
+    def on_code_view_moved(self, event: CodeView.Moved) -> None:
+        event.stop()  # a line of a kernel stands for no line of the user's

@@ -1,0 +1,103 @@
+"""Live memory: the curve as a plot, what is alive at the peak, and every node with what is alive then."""
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from tui.panes.base import Pane, Subject
+from tui.view.memory import (
+    alive_details,
+    alive_listing,
+    by_size,
+    curve_details,
+    curve_listing,
+    curve_plot,
+    memory_total,
+    peak_row,
+)
+from tui.widgets.lines import LineList
+from tui.widgets.row_list import RowList
+from tui.widgets.table import VirtualTable
+
+MARGIN = 4
+"""Cells of the pane that the plot leaves free."""
+
+
+class MemoryPane(Pane):
+    TAB: ClassVar[str] = "memory"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("p", "peak", "To the peak")]
+    DEFAULT_CSS = """
+    MemoryPane #memory-total { height: 1; }
+    MemoryPane #memory-plot { height: auto; max-height: 12; }
+    MemoryPane #alive { height: 1fr; border-top: solid $panel; }
+    MemoryPane #curve { height: 1fr; border-top: solid $panel; }
+    Workbench.-short MemoryPane #memory-plot { display: none; }
+    """
+
+    def compose(self) -> ComposeResult:
+        yield LineList(id="memory-total")
+        yield LineList(id="memory-plot")
+        yield VirtualTable(id="alive")
+        yield VirtualTable(id="curve")
+        yield LineList(id="memory-detail", classes="detail")
+
+    def on_mount(self) -> None:
+        self.query_one("#memory-total").can_focus = False
+        self.query_one("#memory-plot").can_focus = False
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def fill(self, subject: Subject) -> None:
+        self.query_one("#memory-total", LineList).show((memory_total(subject.target),))
+        self.query_one("#curve", VirtualTable).show(curve_listing(subject.target))
+        self.query_one("#alive", VirtualTable).show(alive_listing(subject.target))
+        self._draw()
+        self._describe(self.query_one("#alive", VirtualTable))
+
+    def main(self) -> Widget:
+        return self.query_one("#alive")
+
+    def reveal(self, key: str) -> None:
+        table = self.query_one("#alive" if key.startswith("alive:") else "#curve", VirtualTable)
+        table.select(key, tell=True)
+        table.focus()
+
+    def mark_line(self, file: str, line: int) -> None:
+        for table in self.query(VirtualTable):
+            table.mark_line(file, line)
+
+    def action_peak(self) -> None:
+        """To the row of the curve where memory peaks."""
+        memory = self.subject.target.memory if self.subject else None
+        at = peak_row(memory) if memory else None
+        if at is not None:
+            table = self.query_one("#curve", VirtualTable)
+            table.select_index(at, tell=True)
+            table.focus()
+
+    def on_row_list_moved(self, event: RowList.Moved) -> None:
+        if isinstance(event.sender, VirtualTable):
+            self._draw()
+            self._describe(event.sender)
+
+    def _draw(self) -> None:
+        """The plot, with a mark at the curve's row under the cursor."""
+        if self.subject is None:
+            return
+        at = self.query_one("#curve", VirtualTable).record_index
+        width = max(30, self.size.width - MARGIN)
+        self.query_one("#memory-plot", LineList).show(tuple(curve_plot(self.subject.target, width, at)))
+
+    def _describe(self, table: VirtualTable) -> None:
+        index, subject = table.record_index, self.subject
+        if index is None or subject is None:
+            return
+        target = subject.target
+        if table.id == "alive":
+            lines = tuple(alive_details(by_size(target.memory)[index], target))
+        else:
+            lines = tuple(curve_details(target, index))
+        self.query_one("#memory-detail", LineList).show(lines)
