@@ -12,9 +12,9 @@ from tui.panes.saved import SavedPane
 from tui.panes.wrapper import WrapperPane
 
 TABS: tuple[tuple[type[Pane], str, str], ...] = (
-    (OverviewPane, "Overview", "Overview"),
-    (LedgerPane, "In/out", "In/out"),
-    (GraphsPane, "Graphs", "Graphs"),
+    (OverviewPane, "Overview", "Over"),
+    (LedgerPane, "In/out", "I/O"),
+    (GraphsPane, "Graphs", "Graph"),
     (SavedPane, "Saved", "Saved"),
     (MemoryPane, "Memory", "Mem"),
     (WrapperPane, "Wrapper", "Wrap"),
