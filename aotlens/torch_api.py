@@ -702,21 +702,25 @@ def compiling_modules() -> SimpleNamespace:
     import torch._inductor.compile_fx
     import torch._inductor.select_algorithm  # imports the templates, which look at the device once
     from torch._dynamo import device_interface
-    from torch._inductor import async_compile, codecache, config, debug, graph
+    from torch._inductor import async_compile, codecache, config, debug, graph, ir, scheduler
     from torch._inductor.codegen import triton as triton_codegen
     from torch._inductor.runtime import triton_heuristics
+    from torch._inductor.virtualized import V
 
     return SimpleNamespace(
         c=torch._C,
+        carried_metadata=torch.fx.proxy._COPY_META_FIELDS,
         device_interface=device_interface,
         config=config,
         async_compile=async_compile,
         codecache=codecache,
         debug=debug,
+        ir=ir,
+        scheduler=scheduler,
+        v=V,
         triton_codegen=triton_codegen,
         heuristics=triton_heuristics,
         libraries=os.path.join(os.path.dirname(torch.__file__), "lib"),
-        buffer_origins=_buffer_origins,
         graph_lowering=graph.GraphLowering,
         constant_that_stays=_constant_that_stays,
     )
@@ -731,14 +735,6 @@ def _constant_that_stays(self: Any, name: str, device: torch.device | None) -> s
         return name.removesuffix(place) + place
     with _disable_current_modes():
         return str(self.allocate_non_dup_const_name(name + place, self.constants[name].clone()))
-
-
-def _buffer_origins() -> dict[str, str]:
-    """By the name of a buffer of the graph that Inductor is compiling, the node whose value it holds."""
-    from torch._inductor.virtualized import V
-
-    nodes = ((name, buffer.get_origin_node()) for name, buffer in V.graph.name_to_buffer.items())
-    return {name: node.name for name, node in nodes if node is not None}
 
 
 def interpreting_modules() -> SimpleNamespace:

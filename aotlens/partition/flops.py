@@ -19,11 +19,22 @@ def node_flops(node: Node) -> int:
     """Floating-point operations of one run of the node; symbolic sizes at their example."""
     if node.op is None or node.op is getitem or is_number(node) or is_view(node):
         return 0
-    formula = _formula(node.op)
+    values = [source.val for source in dict.fromkeys(node.inputs())]
+    flops, _ = operator_flops(node.op, node.args, node.kwargs, node.val, values)
+    return flops
+
+
+def operator_flops(
+    op: Any, args: Any, kwargs: dict[str, Any], result: Any, read: list[Any]
+) -> tuple[int, bool]:
+    """The work of an operator that is no view, and whether it is a product by one of torch's formulas.
+
+    `read` holds the values among its arguments, each once.
+    """
+    formula = _formula(op)
     if formula is not None:
-        return int(formula(*_plain(node.args), **_plain(node.kwargs), out_val=_plain(node.val)))
-    read = sum(_elements(source.val) for source in dict.fromkeys(node.inputs()))
-    return max(read, _elements(node.val))
+        return int(formula(*_plain(args), **_plain(kwargs), out_val=_plain(result))), True
+    return max(sum(map(_elements, read)), _elements(result)), False
 
 
 def has_price(node: Node) -> bool:

@@ -29,6 +29,7 @@ from aotlens.report.build_stages import build_stages
 from aotlens.report.build_values import value_guards
 from aotlens.report.describe import describe_tensor
 from aotlens.report.diagnose import diagnose
+from aotlens.report.kernel_totals import line_costs, phase_costs
 from aotlens.report.memory import memory_of
 from aotlens.report.sites import site_of
 from aotlens.runtime.records import LoadedModule
@@ -59,6 +60,8 @@ def build_target(
         partition=_spared(build_partition(parts, others), parts, others),
         wrapper=rows.Wrapper(module.text.source, module.text.steps, tuple(module.text.bound)),
         kernels=tuple(kernels),
+        gpu_totals=phase_costs(kernels),
+        gpu_lines=line_costs(kernels),
         gpu_assumptions=code.gpu_assumptions(),
         gpu_error=code.gpu_error(),
         cuda_graph=cuda_graph_of(parts, module.text.steps, code.gpu is not None),

@@ -8,6 +8,26 @@ from aotlens.report.source_records import Span
 
 KernelKind = Literal["generated", "library"]
 
+UnfusedCode = Literal[
+    "library",
+    "order",
+    "indexing",
+    "sizes",
+    "tiling",
+    "steps",
+    "scan",
+    "limit",
+    "memory",
+    "template",
+    "user-kernel",
+    "foreach",
+    "spills",
+    "device",
+    "disabled",
+    "other",
+]
+"""Why two kernels that share a value are two: `aotlens.report.unfused` has the words."""
+
 
 @dataclass(frozen=True, slots=True)
 class KernelConfig:
@@ -46,6 +66,55 @@ class KernelText:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelAccess:
+    """A value in memory that a kernel reads, or that it writes."""
+
+    value: str
+    """The node whose value it is; empty for one that only the generated code has."""
+    written: bool
+    bytes: int
+    """Each element once, at the example's sizes."""
+    sector_bytes: int
+    """What the memory moves for them: more where they do not lie side by side, since it moves sectors of 32
+    bytes."""
+    span: Span | None = None
+    """The expression that reads or writes it; None where the user has no line for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelShare:
+    """What one expression has of a kernel: the shares of a kernel are the whole of it."""
+
+    span: Span
+    bytes_read: int
+    bytes_written: int
+    flops: int
+    floor_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unfused:
+    """An earlier kernel that shares a value with this one, and why they are not one kernel."""
+
+    kernel: str
+    call: int
+    """Which call of the same phase it is, as `Kernel.call`."""
+    value: str
+    """The node whose value both touch, the largest; empty for one that only the generated code has."""
+    bytes: int
+    """Of all that both touch, as this one reads it."""
+    is_produced: bool
+    """Whether the earlier one writes what this one reads; else both read it."""
+    code: UnfusedCode
+    reason: str
+    """In the user's words."""
+    torch: str = ""
+    """What torch's scheduler says; empty where it was not asked, as about library calls."""
+    span: Span | None = None
+    """The expression whose value it is; None where the user has no line for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """One generated kernel or library call."""
 
@@ -57,8 +126,10 @@ class Kernel:
     nodes: tuple[str, ...]
     spans: tuple[Span, ...]
     bytes_read: int | None = None
+    """From memory by this launch, each element once, at the example's sizes; None where nothing is known."""
     bytes_written: int | None = None
     flops: int | None = None
+    """A fused multiply-add is two; index arithmetic counts nothing."""
     registers: int | None = None
     spill_bytes: int | None = None
     shared_bytes: int | None = None
@@ -71,10 +142,62 @@ class Kernel:
     texts: tuple[KernelText, ...] = ()
     """Of the chosen configuration; a kernel that is launched again has them at its first launch."""
     bytes_moved: int | None = None
-    """Read and written by this launch, at the example's sizes; None where nothing is known."""
+    """`bytes_read` and `bytes_written` together."""
     floor_us: float | None = None
     """The least time on the target, an estimate by its peak bandwidth and arithmetic; None where unknown."""
     bound: str = ""
     """What the floor is set by: `memory` or `arithmetic`."""
     error: str = ""
     """Why the kernel could not be compiled; empty where it was."""
+    call: int = 0
+    """Which call of its phase it is, from 0, among those for the same target."""
+    intensity: float | None = None
+    """Operations for each byte moved; None where nothing is known or moved."""
+    accesses: tuple[KernelAccess, ...] = ()
+    shares: tuple[KernelShare, ...] = ()
+    """By expression; empty where the user has no line for it, and for a CPU."""
+    unfused: tuple[Unfused, ...] = ()
+    """Earlier kernels that it shares values with, the costliest first."""
+    layer: str = ""
+    """The layer of the user's model that it belongs to, `blocks.3`; empty outside of layers."""
+    added: str = ""
+    """Which stage added it and why, where no expression of the user's asks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineCost:
+    """One line of the user's code on a GPU: its shares of all kernels, forward and backward together."""
+
+    span: Span
+    """The widest expression of the line."""
+    kernels_forward: int
+    """Kernels and library calls of the forward, or of inference, that compute a part of it."""
+    kernels_backward: int
+    bytes_read: int
+    bytes_written: int
+    flops: int
+    floor_us: float
+    """An estimate."""
+
+    @property
+    def launches(self) -> int:
+        return self.kernels_forward + self.kernels_backward
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseCost:
+    """All kernels of one phase on a GPU."""
+
+    phase: Phase
+    target: str
+    generated: int
+    """Launches of generated kernels."""
+    library: int
+    """Library calls."""
+    bytes_read: int
+    bytes_written: int
+    flops: int
+    floor_us: float
+    """The sum over the kernels, an estimate."""
+    unknown: int = 0
+    """Calls of which nothing is known, which the sums lack."""

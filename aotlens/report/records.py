@@ -15,7 +15,18 @@ from aotlens.report.cuda_graph_records import (
     CudaGraphBlocker,
     CudaGraphVerdict,
 )
-from aotlens.report.kernel_records import Kernel, KernelConfig, KernelKind, KernelText
+from aotlens.report.kernel_records import (
+    Kernel,
+    KernelAccess,
+    KernelConfig,
+    KernelKind,
+    KernelShare,
+    KernelText,
+    LineCost,
+    PhaseCost,
+    Unfused,
+    UnfusedCode,
+)
 from aotlens.report.partition_records import (
     BudgetResult,
     Certificate,
@@ -58,9 +69,12 @@ __all__ = [
     "Guard",
     "Input",
     "Kernel",
+    "KernelAccess",
     "KernelConfig",
     "KernelKind",
+    "KernelShare",
     "KernelText",
+    "LineCost",
     "LiveValue",
     "Memory",
     "Mode",
@@ -70,6 +84,7 @@ __all__ = [
     "Owner",
     "Partition",
     "Phase",
+    "PhaseCost",
     "RecomputedValue",
     "Region",
     "Related",
@@ -87,6 +102,8 @@ __all__ = [
     "Target",
     "Tensor",
     "Totals",
+    "Unfused",
+    "UnfusedCode",
     "Use",
     "Variable",
     "WhatIf",
@@ -326,6 +343,10 @@ class Target:
     """Why no code could be generated for the GPU target; empty where it was, and without one."""
     cuda_graph: CudaGraph | None = None
     """Whether CUDA graphs can record it; None for a target that has nothing to do with a GPU."""
+    gpu_totals: tuple[PhaseCost, ...] = ()
+    """The kernels for the GPU target together, by phase; empty without one."""
+    gpu_lines: tuple[LineCost, ...] = ()
+    """The user's lines on the GPU target, the costliest first."""
     memory: Memory | None = None
     variables: tuple[Variable, ...] = ()
     guards: tuple[Guard, ...] = ()

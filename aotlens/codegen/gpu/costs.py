@@ -1,54 +1,82 @@
-"""What one kernel moves and computes, and the least time that takes on the target.
+"""What one call moves and computes, the least time for it on the target, and which expression has how much.
 
-Invariant: bytes of a generated kernel are those of Inductor's own account of its accesses; those of a library
-call are the sizes of what it reads and gives.
+Invariant: the shares of the expressions are the whole: their sums are the call's own figures.
 """
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
-import torch
-
-from aotlens.codegen.gpu.roofline import Work, floor
+from aotlens.codegen.gpu.records import Access, KernelCall
+from aotlens.codegen.gpu.roofline import Floor, Work, floor
 from aotlens.codegen.gpu.targets import GpuTarget
-from aotlens.ir.program import Node
-from aotlens.partition.flops import node_flops
-from aotlens.report.describe import short_dtype, size_bytes
-from aotlens.report.records import Kernel
+from aotlens.report.records import Kernel, KernelAccess, KernelShare, Span
+
+SpanOf = Callable[[str], Span | None]
+"""The innermost expression of a node, by its name."""
 
 
-def bytes_moved(kernel: Any) -> int | None:
-    """By Inductor's own kernel, while it is defined; None for one of a template, which keeps no account."""
-    if not hasattr(kernel, "estimate_kernel_num_bytes"):
-        return None
-    return int(kernel.estimate_kernel_num_bytes())
-
-
-def with_costs(row: Kernel, nodes: list[Node], moved: int | None, target: GpuTarget) -> Kernel:
-    """The row with bytes, operations and the time floor; a call without nodes or traffic says none."""
-    if row.kind == "library":
-        moved = _library_bytes(nodes) if nodes else None
-    flops = sum(map(node_flops, nodes))
-    row = replace(row, flops=flops if nodes else None)
-    if moved is None:
+def with_costs(row: Kernel, call: KernelCall, target: GpuTarget, span_of: SpanOf) -> Kernel:
+    """The row with bytes, operations, the time floor and the shares; without any access it says none."""
+    if not call.accesses:
         return row
-    work = tuple(_work(node, row.kind == "library") for node in nodes if _tensors(node))
-    least = floor(target, moved, work)
-    return replace(row, bytes_moved=moved, floor_us=least.time_us, bound=least.bound)
+    read = sum(access.bytes for access in call.accesses if not access.written)
+    written = sum(access.bytes for access in call.accesses if access.written)
+    work = tuple(Work(one.flops, one.dtype, "matrix" if one.is_product else "vector") for one in call.work)
+    least = floor(target, read + written, work)
+    return replace(
+        row,
+        bytes_read=read,
+        bytes_written=written,
+        bytes_moved=read + written,
+        flops=sum(one.flops for one in call.work),
+        intensity=least.intensity,
+        floor_us=least.time_us,
+        bound=least.bound,
+        accesses=tuple(_access(access, span_of) for access in call.accesses),
+        shares=tuple(_shares(row.spans, call, least, span_of)),
+    )
 
 
-def _library_bytes(nodes: list[Node]) -> int:
-    own = {id(node) for node in nodes}
-    read = {id(source): source for node in nodes for source in node.inputs()}
-    outside = [source for key, source in read.items() if key not in own]
-    results = [node for node in nodes if id(node) not in read]
-    tensors = tuple(tensor for node in (*outside, *results) for tensor in _tensors(node))
-    return sum(size_bytes(tensor) or 0 for tensor in tensors)
+def _access(access: Access, span_of: SpanOf) -> KernelAccess:
+    span = next(filter(None, map(span_of, access.by)), None)
+    return KernelAccess(access.node, access.written, access.bytes, access.sector_bytes, span)
 
 
-def _work(node: Node, in_library: bool) -> Work:
-    return Work(node_flops(node), short_dtype(_tensors(node)[0].dtype), "matrix" if in_library else "vector")
+@dataclass(slots=True)
+class _Share:
+    """Mutable while the parts of a call are given out."""
+
+    read: int = 0
+    written: int = 0
+    flops: int = 0
 
 
-def _tensors(node: Node) -> tuple[torch.Tensor, ...]:
-    return tuple(value for value in node.results if isinstance(value, torch.Tensor))
+def _shares(
+    spans: tuple[Span, ...], call: KernelCall, least: Floor, span_of: SpanOf
+) -> Iterator[KernelShare]:
+    """What each expression has of a call; nothing where the user has no line for any of it."""
+    if not spans:
+        return
+    shares = {span: _Share() for span in spans}
+    for access in call.accesses:
+        owners = tuple(dict.fromkeys(filter(None, map(span_of, access.by)))) or spans
+        for owner, part in zip(owners, _parts(access.bytes, len(owners)), strict=True):
+            share = shares.setdefault(owner, _Share())
+            share.read += 0 if access.written else part
+            share.written += part if access.written else 0
+    for one in call.work:
+        found = span_of(one.node)
+        owners = (found,) if found is not None else spans
+        for owner, part in zip(owners, _parts(one.flops, len(owners)), strict=True):
+            shares.setdefault(owner, _Share()).flops += part
+    is_memory = least.bound == "memory"
+    weights = [share.read + share.written if is_memory else share.flops for share in shares.values()]
+    whole = sum(weights) or 1
+    for (span, share), weight in zip(shares.items(), weights, strict=True):
+        yield KernelShare(span, share.read, share.written, share.flops, least.time_us * weight / whole)
+
+
+def _parts(whole: int, count: int) -> list[int]:
+    """The whole in nearly equal parts."""
+    part, rest = divmod(whole, count)
+    return [part + (at < rest) for at in range(count)]

@@ -11,12 +11,13 @@ from aotlens.codegen.gpu.generation import Generated as GpuGenerated
 from aotlens.codegen.gpu.generation import generate
 from aotlens.codegen.gpu.needs import require_triton
 from aotlens.codegen.gpu.records import GpuOrder
-from aotlens.codegen.gpu.rows import kernel_rows
+from aotlens.codegen.gpu.rows import Places, kernel_rows
 from aotlens.codegen.gpu.targets import find_target
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.ir.program import Program
 from aotlens.options import CompileOptions
 from aotlens.partition.records import Partitioned
+from aotlens.report.build_layers import Layers
 from aotlens.report.records import Kernel, Phase
 
 
@@ -53,6 +54,7 @@ class _Unit:
         self._parts = parts
         self._order = order
         self._made: GpuGenerated | None = None
+        self._layers: Layers | None = None
 
     @property
     def sm(self) -> str:
@@ -72,7 +74,10 @@ class _Unit:
         graph = next((graph for graph in made.graphs if graph.phase == phase), None)
         if graph is None:
             return ()
-        return tuple(kernel_rows(graph, made.kernels, program, self._order.target))
+        if self._layers is None:
+            self._layers = Layers(self._parts.joint.program)
+        places = Places.of(program, self._layers)
+        return tuple(kernel_rows(graph, made.kernels, places, self._order.target))
 
     def _generated(self) -> GpuGenerated:
         if self._made is None:

@@ -6,7 +6,7 @@ Invariant: works within `offline_gpu`, in a process of its own; the graphs go in
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotlens.codegen.gpu.costs import bytes_moved
-from aotlens.codegen.gpu.records import KernelCall, KernelSource, LoweredGraph, RunnableGraph
+from aotlens.codegen.gpu.fx_work import OURS
+from aotlens.codegen.gpu.observed import observing
+from aotlens.codegen.gpu.records import KernelSource, LoweredGraph, RunnableGraph
 from aotlens.codegen.gpu.retarget import Retargeting
 from aotlens.codegen.negated import spell_out_negation
 from aotlens.codegen.separate import doubtful_results
 from aotlens.codegen.tokens import thread_token
-from aotlens.errors import InternalError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
 from aotlens.ir.slots import DIFFERENTIABLE_OUTPUTS
@@ -30,7 +30,6 @@ from aotlens.torch_api import (
     FakeTensorMode,
     TracingContext,
     compile_with_inductor,
-    compiling_modules,
     inductor_config_patch,
     tracing,
 )
@@ -81,32 +80,23 @@ class _Graph:
         module = to_graph_module(self.program, training)
         negated = self._prepare(module, moving, strides)
         inputs = moving.move(module, self.phase == "forward")
-        names = {
-            node.name: node.meta["aotlens_node"] for node in module.graph.nodes if "aotlens_node" in node.meta
-        }
         doubtful = doubtful_results(module, self._mark_visible(module))
-        sources: dict[str, str] = {}
-        moved: dict[str, int | None] = {}
-        buffers: dict[str, str] = {}
         states = self._states(module, moving)
-        with (
-            _collecting(sources, moved, buffers),
-            inductor_config_patch(self.config),
-            warnings.catch_warnings(),
-        ):
+        with observing(self.phase) as seen, inductor_config_patch(self.config), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # advice on a machine's settings
-            code, provenance = compile_with_inductor(module, inputs, moving.mode, **self._flags())
+            code, _ = compile_with_inductor(module, inputs, moving.mode, **self._flags())
         source = str(getattr(code, "source_code", ""))  # a graph that computes nothing has none
         launches = _launches(source)
         lowered = LoweredGraph(
             phase=self.phase,
             source=source,
             kernels=tuple(
-                KernelSource(name, self.phase, text, tuple(launches.get(name, ())), moved.get(name))
-                for name, text in sources.items()
+                KernelSource(name, self.phase, text, tuple(launches.get(name, ())))
+                for name, text in seen.sources.items()
             ),
-            calls=tuple(_calls(provenance, names, self.phase)),
+            calls=tuple(seen.calls),
             assumptions=tuple(moving.assumptions),
+            not_fused=seen.not_fused(),
         )
         return RunnableGraph(
             lowered,
@@ -114,7 +104,9 @@ class _Graph:
             states=states,
             negated=negated,
             doubtful=tuple(doubtful),
-            buffers={name: names[node] for name, node in buffers.items() if node in names},
+            buffers={
+                access.buffer: access.node for call in seen.calls for access in call.accesses if access.node
+            },
         )
 
     def _states(self, module: fx.GraphModule, moving: Retargeting) -> tuple[int, ...]:
@@ -131,7 +123,7 @@ class _Graph:
         inputs = module.graph.find_nodes(op="placeholder")
         with moving.mode:
             for given, node in zip(self.program.inputs, inputs, strict=True):
-                node.meta["aotlens_node"] = given.node.name
+                node.meta[OURS] = given.node.name
                 _restride(node, strides.get(id(given.node)))
             thread_token(module)
             return spell_out_negation(module)
@@ -163,54 +155,9 @@ def _restride(node: fx.Node, stride: tuple[Any, ...] | None) -> None:
         node.meta["val"] = val.as_strided(val.shape, stride)
 
 
-class _NotLaunched:
-    """In the place of a kernel that is compiled later."""
-
-    def run(self, *args: Any, **kwargs: Any) -> None:
-        raise InternalError("a kernel for a GPU that is not there cannot run")
-
-
-@contextmanager
-def _collecting(
-    sources: dict[str, str], moved: dict[str, int | None], buffers: dict[str, str]
-) -> Iterator[None]:
-    """Keep the kernels' sources where Inductor loads them, instead of compiling them, and what they move.
-
-    `buffers` gets the graph's node of each buffer that holds a node's value.
-    """
-    modules = compiling_modules()
-    loader, scheduling = modules.async_compile.AsyncCompile, modules.triton_codegen.TritonScheduling
-    load: Callable[..., Any] = loader.triton
-    define: Callable[..., str] = scheduling.define_kernel
-
-    def keep(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> _NotLaunched:
-        sources[kernel_name] = source_code
-        return _NotLaunched()
-
-    def note(self: Any, src_code: str, node_schedule: Any, kernel: Any) -> str:
-        name = define(self, src_code, node_schedule, kernel)
-        moved[name] = bytes_moved(kernel)
-        buffers.update(modules.buffer_origins())
-        return name
-
-    loader.triton, scheduling.define_kernel = keep, note
-    try:
-        yield
-    finally:
-        loader.triton, scheduling.define_kernel = load, define
-
-
 def _launches(source: str) -> dict[str, list[tuple[str, ...]]]:
     """The arguments of each launch, by kernel."""
     found: dict[str, list[tuple[str, ...]]] = {}
     for name, arguments in _LAUNCH.findall(source[source.rfind("def call(") :]):
         found.setdefault(name, []).append(tuple(text.strip() for text in arguments.split(",")))
     return found
-
-
-def _calls(provenance: dict[str, Any], names: dict[str, str], phase: Phase) -> Iterator[KernelCall]:
-    """Inductor's own record of which graph nodes each kernel computes, in call order."""
-    for key in sorted(provenance, key=lambda key: int(key.rsplit(":", 1)[1])):
-        found: Sequence[str] = provenance[key]["post_grad_nodes"]
-        nodes = dict.fromkeys(names[name] for name in found if name in names)
-        yield KernelCall(key.rsplit(":", 1)[0], phase, tuple(nodes))

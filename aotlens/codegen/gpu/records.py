@@ -31,8 +31,36 @@ class KernelSource:
     source: str
     calls: tuple[tuple[str, ...], ...]
     """The arguments of each launch in the wrapper, as text, in call order."""
-    bytes_moved: int | None = None
-    """Read and written by one launch, by Inductor's account; None where it keeps none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A value in memory that one call reads, or that it writes."""
+
+    buffer: str
+    """By Inductor's name, which is one value of one graph."""
+    node: str
+    """The node of our program whose value it is; empty for one of Inductor's own."""
+    written: bool
+    bytes: int
+    """Each element once, at the example's sizes."""
+    sector_bytes: int
+    """What the memory moves for them: more where they lie apart, since it moves whole sectors."""
+    by: tuple[str, ...]
+    """Nodes of our program that read it in this call, or whose value is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWork:
+    """What one node costs where it is computed."""
+
+    node: str
+    """Of our program; empty for one of Inductor's own."""
+    flops: int
+    dtype: str
+    """Of its result, by the report's short name."""
+    is_product: bool
+    """Whether matrix units can compute it: a matrix product, a convolution, attention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +71,25 @@ class KernelCall:
     phase: Phase
     nodes: tuple[str, ...]
     """Nodes of our program that it computes."""
+    accesses: tuple[Access, ...] = ()
+    work: tuple[NodeWork, ...] = ()
+    added: str = ""
+    """Why Inductor makes this call, where no node of our program asks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotFused:
+    """Two calls that share a value, and what Inductor's scheduler said when it did not make them one."""
+
+    first: int
+    """The position of the earlier call."""
+    second: int
+    buffers: tuple[str, ...]
+    """What both touch, largest first."""
+    is_produced: bool
+    """Whether the first writes what the second reads; else both read it."""
+    why: str
+    """The scheduler's words; empty where it gave none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +103,7 @@ class LoweredGraph:
     calls: tuple[KernelCall, ...]
     assumptions: tuple[str, ...]
     """What was assumed when the graph was moved to the GPU."""
+    not_fused: tuple[NotFused, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

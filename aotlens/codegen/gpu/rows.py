@@ -3,45 +3,88 @@
 Invariant: made from plain data alone (what a child process or a cache gave), without Inductor or Triton.
 """
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from aotlens.codegen.gpu.costs import with_costs
 from aotlens.codegen.gpu.occupancy import Block, occupancy, waves
-from aotlens.codegen.gpu.records import BuiltConfig, BuiltKernel, LoweredGraph
+from aotlens.codegen.gpu.records import BuiltConfig, BuiltKernel, KernelCall, LoweredGraph
 from aotlens.codegen.gpu.targets import GpuTarget
-from aotlens.ir.program import Program
-from aotlens.report.records import Kernel, KernelConfig, KernelText, Phase
+from aotlens.codegen.gpu.unfused import unfused_rows
+from aotlens.ir.program import Node, Program
+from aotlens.report.build_layers import Layers
+from aotlens.report.records import Kernel, KernelConfig, KernelText, Phase, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The nodes of one program, as the rows about its kernels need them."""
+
+    nodes: dict[str, Node]
+    layers: Layers
+
+    @classmethod
+    def of(cls, program: Program, layers: Layers) -> "Places":
+        nodes = {node.name: node for node in _all_nodes(program)}
+        return cls(nodes, layers)
+
+    def span(self, name: str) -> Span | None:
+        """The innermost expression of a node; for a backward node, of what it differentiates."""
+        node = self.nodes.get(name)
+        return node.origin.place.innermost if node is not None else None
+
+    def layer(self, names: tuple[str, ...]) -> str:
+        """The layer that most of the nodes belong to."""
+        found = Counter(filter(None, (self.layers.of(self.nodes[name]) for name in names)))
+        return found.most_common(1)[0][0] if found else ""
+
+
+def _all_nodes(program: Program) -> Iterator[Node]:
+    """The nodes that compute something, those within higher-order operators too."""
+    for body in program.bodies():
+        yield from _all_nodes(body)
+    yield from program.nodes
 
 
 def kernel_rows(
-    graph: LoweredGraph, built: dict[tuple[Phase, str], BuiltKernel], program: Program, target: GpuTarget
+    graph: LoweredGraph, built: dict[tuple[Phase, str], BuiltKernel], places: Places, target: GpuTarget
 ) -> Iterator[Kernel]:
     """One row for each call of one graph, in call order."""
-    sources = {kernel.name: kernel for kernel in graph.kernels}
-    nodes = {node.name: node for node in program.nodes}
-    launches: dict[str, int] = {}
-    for call in graph.calls:
-        at = launches.get(call.name, 0)
-        launches[call.name] = at + 1
-        members = tuple(name for name in call.nodes if name in nodes)
-        spans = dict.fromkeys(
-            span for name in members if (span := nodes[name].origin.place.innermost) is not None
-        )
-        source = sources.get(call.name)
+    sources = {kernel.name: kernel.source for kernel in graph.kernels}
+    unfused = unfused_rows(graph, places.span)
+    launches: Counter[str] = Counter()
+    for at, call in enumerate(graph.calls):
+        members = tuple(name for name in call.nodes if name in places.nodes)
+        spans = tuple(dict.fromkeys(filter(None, map(places.span, members))))
         row = Kernel(
             name=call.name,
             phase=call.phase,
             target=target.sm,
-            source=source.source if source else "",
+            source=sources.get(call.name, ""),
             nodes=members,
-            spans=tuple(spans),
-            kind="generated" if source else "library",
+            spans=spans,
+            kind="generated" if call.name in sources else "library",
+            call=at,
+            unfused=unfused.get(at, ()),
+            layer=places.layer(members),
+            added="" if spans else _added(call, members, places),
         )
-        row = with_costs(
-            row, [nodes[name] for name in members], source.bytes_moved if source else None, target
-        )
-        yield _with_code(row, built.get((call.phase, call.name)), at, target)
+        row = with_costs(row, call, target, places.span)
+        yield _with_code(row, built.get((call.phase, call.name)), launches[call.name], target)
+        launches[call.name] += 1
+
+
+def _added(call: KernelCall, members: tuple[str, ...], places: Places) -> str:
+    """Which stage added a call without an expression of the user's, and why."""
+    origins = [places.nodes[name].origin for name in members]
+    found = next((origin for origin in origins if origin.reason), None)
+    if found is not None:
+        return f"{found.stage}: {found.reason}"
+    if members:
+        names = ", ".join(f"`{name}`" for name in members[:3])
+        return f"{origins[0].stage}: computes {names}, for which no line of yours is known"
+    return f"codegen: {call.added or 'Inductor gives no node of the graph for it'}"
 
 
 def _with_code(row: Kernel, built: BuiltKernel | None, launch: int, target: GpuTarget) -> Kernel:

@@ -1,0 +1,78 @@
+"""Nodes of the graph as Inductor lowers it: whose they are, and what each computes.
+
+Invariant: the graph that is lowered is not our program any more (passes replace nodes), so a node is ours by
+what it carries, or by what it stands between; and its work is that of what it has become.
+"""
+
+from collections.abc import Iterable, Iterator
+from operator import getitem
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.capture.operators import Kind, aten, describe, is_operator
+from aotlens.codegen.gpu.records import NodeWork
+from aotlens.partition.flops import operator_flops
+from aotlens.report.describe import short_dtype
+
+OURS = "aotlens_node"
+"""Under this key a graph node carries the name of the node of our program that it computes."""
+
+SHOWN_AGAIN = frozenset({aten.reshape.default, aten._unsafe_view.default, getitem})
+"""Which Inductor lowers as views, and whose schemas do not say so."""
+
+
+def our_name(node: fx.Node) -> str:
+    """The node of our program that it computes; empty for one that a pass of Inductor's made by itself."""
+    return str(node.meta.get(OURS, ""))
+
+
+def in_graph_order(nodes: Iterable[fx.Node]) -> list[fx.Node]:
+    """The nodes that compute something or come in, each once."""
+    found = [node for node in dict.fromkeys(nodes) if node.op != "output"]
+    positions = {node: at for graph in {one.graph for one in found} for at, node in enumerate(graph.nodes)}
+    return sorted(found, key=positions.__getitem__)
+
+
+def is_view(node: fx.Node) -> bool:
+    """Whether it only shows its first argument in another way."""
+    if node.op != "call_function":
+        return False
+    target: Any = node.target
+    return target in SHOWN_AGAIN or (is_operator(target) and describe(target).kind is Kind.VIEW)
+
+
+def readers(value: fx.Node, among: frozenset[fx.Node]) -> Iterator[fx.Node]:
+    """Which of the nodes read a value, through views of it too."""
+    waiting, seen = [value], {value}
+    while waiting:
+        for user in waiting.pop().users:
+            if user in seen:
+                continue
+            seen.add(user)
+            if is_view(user):
+                waiting.append(user)
+            elif user in among:
+                yield user
+
+
+def work_of(node: fx.Node) -> NodeWork:
+    """What a node costs, as the lowered graph has it."""
+    arguments = [one.meta.get("val") for one in node.all_input_nodes]
+    val = node.meta.get("val")
+    flops, is_product = 0, False
+    if not is_view(node):
+        args, kwargs = _values((node.args, node.kwargs))
+        flops, is_product = operator_flops(node.target, args, kwargs, val, arguments)
+    return NodeWork(our_name(node), flops, _dtype(val), is_product)
+
+
+def _values(arguments: Any) -> Any:
+    return fx.node.map_arg(arguments, lambda node: node.meta.get("val"))
+
+
+def _dtype(val: Any) -> str:
+    results = val if isinstance(val, (list, tuple)) else (val,)
+    tensor = next((one for one in results if isinstance(one, torch.Tensor)), None)
+    return short_dtype(tensor.dtype) if tensor is not None else ""

@@ -1,0 +1,187 @@
+"""What Inductor does while it generates the code of one graph: its calls in order, and what each touches.
+
+Invariant: nothing of what Inductor decides is changed.  A few of its functions are listened to: those that
+define a kernel, those that note a call, and those that ask whether two nodes can become one.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from torch import fx
+
+from aotlens.codegen.gpu.fx_work import OURS, in_graph_order, our_name, work_of
+from aotlens.codegen.gpu.records import KernelCall, NodeWork, NotFused
+from aotlens.codegen.gpu.refusals import Refusals
+from aotlens.codegen.gpu.traffic import Traffic, flat
+from aotlens.errors import InternalError
+from aotlens.report.records import Phase
+from aotlens.torch_api import compiling_modules
+
+LAST_SUM = "torch.sum"
+"""How the wrapper ends a reduction of which a kernel leaves partial sums, in f32."""
+SUM_ITEM = 4
+SEEDS = "inductor_seeds"
+"""In the names of the nodes that draw seeds."""
+
+
+class _NotLaunched:
+    """In the place of a kernel that is compiled later."""
+
+    def run(self, *args: Any, **kwargs: Any) -> None:
+        raise InternalError("a kernel for a GPU that is not there cannot run")
+
+
+@dataclass(slots=True)
+class Observed:
+    """What was seen; mutable while Inductor works."""
+
+    phase: Phase
+    modules: SimpleNamespace
+    sources: dict[str, str] = field(default_factory=dict)
+    """The kernels by name, as they are to be compiled."""
+    calls: list[KernelCall] = field(default_factory=list)
+    refusals: Refusals = field(default_factory=Refusals)
+    defined: dict[str, Any] = field(default_factory=dict)
+    """Inductor's kernels by name, the last defined last."""
+
+    def not_fused(self) -> tuple[NotFused, ...]:
+        """The pairs of calls that share a value."""
+        return tuple(self.refusals.between(self.calls))
+
+    def define(self, name: str, kernel: Any) -> None:
+        self.defined.pop(name, None)
+        self.defined[name] = kernel
+
+    def kernel_call(self, schedule: Any, name: str | None) -> None:
+        """A launch of a generated kernel; without a name it is the one that was just defined."""
+        name = name or next(reversed(self.defined))
+        kernel = self.defined[name]
+        members = [node for one in schedule if hasattr(one, "get_nodes") for node in one.get_nodes()]
+        origins = in_graph_order(origin for node in members for origin in node.node.origins)
+        traffic = Traffic(self.modules)
+        left, finished = traffic.of_partial_sums(kernel, len(self.calls))
+        accesses = (*traffic.of_kernel(members, kernel), *left)
+        work = tuple(part for node in members for part in traffic.work(node))
+        added = "" if _ours(origins) else _added(origins)
+        self._add(
+            KernelCall(name, self.phase, _ours(origins), accesses, work, added),
+            [node.get_name() for node in members],
+        )
+        for read, written in finished:
+            work = tuple(NodeWork(name, read.bytes // SUM_ITEM, "f32", False) for name in read.by)
+            self._add(KernelCall(LAST_SUM, self.phase, read.by, (read, written), work), [])
+
+    def library_call(self, call: Any, name: str) -> None:
+        origins = in_graph_order(_computed(call))
+        accesses = tuple(Traffic(self.modules).of_library(call, origins))
+        work = tuple(work_of(node) for node in origins if node.op == "call_function")
+        added = "" if _ours(origins) else _added(origins)
+        outputs = flat(getattr(call, "outputs", ()))
+        parts = [part.get_operation_name() for part in outputs if hasattr(part, "get_operation_name")]
+        self._add(
+            KernelCall(name, self.phase, _ours(origins), accesses, work, added),
+            [call.get_operation_name(), *parts],
+        )
+
+    def _add(self, call: KernelCall, operations: list[str]) -> None:
+        self.refusals.note_call(id(self.modules.v.graph.scheduler), operations, len(self.calls))
+        self.calls.append(call)
+
+
+def _computed(call: Any) -> list[fx.Node]:
+    """The graph node that a library call is; all that it may stand for where Inductor does not say."""
+    if call.origin_node is not None:
+        return [call.origin_node]
+    operator = getattr(call, "op_overload", None)
+    return [node for node in call.origins if node.target is operator] or list(call.origins)
+
+
+def _ours(origins: list[fx.Node]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, map(our_name, origins))))
+
+
+def _added(origins: list[fx.Node]) -> str:
+    """Why there is a call that no node of our program asks for."""
+    if not origins:
+        return "Inductor's scheduler adds it: no node of the graph asks for it"
+    if any(SEEDS in node.name for node in origins):
+        return "Inductor draws a seed for the random numbers that its kernels draw"
+    what = ", ".join(f"`{node.name}`" for node in origins[:3])
+    return f"a pass of Inductor's over the graph adds it, as {what}"
+
+
+@contextmanager
+def observing(phase: Phase) -> Iterator[Observed]:
+    """Listen to Inductor in this process; kernels are kept as sources instead of compiled."""
+    modules = compiling_modules()
+    seen = Observed(phase, modules)
+    listeners = _listeners(seen)
+    before = [(owner, name, vars(owner)[name]) for owner, name, _ in listeners]
+    modules.carried_metadata.append(OURS)  # a node that a pass replaces hands it to the new one
+    for owner, name, instead in listeners:
+        setattr(owner, name, instead)
+    try:
+        yield seen
+    finally:
+        for owner, name, original in before:
+            setattr(owner, name, original)
+        modules.carried_metadata.remove(OURS)
+
+
+def _listeners(seen: Observed) -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
+    """What stands in the place of which function."""
+    modules = seen.modules
+    scheduling, scheduler = modules.triton_codegen.TritonScheduling, modules.scheduler
+    define: Callable[..., str] = scheduling.define_kernel
+    comment: Callable[..., None] = scheduling.codegen_comment
+    can_fuse: Callable[..., bool] = scheduler.Scheduler.can_fuse
+    cycles: Callable[..., bool] = scheduler.Scheduler.will_fusion_create_cycle
+
+    def keep(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> _NotLaunched:
+        seen.sources[kernel_name] = source_code
+        return _NotLaunched()
+
+    def note_kernel(self: Any, src_code: str, node_schedule: Any, kernel: Any) -> str:
+        name = define(self, src_code, node_schedule, kernel)
+        seen.define(name, kernel)
+        return name
+
+    def note_launch(self: Any, node_schedule: Any, kernel_name: str | None = None) -> None:
+        comment(self, node_schedule, kernel_name)
+        seen.kernel_call(node_schedule, kernel_name)
+
+    def note_library_call(node: Any, name: str, is_extern: bool = False) -> int:
+        if is_extern:
+            seen.library_call(node, name)
+        return len(seen.calls)
+
+    def ask(self: Any, node1: Any, node2: Any, *args: Any, **kwargs: Any) -> bool:
+        seen.refusals.begin()
+        fused = False
+        try:
+            fused = can_fuse(self, node1, node2, *args, **kwargs)
+        finally:
+            seen.refusals.end((node1, node2), fused)
+        return fused
+
+    def hear(self: Any, reason: str, *args: Any) -> None:
+        seen.refusals.say(reason % args)
+
+    def ask_of_cycles(self: Any, node1: Any, node2: Any) -> bool:
+        found = cycles(self, node1, node2)
+        if found:
+            seen.refusals.note((node1, node2), "will create cycle")
+        return found
+
+    return (
+        (modules.async_compile.AsyncCompile, "triton", keep),
+        (scheduling, "define_kernel", note_kernel),
+        (scheduling, "codegen_comment", note_launch),
+        (modules.debug, "set_kernel_post_grad_provenance_tracing", note_library_call),
+        (scheduler.Scheduler, "can_fuse", ask),
+        (scheduler.Scheduler, "will_fusion_create_cycle", ask_of_cycles),
+        (scheduler.WhyNoFuse, "__call__", hear),
+    )
