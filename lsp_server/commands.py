@@ -96,7 +96,7 @@ def read_document(server: Server, params: object) -> dict[str, str] | None:
     uri = params.get("uri") if isinstance(params, dict) else getattr(params, "uri", None)
     page = parse(uri) if isinstance(uri, str) else None
     text = text_of(server.views, page) if page else None
-    return None if text is None else {"text": text, "languageId": "python"}
+    return None if text is None else {"text": text, "languageId": page.language if page else "python"}
 
 
 # Notifications

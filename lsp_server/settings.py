@@ -27,6 +27,8 @@ class Settings:
     dynamic: bool = False
     policy: str = "min-cut"
     """As `aotlens.policy.Policy.parse` reads it."""
+    gpu: str | None = None
+    """Also show the kernels for this GPU, by name or as `sm_90`; it need not be there."""
     time_limit_s: float = 120.0
     memory_limit_mib: int | None = None
     inlay_shapes: bool = True
@@ -37,7 +39,7 @@ class Settings:
     """The client reads `aotlens:` documents by the request `aotlens/document`; else files are written."""
 
     def trace_options(self) -> TraceOptions:
-        return TraceOptions(backend=self.backend, dynamic=self.dynamic, policy=self.policy)
+        return TraceOptions(self.backend, self.dynamic, self.policy, gpu=self.gpu)
 
     @property
     def memory_limit_bytes(self) -> int | None:
@@ -93,6 +95,7 @@ SETTINGS: dict[str, tuple[str, Check]] = {
     "backend": ("backend", _one_of("eager", "inductor")),
     "dynamic": ("dynamic", BOOL),
     "policy": ("policy", (_is_policy, f"a policy ({', '.join(FORMS)})")),
+    "gpu": ("gpu", _optional(TEXT)),
     "timeLimitSeconds": ("time_limit_s", _number(0)),
     "memoryLimitMiB": ("memory_limit_mib", _optional(_number(0))),
     "inlayHints.shapes": ("inlay_shapes", BOOL),
@@ -142,7 +145,7 @@ def _with(settings: Settings, field: str, value: object) -> Settings:
     if field == "args":
         assert isinstance(value, list | tuple)
         return replace(settings, args=tuple(value))
-    if field == "python" and value == "":
+    if field in ("python", "gpu") and value == "":
         value = None
     if field == "memory_limit_mib" and isinstance(value, float):
         value = int(value)

@@ -116,9 +116,13 @@ def _kernel_line(kernel: Kernel) -> str:
     figures = [
         f"reads {human_bytes(kernel.bytes_read)}" if kernel.bytes_read is not None else "",
         f"writes {human_bytes(kernel.bytes_written)}" if kernel.bytes_written is not None else "",
+        f"moves {human_bytes(kernel.bytes_moved)}" if kernel.bytes_moved is not None else "",
         f"{kernel.registers} registers" if kernel.registers is not None else "",
         f"spills {human_bytes(kernel.spill_bytes)}" if kernel.spill_bytes else "",
+        f"{kernel.configs[0].occupancy:.0%} of the warps fit" if kernel.configs else "",
         f"{kernel.time_us:g} µs" if kernel.time_us is not None else "",
+        f"at least {kernel.floor_us:.2f} µs" if kernel.floor_us is not None else "",
+        f"failed: {kernel.error.strip().splitlines()[-1]}" if kernel.error else "",
     ]
     return ", ".join([f"{code(kernel.name)} ({kernel.phase}, {kernel.target})", *filter(None, figures)])
 

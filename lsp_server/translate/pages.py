@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote
 
-from aotlens.report.records import Span, StageNode, Target
+from aotlens.report.kernel_texts import kernel_texts
+from aotlens.report.records import Kernel, Span, StageNode, Target
 from lsp_server.index import Spot
 from lsp_server.views import HeldTrace, Views
 
 SCHEME = "aotlens"
+LANGUAGES = (".ttir", ".ttgir", ".llir", ".ptx", ".sass")
+"""What a kernel becomes on its way to the machine; every other page is Python."""
 ASSIGNED = re.compile(r"^\s*(?:\(?)([A-Za-z_]\w*)\)?\s*(?::[^=]*)?=(?!=)")
 
 
@@ -23,7 +26,7 @@ class Page:
     """The path of the traced script."""
     qualname: str
     part: str
-    """A stage's name, `wrapper`, or a kernel's name."""
+    """A stage's name, `wrapper`, a kernel's name, or that and a language: `triton_poi_fused_0.ptx`."""
 
     @property
     def uri(self) -> str:
@@ -34,7 +37,13 @@ class Page:
 
     @property
     def file_name(self) -> str:
-        return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', self.part)}.py"
+        name = re.sub(r"[^A-Za-z0-9_.-]", "_", self.part)
+        return name if name.endswith(LANGUAGES) else f"{name}.py"
+
+    @property
+    def language(self) -> str:
+        """As an editor names it: kernels below Triton have languages that few editors know."""
+        return "plaintext" if self.part.endswith(LANGUAGES) else "python"
 
 
 def parse(uri: str) -> Page | None:
@@ -60,13 +69,28 @@ def text_of(views: Views, page: Page) -> str | None:
     stage = target.stage(page.part)
     if stage is not None:
         return stage.text
-    return next((kernel.source for kernel in target.kernels if kernel.name == page.part), None)
+    return _kernel_pages(target).get(page.part)
 
 
 def parts_of(target: Target) -> tuple[str, ...]:
     """Every page that a target has."""
     wrapper = ("wrapper",) if target.wrapper else ()
-    return (*(stage.name for stage in target.stages), *wrapper, *(kernel.name for kernel in target.kernels))
+    return (*(stage.name for stage in target.stages), *wrapper, *_kernel_pages(target))
+
+
+def kernel_page(script: str, target: Target, kernel: Kernel) -> Page | None:
+    """The page of a kernel's source; None for a library's own."""
+    return Page(script, target.qualname, kernel.name) if kernel.name in _kernel_pages(target) else None
+
+
+def _kernel_pages(target: Target) -> dict[str, str]:
+    """Every text of every kernel: the source under the kernel's name, the others with their language."""
+    pages: dict[str, str] = {}
+    for kernel in target.kernels:
+        for at, (language, text) in enumerate(kernel_texts(kernel, (kernel,))):
+            is_source = at == 0 and bool(kernel.source)
+            pages.setdefault(kernel.name if is_source else f"{kernel.name}.{language}", text)
+    return pages
 
 
 def source_of(views: Views, page: Page, line: int) -> Span | None:
@@ -89,8 +113,8 @@ def nodes_of(views: Views, page: Page) -> list[tuple[StageNode, int]]:
 
 
 def lines_of(script: str, spot: Spot) -> list[tuple[Page, int]]:
-    """Where the nodes of an expression stand in the pages: forward first, then backward."""
-    found = []
+    """Where an expression stands in the pages: its nodes in forward and backward, then its kernels."""
+    found: list[tuple[Page, int]] = []
     for part, nodes in (("forward", spot.forward), ("inference", spot.forward), ("backward", spot.backward)):
         stage = spot.target.stage(part)
         if stage is None:
@@ -98,6 +122,8 @@ def lines_of(script: str, spot: Spot) -> list[tuple[Page, int]]:
         where = node_lines(stage.text)
         page = Page(script, spot.target.qualname, part)
         found += [(page, where[node.name]) for node in nodes if node.name in where]
+    pages = (kernel_page(script, spot.target, kernel) for kernel in spot.kernels)
+    found += [(page, 0) for page in dict.fromkeys(pages) if page is not None]
     return found
 
 

@@ -1,7 +1,8 @@
 """The real server over a stand-in for the worker's client, for answers that a test decides.
 
 Run as a program.  What is asked for by name decides: no name gives the sample report, `big` one with 5,000
-more nodes, `slow` nothing until it is cancelled, and the name of a kind of failure that failure.
+more nodes, `gpu` one with kernels for a GPU, `slow` nothing until it is cancelled, and the name of a kind
+of failure that failure.
 """
 
 import os
@@ -18,7 +19,7 @@ from aotlens.worker.protocol import Answer, Failure, FailureKind, Progress
 from lsp_server.server import build_server, log_to
 from lsp_server.tracer import WorkerFactory
 from lsp_server.transport import serve_stdio
-from tests.report.sample import sample_report
+from tests.report.sample import gpu_sample, sample_report
 
 BIG = 5_000
 
@@ -75,7 +76,7 @@ class StandInWorker:
             failure = Failure(kind, f"{path}: {kind} failed", file=path, line=20)
             job.answer(Answer(job.id, None, failure, output="said by the script\n"))
             return
-        report = sample_report(BIG if qualname == "big" else 0)
+        report = gpu_sample() if qualname == "gpu" else sample_report(BIG if qualname == "big" else 0)
         if qualname in ("Block", "score"):
             report = _only(report, qualname)
         job.answer(Answer(job.id, encode(report), None, elapsed_ms=12.0))

@@ -325,6 +325,26 @@ def test_graph_documents_lead_to_the_expression_and_back() -> None:
         assert ("gelu_backward", "f32[32, 64]") in [(one["name"], one["detail"]) for one in symbols]
 
 
+def test_kernels_for_a_gpu_are_documents_in_each_language() -> None:
+    with Process(*STAND_IN) as process:
+        client = process.client
+        client.initialize(ROOT, {"virtualDocuments": True})
+        uri = traced(client, "gpu")
+        name = "triton_poi_fused_mul_sigmoid_0"
+
+        def page(part: str) -> object:
+            address = client.command("aotlens.show", uri, "Block", part)["uri"]
+            return client.request("aotlens/document", {"uri": address})
+
+        assert page(name) == {"text": "import triton", "languageId": "python"}
+        assert page(f"{name}.ptx") == {"text": ".version 8.7", "languageId": "plaintext"}
+        line, character = place_of("hidden.sigmoid()")
+        leads = client.at("implementation", uri, line, character + 8)
+        assert leads[-1]["uri"].partition("?")[0] == f"aotlens:/Block/{name}.py"
+        told = client.at("hover", uri, line, character + 8)["contents"]["value"]
+        assert "moves 24.0 KiB, 40 registers, spills 48 B, 75% of the warps fit, at least 0.50 µs" in told
+
+
 @pytest.mark.parametrize("uri", ["aotlens:/x?%%", "aotlens:/x", "aotlens:/x?W10", "file:///x?W10"])
 def test_a_made_up_document_has_no_text(client: StrictClient, uri: str) -> None:
     assert client.request("aotlens/document", {"uri": uri}) is None

@@ -33,6 +33,7 @@ from aotlens.report import (
     Wrapper,
     WrapperStep,
 )
+from aotlens.report.kernel_records import KernelConfig, KernelText
 from tests.report.sample_graph import DOWN, MODEL, UP, node, site, span, tensor, training_stages
 
 __all__ = [
@@ -441,3 +442,28 @@ def _diagnostics() -> tuple[Diagnostic, ...]:
             (Related(span("functional.gelu(self.up(x))"), "the backward of this reads it"),),
         ),
     )
+
+
+CHOSEN_CONFIG = KernelConfig({"XBLOCK": 256}, 4, 1, 40, 64, 48, 2048, (8, 1, 1), 0.75, "registers", 0.06)
+OTHER_CONFIG = KernelConfig({"XBLOCK": 128}, 4, 1, 32, 0, 0, 0, (16, 1, 1), 1.0, "warps", 0.1)
+
+
+def gpu_sample() -> Report:
+    """The sample with one kernel that is launched twice, and one library call."""
+    report = sample_report()
+    target = report.targets[0]
+    spans = (span("hidden.sigmoid()"), span("hidden * hidden.sigmoid()"))
+    launched = Kernel(
+        *("triton_poi_fused_mul_sigmoid_0", "forward", "sm_90", "import triton", ("sigmoid", "mul_1"), spans),
+        registers=40,
+        spill_bytes=48,
+        shared_bytes=2048,
+        configs=(CHOSEN_CONFIG, OTHER_CONFIG),
+        texts=(KernelText("ptx", ".version 8.7"), KernelText("sass", "MOV R1, c[0x0][0x28]")),
+        bytes_moved=24576,
+        floor_us=0.5,
+        bound="memory",
+    )
+    again = replace(launched, texts=(), floor_us=1.5)
+    library = Kernel("extern_kernels.addmm", "forward", "sm_90", "", ("addmm",), (), kind="library")
+    return replace(report, targets=(replace(target, kernels=(library, launched, again)),))

@@ -1,42 +1,15 @@
 """The Kernels and Memory tabs on the sample report, with kernels for a GPU."""
 
-from dataclasses import replace
-
 from textual.pilot import Pilot
 
-from aotlens.report.records import Kernel, KernelConfig, KernelText, Report
-from tests.report.sample import sample_report, span
+from tests.report.sample import gpu_sample
 from tests.tui.driving import drive, lines, lit, rows, table
 from tui.app import AotlensApp
 from tui.widgets.code import CodeView
 
-CHOSEN = KernelConfig({"XBLOCK": 256}, 4, 1, 40, 64, 48, 2048, (8, 1, 1), 0.75, "registers", 0.06)
-OTHER = KernelConfig({"XBLOCK": 128}, 4, 1, 32, 0, 0, 0, (16, 1, 1), 1.0, "warps", 0.1)
-
-
-def gpu_report() -> Report:
-    """The sample with one kernel that is launched twice, and one library call."""
-    report = sample_report()
-    target = report.targets[0]
-    spans = (span("hidden.sigmoid()"), span("hidden * hidden.sigmoid()"))
-    launched = Kernel(
-        *("triton_poi_fused_mul_sigmoid_0", "forward", "sm_90", "import triton", ("sigmoid", "mul_1"), spans),
-        registers=40,
-        spill_bytes=48,
-        shared_bytes=2048,
-        configs=(CHOSEN, OTHER),
-        texts=(KernelText("ptx", ".version 8.7"), KernelText("sass", "MOV R1, c[0x0][0x28]")),
-        bytes_moved=24576,
-        floor_us=0.5,
-        bound="memory",
-    )
-    again = replace(launched, texts=(), floor_us=1.5)
-    library = Kernel("extern_kernels.addmm", "forward", "sm_90", "", ("addmm",), (), kind="library")
-    return replace(report, targets=(replace(target, kernels=(library, launched, again)),))
-
 
 def app_with_kernels() -> AotlensApp:
-    return AotlensApp("model.py", report=gpu_report())
+    return AotlensApp("model.py", report=gpu_sample())
 
 
 def text(app: AotlensApp) -> list[str]:

@@ -6,6 +6,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
+from aotlens.report.kernel_texts import TRITON, kernel_texts
 from aotlens.report.records import Kernel
 from tui.panes.base import Pane, Subject
 from tui.view.kernels import (
@@ -13,7 +14,6 @@ from tui.view.kernels import (
     in_call_order,
     kernel_details,
     kernel_listing,
-    kernel_texts,
     kernel_totals,
 )
 from tui.view.source import from_text
@@ -23,7 +23,7 @@ from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList
 from tui.widgets.table import VirtualTable
 
-PYTHON = frozenset({"triton", "source"})
+PYTHON = frozenset({TRITON, "source"})
 """Languages that are coloured as Python."""
 LIBRARY = "(a library's own kernel: there is no text of it)"
 
@@ -137,7 +137,7 @@ class KernelsPane(Pane):
 
     def _texts(self) -> tuple[tuple[str, str], ...]:
         kernel = self.kernel
-        return kernel_texts(kernel, self.subject.target) if kernel and self.subject else ()
+        return kernel_texts(kernel, self.subject.target.kernels) if kernel and self.subject else ()
 
     def _show_text(self) -> None:
         """The selected kernel in the chosen language, or in the first that it has."""

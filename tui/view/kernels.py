@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from aotlens.report.kernel_texts import kernel_time, moved_bytes
 from aotlens.report.places import text_of
 from aotlens.report.records import Kernel, KernelConfig, Target
 from aotlens.report.summary import counted, human_bytes
@@ -13,8 +14,6 @@ BAR_WIDTH = 6
 NAME_WIDTH = 27
 PREFIXES = ("torch.ops.", "extern_kernels.")
 PHASES = {"forward": "fw", "backward": "bw", "inference": ""}
-GENERATED = "triton"
-"""What the first of a kernel's texts is called for a GPU: Inductor wrote it."""
 NO_KERNELS = "no kernels were generated: `--gpu h100` shows those for a GPU, which need not be there"
 
 KERNEL_COLUMNS = (
@@ -41,19 +40,6 @@ def kernel_key(target: Target, index: int) -> str:
 
 def kernel_link(kernel: Kernel) -> Link:
     return Link(kernel.spans)
-
-
-def moved_bytes(kernel: Kernel) -> int | None:
-    """Read and written by one launch."""
-    if kernel.bytes_moved is not None:
-        return kernel.bytes_moved
-    known = [size for size in (kernel.bytes_read, kernel.bytes_written) if size is not None]
-    return sum(known) if known else None
-
-
-def kernel_time(kernel: Kernel) -> float | None:
-    """Microseconds: measured where it ran, else the least that the target could take."""
-    return kernel.time_us if kernel.time_us is not None else kernel.floor_us
 
 
 def in_call_order(target: Target) -> tuple[int, ...]:
@@ -191,16 +177,3 @@ def resources_text(config: KernelConfig) -> str:
     spills = f", spills {human_bytes(config.spill_bytes)}" if config.spill_bytes else ""
     shared = f", {human_bytes(config.shared_bytes)} shared" if config.shared_bytes else ""
     return f"{sizes} {config.warps} warps · {config.registers} registers{spills}{shared}".lstrip()
-
-
-# Its texts.
-
-
-def kernel_texts(kernel: Kernel, target: Target) -> tuple[tuple[str, str], ...]:
-    """Every language that it is there in, with the text; a later launch has those of the first."""
-    first = next(
-        (row for row in target.kernels if (row.name, row.phase) == (kernel.name, kernel.phase)), kernel
-    )
-    written = GENERATED if kernel.target.startswith("sm_") else "source"
-    own = ((written, first.source),) if first.source else ()
-    return (*own, *((text.language, text.text) for text in first.texts))
