@@ -22,37 +22,41 @@ LOOK = Probe(writes=False)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """How a case fared."""
+    """How some samples of a case fared."""
 
     verdict: Verdict
-    samples: int
-    """How many were compared or refused; what eager itself refuses is not counted."""
     reason: str = ""
-    """Of the worst sample; empty when all are equal."""
+    """Of the first sample that is not equal; empty when all are."""
+    equal: int = 0
+    """Samples; what eager itself refuses is not counted."""
+    refused: int = 0
+    """Samples."""
+    ended: bool = True
+    """Whether the case has no further samples."""
 
 
-def judge_case(case: Case, limit: int | None = None) -> Judged:
-    """The worst verdict over the first `limit` samples; None takes all."""
+def judge_case(case: Case, first: int = 0, stop: int | None = None) -> Judged:
+    """The worst verdict over the samples from `first` to before `stop`; None takes all."""
     if case.name in NOT_COMPARABLE:
-        return Judged("not comparable", 0, NOT_COMPARABLE[case.name])
+        return Judged("not comparable", NOT_COMPARABLE[case.name])
     refusals: list[str] = []
-    count = 0
+    equal = taken = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the samples warn as eager warns
-        for sample in itertools.islice(case.samples(), limit):
+        for sample in itertools.islice(case.samples(), first, stop):
+            taken += 1
             try:
                 found = judge_sample(sample, case.dynamic)
             except UnsupportedError as error:
                 refusals.append(str(error))
-                found = []
-            if found is None:
                 continue
-            count += 1
             if found:
-                return Judged("differs", count, "; ".join(found))
+                return Judged("differs", "; ".join(found), equal, len(refusals), ended=False)
+            equal += found is not None
+    ended = stop is None or taken < stop - first
     if refusals:
-        return Judged("refused", count, refusals[0])
-    return Judged("equal" if count else "no sample", count)
+        return Judged("refused", refusals[0], equal, len(refusals), ended)
+    return Judged("equal" if equal else "no sample", "", equal, 0, ended)
 
 
 def judge_sample(sample: Sample, dynamic: bool) -> list[str] | None:

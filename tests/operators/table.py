@@ -1,86 +1,133 @@
 """The table of what does not pass, and why: `docs/operators.md`."""
 
-import json
 import re
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from tests.shards import Row
 
 TABLE = Path("docs/operators.md")
 VERDICTS = ("equal", "refused", "not comparable", "no sample", "differs", "crashed")
-SAMPLES = "samples"
+WORST_FIRST = ("crashed", "differs", "refused", "not comparable", "equal", "no sample")
 LONGEST = 200
 """Characters of a reason that the table shows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One case, judged."""
+class CaseTotal:
+    """One case over all of its slices that are judged."""
 
     key: str
     verdict: str
-    samples: int
+    """The worst of its slices."""
     reason: str
+    equal: int
+    """Samples."""
+    refused: int
+    """Samples."""
+    reached: int | None
+    """How many of its first samples are judged; None: all that it has."""
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
+    @property
+    def kind(self) -> str:
+        return " ".join(self.key.split()[-2:])
 
 
-def write_table(rows: Iterable[Row], samples: int | None) -> None:
+def totals(rows: Iterable[Row]) -> list[CaseTotal]:
+    slices: dict[str, list[Row]] = {}
+    for row in rows:
+        slices.setdefault(row["key"].rpartition(" ")[0], []).append(row)
+    return [_total(key, found) for key, found in slices.items()]
+
+
+def _total(key: str, rows: Sequence[Row]) -> CaseTotal:
+    worst = min(rows, key=lambda row: WORST_FIRST.index(row["verdict"]))
+    ended = any(row.get("ended") for row in rows)
+    stops = [row["key"].rpartition("..")[2] for row in rows]
+    return CaseTotal(
+        key,
+        worst["verdict"],
+        worst["reason"],
+        sum(row.get("equal", 0) for row in rows),
+        sum(row.get("refused", 0) for row in rows),
+        None if ended or "" in stops else max(map(int, stops)),
+    )
+
+
+def write_table(cases: Sequence[CaseTotal]) -> None:
     """Counts by database, type and sizes; then every case that is not equal, grouped by its reason."""
-    known = list(rows)
-    which = "all of its samples" if samples is None else f"at least the first {samples} of its samples"
     parts = [
         "# Operators and modules of torch's databases",
         "",
         "`make test-ops` writes this page: every entry of `op_db` and `module_db`, compiled and in eager,",
-        f"values and gradients compared over {which}, then called again on other values.",
-        "The column `samples` counts those that were compared; the other columns count cases.",
+        "values and gradients compared over its samples, then called again on other values.",
         "",
-        *_counts(known),
+        *_reached(cases),
+        "",
+        "The first columns count cases: a case is equal when all of its judged samples are, and refused when one",
+        "is. `judged in full` are the cases with no further sample; the last two columns count samples.",
+        "",
+        *_counts(cases),
         "",
         "## What is not equal",
         "",
-        "| case | sizes and types | verdict | why |",
-        "|---|---|---|---|",
-        *_exceptions(known),
+        "| case | sizes and types | verdict | samples refused | why |",
+        "|---|---|---|--:|---|",
+        *_exceptions(cases),
         "",
     ]
     TABLE.write_text("\n".join(parts))
 
 
-def _counts(rows: list[Row]) -> list[str]:
+def _reached(cases: Sequence[CaseTotal]) -> list[str]:
+    partly = Counter(case.reached for case in cases if case.reached is not None)
+    lines = [
+        f"Of {len(cases):,} cases, {len(cases) - partly.total():,} were judged over all of their samples."
+    ]
+    for reached, count in sorted(partly.items()):
+        lines.append(f"Over the first {reached} samples, of more: {count:,} cases.")
+    return lines
+
+
+def _counts(cases: Sequence[CaseTotal]) -> list[str]:
     groups: dict[tuple[str, str], Counter[str]] = {}
-    for row in rows:
-        found = groups.setdefault((row.key.split()[0], _kind(row)), Counter())
-        found.update({row.verdict: 1, SAMPLES: row.samples})
-    columns = (*VERDICTS, SAMPLES)
+    for case in cases:
+        found = groups.setdefault((case.key.split()[0], case.kind), Counter())
+        found.update(
+            {
+                case.verdict: 1,
+                "judged in full": case.reached is None,
+                "samples equal": case.equal,
+                "samples refused": case.refused,
+            }
+        )
+    columns = (*VERDICTS, "judged in full", "samples equal", "samples refused")
     lines = [f"| database | kind | {' | '.join(columns)} |", "|---|---|" + "--:|" * len(columns)]
     for (database, kind), found in sorted(groups.items()):
-        counts = " | ".join(str(found[column]) for column in columns)
+        counts = " | ".join(f"{found[column]:,}" for column in columns)
         lines.append(f"| {database} | {kind} | {counts} |")
     return lines
 
 
-def _kind(row: Row) -> str:
-    return " ".join(row.key.split()[-2:])
+def _exceptions(cases: Sequence[CaseTotal]) -> list[str]:
+    found: dict[tuple[str, str, str], list[CaseTotal]] = {}
+    for case in cases:
+        if case.verdict not in ("equal", "no sample"):
+            name = " ".join(case.key.split()[1:-2])
+            found.setdefault((case.verdict, name, _reason(case)), []).append(case)
+    lines = []
+    for (verdict, name, reason), group in sorted(found.items()):
+        kinds = ", ".join(sorted(case.kind for case in group))
+        refused = sum(case.refused for case in group)
+        share = f"{refused} of {refused + sum(case.equal for case in group)}" if refused else ""
+        lines.append(f"| `{name}` | {kinds} | {verdict} | {share} | {reason} |")
+    return lines
 
 
-def _exceptions(rows: list[Row]) -> list[str]:
-    found: dict[tuple[str, str, str], list[str]] = {}
-    for row in rows:
-        if row.verdict not in ("equal", "no sample"):
-            name = " ".join(row.key.split()[1:-2])
-            found.setdefault((row.verdict, name, _reason(row)), []).append(_kind(row))
-    return [
-        f"| `{name}` | {', '.join(sorted(kinds))} | {verdict} | {reason} |"
-        for (verdict, name, reason), kinds in sorted(found.items())
-    ]
-
-
-def _reason(row: Row) -> str:
+def _reason(case: CaseTotal) -> str:
     """One line, without what differs from run to run: places, addresses."""
-    text = re.sub(r"\S*/(\S+\.py)(:\d+)*:?", r"\1", " ".join(row.reason.split()))
+    text = re.sub(r"\S*/(\S+\.py)(:\d+)*:?", r"\1", " ".join(case.reason.split()))
     text = re.sub(r"0x[0-9a-f]+", "0x…", text).replace("|", "\\|")
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

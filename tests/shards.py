@@ -1,0 +1,104 @@
+"""Many cases judged over several processes, each verdict written down at once.
+
+A run that was stopped goes on where it ended.  A case that takes its process down, or computes for too long, is
+recorded as crashed, and the next process goes on after it.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TOO_LONG = (signal.SIGALRM, signal.SIGPROF)
+Row = dict[str, Any]
+"""A verdict as it is saved: `key`, `verdict`, `reason`, and what its kind of case adds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """One run: where its verdicts are kept, and what a process of it runs."""
+
+    module: str
+    """Run as `python -m MODULE … --shard NUMBER`."""
+    results: Path
+    """One row of JSON a line."""
+    limit_s: int = 120
+    """Longest that one case may compute; it may wait ten times as long, on a machine that others use."""
+
+    def run(self, workers: int, arguments: Sequence[str]) -> None:
+        """Every shard to its end; one that is taken down is started again after the case that did it."""
+        shards = {number: self._start(number, arguments) for number in range(workers)}
+        while shards:
+            time.sleep(0.5)
+            for number, process in list(shards.items()):
+                code = process.poll()
+                if code is None:
+                    continue
+                del shards[number]
+                if code:
+                    self._record_crash(number, code)
+                    shards[number] = self._start(number, arguments)
+
+    def judge(self, number: int, cases: Iterable[tuple[str, Callable[[], Row]]]) -> None:
+        """Judge the cases that are not judged yet, in this process."""
+        judged = {row["key"] for row in self.rows()}
+        for key, verdict in cases:
+            if key in judged:
+                continue
+            self._marker(number).write_text(key)
+            _limit(self.limit_s)
+            try:
+                row = verdict()
+            except Exception as error:  # noqa: BLE001 - whatever one case raises is its row, not the run's end
+                row = crash(f"{type(error).__name__}: {error}")
+            _limit(0)
+            self._append(key, row)
+        self._marker(number).unlink(missing_ok=True)
+
+    def rows(self) -> Iterator[Row]:
+        if self.results.exists():
+            for line in self.results.read_text().splitlines():
+                yield json.loads(line)
+
+    def forget(self, keys: Callable[[Row], bool] = lambda row: True) -> None:
+        """Drop the rows of which this is true."""
+        kept = [row for row in self.rows() if not keys(row)]
+        self.results.parent.mkdir(exist_ok=True)
+        self.results.write_text("".join(f"{json.dumps(row)}\n" for row in kept))
+
+    def _start(self, number: int, arguments: Sequence[str]) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-m", self.module, *arguments, "--shard", str(number)]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+
+    def _record_crash(self, number: int, code: int) -> None:
+        if not self._marker(number).exists():
+            sys.exit(f"shard {number} ended with exit code {code} before its first case")
+        what = "took too long" if -code in TOO_LONG else f"ended its process with exit code {code}"
+        self._append(self._marker(number).read_text(), crash(what))
+        self._marker(number).unlink()
+
+    def _append(self, key: str, row: Row) -> None:
+        with self.results.open("a") as file:
+            file.write(json.dumps({"key": key, **row}) + "\n")
+
+    def _marker(self, number: int) -> Path:
+        return self.results.with_suffix(f".{number}.started")
+
+
+def crash(reason: str) -> Row:
+    return {"verdict": "crashed", "reason": reason}
+
+
+def _limit(seconds: int) -> None:
+    """End the process, whatever it is stuck in, after so much computing or ten times as much waiting."""
+    for kind in TOO_LONG:
+        signal.signal(kind, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.alarm(10 * seconds)
