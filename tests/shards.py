@@ -1,7 +1,7 @@
 """Many cases judged over several processes, each verdict written down at once.
 
-A run that was stopped goes on where it ended.  A case that takes its process down, or computes for too long, is
-recorded as crashed, and the next process goes on after it.
+A run that was stopped goes on where it ended.  A case that takes its process down, or computes for too long,
+is recorded as crashed, and the next process goes on after it.
 """
 
 import json

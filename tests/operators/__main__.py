@@ -59,15 +59,20 @@ def _slices(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Row
 
     mine = [case for case in list(all_cases())[options.shard :: options.workers] if options.only in case.key]
     ended = {row["case"] for row in SHARDS.rows() if row.get("ended")}
-    for first, stop in itertools.pairwise(BOUNDS):
-        assert first is not None  # only the last bound is open
-        if options.samples is not None:
-            stop = min(stop or options.samples, options.samples)
-        if stop is not None and first >= stop:
-            return
+    for first, stop in _bounds(options.samples):
         for case in mine:
             if case.key not in ended:
                 yield f"{case.key} {first}..{stop or ''}", partial(_judged, case, (first, stop), ended)
+
+
+def _bounds(limit: int | None) -> Iterator[tuple[int, int | None]]:
+    """The slices, up to the sample `limit`."""
+    for first, stop in itertools.pairwise(BOUNDS):
+        assert first is not None  # only the last bound is open
+        if limit is None:
+            yield first, stop
+        elif first < limit:
+            yield first, min(stop or limit, limit)
 
 
 def _judged(case: "Case", bounds: tuple[int, int | None], ended: set[str]) -> Row:
