@@ -10,8 +10,9 @@ from typing import Any, Literal
 import torch
 
 from aotlens.capture.operators import aten
+from aotlens.capture.places import overlap
 from aotlens.capture.records import CapturedInput, SyntheticBaseOf
-from aotlens.capture.storage import EXACT_OVERLAP, Storage, Tracked, elements, has_symbols
+from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
 from aotlens.ir.names import node_name
@@ -259,31 +260,6 @@ def _separate(one: Joined) -> None:
     for index, given in one.members.items():
         if index != one.group.root_member and given.leaf is not None:
             given.leaf.node.register_prehook(lambda gradients: (None,) * len(gradients))
-
-
-def overlap(left: Any, right: Any) -> bool:
-    """Whether two tensors on one storage have an element in common; large or symbolic ones are said to."""
-    if has_symbols(left) or has_symbols(right):
-        return True
-    counts = (left.numel(), right.numel())
-    if 0 in counts:
-        return False
-    if left.element_size() != right.element_size():
-        return _bytes_meet(left, right)
-    if last_element(left) < right.storage_offset() or last_element(right) < left.storage_offset():
-        return False
-    return max(counts) > EXACT_OVERLAP or bool(elements(left) & elements(right))
-
-
-def _bytes_meet(left: Any, right: Any) -> bool:
-    (first, last), (start, end) = (
-        (
-            tensor.storage_offset() * tensor.element_size(),
-            (last_element(tensor) + 1) * tensor.element_size(),
-        )
-        for tensor in (left, right)
-    )
-    return bool(first < end and start < last)
 
 
 def last_element(tensor: Any) -> int:

@@ -10,10 +10,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from aotlens.capture.bases import Joined, as_fake, base_input, join_inputs, overlap, overlapping_groups
+from aotlens.capture.bases import Joined, as_fake, base_input, join_inputs, overlapping_groups
+from aotlens.capture.places import overlap
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedInput
-from aotlens.capture.wrapper_inputs import overlaps_wrapper, share_inner, storage_identities, wrapper_input
+from aotlens.capture.wrapper_inputs import (
+    has_ragged_size,
+    overlaps_wrapper,
+    share_inner,
+    storage_identities,
+    wrapper_input,
+)
 from aotlens.capture.wrappers import is_wrapper
 from aotlens.errors import UnsupportedError
 from aotlens.ir.names import node_name
@@ -26,7 +33,11 @@ from aotlens.torch_api import ScriptObject
 def make_inputs(
     recorder: Recorder, values: list[Any], slots: tuple[FlatInput, ...], dynamic: bool
 ) -> tuple[tuple[CapturedInput, ...], tuple[Joined, ...]]:
-    """One captured input per flat value, and the groups that overlap; call inside the fake mode."""
+    """One captured input per flat value, and the groups that overlap; call inside the fake mode.
+
+    A ragged size is a symbol that compares with no other, so beside one all sizes are known ones.
+    """
+    dynamic = dynamic and not any(is_wrapper(value) and has_ragged_size(value) for value in values)
     joined = tuple(join_inputs(recorder, group, values, slots) for group in overlapping_groups(values))
     members = {index: given for one in joined for index, given in one.members.items()}
     first: dict[int, int] = {}

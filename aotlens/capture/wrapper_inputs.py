@@ -17,6 +17,7 @@ from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput
+from aotlens.ir.subclasses import is_plain
 from aotlens.torch_api import FakeTensor, below_views
 
 Overlap = Callable[[Any, Any], bool]
@@ -36,7 +37,7 @@ class _NonLeaf(torch.autograd.Function):
 
 def wrapper_input(tape: Tape, value: Any, slot: FlatInput, name: str, dynamic: bool) -> CapturedInput:
     """Capture one wrapper; call inside the recorder's fake mode."""
-    fake = value if _is_fake(value) else tape.fake_mode.from_tensor(value, static_shapes=not dynamic)
+    fake = value if _is_fake(value) else _fake_of(tape, value, dynamic)
 
     def make_inner(path: Path, inner: Any) -> tuple[Node, Any]:
         if inner.layout is not torch.strided:
@@ -67,6 +68,27 @@ def wrapper_input(tape: Tape, value: Any, slot: FlatInput, name: str, dynamic: b
         is_leaf=value.is_leaf,
         wrapped=wrapped,
     )
+
+
+def _fake_of(tape: Tape, value: Any, dynamic: bool) -> Any:
+    return tape.fake_mode.from_tensor(value, static_shapes=not (dynamic and _sizes_may_vary(value)))
+
+
+def _sizes_may_vary(value: Any) -> bool:
+    """Whether sizes can be symbols: the tensors inside carry all of them, and a guard can name the rest.
+
+    Sizes that only the wrapper knows (those of the whole, around one member's part) are no graph input.
+    Metadata that is an object of the subclass's own is compared as a whole, with the sizes that it holds.
+    """
+    if has_ragged_size(value) or not is_plain(value.__tensor_flatten__()[1]):
+        return False
+    carried = {size for _, inner in inner_tensors(value) for size in inner.shape}
+    return carried.issuperset(size for size in value.shape if size > 1)
+
+
+def has_ragged_size(value: Any) -> bool:
+    """Whether a real wrapper has a size that stands for several: that of a jagged tensor."""
+    return any(isinstance(size, torch.SymInt) for size in value.shape)
 
 
 def _with_grad(value: Any, fake: Any, argument: Any) -> tuple[Any, Any]:

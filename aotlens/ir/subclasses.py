@@ -27,6 +27,15 @@ class SubclassCreationMeta:
         return self.kind.__name__
 
 
+def is_plain(value: Any) -> bool:
+    """Whether a subclass's metadata can be written out, and so has no symbols."""
+    if isinstance(value, dict):
+        return all(is_plain(item) for pair in value.items() for item in pair)
+    if type(value) in (list, tuple):
+        return all(is_plain(item) for item in value)
+    return value is None or type(value) in (int, str, bool, float)
+
+
 @dataclass(frozen=True, slots=True)
 class Opaque:
     """A part of a wrapper that is no tensor, such as a device mesh."""

@@ -4,20 +4,23 @@ Invariant: a call that does not fit raises and names the argument; it never comp
 Behind Dynamo its own guards see to that, so nothing is written there but the sizes that the text reads.
 """
 
+from itertools import product
 from typing import Any
 
 import torch
 
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.capture.objects import plain_attributes
+from aotlens.capture.places import place_of
 from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.storage import has_symbols
 from aotlens.capture.wrappers import inner_tensors
 from aotlens.errors import UnsupportedError
 from aotlens.ir.names import node_name
 from aotlens.ir.render import Names, literal
 from aotlens.ir.sizes import is_ragged
 from aotlens.ir.slots import UserInput, inner_slot
-from aotlens.ir.subclasses import Wrapped
+from aotlens.ir.subclasses import Wrapped, is_plain
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.subclasses import context_text
 from aotlens.torch_api import print_expression
@@ -144,7 +147,8 @@ class Guards:
         kind = self._text_names.object(wrapped.meta.kind, wrapped.meta.name)
         message = f"`{given.slot.name}` must be a `{wrapped.meta.name}`, got a "
         self._refuse(f"type({name}) is not {kind}", "TypeError", message, f"type({name}).__name__")
-        if wrapped.meta.context is not None and all(isinstance(size, int) for size in wrapped.meta.size):
+        known = all(isinstance(size, int) for size in wrapped.meta.size)
+        if wrapped.meta.context is not None and (known or is_plain(wrapped.meta.context)):
             condition = f"{name}.__tensor_flatten__()[1] != {context_text(wrapped, self._text_names)}"
             message = f"`{given.slot.name}` must have the metadata that it was compiled for, got "
             self._refuse(condition, "TypeError", message, f"{name}.__tensor_flatten__()[1]")
@@ -286,13 +290,32 @@ class Guards:
                 near = inputs[other]
                 if other < index or (given.base is not None and given.base == near.base):
                     continue
-                apart = near.fake.storage_offset() - given.fake.storage_offset()
-                left, right = self._names[index], self._names[other]
-                if isinstance(apart, int):
-                    moved = f"{right}.storage_offset() - {left}.storage_offset() != {apart}"
-                    same = f"{left}.untyped_storage() is {right}.untyped_storage()"
-                    message = f"`{given.slot.name}` and `{near.slot.name}` lie otherwise on their storage"
-                    self._refuse(f"{moved} and {same}", "AssertionError", message)
+                message = f"`{given.slot.name}` and `{near.slot.name}` lie otherwise on their storage"
+                for left, right in product(self._inside(index), self._inside(other)):
+                    if left[1].untyped_storage()._cdata == right[1].untyped_storage()._cdata:
+                        same = f"{left[0]}.untyped_storage() is {right[0]}.untyped_storage()"
+                        self._refuse(f"{_moved_apart(left, right)} and {same}", "AssertionError", message)
+
+    def _inside(self, index: int) -> list[tuple[str, Any]]:
+        """A flat input's text and tensor; of a wrapper, those inside."""
+        name, fake = self._names[index], self._captured.inputs[index].fake
+        return [(".".join((name, *path)), tensor) for path, tensor in inner_tensors(fake)]
+
+
+def _moved_apart(one: tuple[str, Any], other: tuple[str, Any]) -> str:
+    """The condition that two tensors lie otherwise to each other; symbolic sizes are fixed by it."""
+    (left, before), (right, beside) = one, other
+    places = place_of(before), place_of(beside)
+    if places[0] is None or places[1] is None:
+        raise UnsupportedError(
+            f"a write to one of `{left}` and `{right}`, on one storage, of sizes that the data tells"
+        )
+    moved = f"{right}.storage_offset() - {left}.storage_offset() != {places[1].offset - places[0].offset}"
+    if not has_symbols(before) and not has_symbols(beside):
+        return moved
+    shapes = f"({left}.shape, {left}.stride(), {right}.shape, {right}.stride())"
+    wanted = ", ".join(f"{place.sizes}, {place.strides}" for place in places if place is not None)
+    return f"({moved} or {shapes} != ({wanted}))"
 
 
 def _other_shape(name: str, fake: Any) -> str:

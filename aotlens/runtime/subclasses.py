@@ -22,7 +22,7 @@ from aotlens.ir.slots import (
     RngState,
     UserOutput,
 )
-from aotlens.ir.subclasses import Opaque, Wrapped
+from aotlens.ir.subclasses import Opaque, Wrapped, is_plain
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.builder import TextBuilder
 
@@ -164,15 +164,7 @@ def _sizes_text(sizes: tuple[Any, ...], names: Names) -> str:
 def context_text(wrapped: Wrapped, names: Names) -> str:
     """A subclass's own metadata, written out where it is made of plain values."""
     context = wrapped.meta.context
-    return repr(context) if _is_plain(context) else names.object(context, "CONTEXT")
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(_is_plain(item) for pair in value.items() for item in pair)
-    if type(value) in (list, tuple):
-        return all(_is_plain(item) for item in value)
-    return value is None or type(value) in (int, str, bool, float)
+    return repr(context) if is_plain(context) else names.object(context, "CONTEXT")
 
 
 def symbols_in(values: Iterable[Any]) -> set[str]:

@@ -66,7 +66,7 @@ def write_table(cases: Sequence[CaseTotal]) -> None:
         "",
         *_reached(cases),
         "",
-        "The first columns count cases: a case is equal when all its judged samples are, refused when one is.",
+        "The first columns count cases: equal when all judged samples are, refused when one is.",
         "`judged in full` are the cases that have no further sample; the last two columns count samples.",
         "",
         *_counts(cases),
