@@ -13,10 +13,16 @@ from torch import fx
 
 from aotlens.capture.margin_losses import AS_THE_KERNEL
 from aotlens.codegen.boxed import boxed
+from aotlens.codegen.crossed import take_out_crossed_writes, writing_crossed
 from aotlens.codegen.kernels import kernels_of
 from aotlens.codegen.negated import spell_out_negation, taking_negated
 from aotlens.codegen.records import Generated, GraphCode
-from aotlens.codegen.separate import doubtful_results, with_separate_results
+from aotlens.codegen.separate import (
+    doubtful_results,
+    views_of_results,
+    with_distinct_results,
+    with_separate_results,
+)
 from aotlens.codegen.tokens import thread_token
 from aotlens.errors import AotlensError, BackendError
 from aotlens.ir.graph_module import to_graph_module
@@ -155,6 +161,7 @@ class _Unit:
         with self._fake_mode:
             thread_token(module)
             negated = spell_out_negation(module)
+            crossed = take_out_crossed_writes(module)
         output = module.graph.output_node()
         results: Any = output.args[0]
         visible = [
@@ -163,7 +170,7 @@ class _Unit:
             if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS) and isinstance(results[at], fx.Node)
         ]
         output.meta["user_visible_output_idxs"] = visible
-        doubtful = doubtful_results(module, visible)
+        doubtful, views = doubtful_results(module, visible), views_of_results(module, visible)
         inputs = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         try:
             with inductor_config_patch(self._config):
@@ -182,7 +189,8 @@ class _Unit:
         self._kernels[phase] = kernels_of(result, provenance, program, phase)
         if phase == "forward":
             self._in_one_piece = len(getattr(result, "partition_maps", None) or ()) <= 1
-        return taking_negated(with_separate_results(boxed(result), doubtful), negated)
+        code = with_distinct_results(with_separate_results(boxed(result), doubtful), views)
+        return taking_negated(writing_crossed(code, crossed), negated)
 
     def _refuse_objects(self, program: Program, phase: Any) -> None:
         """Inductor draws from its own seeds, and so cannot follow a generator or the random state.

@@ -1,7 +1,8 @@
-"""Results that Inductor computes inside the memory of another.
+"""Results that Inductor computes inside the memory of another, or gives as one tensor.
 
 Inductor computes the operands of a `cat` where the `cat` lies, and removes a `clone` that would keep them
-apart.  Invariant: what the caller receives beside a `cat` has memory of its own.
+apart; for a view with the sizes of what it shows it gives that tensor itself.  Invariant: what the caller
+receives beside a `cat` has memory of its own, and two results are two tensors.
 """
 
 from collections.abc import Callable
@@ -36,10 +37,47 @@ def with_separate_results(code: Code, doubtful: list[int]) -> Code:
     return separated
 
 
+def with_distinct_results(code: Code, views: list[int]) -> Code:
+    """The graph's code, with a new tensor for each of these results that is another result too."""
+    if not views:
+        return code
+
+    def distinct(arguments: list[Any]) -> list[Any]:
+        results = list(code(arguments))
+        for at in views:
+            if sum(results[at] is other for other in results) > 1:
+                results[at] = aten.alias.default(results[at])
+        return results
+
+    return distinct
+
+
+def views_of_results(module: fx.GraphModule, visible: list[int]) -> list[int]:
+    """The results that show another result's memory, where the caller sees them; ask before Inductor runs."""
+    results: Any = module.graph.output_node().args[0]
+    shown = [_shown_by(result) if isinstance(result, fx.Node) else None for result in results]
+    return [
+        at
+        for at in visible
+        if shown[at] is not results[at]
+        and any(
+            shown[at] is other and results[at] is not results[index]
+            for index, other in enumerate(shown)
+            if index != at
+        )
+    ]
+
+
+def _shown_by(node: fx.Node) -> fx.Node:
+    while is_view_operator(node.target):
+        node = node.args[0]  # type: ignore[assignment]
+    return node
+
+
 def doubtful_results(module: fx.GraphModule, visible: list[int]) -> list[int]:
     """The results that go into a `cat`, where the caller sees either of them; Inductor changes the module."""
     results: Any = module.graph.output_node().args[0]
-    seen = {_root(results[at]) for at in visible}
+    seen = {root_of(results[at]) for at in visible}
     found = []
     for at, result in enumerate(results):
         if isinstance(result, fx.Node) and isinstance(result.meta.get("val"), torch.Tensor):
@@ -52,7 +90,7 @@ def doubtful_results(module: fx.GraphModule, visible: list[int]) -> list[int]:
 def _cats_of(node: fx.Node) -> set[fx.Node]:
     """The `cat`s that a value is an operand of, itself, through views or as a copy."""
     found: set[fx.Node] = set()
-    waiting, known = [_root(node)], {_root(node)}
+    waiting, known = [root_of(node)], {root_of(node)}
     while waiting:
         for user in waiting.pop().users:
             if user.target is aten.cat.default:
@@ -63,12 +101,13 @@ def _cats_of(node: fx.Node) -> set[fx.Node]:
     return found
 
 
-def _root(node: fx.Node) -> fx.Node:
+def root_of(node: Any) -> Any:
+    """What a value is seen through views, and may be after Inductor has removed copies."""
     while _is_same(node):
-        node = node.args[0]  # type: ignore[assignment]
+        node = node.args[0]
     return node
 
 
-def _is_same(node: fx.Node) -> bool:
+def _is_same(node: Any) -> bool:
     """Whether the value lies where its source does, or may after Inductor has removed a copy."""
-    return node.target is aten.clone.default or is_view_operator(node.target)
+    return isinstance(node, fx.Node) and (node.target is aten.clone.default or is_view_operator(node.target))
