@@ -10,6 +10,7 @@ import torch
 
 from aotlens.analysis.exchanges import Exchanges
 from aotlens.analysis.inputs import geometry_of, history
+from aotlens.analysis.leaves import is_made_leaf, made_leaf_under, view_of_made_leaf
 from aotlens.analysis.records import (
     AliasBase,
     BaseInfo,
@@ -52,7 +53,10 @@ def analyse_outputs(
         same = next((i for i in range(index) if captured.outputs[i] is value), None)
         storage = captured.recorder.tracked(value).storage
         inside = _storage_inside(captured, value, storage)
-        if id(value) in owners:
+        of_leaf = _view_of_leaf(captured, index, value) if same is None and id(value) not in owners else None
+        if of_leaf is not None:
+            found.append(of_leaf)
+        elif id(value) in owners:
             found.append(_is_input(captured, index, value, owners[id(value)]))
         elif inside is not None:
             found.append(_inside_a_wrapper(captured, index, value, inside))
@@ -68,11 +72,19 @@ def analyse_outputs(
     return tuple(found), tuple(bases)
 
 
+def _view_of_leaf(captured: Captured, index: int, value: Any) -> OutputAliasInfo | None:
+    leaf = made_leaf_under(captured, value)
+    return None if leaf is None else view_of_made_leaf(captured, index, leaf)
+
+
 def _by_storage(captured: Captured) -> dict[int, list[int]]:
     """Which distinct results stand on each intermediate storage."""
     groups: dict[int, list[int]] = {}
     for index, value in enumerate(captured.outputs):
         if isinstance(value, torch.Tensor) and all(captured.outputs[i] is not value for i in range(index)):
+            leaf = made_leaf_under(captured, value)
+            if any(other is leaf for other in captured.outputs):
+                continue
             groups.setdefault(id(captured.recorder.tracked(value).storage), []).append(index)
     return groups
 
@@ -164,12 +176,15 @@ def _alias_of_input(
     linked = (
         not given.requires_grad and not given.argument.requires_grad and root(value) is root(given.argument)
     )
-    detached = not linked and not value.requires_grad
+    leaf = is_made_leaf(value)
+    detached = not linked and (not value.requires_grad or (leaf and value._base is None))
+    view = _view_of_input(captured, index, at, chain)
     return replace(
-        _view_of_input(captured, index, at, chain),
+        view,
         same_object_as=same,
         detached=detached or chain == (),
-        made_leaf=value.requires_grad and history(value) is None and not given.argument.requires_grad,
+        made_leaf=leaf and same is None,
+        viewed_without_grad=view.viewed_without_grad and not leaf,
         taken_before=exchanged,
     )
 
@@ -302,7 +317,8 @@ def _intermediate(
         chain=chain or (),
         geometry=None if chain is not None else geometry_of(value),
         requires_grad=value.requires_grad,
-        detached=not value.requires_grad,
+        detached=not value.requires_grad or is_made_leaf(value),
+        made_leaf=is_made_leaf(value),
         viewed_without_grad=_viewed_without_grad(value),
         tensor=value,
     )
@@ -330,7 +346,9 @@ def _own_or_twin(captured: Captured, index: int, group: list[int]) -> OutputAlia
                 reason=f"the same memory as result {other}",
                 value=None,
                 base=OutputBase(other),
+                requires_grad=value.requires_grad,
                 detached=True,
+                made_leaf=is_made_leaf(value),
                 tensor=value,
             )
     if len(group) > 1:

@@ -177,7 +177,7 @@ class OutputAliasInfo:
     new_leaf: bool = False
     """The function made it require grad itself: a leaf without history."""
     made_leaf: bool = False
-    """The same of a view of an input: it lies in the input's memory and is a leaf."""
+    """The same of an alias: it lies in the memory of an input or of another result, and is a leaf."""
     taken_before: bool = False
     """A view of what an input was, taken before the input gets another storage."""
     function_view_of: int | None = None

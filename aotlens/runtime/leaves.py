@@ -4,9 +4,12 @@ Invariant: autograd leads each gradient to the tensor that the caller finds it o
 tensor has after the call.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
-from aotlens.analysis.records import InputAliasInfo, InputBase, OutputAliasInfo
+import torch
+
+from aotlens.analysis.records import InputAliasInfo, InputBase, OutputAliasInfo, OutputBase
 from aotlens.errors import UnsupportedError
 from aotlens.ir.render import Names, literal
 from aotlens.ir.slots import LeafGradient
@@ -47,6 +50,34 @@ def made_leaves(parts: Partitioned) -> list[str]:
     return [] if led else [ANCHOR]
 
 
+def is_leaf(info: OutputAliasInfo) -> bool:
+    """Whether the result is a leaf that the function makes."""
+    return info.new_leaf or info.made_leaf
+
+
+def stands_on_leaf(outputs: Sequence[OutputAliasInfo], info: OutputAliasInfo) -> int:
+    """How many results lead from such a leaf to this alias of it; 0 for all others."""
+    at = info.same_object_as
+    if at is None:
+        at = info.base.index if isinstance(info.base, OutputBase) else None
+    if at is None:
+        return 0
+    steps = stands_on_leaf(outputs, outputs[at])
+    return steps + 1 if steps or is_leaf(outputs[at]) else 0
+
+
+def write_leaf_result(builder: TextBuilder, parts: Partitioned, info: OutputAliasInfo) -> None:
+    """The lines that make a result the leaf that autograd was given in its place, or a leaf of its own."""
+    out, leaf = f"out_{info.index}", f"leaf_{info.index}"
+    if info not in leaf_results(parts):
+        parameter = isinstance(info.tensor, torch.nn.Parameter)
+        builder.add(f"{out} = torch.nn.Parameter({out})" if parameter else f"{out}.requires_grad_()")
+        return
+    if not isinstance(info.base, InputBase):
+        builder.add(f"{leaf}.data = {out}")
+    builder.add(f"{out} = {leaf}")
+
+
 def write_leaves(builder: TextBuilder, parts: Partitioned, names: Names, arguments: list[str]) -> None:
     """The lines that make them."""
     made = made_leaves(parts)
@@ -56,7 +87,9 @@ def write_leaves(builder: TextBuilder, parts: Partitioned, names: Names, argumen
         if made == [ANCHOR]:
             builder.add(f"{ANCHOR} = torch.empty(0, requires_grad=True)")
         for info in leaf_results(parts):
-            builder.add(f"leaf_{info.index} = {_leaf(parts, info, names, arguments)}")
+            text = _leaf(parts, info, names, arguments)
+            parameter = isinstance(info.tensor, torch.nn.Parameter)
+            builder.add(f"leaf_{info.index} = {f'torch.nn.Parameter({text})' if parameter else text}")
 
 
 def _leaf(parts: Partitioned, info: OutputAliasInfo, names: Names, arguments: list[str]) -> str:
@@ -73,4 +106,5 @@ def _leaf(parts: Partitioned, info: OutputAliasInfo, names: Names, arguments: li
     text = arguments[info.base.index]
     for step in info.chain:
         text = view_text(step, text, names)
-    return f"{text}.detach().requires_grad_()" if info.chain == () else f"{text}.requires_grad_()"
+    apart = info.chain == () or info.tensor._base is None
+    return f"{text}.detach().requires_grad_()" if apart else f"{text}.requires_grad_()"

@@ -32,7 +32,14 @@ from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import call_graph, graph_context, view_text
 from aotlens.runtime.guards import Guards
 from aotlens.runtime.hooks import check_hooks, without_hooks
-from aotlens.runtime.leaves import leaf_results, made_leaves, reshaped_leaves, write_leaves
+from aotlens.runtime.leaves import (
+    is_leaf,
+    made_leaves,
+    reshaped_leaves,
+    stands_on_leaf,
+    write_leaf_result,
+    write_leaves,
+)
 from aotlens.runtime.random_state import write_advance, write_reading
 from aotlens.runtime.structure import refill_lines, result_text
 from aotlens.runtime.subclasses import outer_outputs, output_name, write_unwrapping, write_wrapping
@@ -273,19 +280,23 @@ class WrapperText:
         reason = (
             "; ".join(dict.fromkeys(info.reason for info in aliases)) or "every result has memory of its own"
         )
+        outputs = self._meta.outputs
+        later = {info.index: steps for info in outputs if (steps := stands_on_leaf(outputs, info))}
         with self._builder.step("make aliased results again", reason):
             for info in sorted(aliases, key=lambda info: isinstance(info.base, OutputBase)):
-                if not info.taken_before:
+                if not info.taken_before and info.index not in later:
                     self._make_alias(info)
         with self._builder.step("make results require grad", "the function turned it on itself"):
-            given = {info.index for info in leaf_results(self._parts)}
-            for info in self._meta.outputs:
-                if info.index in given:
-                    if info.new_leaf:
-                        self._builder.add(f"leaf_{info.index}.data = out_{info.index}")
-                    self._builder.add(f"out_{info.index} = leaf_{info.index}")
-                elif info.new_leaf or info.made_leaf:
-                    self._builder.add(f"out_{info.index}.requires_grad_()")
+            for info in outputs:
+                if is_leaf(info) and info.index not in later:
+                    write_leaf_result(self._builder, self._parts, info)
+        if not later:
+            return
+        with self._builder.step("make aliases of new leaves", "they look at a result that is a leaf"):
+            for at in sorted(later, key=lambda at: later[at]):
+                self._make_alias(outputs[at])
+                if is_leaf(outputs[at]):
+                    write_leaf_result(self._builder, self._parts, outputs[at])
 
     def _make_alias(self, info: OutputAliasInfo) -> None:
         """The views again, each in the grad mode in which the user's code took it."""

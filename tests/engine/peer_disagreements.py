@@ -160,6 +160,22 @@ DISAGREEMENTS = (
         ),
     ),
     Disagreement(
+        "a leaf that the function makes is one for the caller, in the memory that it shares in eager",
+        ALIASES,
+        (
+            "leaves/beside_what_it_was_detached_from",
+            "leaves/beside_what_it_was_detached_from_and_never_used",
+            "leaves/with_a_view_of_it_and_what_it_was_detached_from",
+            "leaves/with_several_views_of_it",
+            "leaves/returned_twice",
+            "leaves/of_an_input_with_a_view_of_it",
+            "leaves/of_an_input_that_requires_grad",
+            "leaves/several_on_one_memory",
+            "leaves/parameter_made_inside",
+            "leaves/gradient_inside_by_it",
+        ),
+    ),
+    Disagreement(
         "one tensor returned twice is one object for the caller, made once",
         ALIASES,
         (

@@ -21,6 +21,7 @@ from tests.programs import (
     given_operators,
     higher_order,
     jagged,
+    leaves,
     metadata,
     modes,
     module_kinds,
@@ -72,6 +73,7 @@ FILES = (
     refused,
     distributed,
     jagged,
+    leaves,
     subclasses,
 )
 

@@ -1,0 +1,93 @@
+"""Leaves that the function makes itself (`requires_grad_()`), and results that are views of one.
+
+Invariant: such a view is made again from the leaf that the caller gets, so that its gradient arrives there.
+"""
+
+from typing import Any
+
+import torch
+
+from aotlens.analysis.inputs import geometry_of, history
+from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
+from aotlens.capture.records import Captured
+from aotlens.capture.tape import TRACK
+from aotlens.capture.views import ViewStep
+from aotlens.errors import UnsupportedError
+
+
+def is_made_leaf(value: Any) -> bool:
+    """Whether autograd starts at a tensor that is no input, and not since its view was taken without grad."""
+    base = value._base
+    return value.requires_grad and history(value) is None and (base is None or not base.requires_grad)
+
+
+def made_leaf_under(captured: Captured, value: Any) -> Any:
+    """The leaf of the function's own that autograd knows the value as a view of; None for all others."""
+    tracked = getattr(value, TRACK, None)
+    if tracked is None or not tracked.chain or not value.requires_grad:
+        return None
+    leaf = _start(value, 2 * len(tracked.chain) + 2)
+    known = getattr(leaf, TRACK, None)
+    if leaf is value or known is None or known.storage is not tracked.storage:
+        return None
+    if any(given.argument is leaf or given.leaf is leaf for given in captured.inputs):
+        return None
+    return leaf if is_made_leaf(leaf) else None
+
+
+def _start(value: Any, most: int) -> Any:
+    """The leaf at the end of single steps back through autograd's graph; None where it branches before."""
+    step = history(value)
+    if step is None:
+        return value._base
+    for _ in range(most):
+        leaf = getattr(step, "variable", None)
+        if isinstance(leaf, torch.Tensor):
+            return leaf
+        if step is None or len(step.next_functions) != 1:
+            return None
+        step = step.next_functions[0][0]
+    return None
+
+
+def view_of_made_leaf(captured: Captured, index: int, leaf: Any) -> OutputAliasInfo | None:
+    """The result as a view of the leaf among the results; None where it is alone with its memory.
+
+    Raises:
+        UnsupportedError: the leaf is no result, so that no caller could make the view again.
+    """
+    value = captured.outputs[index]
+    at = next((at for at, other in enumerate(captured.outputs) if other is leaf), None)
+    if at is None:
+        if _is_alone(captured, value):
+            return None
+        raise UnsupportedError(
+            "a view of a leaf that the function makes (`requires_grad_()`) and does not return, beside "
+            "another look at the same memory",
+            captured.subject.span,
+            "return the leaf itself too, or a clone of the view",
+        )
+    chain = _steps_from(captured, leaf, value)
+    return OutputAliasInfo(
+        index=index,
+        output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
+        reason=f"a view of result {at}, a leaf that the function makes",
+        value=None,
+        base=OutputBase(at),
+        chain=chain or (),
+        geometry=None if chain is not None else geometry_of(value),
+        requires_grad=True,
+        viewed_without_grad=history(value) is None,
+        tensor=value,
+    )
+
+
+def _is_alone(captured: Captured, value: Any) -> bool:
+    storage = captured.recorder.tracked(value).storage
+    others = (other for other in captured.outputs if isinstance(other, torch.Tensor) and other is not value)
+    return not storage.inputs and all(captured.recorder.tracked(one).storage is not storage for one in others)
+
+
+def _steps_from(captured: Captured, base: Any, value: Any) -> tuple[ViewStep, ...] | None:
+    start, end = captured.recorder.tracked(base).chain, captured.recorder.tracked(value).chain
+    return end[len(start) :] if end[: len(start)] == start else None
