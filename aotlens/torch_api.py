@@ -61,6 +61,7 @@ __all__ = [
     "call_torchbind",
     "can_auto_functionalize",
     "checkpoints_run_once",
+    "choices_handled_by",
     "class_of_object",
     "compile_with_inductor",
     "compiling_modules",
@@ -692,6 +693,19 @@ def recording_flags() -> dict[str, Any]:
         "cudagraphs": BoxedBool(inductor_config.triton.cudagraphs),
         "boxed_forward_device_index": BoxedDeviceIndex(None),
     }
+
+
+@contextmanager
+def choices_handled_by(take: Callable[[list[Any]], list[Any]]) -> Iterator[None]:
+    """Within it `take` says which choices of a kernel Inductor times to find the fastest."""
+    from torch._inductor.select_algorithm import add_preprocessing_fn, get_algorithm_selector_cache
+
+    known = get_algorithm_selector_cache().preprocessing_fns
+    add_preprocessing_fn(take)
+    try:
+        yield
+    finally:
+        known.remove(take)
 
 
 def compiling_modules() -> SimpleNamespace:

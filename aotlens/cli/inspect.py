@@ -30,6 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_compile_options(parser, backend="eager")
     add_gpu(parser)
     parser.add_argument(
+        "--max-autotune",
+        action="store_true",
+        help="with --gpu: also write matrix products and convolutions as Triton kernels, as"
+        " torch.compile(mode='max-autotune') may, and list what it would choose among",
+    )
+    parser.add_argument(
         "--what-if",
         metavar="CHANGE",
         action="append",
@@ -55,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         policy=str(policy),
         to_end=arguments.to_end,
         gpu=arguments.gpu,
+        max_autotune=arguments.max_autotune,
         what_if=tuple(arguments.what_if),
         dead_values=arguments.dead_values,
     )

@@ -70,6 +70,7 @@ def _order(request: TraceRequest) -> Order:
         policy=asked.policy,
         observe_variables=True,
         gpu=asked.gpu,
+        inductor_config=(("max_autotune", True),) if asked.max_autotune else (),
     )
     return Order(request.path, request.qualname, request.argv, options)
 

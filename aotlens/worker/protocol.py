@@ -37,6 +37,8 @@ class TraceOptions:
     """Run the script to its end instead of stopping once its targets repeat."""
     gpu: str | None = None
     """Also report the kernels for this GPU, by name or as `sm_90`."""
+    max_autotune: bool = False
+    """With a GPU: templates of Triton for what a library computes otherwise, with all their choices."""
     what_if: tuple[str, ...] = ()
     """Changes of the policy whose totals the report shall hold beside those of the policy itself."""
     dead_values: bool = False

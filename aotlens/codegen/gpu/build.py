@@ -19,6 +19,9 @@ MOST_SPILLED_WORDS = 16
 """Inductor does not try configurations that spill more than this."""
 TOOL_LIMIT_S = 30.0
 
+BLOCKS = ("BLOCK", "GROUP_M", "SPLIT_K")
+"""How the names of a template's block sizes begin."""
+
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
@@ -62,7 +65,8 @@ def _spills_much(result: Any) -> bool:
 def _config(autotuner: Any, result: Any, kernel: KernelSource, target: GpuTarget) -> BuiltConfig:
     compiled, config = result.kernel, result.config
     resources = read_cubin(compiled.asm["cubin"])[compiled.name]
-    values = {name: value for name, value in config.kwargs.items() if isinstance(value, int)}
+    values = {**_template_blocks(autotuner), **config.kwargs}
+    values = {name: value for name, value in values.items() if isinstance(value, int)}
     return BuiltConfig(
         values=tuple(values.items()),
         warps=config.num_warps,
@@ -73,6 +77,12 @@ def _config(autotuner: Any, result: Any, kernel: KernelSource, target: GpuTarget
         shared_bytes=compiled.metadata.shared + resources.shared_bytes,
         grids=tuple(_grid(autotuner, config, call) for call in kernel.calls),
     )
+
+
+def _template_blocks(autotuner: Any) -> dict[str, Any]:
+    """The block sizes that a template writes into its text."""
+    given = autotuner.inductor_meta.get("config_args", {})
+    return {name: value for name, value in given.items() if name.startswith(BLOCKS)}
 
 
 def _grid(autotuner: Any, config: Any, call: tuple[str, ...]) -> tuple[int, int, int] | None:

@@ -35,8 +35,19 @@ class Generated:
 
     graphs: list[LoweredGraph] = field(default_factory=list)
     kernels: dict[tuple[Phase, str], BuiltKernel] = field(default_factory=dict)
+    choices: dict[tuple[Phase, str], dict[int, BuiltKernel]] = field(default_factory=dict)
+    """Of kernels from a template, the choices that were not taken, by their place in its list."""
     error: str = ""
     """Why there are no graphs, or not all."""
+
+    def with_choices(self) -> None:
+        """Put the choices behind the configurations of their kernels."""
+        for key, found in self.choices.items():
+            built = self.kernels.get(key)
+            if built is not None and built.configs:
+                times = len(built.configs[0].grids)
+                others = (config.launched(times) for at in sorted(found) for config in found[at].configs)
+                self.kernels[key] = replace(built, configs=(*built.configs, *others))
 
 
 def generate(parts: Partitioned, order: GpuOrder) -> Generated:
@@ -66,6 +77,7 @@ class _Generation:
             self._lowered(graph)
         for job, result in in_children(self._jobs, _cores()):
             self._then[job](result)
+        self._result.with_choices()
         if known is None and not self._result.error:
             self._cache.keep_graphs(key, tuple(self._result.graphs))
         return self._result
@@ -83,6 +95,10 @@ class _Generation:
         self._wanted += len(graph.kernels)
         for source in graph.kernels:
             self._find(source)
+        for source in graph.kernels:
+            for at, choice in enumerate(source.choices):
+                other = KernelSource(choice.name, source.phase, choice.source, (choice.call,))
+                self._find_choice(other, (source.phase, source.name), at)
 
     def _find(self, source: KernelSource) -> None:
         known = self._cache.kernel(source)
@@ -92,6 +108,23 @@ class _Generation:
         work = self._pretending(partial(_one_kernel, source, self._order))
         job = Job(f"Triton on `{source.name}`", work, self._order.kernel_limit_s)
         self._add(job, partial(self._compiled, source))
+
+    def _find_choice(self, other: KernelSource, kernel: tuple[Phase, str], at: int) -> None:
+        """One that Triton refuses is none on the GPU either."""
+        found = self._result.choices.setdefault(kernel, {})
+
+        def keep(built: BuiltKernel | Failed) -> None:
+            if not isinstance(built, Failed):
+                self._cache.keep_kernel(other, built)
+                found[at] = built
+                announce_stage(f"choices of `{kernel[1]}`: {len(found)}")
+
+        known = self._cache.kernel(other)
+        if known is not None:
+            found[at] = known
+            return
+        work = self._pretending(partial(_one_kernel, other, self._order))
+        self._add(Job(f"Triton on `{other.name}`", work, self._order.kernel_limit_s), keep)
 
     def _compiled(self, source: KernelSource, built: BuiltKernel | Failed) -> None:
         if isinstance(built, Failed):

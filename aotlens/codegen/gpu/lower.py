@@ -18,6 +18,7 @@ from aotlens.codegen.gpu.fx_work import OURS
 from aotlens.codegen.gpu.observed import observing
 from aotlens.codegen.gpu.records import KernelSource, LoweredGraph, RunnableGraph
 from aotlens.codegen.gpu.retarget import Retargeting
+from aotlens.codegen.gpu.templates import first_choices
 from aotlens.codegen.negated import spell_out_negation
 from aotlens.codegen.separate import doubtful_results
 from aotlens.codegen.tokens import thread_token
@@ -82,7 +83,12 @@ class _Graph:
         inputs = moving.move(module, self.phase == "forward")
         doubtful = doubtful_results(module, self._mark_visible(module))
         states = self._states(module, moving)
-        with observing(self.phase) as seen, inductor_config_patch(self.config), warnings.catch_warnings():
+        with (
+            observing(self.phase) as seen,
+            first_choices() as offered,
+            inductor_config_patch(self.config),
+            warnings.catch_warnings(),
+        ):
             warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # advice on a machine's settings
             code, _ = compile_with_inductor(module, inputs, moving.mode, **self._flags())
         source = str(getattr(code, "source_code", ""))  # a graph that computes nothing has none
@@ -91,11 +97,11 @@ class _Graph:
             phase=self.phase,
             source=source,
             kernels=tuple(
-                KernelSource(name, self.phase, text, tuple(launches.get(name, ())))
+                KernelSource(name, self.phase, text, tuple(launches.get(name, ())), offered.others(name))
                 for name, text in seen.sources.items()
             ),
             calls=tuple(seen.calls),
-            assumptions=tuple(moving.assumptions),
+            assumptions=(*moving.assumptions, *offered.assumptions),
             not_fused=seen.not_fused(),
         )
         return RunnableGraph(

@@ -1,7 +1,7 @@
 """What code generation for a GPU gives: plain data, which a child process can send."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -23,6 +23,16 @@ class GpuOrder:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """A kernel as another choice of its template writes it, without what would be fused into it."""
+
+    name: str
+    source: str
+    call: tuple[str, ...]
+    """The arguments of a launch, of which the last three are the grid."""
+
+
+@dataclass(frozen=True, slots=True)
 class KernelSource:
     """One Triton kernel as Inductor wrote it."""
 
@@ -31,6 +41,8 @@ class KernelSource:
     source: str
     calls: tuple[tuple[str, ...], ...]
     """The arguments of each launch in the wrapper, as text, in call order."""
+    choices: tuple[Choice, ...] = ()
+    """Those of its template that were not taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +153,10 @@ class BuiltConfig:
     """Shared memory of a block."""
     grids: tuple[tuple[int, int, int] | None, ...]
     """Blocks of each launch; None where sizes are symbolic."""
+
+    def launched(self, times: int) -> "BuiltConfig":
+        """The same for a kernel that is launched so often, each time alike."""
+        return replace(self, grids=self.grids[:1] * times)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,85 @@
+"""Kernels that Inductor writes from a template (matrix products, convolutions, attention), of many choices.
+
+A GPU would run all choices and take the fastest.  Without one the first that the template offers is taken.
+Invariant: all choices are kept beside it; nothing is run.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aotlens.codegen.gpu.records import Choice
+from aotlens.torch_api import choices_handled_by, compiling_modules
+
+ASSUMED = (
+    "of a kernel that is chosen by running all choices (max-autotune), the first choice is shown, with the"
+    " figures of the others; a GPU may take another one, or the library's kernel"
+)
+LIBRARY_ONLY = (
+    "no template of Inductor's fits some operators that are chosen by running all choices: the library's"
+    " kernel is shown"
+)
+
+
+@dataclass(slots=True)
+class Offered:
+    """What the templates of one graph offered; mutable, filled while Inductor lowers it."""
+
+    choices: dict[int, list[Any]] = field(default_factory=dict)
+    """All choices, by the identity of the taken one's renderer."""
+    kernels: dict[str, list[Any]] = field(default_factory=dict)
+    """The choices that were not taken, by the kernel of the one that was."""
+    assumptions: list[str] = field(default_factory=list)
+
+    def take(self, choices: list[Any]) -> list[Any]:
+        """The first choice that is a template, alone."""
+        templates = [choice for choice in choices if hasattr(choice, "make_kernel_render")]
+        if len(choices) > 1:
+            self._assume(ASSUMED if templates else LIBRARY_ONLY)
+        if not templates:
+            return choices[:1]
+        self.choices[id(templates[0].make_kernel_render)] = templates
+        return templates[:1]
+
+    def note(self, kernel_name: str, schedule: Any) -> None:
+        """Which kernel a taken choice became."""
+        for scheduled in schedule if isinstance(schedule, (list, tuple)) else ():
+            render = getattr(getattr(scheduled, "node", None), "make_kernel_render", None)
+            if id(render) in self.choices:
+                self.kernels[kernel_name] = self.choices[id(render)][1:]
+
+    def others(self, kernel_name: str) -> tuple[Choice, ...]:
+        """The choices that were not taken."""
+        return tuple(_source(choice.bmreq) for choice in self.kernels.get(kernel_name, ()))
+
+    def _assume(self, text: str) -> None:
+        if text not in self.assumptions:
+            self.assumptions.append(text)
+
+
+def _source(request: Any) -> Choice:
+    """From what Inductor would run to take its time."""
+    text = Path(request.module_path).read_text(encoding="utf-8")
+    return Choice(request.kernel_name, text, tuple(map(str, request.extra_args)))
+
+
+@contextmanager
+def first_choices() -> Iterator[Offered]:
+    """Within it Inductor takes the first choice of each template and runs none."""
+    offered = Offered()
+    scheduling = compiling_modules().triton_codegen.TritonScheduling
+    define: Callable[..., str] = scheduling.define_kernel
+
+    def note(self: Any, src_code: str, node_schedule: Any, kernel: Any) -> str:
+        name = define(self, src_code, node_schedule, kernel)
+        offered.note(name, node_schedule)
+        return name
+
+    scheduling.define_kernel = note
+    try:
+        with choices_handled_by(offered.take):
+            yield offered
+    finally:
+        scheduling.define_kernel = define
