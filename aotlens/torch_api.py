@@ -68,7 +68,9 @@ __all__ = [
     "current_autograd_node",
     "current_mode",
     "debug_assert",
+    "current_fake_mode",
     "detect_fake_mode",
+    "device_for_autograd",
     "device_random_state_handled_by",
     "dynamo_knows",
     "first_expression",
@@ -96,6 +98,9 @@ __all__ = [
     "next_sequence_number",
     "numbers_of_data",
     "object_methods_handled_by",
+    "keys_without_cuda_autocast",
+    "made_on_cpu_first",
+    "missing_gpu_replacements",
     "optimised_script",
     "paths_to_symbols",
     "print_expression",
@@ -123,6 +128,7 @@ __all__ = [
     "with_ragged_sizes",
     "without_autocast",
     "without_compiled_autograd",
+    "without_fake_mode",
     "without_modes",
     "without_onednn",
     "written_by_triton_kernel",
@@ -883,6 +889,90 @@ def record_dynamo_spans() -> None:
 
     create_proxy.records_spans = True  # type: ignore[attr-defined]
     SubgraphTracer.create_proxy = create_proxy
+
+
+def current_fake_mode() -> FakeTensorMode | None:
+    """The mode of fake tensors that is on, wherever it stands among the modes."""
+    found: FakeTensorMode | None = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
+    return found
+
+
+without_fake_mode: Callable[[], AbstractContextManager[Any]] = unset_fake_temporarily
+"""Within it, tensors are real."""
+
+_CPU = torch.device("cpu")
+_fakes: Any = SimpleNamespace(have_no_gpu=False)
+"""What `missing_gpu_replacements` turns on."""
+
+
+def device_for_autograd(fake: Any) -> torch.device:
+    """What a fake tensor's device is to torch's C++: autograd cannot go to a GPU that is not there."""
+    device: torch.device = fake.fake_device
+    return _CPU if _fakes.have_no_gpu and device.type == "cuda" else device
+
+
+def missing_gpu_replacements() -> Iterator[tuple[Any, str, Any, str]]:
+    """What makes fake CUDA tensors fit for a backward where there is no GPU: owner, name, new value, reason.
+
+    To Python and to the dispatcher such a tensor is on the GPU; autograd's C++ is told `cpu`, since its
+    engine refuses a device that is not there (and ends the process in a build without CUDA).
+    """
+    module: Any = sys.modules[FakeTensorMode.__module__]
+    query = torch.ops.prim.device.default
+    dispatch: Any = vars(FakeTensor)["__torch_dispatch__"].__func__
+    handlers = module._DISPATCH_META_HANDLERS
+    in_kernel = handlers[query]
+
+    def answer(args: Any) -> torch.device:
+        return in_kernel(args) if args[0].fake_mode.in_kernel_invocation else device_for_autograd(args[0])
+
+    def dispatched(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return answer(args) if func is query else dispatch(cls, func, types, args, kwargs or {})
+
+    why = "autograd's C++ gets the device `cpu`"
+    yield _fakes, "have_no_gpu", True, why
+    yield FakeTensor, "__torch_dispatch__", classmethod(dispatched), why
+    yield module, "_DISPATCH_META_HANDLERS", {**handlers, query: answer}, why
+    merge = FakeTensor._find_common_device
+
+    def common_device(func: Any, flat_args: Any) -> tuple[torch.device, bool]:
+        devices = [arg.device for arg in flat_args if isinstance(arg, FakeTensor)]
+        gpu = next((device for device in devices if device.type == "cuda"), None)
+        if gpu is None or all(device == gpu for device in devices):
+            return merge(func, flat_args)
+        return gpu, False
+
+    yield (
+        FakeTensor,
+        "_find_common_device",
+        staticmethod(common_device),
+        "C++ that asks for the device makes CPU tensors, which meet those on the GPU",
+    )
+    yield (
+        FakeTensorMode,
+        "avoid_device_init",
+        property(lambda mode: True),
+        "fake CUDA tensors would initialise the device that is said to be available",
+    )
+
+
+@contextmanager
+def made_on_cpu_first() -> Iterator[None]:
+    """Let `torch.tensor(…, device=…)` make a CPU tensor and copy it, which modes see, in place of making one
+    on the device, which they do not."""
+    before = torch._C._only_lift_cpu_tensors()
+    torch._C._set_only_lift_cpu_tensors(True)
+    try:
+        yield
+    finally:
+        torch._C._set_only_lift_cpu_tensors(before)
+
+
+def keys_without_cuda_autocast() -> AbstractContextManager[Any]:
+    """Within it, operators go past the kernels that cast for CUDA's autocast."""
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
+    guard: AbstractContextManager[Any] = torch._C._ExcludeDispatchKeyGuard(keys)
+    return guard
 
 
 def dynamo_knows(tensor: Any) -> bool:

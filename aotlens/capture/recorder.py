@@ -49,6 +49,7 @@ from aotlens.torch_api import (
     FakeTensor,
     FakeTensorMode,
     TorchDispatchMode,
+    device_for_autograd,
     known_number,
     make_shape_env,
     pytree,
@@ -207,7 +208,7 @@ class Recorder(Tape, TorchDispatchMode):
 
     def _answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func is torch.ops.prim.device.default and type(args[0]) is FakeTensor:
-            return args[0].fake_device
+            return device_for_autograd(args[0])
         return func(*args, **kwargs)
 
     def body(self) -> "Recorder":

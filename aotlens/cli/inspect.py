@@ -36,6 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " torch.compile(mode='max-autotune') may, and list what it would choose among",
     )
     parser.add_argument(
+        "--fake",
+        action="store_true",
+        help="run the whole script on tensors that hold no memory: for a model larger than the machine's",
+    )
+    parser.add_argument(
         "--what-if",
         metavar="CHANGE",
         action="append",
@@ -62,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         to_end=arguments.to_end,
         gpu=arguments.gpu,
         max_autotune=arguments.max_autotune,
+        fake=arguments.fake,
         what_if=tuple(arguments.what_if),
         dead_values=arguments.dead_values,
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
+from aotlens.pretend.world import pretending
 from aotlens.session.chooser import within_script
 from aotlens.session.collect import Collector, StopScript
 from aotlens.session.failures import exit_status, failure_of
@@ -32,6 +33,8 @@ class Order:
     qualname: str | None
     argv: tuple[str, ...]
     options: CompileOptions
+    fake: bool = False
+    """Run the script on tensors that hold no memory."""
 
 
 def _compile(call: Call, options: CompileOptions) -> None:
@@ -92,7 +95,8 @@ class Driver:
         self._order = replace(self._order, options=within_script(self._order.options))
         module = new_module(script, "__main__" if plan.runs else script.name)
         stages = self._collector.listening(lambda stage: self._hooks.on_stage(stage, ""))
-        with stages, intercepted(self._router(plan)):
+        world = pretending(self._order.options.gpu, self._order.fake)
+        with stages, intercepted(self._router(plan)), world:
             if plan.runs:
                 self._hooks.on_stage("run", "")
             with _stopping_quietly():

@@ -72,7 +72,7 @@ def _order(request: TraceRequest) -> Order:
         gpu=asked.gpu,
         inductor_config=(("max_autotune", True),) if asked.max_autotune else (),
     )
-    return Order(request.path, request.qualname, request.argv, options)
+    return Order(request.path, request.qualname, request.argv, options, asked.fake)
 
 
 def _build(collector: Collector, asked: TraceOptions, targets: list[Target]) -> None:

@@ -41,6 +41,8 @@ class TraceOptions:
     """With a GPU: templates of Triton for what a library computes otherwise, with all their choices."""
     what_if: tuple[str, ...] = ()
     """Changes of the policy whose totals the report shall hold beside those of the policy itself."""
+    fake: bool = False
+    """Run the script on tensors that hold no memory."""
     dead_values: bool = False
     """Run the graphs on random numbers too, to find saved values on which no gradient depends."""
 

@@ -17,6 +17,7 @@ from torch import fx
 from aotlens.codegen.gpu.fx_work import OURS
 from aotlens.codegen.gpu.observed import observing
 from aotlens.codegen.gpu.records import KernelSource, LoweredGraph, RunnableGraph
+from aotlens.codegen.gpu.places import has_gpu_tensors
 from aotlens.codegen.gpu.retarget import Retargeting
 from aotlens.codegen.gpu.templates import first_choices
 from aotlens.codegen.negated import spell_out_negation
@@ -47,7 +48,7 @@ def lower(parts: Partitioned, config: dict[str, Any]) -> Iterator[LoweredGraph]:
 def lower_to_run(parts: Partitioned, config: dict[str, Any]) -> Iterator[RunnableGraph]:
     """The same, with what the wrappers need."""
     mode = parts.joint.captured.recorder.fake_mode
-    moving = Retargeting(mode)
+    moving = Retargeting(mode, has_gpu_tensors(parts))
     training = parts.backward is not None
     forward = _Graph(parts.forward, "forward" if training else "inference", config)
     with _strides(mode) as strides:

@@ -20,7 +20,15 @@ from aotlens.codegen.gpu.stand_ins import NullContext, driver_for, interface_for
 from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.torch_api import FakeTensorMode, compiling_modules
 
-__all__ = ["Replacement", "is_this_machines", "offline_gpu", "replacements"]
+__all__ = [
+    "Replacement",
+    "forget_devices",
+    "is_this_machines",
+    "offline_gpu",
+    "queries",
+    "replaced",
+    "replacements",
+]
 
 _LOCK = threading.RLock()
 """The replaced names are the whole process's."""
@@ -90,19 +98,19 @@ def offline_gpu(target: GpuTarget) -> Iterator[None]:
     with _LOCK, ExitStack() as stack:
         modules.device_interface.get_interface_for_device("cpu")  # registers the real ones, once
         for replacement in replacements(target):
-            stack.enter_context(_replaced(replacement))
+            stack.enter_context(replaced(replacement))
         stack.enter_context(modules.config.patch(_CONFIG))
-        _forget_devices()
-        stack.callback(_forget_devices)
+        forget_devices()
+        stack.callback(forget_devices)
         yield
 
 
 def replacements(target: GpuTarget) -> tuple[Replacement, ...]:
     """Every name that is replaced for a target."""
-    return (*_queries(target), *_machinery(target))
+    return (*queries(target), *_machinery(target))
 
 
-def _queries(target: GpuTarget) -> Iterator[Replacement]:
+def queries(target: GpuTarget) -> Iterator[Replacement]:
     """What `torch.cuda` answers."""
     properties = properties_of(target)
     major, _ = target.compute_capability
@@ -163,7 +171,7 @@ def _machinery(target: GpuTarget) -> Iterator[Replacement]:
 
 
 @contextmanager
-def _replaced(replacement: Replacement) -> Iterator[None]:
+def replaced(replacement: Replacement) -> Iterator[None]:
     owner, name = replacement.owner, replacement.name
     before = vars(owner).get(name, _MISSING)  # not getattr: a static method is kept as one
     setattr(owner, name, replacement.instead)
@@ -176,7 +184,8 @@ def _replaced(replacement: Replacement) -> Iterator[None]:
             setattr(owner, name, before)
 
 
-def _forget_devices() -> None:
+def forget_devices() -> None:
+    """Drop what torch remembers of the devices that there are."""
     for module_name, chosen in _CACHES.items():
         module = sys.modules.get(module_name)
         for function in _remembering(module) if module is not None else ():

@@ -1,6 +1,6 @@
-"""Our graphs, recorded on CPU fakes, moved to a GPU.
+"""Our graphs moved to a GPU: those recorded on CPU fakes, and those whose fakes only say that they are there.
 
-A CPU build of torch cannot record a backward on CUDA tensors, not even on fake ones, so the move comes after.
+A CPU build of torch cannot record a backward on true CUDA fakes, so the move comes after.
 Invariant: what the graph computes stays; each thing that a recording on a GPU might have done otherwise is
 named among the assumptions.
 """
@@ -14,11 +14,12 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from aotlens.codegen.gpu.attention import Attention, to_cuda_attention
 from aotlens.codegen.gpu.draws import to_uniform_draws
+from aotlens.codegen.gpu.places import GPU, beside_gpu_tensors
 from aotlens.torch_api import FakeTensorMode
 
-CUDA = torch.device("cuda", 0)
-
 ALL_MOVED = "every tensor is on the GPU, also what the script keeps on the CPU"
+KEPT = "tensors are where the script has put them, on the GPU or on the CPU"
+BESIDE = "`{name}`, which was recorded on the CPU, is on the GPU, since it meets tensors there"
 SAME_OPERATORS = (
     "operators are those of the recording on the CPU; where torch records others on a GPU"
     " (cuDNN attention, fused optimizers), they are not seen"
@@ -30,8 +31,13 @@ class Retargeting:
     """Moves the graphs of one target, the forward first; mutable: the backward needs what that one gave."""
 
     mode: FakeTensorMode
-    assumptions: list[str] = field(default_factory=lambda: [ALL_MOVED, SAME_OPERATORS])
+    placed: bool = False
+    """Whether the script has put tensors on the GPU itself; otherwise all are moved."""
+    assumptions: list[str] = field(default_factory=list)
     attentions: dict[str, Attention] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.assumptions += [KEPT if self.placed else ALL_MOVED, SAME_OPERATORS]
 
     def move(self, module: fx.GraphModule, training: bool) -> list[Any]:
         """Change the graph in place; returns fake CUDA inputs.
@@ -42,7 +48,12 @@ class Retargeting:
         if training and assumed:
             self._return_states(module)
         assumed += to_uniform_draws(module)
-        constants = _move_arguments(module)
+        if self.placed:
+            beside = beside_gpu_tensors(module)
+            assumed += [BESIDE.format(name=node.name) for node in beside]
+            for node in beside:
+                _move_value(node)
+        constants = _move_arguments(module, self.placed)
         if constants:
             assumed.append("constants that the graph carries are copied to the GPU at each call")
         self.assumptions += [text for text in dict.fromkeys(assumed) if text not in self.assumptions]
@@ -55,7 +66,7 @@ class Retargeting:
                 self._propagate(body)
         module.recompile()
         with self.mode, torch.no_grad():
-            given = [_moved(node.meta["val"]) for node in module.graph.find_nodes(op="placeholder")]
+            given = [self._moved(node) for node in module.graph.find_nodes(op="placeholder")]
             FakeTensorProp(module, mode=self.mode).propagate_dont_convert_inputs(*given)
         return given
 
@@ -63,40 +74,61 @@ class Retargeting:
         """The random states of all attentions of the forward, in the order in which it returns them."""
         return [state for one in self.attentions.values() for state in one.random_state]
 
+    def _moved(self, node: fx.Node) -> Any:
+        """The input as it is on the GPU, or still on the CPU."""
+        value = node.meta["val"]
+        if not isinstance(value, torch.Tensor):
+            return value
+        stays = self.placed and not node.meta.get("aotlens_moved")
+        device = value.device if stays else GPU
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
+
     def _return_states(self, module: fx.GraphModule) -> None:
         output: Any = module.graph.output_node()
         output.args = ((*output.args[0], *self.states()),)
 
 
-def _moved(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor):
-        return value
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=CUDA)
+def _move_value(node: fx.Node) -> None:
+    """Put on the GPU what the recording has on the CPU."""
+    if node.op == "call_function":
+        node.args = fx.node.map_aggregate(node.args, _on_gpu)
+        node.kwargs = fx.node.map_aggregate(node.kwargs, _on_gpu)
+    elif isinstance(node.meta.get("val"), torch.Tensor):
+        node.meta["aotlens_moved"] = True
 
 
-def _move_arguments(module: fx.GraphModule) -> int:
+def _move_arguments(module: fx.GraphModule, placed: bool) -> int:
     """Change the devices that operators are given, in nested graphs too; returns the number of constants."""
     constants = 0
     for node in list(module.graph.nodes):
-        if node.op == "call_function":
+        if node.op == "call_function" and not placed:
             node.args = fx.node.map_aggregate(node.args, _on_gpu)
             node.kwargs = fx.node.map_aggregate(node.kwargs, _on_gpu)
         elif node.op == "get_attr":
             owned = getattr(module, str(node.target))
             if isinstance(owned, fx.GraphModule):
-                constants += _move_arguments(owned)
+                constants += _move_arguments(owned, placed)
             elif isinstance(owned, torch.Tensor) and owned.dim() > 0:  # a number goes with the launch
+                if placed and not _is_needed_there(node):
+                    continue
                 constants += 1
                 _copy_constant(module.graph, node)
     return constants
 
 
+def _is_needed_there(constant: fx.Node) -> bool:
+    val = constant.meta.get("val")
+    return bool(constant.meta.get("aotlens_moved")) or (
+        isinstance(val, torch.Tensor) and val.device.type == "cuda"
+    )
+
+
 def _on_gpu(argument: Any) -> Any:
-    return CUDA if isinstance(argument, torch.device) and argument.type == "cpu" else argument
+    return GPU if isinstance(argument, torch.device) and argument.type == "cpu" else argument
 
 
 def _copy_constant(graph: fx.Graph, node: fx.Node) -> None:
     with graph.inserting_after(node):
-        copied = graph.call_function(torch.ops.prims.device_put.default, (node, CUDA))
+        copied = graph.call_function(torch.ops.prims.device_put.default, (node, GPU))
     copied.meta = dict(node.meta)
     node.replace_all_uses_with(copied, delete_user_cb=lambda user: user is not copied)

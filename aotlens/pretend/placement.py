@@ -1,0 +1,62 @@
+"""Which real tensors are on the GPU that is not there.
+
+Invariant: the mark is on the storage, so views, aliases and `.data` agree, and it goes when the storage goes.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from aotlens.codegen.gpu.offline import Replacement
+from aotlens.torch_api import FakeTensor
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
+MARK = "aotlens_on_gpu"
+
+_plain_device: Any = vars(torch.Tensor.__base__)["device"].__get__
+
+
+def place(tensor: torch.Tensor, on_gpu: bool) -> torch.Tensor:
+    """Mark a tensor that is the first on its storage, and return it."""
+    if not isinstance(tensor, FakeTensor):  # that one knows
+        setattr(_holder(tensor), MARK, on_gpu)
+    return tensor
+
+
+def is_on_gpu(tensor: torch.Tensor) -> bool:
+    if isinstance(tensor, FakeTensor):
+        return bool(tensor.device.type == "cuda")
+    return bool(getattr(_holder(tensor), MARK, False))
+
+
+def _holder(tensor: torch.Tensor) -> Any:
+    """What carries the mark: the storage; the tensor itself where it has none (sparse, a wrapper)."""
+    if tensor.layout is not torch.strided or hasattr(tensor, "__tensor_flatten__"):
+        return tensor
+    return tensor.untyped_storage()
+
+
+def checked(device: Any) -> torch.device:
+    """The device that a script names; raises as torch does for a GPU beyond the one that is pretended."""
+    named = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    if named.type == "cuda" and named.index not in (None, 0):
+        raise RuntimeError(f"there is no `{named}`: aotlens pretends one GPU, `cuda:0`")
+    return named
+
+
+def placement_replacements() -> Iterator[Replacement]:
+    """What a script asks a tensor about its place."""
+    why = "says where the script has put the tensor"
+    for name, answer in {
+        "device": _device,
+        "is_cuda": lambda tensor: tensor.device.type == "cuda",
+        "is_cpu": lambda tensor: tensor.device.type == "cpu",
+    }.items():
+        yield Replacement(torch.Tensor, name, property(answer), why)
+    yield Replacement(torch.Tensor, "get_device", lambda tensor: 0 if tensor.is_cuda else -1, why)
+
+
+def _device(tensor: torch.Tensor) -> torch.device:
+    device: torch.device = _plain_device(tensor)
+    return GPU if device.type == "cpu" and is_on_gpu(tensor) else device

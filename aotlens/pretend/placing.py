@@ -1,0 +1,52 @@
+"""Where the results of operators on real tensors are: the dispatch mode around a script that has no GPU.
+
+Invariant: fake tensors pass; what runs is the CPU's operator, and only new storages are marked.
+"""
+
+from typing import Any
+
+import torch
+
+from aotlens.pretend.placement import CPU, checked, is_on_gpu, place
+from aotlens.torch_api import FakeTensor, TorchDispatchMode, current_fake_mode, pytree
+
+
+class Placing(TorchDispatchMode):
+    """Makes what is asked for on a GPU on the CPU, and marks it and what comes of it."""
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Dynamo compiles within it, as if it were not there."""
+        return True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if current_fake_mode() is not None or any(issubclass(kind, FakeTensor) for kind in types):
+            return func(*args, **kwargs)
+        device = kwargs.get("device")
+        asked = device is not None and checked(device).type == "cuda"
+        if asked:
+            kwargs = {**kwargs, "device": CPU}
+        if kwargs.get("pin_memory"):
+            kwargs = {**kwargs, "pin_memory": False}
+        on_gpu = asked or _any_on_gpu(args, kwargs)
+        result = func(*args, **kwargs)
+        if on_gpu and not func._schema.is_mutable:
+            for tensor in pytree.tree_leaves(result):
+                if isinstance(tensor, torch.Tensor) and not is_on_gpu(tensor):
+                    place(tensor, on_gpu=True)
+        return result
+
+
+def _any_on_gpu(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor):
+            if is_on_gpu(value):
+                return True
+        elif isinstance(value, (list, tuple)) and any(
+            isinstance(item, torch.Tensor) and is_on_gpu(item) for item in value
+        ):
+            return True
+    return False

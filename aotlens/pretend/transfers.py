@@ -1,0 +1,100 @@
+"""`to`, `cuda` and `cpu` between the CPU and a GPU that is not there.
+
+Invariant: a transfer is a copy to a storage of its own, recorded as the operator that torch records on a GPU;
+its gradient is the transfer back.  Without another device torch's own method answers.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from aotlens.codegen.gpu.offline import Replacement
+from aotlens.pretend.placement import CPU, GPU, checked, is_on_gpu, place
+from aotlens.torch_api import FakeTensor
+
+aten = torch.ops.aten
+
+_to: Any = torch.Tensor.to
+
+
+def transfer_replacements() -> Iterator[Replacement]:
+    why = "copies between the devices as a GPU's owner sees it"
+    yield Replacement(torch.Tensor, "to", to, why)
+    yield Replacement(torch.Tensor, "cuda", cuda, why)
+    yield Replacement(torch.Tensor, "cpu", cpu, why)
+    pinned = "only a GPU's driver pins memory"
+    yield Replacement(torch.Tensor, "pin_memory", lambda tensor, device=None: tensor.clone(), pinned)
+    yield Replacement(torch.Tensor, "is_pinned", lambda tensor, device=None: False, pinned)
+
+
+def to(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+    """`Tensor.to` in all its forms."""
+    device, args, kwargs = _named_device(args, kwargs)
+    if device is None:
+        return _to(tensor, *args, **kwargs)
+    if device.type not in ("cpu", "cuda"):
+        return _to(tensor, device, *args, **kwargs)
+    return _placed(tensor, device, args, kwargs)
+
+
+def cuda(tensor: Any, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Any:
+    """`Tensor.cuda`."""
+    named = GPU if device is None else checked(device)
+    return _placed(tensor, named, (), {} if memory_format is None else {"memory_format": memory_format})
+
+
+def cpu(tensor: Any, memory_format: Any = None) -> Any:
+    """`Tensor.cpu`."""
+    return _placed(tensor, CPU, (), {} if memory_format is None else {"memory_format": memory_format})
+
+
+def _named_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], Any]:
+    """The device that a call of `to` names, and its other arguments."""
+    other = kwargs.get("other", args[0] if args else None)
+    if isinstance(other, torch.Tensor):
+        rest = {name: value for name, value in kwargs.items() if name != "other"}
+        return other.device, (other.dtype, *args[1:]), rest
+    if kwargs.get("device") is not None:
+        rest = {name: value for name, value in kwargs.items() if name != "device"}
+        return checked(kwargs["device"]), args, rest
+    if args and isinstance(args[0], (str, int, torch.device)):
+        return checked(args[0]), args[1:], kwargs
+    return None, args, {name: value for name, value in kwargs.items() if name != "device"}
+
+
+def _placed(tensor: Any, device: torch.device, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The tensor on a device; itself where it is there already and nothing else changes."""
+    if is_on_gpu(tensor) == (device.type == "cuda"):
+        names = ("dtype", "non_blocking", "copy")
+        known = {**dict(zip(names, args, strict=False)), **kwargs}
+        if known.get("dtype") is None:
+            known["dtype"] = tensor.dtype  # `to` without a device needs a type
+        return _to(tensor, **known)
+    dtype = args[0] if args else kwargs.get("dtype")
+    return moved(tensor, device, dtype or tensor.dtype, kwargs.get("memory_format"))
+
+
+def moved(tensor: Any, device: torch.device, dtype: torch.dtype, memory_format: Any = None) -> Any:
+    """A copy on another device."""
+    if tensor.requires_grad and torch.is_grad_enabled():
+        return _Transfer.apply(tensor, device, dtype, memory_format)
+    return _copied(tensor, device, dtype, memory_format)
+
+
+class _Transfer(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Any, device: Any, dtype: Any, memory_format: Any) -> Any:
+        ctx.came_from = (GPU if is_on_gpu(tensor) else CPU, tensor.dtype)
+        return _copied(tensor, device, dtype, memory_format)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return moved(gradient, *ctx.came_from), None, None, None
+
+
+def _copied(tensor: Any, device: torch.device, dtype: torch.dtype, memory_format: Any) -> Any:
+    target = GPU if device.type == "cuda" else device
+    asked = {} if memory_format is None else {"memory_format": memory_format}
+    copied = aten._to_copy.default(tensor, dtype=dtype, device=target, **asked)
+    return copied if isinstance(copied, FakeTensor) else place(copied, target is GPU)

@@ -1,0 +1,60 @@
+"""The contexts around a script: one with a GPU that is not there, one whose tensors hold no memory.
+
+Invariant: both end with everything as it was, however the script ends.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+
+from aotlens.codegen.gpu.device_guard import ensure_cuda_guard
+from aotlens.codegen.gpu.offline import Replacement, forget_devices, replaced
+from aotlens.codegen.gpu.targets import find_target
+from aotlens.pretend.autocast import autocast_replacements, cuda_autocast
+from aotlens.pretend.faked import faked_replacements
+from aotlens.pretend.placement import placement_replacements
+from aotlens.pretend.placing import Placing
+from aotlens.pretend.queries import script_replacements
+from aotlens.pretend.transfers import transfer_replacements
+from aotlens.torch_api import FakeTensorMode, made_on_cpu_first, missing_gpu_replacements
+
+__all__ = ["pretending"]
+
+
+@contextmanager
+def pretending(gpu: str | None, fake: bool) -> Iterator[None]:
+    """The world in which a script runs: with that GPU, if one is named and none is there; fake, if asked."""
+    with ExitStack() as stack:
+        if gpu is not None and not torch.cuda.is_available():
+            stack.enter_context(_pretended_gpu(gpu, twin=not fake))
+            if not fake:
+                stack.enter_context(Placing())
+        if fake:
+            for replacement in faked_replacements():
+                stack.enter_context(replaced(replacement))
+            stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        yield
+
+
+@contextmanager
+def _pretended_gpu(gpu: str, twin: bool) -> Iterator[None]:
+    target = find_target(gpu)
+    ensure_cuda_guard()
+    tables: tuple[Any, ...] = (
+        script_replacements(target),
+        placement_replacements(),
+        transfer_replacements(),
+        autocast_replacements(twin),
+        (Replacement(*row) for row in missing_gpu_replacements()),
+    )
+    with ExitStack() as stack:
+        for replacement in [one for table in tables for one in table]:
+            stack.enter_context(replaced(replacement))
+        stack.enter_context(made_on_cpu_first())
+        stack.enter_context(cuda_autocast())
+        forget_devices()
+        stack.callback(forget_devices)
+        stack.callback(FakeTensorMode.cache_clear)
+        yield
