@@ -187,7 +187,7 @@ def _fake_base(tape: Tape, group: Group, values: list[Any]) -> Any:
 
 
 def as_fake(tape: Tape, value: Any, dynamic: bool) -> Any:
-    if type(value) is FakeTensor:
+    if type(value) is FakeTensor and value.fake_mode is tape.fake_mode:
         return value
     sizes = symbolic_sizes(value) if dynamic else None
     if sizes is not None:
