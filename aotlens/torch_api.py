@@ -66,9 +66,9 @@ __all__ = [
     "compile_with_inductor",
     "compiling_modules",
     "current_autograd_node",
+    "current_fake_mode",
     "current_mode",
     "debug_assert",
-    "current_fake_mode",
     "detect_fake_mode",
     "device_for_autograd",
     "device_random_state_handled_by",
@@ -90,17 +90,17 @@ __all__ = [
     "invoke_subgraph",
     "is_any_autocast_enabled",
     "is_traceable_wrapper_subclass",
+    "keys_without_cuda_autocast",
     "known_number",
     "leave_to_python",
+    "made_on_cpu_first",
     "make_shape_env",
     "make_token",
     "mark_symbolic",
+    "missing_gpu_replacements",
     "next_sequence_number",
     "numbers_of_data",
     "object_methods_handled_by",
-    "keys_without_cuda_autocast",
-    "made_on_cpu_first",
-    "missing_gpu_replacements",
     "optimised_script",
     "paths_to_symbols",
     "print_expression",
@@ -110,6 +110,7 @@ __all__ = [
     "random_state_handled_by",
     "record_dynamo_spans",
     "recording_flags",
+    "refusing_fakes",
     "replace_compilation_in_higher_order",
     "replace_region_gradient",
     "saved_tensor_hooks_replaced",
@@ -121,11 +122,13 @@ __all__ = [
     "tensor_metadata",
     "trace_above_autograd",
     "tracing",
+    "transfer_to_cpu",
     "triton_kernel_wrapper_functional",
     "unbacked_symbols",
     "uncompiled_flex_attention",
     "with_effects",
     "with_ragged_sizes",
+    "with_true_device",
     "without_autocast",
     "without_compiled_autograd",
     "without_fake_mode",
@@ -901,14 +904,39 @@ without_fake_mode: Callable[[], AbstractContextManager[Any]] = unset_fake_tempor
 """Within it, tensors are real."""
 
 _CPU = torch.device("cpu")
-_fakes: Any = SimpleNamespace(have_no_gpu=False)
+_fakes: Any = SimpleNamespace(have_no_gpu=False, to_cpu=False, asked_last=None)
 """What `missing_gpu_replacements` turns on."""
 
 
 def device_for_autograd(fake: Any) -> torch.device:
     """What a fake tensor's device is to torch's C++: autograd cannot go to a GPU that is not there."""
     device: torch.device = fake.fake_device
+    _fakes.asked_last = device
     return _CPU if _fakes.have_no_gpu and device.type == "cuda" else device
+
+
+@contextmanager
+def transfer_to_cpu() -> Iterator[None]:
+    """Within it, `device="cpu"` means it, for fake tensors of a GPU that is not there."""
+    _fakes.to_cpu = True
+    try:
+        yield
+    finally:
+        _fakes.to_cpu = False
+
+
+def with_true_device(args: Any, kwargs: Any) -> Any:
+    """An operator's keyword arguments with the device of the tensor from which C++ takes it, and which told `cpu`.
+
+    That is an argument; for an operator that makes a tensor, the one whose options were read just before.
+    """
+    device = kwargs.get("device")
+    if device is None or not _fakes.have_no_gpu or _fakes.to_cpu or device.type != "cpu":
+        return kwargs
+    found = [leaf.fake_device for leaf in pytree.tree_leaves(args) if isinstance(leaf, FakeTensor)]
+    if not found and kwargs.get("layout") is not None and _fakes.asked_last is not None:
+        found = [_fakes.asked_last]  # Python gives no layout
+    return {**kwargs, "device": next((one for one in found if one.type == "cuda"), device)}
 
 
 def missing_gpu_replacements() -> Iterator[tuple[Any, str, Any, str]]:
@@ -929,7 +957,13 @@ def missing_gpu_replacements() -> Iterator[tuple[Any, str, Any, str]]:
     def dispatched(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return answer(args) if func is query else dispatch(cls, func, types, args, kwargs or {})
 
+    run = FakeTensorMode.dispatch
+
+    def dispatched_in(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return run(self, func, types, args, with_true_device(args, kwargs or {}))
+
     why = "autograd's C++ gets the device `cpu`"
+    yield FakeTensorMode, "dispatch", dispatched_in, "and would make what it derives from that on the CPU"
     yield _fakes, "have_no_gpu", True, why
     yield FakeTensor, "__torch_dispatch__", classmethod(dispatched), why
     yield module, "_DISPATCH_META_HANDLERS", {**handlers, query: answer}, why
@@ -954,6 +988,19 @@ def missing_gpu_replacements() -> Iterator[tuple[Any, str, Any, str]]:
         property(lambda mode: True),
         "fake CUDA tensors would initialise the device that is said to be available",
     )
+
+
+def refusing_fakes() -> tuple[Any, str, Any, str]:
+    """What refuses fake CUDA tensors: owner, name, new value, reason."""
+    normalize = FakeTensor._normalize_fake_device
+
+    def refused(device: torch.device) -> torch.device:
+        if device.type == "cuda":
+            raise AssertionError("Torch not compiled with CUDA enabled")  # as it says of real ones
+        return normalize(device)
+
+    why = "one that requires grad ends the process where no GPU is"
+    return FakeTensor, "_normalize_fake_device", staticmethod(refused), why
 
 
 @contextmanager

@@ -54,6 +54,7 @@ from aotlens.torch_api import (
     make_shape_env,
     pytree,
     tell_of_silent_changes,
+    with_true_device,
 )
 
 tell_of_silent_changes()
@@ -118,7 +119,7 @@ class Recorder(Tape, TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
+        kwargs = with_true_device(args, kwargs) if kwargs else {}
         if has_wrapper(types):
             return self._desugared(func, args, kwargs)
         if func in QUERIES:

@@ -17,14 +17,22 @@ import torch
 from aotlens.codegen.gpu.offline import Replacement
 from aotlens.torch_api import FakeTensor, keys_without_cuda_autocast, pytree
 
-NARROW = """_convolution.deprecated _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+NARROW = _names(
+    """_convolution.deprecated _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d
     conv_transpose2d.input conv_transpose3d.input convolution prelu addmm addmv addr matmul einsum mm mv
     linalg_vecdot linear addbmm baddbmm bmm chain_matmul linalg_multi_dot _thnn_fused_lstm_cell
     _thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell _scaled_dot_product_flash_attention
-    scaled_dot_product_attention""".split()
+    scaled_dot_product_attention"""
+)
 """Computed in autocast's type."""
 
-WIDE = """acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar
+WIDE = _names(
+    """acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar
     pow.Tensor_Tensor pow.Scalar softplus layer_norm native_layer_norm rms_norm group_norm
     frobenius_norm.dim nuclear_norm nuclear_norm.dim cosine_similarity poisson_nll_loss
     cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss
@@ -32,15 +40,19 @@ WIDE = """acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt 
     multi_margin_loss binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp upsample_nearest1d
     _upsample_nearest_exact1d upsample_nearest2d _upsample_nearest_exact2d upsample_nearest3d
     _upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d _upsample_bilinear2d_aa
-    upsample_trilinear3d upsample_bicubic2d _upsample_bicubic2d_aa norm.Scalar norm.ScalarOpt_dim""".split()
+    upsample_trilinear3d upsample_bicubic2d _upsample_bicubic2d_aa norm.Scalar norm.ScalarOpt_dim"""
+)
 """Computed in float32."""
 
-WIDE_BY_DTYPE = """prod prod.dim_int softmax.int log_softmax.int cumprod cumsum linalg_vector_norm
-    linalg_matrix_norm linalg_matrix_norm.str_ord sum sum.dim_IntList""".split()
+WIDE_BY_DTYPE = _names(
+    """prod prod.dim_int softmax.int log_softmax.int cumprod cumsum linalg_vector_norm linalg_matrix_norm
+    linalg_matrix_norm.str_ord sum sum.dim_IntList"""
+)
 """Given `dtype=torch.float32`, where the call says no type itself."""
 
-WIDEST = """addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot
-    scatter_add""".split()
+WIDEST = _names(
+    """addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add"""
+)
 """Computed in the widest type among the arguments."""
 
 ASSUMED = (
@@ -54,7 +66,7 @@ _casts: dict[int, tuple[Any, Any]] = {}
 @contextmanager
 def cuda_autocast() -> Iterator[None]:
     """Within it, operators on fake CUDA tensors are cast as on a GPU."""
-    kernels = torch.library.Library("aten", "IMPL")  # noqa: TOR901 (it ends with the context)
+    kernels = torch.library.Library("aten", "IMPL")
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"(?s).*Overriding a previously registered kernel")

@@ -14,6 +14,9 @@ from aotlens.torch_api import FakeTensor
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 MARK = "aotlens_on_gpu"
 
+running: list[Any] = []
+"""Operators that the mode runs at the moment: torch's own code in them is told the true device."""
+
 _plain_device: Any = vars(torch.Tensor.__base__)["device"].__get__
 
 
@@ -59,4 +62,4 @@ def placement_replacements() -> Iterator[Replacement]:
 
 def _device(tensor: torch.Tensor) -> torch.device:
     device: torch.device = _plain_device(tensor)
-    return GPU if device.type == "cpu" and is_on_gpu(tensor) else device
+    return GPU if device.type == "cpu" and not running and is_on_gpu(tensor) else device

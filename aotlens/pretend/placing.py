@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from aotlens.pretend.placement import CPU, checked, is_on_gpu, place
+from aotlens.pretend.placement import CPU, checked, is_on_gpu, place, running
 from aotlens.torch_api import FakeTensor, TorchDispatchMode, current_fake_mode, pytree
 
 
@@ -32,7 +32,11 @@ class Placing(TorchDispatchMode):
         if kwargs.get("pin_memory"):
             kwargs = {**kwargs, "pin_memory": False}
         on_gpu = asked or _any_on_gpu(args, kwargs)
-        result = func(*args, **kwargs)
+        running.append(func)
+        try:
+            result = func(*args, **kwargs)
+        finally:
+            running.pop()
         if on_gpu and not func._schema.is_mutable:
             for tensor in pytree.tree_leaves(result):
                 if isinstance(tensor, torch.Tensor) and not is_on_gpu(tensor):

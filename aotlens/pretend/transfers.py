@@ -5,13 +5,14 @@ its gradient is the transfer back.  Without another device torch's own method an
 """
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 
 from aotlens.codegen.gpu.offline import Replacement
 from aotlens.pretend.placement import CPU, GPU, checked, is_on_gpu, place
-from aotlens.torch_api import FakeTensor
+from aotlens.torch_api import FakeTensor, transfer_to_cpu
 
 aten = torch.ops.aten
 
@@ -96,5 +97,6 @@ class _Transfer(torch.autograd.Function):
 def _copied(tensor: Any, device: torch.device, dtype: torch.dtype, memory_format: Any) -> Any:
     target = GPU if device.type == "cuda" else device
     asked = {} if memory_format is None else {"memory_format": memory_format}
-    copied = aten._to_copy.default(tensor, dtype=dtype, device=target, **asked)
+    with nullcontext() if target is GPU else transfer_to_cpu():
+        copied = aten._to_copy.default(tensor, dtype=dtype, device=target, **asked)
     return copied if isinstance(copied, FakeTensor) else place(copied, target is GPU)

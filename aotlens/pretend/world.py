@@ -18,7 +18,7 @@ from aotlens.pretend.placement import placement_replacements
 from aotlens.pretend.placing import Placing
 from aotlens.pretend.queries import script_replacements
 from aotlens.pretend.transfers import transfer_replacements
-from aotlens.torch_api import FakeTensorMode, made_on_cpu_first, missing_gpu_replacements
+from aotlens.torch_api import FakeTensorMode, made_on_cpu_first, missing_gpu_replacements, refusing_fakes
 
 __all__ = ["pretending"]
 
@@ -31,6 +31,8 @@ def pretending(gpu: str | None, fake: bool) -> Iterator[None]:
             stack.enter_context(_pretended_gpu(gpu, twin=not fake))
             if not fake:
                 stack.enter_context(Placing())
+        elif not torch.cuda.is_available():
+            stack.enter_context(replaced(Replacement(*refusing_fakes())))
         if fake:
             for replacement in faked_replacements():
                 stack.enter_context(replaced(replacement))

@@ -141,6 +141,26 @@ TRACING = (
         " backend is not affected.",
         "mix(nested_tensor)",
     ),
+    Rule(
+        "AL403",
+        "The script asks for a GPU that is not there",
+        "error",
+        "The script puts something on a CUDA device, and this machine has none.",
+        "Nothing after that line is traced.",
+        "Name a GPU with `--gpu`: the script is traced as if it were there. Or let the script choose:"
+        " `device = 'cuda' if torch.cuda.is_available() else 'cpu'`.",
+        "model.cuda()",
+    ),
+    Rule(
+        "AL404",
+        "The script needs a value that a fake tensor does not have",
+        "error",
+        "Under `--fake` tensors have sizes and types and no values; this line reads one. Where targets were"
+        " captured before it, the finding is information only.",
+        "What the script does after that line is not traced.",
+        "Leave `--fake` out, or guard the line; print sizes instead of values.",
+        "print(loss.item())",
+    ),
 )
 
 WRAPPER = (

@@ -180,6 +180,8 @@ FAILURE_CODES = {
     "crash": "AL909",
     "cancelled": "AL910",
     "internal": "AL911",
+    "no-gpu": "AL403",
+    "no-value": "AL404",
     "unsupported": "AL402",
 }
 """The code of a failed trace by the kind of its failure."""

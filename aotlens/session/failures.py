@@ -11,7 +11,8 @@ from pathlib import Path
 from types import TracebackType
 
 from aotlens.errors import AotlensError
-from aotlens.worker.protocol import Failure
+from aotlens.session.lacking import lacks_gpu, lacks_value
+from aotlens.worker.protocol import Failure, FailureKind
 from aotlens.worker.stacks import is_users
 
 __all__ = ["exit_status", "failure_of", "user_traceback"]
@@ -29,6 +30,9 @@ def failure_of(error: BaseException, script: str) -> Failure:
     ours = _aotlens_error(error)
     if ours is not None:
         return _known(ours, error, script)
+    lacking = _lacking(error, script)
+    if lacking is not None:
+        return lacking
     if _is_our_fault(error, script):
         message = f"aotlens failed while it compiled code of {script}: {_one_line(error)}"
         return Failure("internal", message, "".join(traceback.format_exception(error)), script, None, 3)
@@ -110,6 +114,18 @@ def _raised(error: BaseException, script: str) -> Failure:
         kind = "unsupported"
     message = f"{_place(file, line)} raised {_one_line(error)}"
     return Failure(kind, message, user_traceback(error, script), file, line)  # type: ignore[arg-type]
+
+
+def _lacking(error: BaseException, script: str) -> Failure | None:
+    """What the script asked for and cannot have, where that is why it failed."""
+    kind: FailureKind = "no-gpu"
+    missing = lacks_gpu(error, script)
+    if not missing:
+        kind, missing = "no-value", lacks_value(error)
+    if not missing:
+        return None
+    file, line = _last_user_place(error, script)
+    return Failure(kind, f"{_place(file, line)} {missing}", _user_frames(error, script), file, line)
 
 
 def _aotlens_error(error: BaseException) -> AotlensError | None:

@@ -19,7 +19,7 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled
 from aotlens.report.codec import encode
 from aotlens.report.diagnose import from_failure
-from aotlens.report.records import Report, Target
+from aotlens.report.records import Diagnostic, Report, Target
 from aotlens.session.chooser import refuse_unknown
 from aotlens.session.collect import REPEATS, Collector
 from aotlens.session.driver import Driver, Hooks, Order
@@ -38,7 +38,7 @@ _OVERRIDES = ("`save:", "`recompute:")
 
 def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     """Run what the request asks for, and report what was captured."""
-    collector = Collector(None if request.options.to_end else REPEATS)
+    collector = Collector(_repeats(request.options))
     order = _order(request)
     driver = Driver(order, collector, Hooks(on_stage=progress))
     failure = _failure(driver.everything, request.path)
@@ -51,15 +51,25 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     with observing(on_stage=lambda stage: progress(stage, "")):
         build = partial(_build, collector, request.options, targets)
         failure = _failure(build, request.path) or failure
-    refused = collector.refused
+    refused, notes = collector.refused, []
+    if targets and failure is not None and failure.kind == "no-value":  # more than the targets needs memory
+        notes.append(_note(failure))
+        failure = None
     if targets and failure is not None and failure.kind == "exit":  # the script ended itself after a capture
         failure = None
     if failure is None and refused and not targets:
         failure, refused = refused[0], refused[1:]
     if failure is None and not targets:
         failure = driver.nothing_found()
-    report = _report(request, targets, refused) if targets else None
+    report = _report(request, targets, refused, notes) if targets else None
     return Outcome(encode(report) if report is not None else None, failure, _user_files(request.path))
+
+
+def _repeats(asked: TraceOptions) -> int | None:
+    """After how many calls without news a script has shown enough; fake tensors never bring any."""
+    if asked.to_end:
+        return None
+    return 1 if asked.fake else REPEATS
 
 
 def _order(request: TraceRequest) -> Order:
@@ -107,9 +117,17 @@ def _signature(target: Target) -> object:
     return target.qualname, target.mode, target.span, frozenset(Counter(tensors).items())
 
 
-def _report(request: TraceRequest, targets: list[Target], refused: list[Failure]) -> Report:
+def _note(failure: Failure) -> Diagnostic:
+    found = from_failure(failure)
+    text = f"{failure.message}; the trace ends there, and what was captured before is complete"
+    return replace(found, severity="information", message=text)
+
+
+def _report(
+    request: TraceRequest, targets: list[Target], refused: list[Failure], notes: list[Diagnostic]
+) -> Report:
     command = f"inspect {request.path}" + (f"::{request.qualname}" if request.qualname else "")
-    findings = tuple(from_failure(failure) for failure in refused)
+    findings = (*(from_failure(failure) for failure in refused), *notes)
     return Report(torch.__version__, platform.python_version(), command, tuple(targets), findings)
 
 

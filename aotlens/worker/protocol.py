@@ -15,6 +15,8 @@ FailureKind = Literal[
     "no-file",
     "no-target",
     "bad-example",
+    "no-gpu",  # the script asks for a GPU, and there is none
+    "no-value",  # the script reads a tensor that holds no memory
     "unsupported",  # an op or case that the engine refuses, by name
     "timeout",
     "memory",

@@ -104,6 +104,8 @@ FAILURE_TITLES = {
     "timeout": "The trace took too long and was ended",
     "memory": "The trace needed too much memory",
     "crash": "The traced process died",
+    "no-gpu": "There is no GPU here",
+    "no-value": "A value is needed",
     "cancelled": "The trace was cancelled",
     "internal": "aotlens failed: this is our fault",
 }
