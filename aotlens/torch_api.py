@@ -926,7 +926,7 @@ def transfer_to_cpu() -> Iterator[None]:
 
 
 def with_true_device(args: Any, kwargs: Any) -> Any:
-    """An operator's keyword arguments with the device of the tensor from which C++ takes it, and which told `cpu`.
+    """An operator's keyword arguments, with the device of the tensor from which C++ takes it.
 
     That is an argument; for an operator that makes a tensor, the one whose options were read just before.
     """

@@ -16,8 +16,8 @@ from torch import fx
 
 from aotlens.codegen.gpu.fx_work import OURS
 from aotlens.codegen.gpu.observed import observing
-from aotlens.codegen.gpu.records import KernelSource, LoweredGraph, RunnableGraph
 from aotlens.codegen.gpu.places import has_gpu_tensors
+from aotlens.codegen.gpu.records import KernelSource, LoweredGraph, RunnableGraph
 from aotlens.codegen.gpu.retarget import Retargeting
 from aotlens.codegen.gpu.templates import first_choices
 from aotlens.codegen.negated import spell_out_negation
