@@ -12,7 +12,7 @@ import torch.utils.data
 from aotlens.codegen.gpu.offline import Replacement
 from aotlens.torch_api import FakeTensor, without_fake_mode
 
-_apply: Callable[..., Any] = torch.nn.Module._apply
+_apply: Callable[..., Any] = vars(torch.nn.Module)["_apply"]
 _iterate: Callable[..., Any] = torch.utils.data.DataLoader.__iter__
 _make_loader: Callable[..., None] = torch.utils.data.DataLoader.__init__
 
