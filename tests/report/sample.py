@@ -33,7 +33,15 @@ from aotlens.report import (
     Wrapper,
     WrapperStep,
 )
-from aotlens.report.kernel_records import KernelConfig, KernelText
+from aotlens.report.kernel_records import (
+    KernelAccess,
+    KernelConfig,
+    KernelShare,
+    KernelText,
+    LineCost,
+    PhaseCost,
+    Unfused,
+)
 from tests.report.sample_graph import DOWN, MODEL, UP, node, site, span, tensor, training_stages
 
 __all__ = [
@@ -463,7 +471,20 @@ def gpu_sample() -> Report:
         bytes_moved=24576,
         floor_us=0.5,
         bound="memory",
+        call=1,
+        shares=(
+            KernelShare(spans[0], 8192, 0, 2048, 0.2),
+            KernelShare(spans[1], 8192, 8192, 2048, 0.3),
+        ),
+        accesses=(KernelAccess("addmm", False, 8192, 16384, spans[0]),),
     )
-    again = replace(launched, texts=(), floor_us=1.5)
+    apart = Unfused(
+        *("triton_poi_fused_mul_sigmoid_0", 1, "mul_1", 8192, True),
+        *("steps", "the other one has to be finished first", "", spans[1]),
+    )
+    again = replace(launched, texts=(), floor_us=1.5, call=2, unfused=(apart,))
     library = Kernel("extern_kernels.addmm", "forward", "sm_90", "", ("addmm",), (), kind="library")
-    return replace(report, targets=(replace(target, kernels=(library, launched, again)),))
+    line = LineCost(spans[1], 2, 0, 16384, 8192, 4096, 2.0)
+    total = PhaseCost("forward", "sm_90", 2, 1, 32768, 16384, 8192, 2.0, 1)
+    gpu = replace(target, kernels=(library, launched, again), gpu_lines=(line,), gpu_totals=(total,))
+    return replace(report, targets=(gpu, *report.targets[1:]))

@@ -36,12 +36,13 @@ def test_a_kernel_tells_what_it_takes_and_lights_its_expressions() -> None:
         await pilot.press("7", "down")
         assert lines(app, "kernel-detail") == [
             "triton_poi_fused_mul_sigmoid_0  forward, sm_90, generated",
-            "costs  at least 0.50 µs, set by memory · moves 24.0 KiB",
+            "costs  at least 0.50 µs (an estimate), set by memory",
             "uses  XBLOCK=256 4 warps · 40 registers, spills 48 B, 2.0 KiB shared",
             "runs  75% of the warps fit, limited by registers · grid 8x1x1, 0.06 waves",
             "else  XBLOCK=128 4 warps · 32 registers",
-            "computes  hidden.sigmoid()  line 23",
-            "computes  hidden * hidden.sigmoid()  line 23",
+            "computes  hidden.sigmoid()  line 23  0.20 µs of it",
+            "computes  hidden * hidden.sigmoid()  line 23  0.30 µs of it",
+            "reads  addmm  8.0 KiB, the memory moves 16.0 KiB for it",
             "node  sigmoid",
             "node  mul_1",
         ]
@@ -60,6 +61,44 @@ def test_the_texts_of_a_kernel_one_by_one() -> None:
         assert text(app) == ["MOV R1, c[0x0][0x28]"]
         await pilot.press("home")
         assert text(app) == ["(a library's own kernel: there is no text of it)"]
+
+    drive(scenario, app_with_kernels())
+
+
+def test_why_two_kernels_are_not_one_leads_to_the_other() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("7", "end")
+        told = next(line for line in lines(app, "kernel-detail") if line.startswith("apart"))
+        assert told == (
+            "apart from  triton_poi_fused…_sigmoid_0, which writes mul_1 (8.0 KiB): "
+            "the other one has to be finished first"
+        )
+        await pilot.press("enter", *["down"] * 3, "enter")
+        assert table(app, "kernel-table").key == "sm_90/forward/1"
+
+    drive(scenario, app_with_kernels())
+
+
+def test_the_costliest_lines_from_the_overview() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        told = lines(app, "overview-lines")
+        assert (
+            "gpu       sm_90 · 2 generated kernels, 1 library call · at least 2.0 µs (an estimate)"
+            " · moves 48.0 KiB"
+        ) in told
+        assert "  2.00 µs 100%  hidden * hidden.sigmoid()  line 23" in told
+        await pilot.press("slash", *"100%", "enter", "enter")
+        assert (app.workbench.pane.TAB, app.focused and app.focused.id) == ("kernels", "line-table")
+        assert rows(app, "line-table") == [
+            "23 | hidden * hidden.sigmoid() | 2.00 | ██████ | 100% | 16.0 KiB | 8.0 KiB | 2 | "
+        ]
+        assert lines(app, "kernel-detail")[1:] == [
+            "costs  at least 2.00 µs (an estimate) · 4.1 kFLOP",
+            "fw  triton_poi_fused…_sigmoid_0  0.50 µs",
+            "fw  triton_poi_fused…_sigmoid_0  0.50 µs",
+        ]
+        await pilot.press("l")
+        assert table(app, "kernel-table").has_focus
 
     drive(scenario, app_with_kernels())
 

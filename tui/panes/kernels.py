@@ -1,5 +1,6 @@
 """The kernels of every phase: a table, what the selected one takes, and its texts."""
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -15,7 +16,10 @@ from tui.view.kernels import (
     kernel_details,
     kernel_listing,
     kernel_totals,
+    line_details,
+    line_listing,
 )
+from tui.view.rows import Line
 from tui.view.source import from_text
 from tui.widgets.bars import ChoiceBar
 from tui.widgets.code import CodeView
@@ -35,11 +39,15 @@ class KernelsPane(Pane):
         Binding("left_square_bracket,comma,left", "language(-1)", "Language before", key_display="["),
         Binding("right_square_bracket,full_stop,right", "language(1)", "Next language", key_display="]"),
         Binding("o", "order", "By cost"),
+        Binding("l", "lines", "By line"),
     ]
     DEFAULT_CSS = """
     KernelsPane #kernels-total { height: auto; max-height: 2; }
     KernelsPane #kernel-table { height: 1fr; }
+    KernelsPane #line-table { height: 1fr; display: none; }
     KernelsPane #languages, KernelsPane #kernel-text { display: none; }
+    KernelsPane.-lines #kernel-table { display: none; }
+    KernelsPane.-lines #line-table { display: block; }
     KernelsPane #languages { padding: 0 1; }
     KernelsPane.-text #languages, KernelsPane.-text #kernel-text { display: block; }
     KernelsPane.-text #kernel-table { height: 30%; }
@@ -57,6 +65,7 @@ class KernelsPane(Pane):
     def compose(self) -> ComposeResult:
         yield LineList(id="kernels-total")
         yield VirtualTable(id="kernel-table")
+        yield VirtualTable(id="line-table")
         yield ChoiceBar("›", id="languages")
         yield CodeView(id="kernel-text")
         yield LineList(id="kernel-detail", classes="detail")
@@ -66,18 +75,22 @@ class KernelsPane(Pane):
 
     def fill(self, subject: Subject) -> None:
         self.query_one("#kernels-total", LineList).show((kernel_totals(subject.target),))
+        self.query_one("#line-table", VirtualTable).show(line_listing(subject.target))
         self._show_table()
 
     def main(self) -> Widget:
-        return self.query_one("#kernel-table")
+        return self.query_one("#line-table" if self.has_class("-lines") else "#kernel-table")
 
     def reveal(self, key: str) -> None:
-        self.query_one("#kernel-table", VirtualTable).select(key, tell=True)
+        self.set_class(key.startswith("line:"), "-lines")
+        for table in self.query(VirtualTable):
+            table.select(key, tell=True)
         self._describe()
         self.main().focus()
 
     def mark_line(self, file: str, line: int) -> None:
-        self.query_one("#kernel-table", VirtualTable).mark_line(file, line)
+        for table in self.query(VirtualTable):
+            table.mark_line(file, line)
         self._describe()
 
     @property
@@ -104,21 +117,45 @@ class KernelsPane(Pane):
         self._describe()
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
-        if event.sender.id == "kernel-table":
+        if isinstance(event.sender, VirtualTable):
             self._describe()
 
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
+        """Enter on a kernel that is named in the details goes to its row."""
+        if event.jump is not None and event.jump.tab == self.TAB:
+            event.stop()
+            self.reveal(event.jump.key)
+
     def _describe(self) -> None:
-        kernel, subject = self.kernel, self.subject
-        lines = tuple(kernel_details(kernel, subject.target)) if kernel and subject else ()
-        self.query_one("#kernel-detail", LineList).show(lines)
+        self.query_one("#kernel-detail", LineList).show(tuple(self._details()))
         if self.has_class("-text"):
             self._show_text()
+
+    def _details(self) -> Iterator[Line]:
+        subject, kernel = self.subject, self.kernel
+        if subject is None:
+            return
+        if self.has_class("-lines"):
+            index = self.query_one("#line-table", VirtualTable).record_index
+            if index is not None:
+                yield from line_details(subject.target.gpu_lines[index], subject.target)
+        elif kernel is not None:
+            yield from kernel_details(kernel, subject.target)
+
+    def action_lines(self) -> None:
+        """Between the kernels and the lines of the source, the costliest first."""
+        self.remove_class("-text")
+        self.toggle_class("-lines")
+        self.main().focus()
+        self._describe()
 
     # The texts.
 
     def action_program(self) -> None:
         """Between the kernel's details and its text."""
+        self.remove_class("-lines")
         self.toggle_class("-text")
+        self.main().focus()
         if self.has_class("-text"):
             self._show_text()
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from aotlens.report.kernel_texts import kernel_time, moved_bytes
 from aotlens.report.places import text_of
-from aotlens.report.records import Kernel, KernelConfig, Target
-from aotlens.report.summary import counted, human_bytes
+from aotlens.report.records import Kernel, KernelAccess, KernelConfig, LineCost, Span, Target, Unfused
+from aotlens.report.summary import counted, human_bytes, human_flops
 from tui.view.places import home_file, line_place, place
 from tui.view.quantities import bar
 from tui.view.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
@@ -29,13 +29,9 @@ KERNEL_COLUMNS = (
 )
 
 
-def kernel_key(target: Target, index: int) -> str:
-    """`backward/triton_poi_fused_add_0/2`: the third launch of that kernel."""
-    kernel = target.kernels[index]
-    launch = sum(
-        other.name == kernel.name and other.phase == kernel.phase for other in target.kernels[:index]
-    )
-    return f"{kernel.phase}/{kernel.name}/{launch}"
+def kernel_key(kernel: Kernel) -> str:
+    """`sm_90/backward/12`: the thirteenth call of the backward."""
+    return f"{kernel.target}/{kernel.phase}/{kernel.call}"
 
 
 def kernel_link(kernel: Kernel) -> Link:
@@ -65,7 +61,7 @@ def kernel_listing(target: Target, order: tuple[int, ...]) -> Listing:
 
     rows = LazyRows(
         order,
-        lambda at: kernel_key(target, at),
+        lambda at: kernel_key(target.kernels[at]),
         cells_of,
         text,
         lambda at: kernel_link(target.kernels[at]),
@@ -127,6 +123,77 @@ def total_texts(kernels: tuple[Kernel, ...]) -> Iterator[str]:
         yield f"moves {human_bytes(sum(moved))}"
 
 
+LINE_COLUMNS = (
+    Column("line", widest=16, narrowest=4, align="right"),
+    Column("expression", widest=60, narrowest=16, grows=True),
+    Column("µs", widest=8, narrowest=6, align="right"),
+    Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=4),
+    Column("share", widest=5, narrowest=4, align="right", drop=3),
+    Column("reads", widest=9, narrowest=8, align="right", drop=2),
+    Column("writes", widest=9, narrowest=8, align="right", drop=2),
+    Column("fw", widest=4, narrowest=2, align="right", drop=1),
+    Column("bw", widest=4, narrowest=2, align="right", drop=1),
+)
+
+
+def line_key(line: LineCost) -> str:
+    return f"line:{line.span.file}:{line.span.line}"
+
+
+def line_listing(target: Target) -> Listing:
+    """The user's lines on the GPU, the costliest first."""
+    home, records = home_file(target), target.gpu_lines
+    whole = sum(line.floor_us for line in records)
+    most = max((line.floor_us for line in records), default=0.0)
+
+    def cells_of(line: LineCost) -> Cells:
+        return (
+            Part(place(line.span, home), "place"),
+            Part(text_of(line.span)),
+            f"{line.floor_us:.2f}",
+            Part(bar(round(1000 * line.floor_us), round(1000 * most), BAR_WIDTH), "accent"),
+            f"{line.floor_us / whole:.0%}" if whole else "",
+            human_bytes(line.bytes_read),
+            human_bytes(line.bytes_written),
+            str(line.kernels_forward or ""),
+            str(line.kernels_backward or ""),
+        )
+
+    rows = LazyRows(
+        records,
+        line_key,
+        cells_of,
+        lambda line: text_of(line.span),
+        lambda line: Link((line.span,)),
+    )
+    return Listing(LINE_COLUMNS, rows, "no costs by line: they come with `--gpu h100`")
+
+
+def line_details(line: LineCost, target: Target) -> Iterator[Line]:
+    """The kernels that compute a part of a line, forward then backward."""
+    link = Link((line.span,))
+    yield Line(
+        (Part(text_of(line.span), "title"), Part(f"  {line_place(line.span, home_file(target))}", "place")),
+        link,
+    )
+    facts = (f"at least {line.floor_us:.2f} µs (an estimate)", human_flops(line.flops) if line.flops else "")
+    yield Line((Part("costs  ", "dim"), Part(" · ".join(filter(None, facts)))))
+    for kernel in target.kernels:
+        mine = [share for share in kernel.shares if is_on(share.span, line.span)]
+        if mine:
+            parts = (
+                Part(f"{PHASES[kernel.phase]:>2}  ", "dim"),
+                Part(short_name(kernel.name), "name"),
+                Part(f"  {sum(share.floor_us for share in mine):.2f} µs", "dim"),
+            )
+            yield Line(parts, kernel_link(kernel), Jump("kernels", kernel_key(kernel)))
+
+
+def is_on(span: Span, line: Span) -> bool:
+    """Whether an expression stands on the line that another starts on."""
+    return (span.file, span.line) == (line.file, line.line)
+
+
 # The details of one kernel.
 
 
@@ -140,20 +207,58 @@ def kernel_details(kernel: Kernel, target: Target) -> Iterator[Line]:
         yield Line((Part("!  ", "error"), Part(kernel.error.strip().splitlines()[-1], "error")), wrap=True)
     yield from cost_lines(kernel)
     yield from config_lines(kernel)
+    if kernel.added:
+        yield Line((Part("added  ", "dim"), Part(kernel.added)), wrap=True)
+    shares = {share.span: share for share in kernel.shares}
     for span in kernel.spans:
-        parts = (Part("computes  ", "dim"), Part(text_of(span)), Part(f"  {line_place(span, home)}", "place"))
-        yield Line(parts, Link((span,)))
+        share = f"  {shares[span].floor_us:.2f} µs of it" if len(shares) > 1 and span in shares else ""
+        where = Part(f"  {line_place(span, home)}", "place")
+        yield Line((Part("computes  ", "dim"), Part(text_of(span)), where, Part(share, "dim")), Link((span,)))
+    for access in kernel.accesses:
+        yield access_line(access, kernel)
+    for apart in kernel.unfused:
+        yield from unfused_lines(apart, kernel)
     for name in kernel.nodes:
         node = (Part("node  ", "dim"), Part(name, "name"))
         yield Line(node, jump=Jump("graphs", f"{kernel.phase}/{name}"))
 
 
+def access_line(access: KernelAccess, kernel: Kernel) -> Line:
+    """A value that it reads or writes, and what the memory moves for it where that is more."""
+    wasted = access.sector_bytes > access.bytes
+    more = f", the memory moves {human_bytes(access.sector_bytes)} for it" if wasted else ""
+    parts = (
+        Part("writes  " if access.written else "reads  ", "dim"),
+        Part(access.value or "a value of its own", "name" if access.value else "dim"),
+        Part(f"  {human_bytes(access.bytes)}"),
+        Part(more, "warning"),
+    )
+    jump = Jump("graphs", f"{kernel.phase}/{access.value}") if access.value else None
+    return Line(parts, Link((access.span,) if access.span else ()), jump)
+
+
+def unfused_lines(apart: Unfused, kernel: Kernel) -> Iterator[Line]:
+    """Why an earlier kernel that shares a value is not one with this."""
+    shared = apart.value or "a value"
+    what = f"which writes {shared}" if apart.is_produced else f"which reads {shared} too"
+    parts = (
+        Part("apart from  ", "dim"),
+        Part(short_name(apart.kernel), "name"),
+        Part(f", {what} ({human_bytes(apart.bytes)}): {apart.reason}"),
+    )
+    jump = Jump("kernels", f"{kernel.target}/{kernel.phase}/{apart.call}")
+    yield Line(parts, Link((apart.span,) if apart.span else ()), jump, wrap=True)
+
+
 def cost_lines(kernel: Kernel) -> Iterator[Line]:
-    moved = moved_bytes(kernel)
+    least = kernel.floor_us
     facts = [
         f"{kernel.time_us:.2f} µs measured" if kernel.time_us is not None else "",
-        f"at least {kernel.floor_us:.2f} µs, set by {kernel.bound}" if kernel.floor_us is not None else "",
-        f"moves {human_bytes(moved)}" if moved is not None else "",
+        f"at least {least:.2f} µs (an estimate), set by {kernel.bound}" if least is not None else "",
+        f"reads {human_bytes(kernel.bytes_read)}" if kernel.bytes_read is not None else "",
+        f"writes {human_bytes(kernel.bytes_written)}" if kernel.bytes_written is not None else "",
+        human_flops(kernel.flops) if kernel.flops else "",
+        f"{kernel.intensity:.3g} for each byte" if kernel.intensity else "",
     ]
     told = " · ".join(filter(None, facts))
     if told:

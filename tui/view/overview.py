@@ -10,6 +10,7 @@ from aotlens.report.ledger import KINDS
 from aotlens.report.records import Memory, Partition, Report, SavedValue, Target
 from aotlens.report.summary import call_count, counted, human_bytes, human_ms
 from tui.view.diagnostics import diagnostic_key, severity_part
+from tui.view.gpu import blocker_lines, costly_lines, gpu_parts
 from tui.view.ledger import sites_link
 from tui.view.marks import all_diagnostics
 from tui.view.places import home_file, line_place
@@ -37,6 +38,8 @@ def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> 
         tuple(facts(report, target)),
         titled("Since the last trace", changed),
         titled("Largest saved values", tuple(saved_lines(target))),
+        titled("Costliest lines on the GPU", tuple(costly_lines(target))),
+        titled("Not in one CUDA graph", tuple(blocker_lines(target.cuda_graph, target))),
         titled("On each call the wrapper", tuple(step_lines(target))),
         titled("Diagnostics", tuple(diagnostic_lines(report, target))),
         titled("Live memory", tuple(memory_plot(target))),
@@ -74,6 +77,8 @@ def facts(report: Report, target: Target) -> Iterator[Line]:
         yield saved_fact(target.partition)
     if target.memory is not None:
         yield from memory_facts(target.memory, target)
+    for label, parts, jump in gpu_parts(target):
+        yield fact(label, *parts, jump=jump)
     if target.timings_ms:
         slowest = sorted(target.timings_ms.items(), key=lambda item: -item[1])[:3]
         shown = ", ".join(f"{stage} {human_ms(elapsed_ms)}" for stage, elapsed_ms in slowest)
