@@ -39,6 +39,7 @@ REPORT_WITH_RICH = frozenset(
         "closing",
         "cuda_graph_lines",
         "excerpt",
+        "gpu_lines",
         "kernel_lines",
         "layout",
         "ledger",

@@ -1,34 +1,41 @@
 """Kernels as the text report shows them: those that run here, and those for a GPU target."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.text import Text
 
-from aotlens.report.layout import Row, heading, paragraph, table
+from aotlens.report.fold import Fold, fold, in_layer
+from aotlens.report.gpu_lines import gpu_summary, short_name, unfused_lines
+from aotlens.report.kernel_totals import gpu_kernels
+from aotlens.report.layout import KEEP, Row, clipped, heading, paragraph, table
 from aotlens.report.places import text_of
-from aotlens.report.records import Kernel, KernelConfig, Target
-from aotlens.report.summary import counted, human_bytes
+from aotlens.report.records import Kernel, KernelConfig, Span, Target
+from aotlens.report.summary import human_bytes
 
-LONGEST_NAME = 38
 MOST_PLACES = 3
 """Lines of the user's that one kernel's row names."""
+INDENT = " " * 6
 
-FIGURES = ("floor", "moves", "regs", "spills", "shared", "occ.", "grid", "blocks")
+FIGURES = ("floor", "read", "written", "FLOP/B", "regs", "occ.", "waves")
 NUMBERS = frozenset(range(1, 8))
 """Which columns of the table hold numbers."""
 
 
 def kernel_lines(target: Target, width: int) -> Iterator[Text]:
     """Generated kernels and library calls; nothing when none were generated."""
-    on_gpu = [kernel for kernel in target.kernels if kernel.target.startswith("sm_")]
-    here = [kernel for kernel in target.kernels if not kernel.target.startswith("sm_")]
+    on_gpu = gpu_kernels(target.kernels)
+    here = [kernel for kernel in target.kernels if kernel not in on_gpu] if on_gpu else target.kernels
     if here:
         yield heading("Kernels", str(len(here)))
         yield from table([_row(kernel) for kernel in here], width)
     if here and on_gpu:
         yield Text()
     if on_gpu:
-        yield from _gpu_lines(on_gpu, target.gpu_assumptions, width)
+        yield from gpu_summary(target, width)
+        yield from _gpu_lines(on_gpu, width)
+        yield from unfused_lines(on_gpu, width)
+        for text in target.gpu_assumptions:
+            yield from paragraph(f"assumed: {text}", width, "  ", "dim")
 
 
 def _row(kernel: Kernel) -> Row:
@@ -39,62 +46,89 @@ def _row(kernel: Kernel) -> Row:
     return Row(cells, ("cyan", "", "", "", "dim"))
 
 
-def _gpu_lines(kernels: list[Kernel], assumptions: tuple[str, ...], width: int) -> Iterator[Text]:
-    """One table for each phase, in call order."""
-    calls = sum(kernel.kind == "library" for kernel in kernels)
-    made = counted(len(kernels) - calls, "generated kernel")
-    yield heading(
-        f"GPU kernels, {kernels[0].target}",
-        f"{made}, {counted(calls, 'library call')}; predicted; floor: an estimate",
-    )
+def _gpu_lines(kernels: list[Kernel], width: int) -> Iterator[Text]:
+    """One table for each phase, in call order; equal kernels of equal layers are one row."""
+    yield heading("GPU kernels", "in call order; floor: an estimate; ×: launches of equal layers")
     for phase in dict.fromkeys(kernel.phase for kernel in kernels):
-        rows = [_gpu_row(kernel, width) for kernel in kernels if kernel.phase == phase]
+        folds = fold(
+            [kernel for kernel in kernels if kernel.phase == phase],
+            lambda kernel: in_layer(kernel.layer, kernel.name),
+            lambda kernel: (_cells(kernel), _built(kernel), _expressions(kernel)),
+        )
         header = Row((phase, *FIGURES), ("bold", *("dim" for _ in FIGURES)))
-        yield from table([header, *rows], width, NUMBERS)
-    for text in assumptions:
-        yield from paragraph(f"assumed: {text}", width, "  ", "dim")
+        yield from table([header, *(_gpu_row(group, width) for group in folds)], width, NUMBERS)
 
 
-def _gpu_row(kernel: Kernel, width: int) -> Row:
-    details = [*paragraph(_expressions(kernel), width, "      ", "dim")]
+def _gpu_row(group: Fold[Kernel], width: int) -> Row:
+    kernel = group.first
+    layers = group.label.removesuffix(f": {kernel.name}") if kernel.layer else ""
+    where = " · ".join(filter(None, (layers, _expressions(kernel))))
+    details = [Text(INDENT).append(clipped(where, width - len(INDENT)), "dim")] if where else []
+    built = _built(kernel)
+    if built:
+        details += paragraph(built, width, INDENT, "dim")
     if kernel.error:
-        details += paragraph(kernel.error.strip().splitlines()[-1], width, "      ", "red")
+        details += paragraph(kernel.error.strip().splitlines()[-1], width, INDENT, "red")
+    name = " ".join(filter(None, (short_name(kernel.name), group.times)))
+    return Row((name, *_cells(kernel)), ("cyan",), tuple(details))
+
+
+def _cells(kernel: Kernel) -> tuple[str, ...]:
+    """The figures of one kernel; empty where they are unknown."""
     costs = (
         f"{kernel.floor_us:.2f} µs" if kernel.floor_us is not None else "",
-        human_bytes(kernel.bytes_moved) if kernel.bytes_moved is not None else "",
+        human_bytes(kernel.bytes_read) if kernel.bytes_read is not None else "",
+        human_bytes(kernel.bytes_written) if kernel.bytes_written is not None else "",
+        f"{kernel.intensity:.1f}" if kernel.intensity is not None else "",
     )
     if not kernel.configs:
-        last = "failed" if kernel.error else "library call"
-        return Row((_short(kernel.name), *costs, *("",) * 5, last), ("cyan",), tuple(details))
+        return (*costs, "", "", "failed" if kernel.error else "")
     chosen = kernel.configs[0]
-    cells = (
-        _short(kernel.name),
-        *costs,
-        str(chosen.registers),
-        human_bytes(chosen.spill_bytes) if chosen.spill_bytes else "-",
-        human_bytes(chosen.shared_bytes) if chosen.shared_bytes else "-",
-        f"{chosen.occupancy:.0%}",
-        "x".join(map(str, chosen.grid)) if chosen.grid is not None else "symbolic",
-        _blocks(chosen, len(kernel.configs)),
-    )
-    return Row(cells, ("cyan", "", "", "", "yellow"), tuple(details))
+    waves = f"{chosen.waves:.1f}" if chosen.waves is not None else ""
+    return (*costs, str(chosen.registers), f"{chosen.occupancy:.0%}", waves)
 
 
-def _short(name: str) -> str:
-    """A kernel's name without its middle: its kind is told at the front, its number at the end."""
-    name = name.removeprefix("torch.ops.")
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 13]}…{name[-12:]}"
+def _built(kernel: Kernel) -> str:
+    """How the code was built, and what it takes beyond registers; empty for a library call."""
+    if not kernel.configs:
+        return ""
+    chosen = kernel.configs[0]
+    grid = f"{_grid(chosen)} of {_blocks(chosen)}"
+    parts = [
+        f"{grid}, {chosen.warps} warps",
+        f"1 of {len(kernel.configs)} configurations" if len(kernel.configs) > 1 else "",
+        f"{human_bytes(chosen.shared_bytes)} shared" if chosen.shared_bytes else "",
+        f"spills {human_bytes(chosen.spill_bytes)} a thread" if chosen.spill_bytes else "",
+        f"occupancy limited by {chosen.limit}" if chosen.occupancy < 1 else "",
+    ]
+    return " · ".join(part.replace(" ", KEEP) for part in parts if part)
 
 
-def _blocks(config: KernelConfig, choices: int) -> str:
-    """The chosen block sizes, and of how many choices."""
-    sizes = " ".join(f"{name}={size}" for name, size in config.blocks.items())
-    of = f" (1 of {choices})" if choices > 1 else ""
-    return f"{sizes} {config.warps}w{of}".lstrip()
+def _grid(config: KernelConfig) -> str:
+    if config.grid is None:
+        return "a symbolic number of blocks"
+    sizes = [size for size in config.grid if size > 1] or [1]
+    return f"{'×'.join(map(str, sizes))} {'block' if sizes == [1] else 'blocks'}"
+
+
+def _blocks(config: KernelConfig) -> str:
+    return " ".join(f"{name}={size}" for name, size in config.blocks.items()) or "one size"
 
 
 def _expressions(kernel: Kernel) -> str:
-    """The user's expressions that it computes, the first few."""
-    texts = [f"{span.line}: {text_of(span)}" for span in sorted(kernel.spans, key=lambda span: span.line)]
+    """The user's expressions that it computes, the widest of each line; else why it is there."""
+    if not kernel.spans:
+        return kernel.added
+    texts = [f"{span.line}: {text_of(span)}" for span in _widest(kernel.spans)]
     more = f" and {len(texts) - MOST_PLACES} more" if len(texts) > MOST_PLACES else ""
     return ", ".join(texts[:MOST_PLACES]) + more
+
+
+def _widest(spans: Iterable[Span]) -> list[Span]:
+    """For each line the widest expression, in the order of the source."""
+    lines: dict[tuple[str, int], Span] = {}
+    for span in spans:
+        known = lines.setdefault((span.file, span.line), span)
+        if (span.end_line, span.end_col - span.col) > (known.end_line, known.end_col - known.col):
+            lines[span.file, span.line] = span
+    return sorted(lines.values(), key=lambda span: (span.file, span.line))

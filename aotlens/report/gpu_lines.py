@@ -1,0 +1,155 @@
+"""What kernels for a GPU cost together, as the text report shows it: by phase, by line, and what is apart."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.text import Text
+
+from aotlens.report.kernel_records import Kernel, LineCost, PhaseCost, Unfused
+from aotlens.report.layout import Row, heading, paragraph, table
+from aotlens.report.places import shown_path, text_of
+from aotlens.report.records import Span, Target
+from aotlens.report.summary import counted, human_bytes, human_flops
+
+LONGEST_NAME = 34
+MOST_LINES = 10
+MOST_PAIRS = 10
+"""Pairs of kernels that are not fused, of those that share most."""
+
+ESTIMATE = (
+    "floor: an estimate of the least time, by peak bandwidth and peak arithmetic; launches, latency and idle"
+    " parts of the GPU come on top, and what is still in the L2 cache may be faster"
+)
+
+
+def short_name(name: str) -> str:
+    """A kernel's name without its middle: its kind is told at the front, its number at the end."""
+    name = name.removeprefix("torch.ops.")
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 13]}…{name[-12:]}"
+
+
+def gpu_summary(target: Target, width: int) -> Iterator[Text]:
+    """The sums by phase, and the costliest lines."""
+    totals = target.gpu_totals
+    yield heading(f"GPU, {totals[0].target}", "predicted, one call; sizes of the example")
+    header = Row(("", "kernels", "library calls", "read", "written", "FLOP", "floor"), ("dim",) * 7)
+    rows = [_total(total) for total in totals]
+    yield from table([header, *rows], width, frozenset(range(1, 7)))
+    if any(total.unknown for total in totals):
+        count = counted(sum(total.unknown for total in totals), "call")
+        yield from paragraph(f"the sums lack {count} of which nothing is known", width, "  ", "dim")
+    yield from paragraph(ESTIMATE, width, "  ", "dim")
+    whole = sum(total.floor_us for total in totals)
+    if target.gpu_lines and whole:
+        yield from _line_table(target.gpu_lines, whole, width)
+
+
+def _total(total: PhaseCost) -> Row:
+    cells = (
+        total.phase,
+        str(total.generated),
+        str(total.library),
+        human_bytes(total.bytes_read),
+        human_bytes(total.bytes_written),
+        human_flops(total.flops),
+        f"{total.floor_us:.1f} µs",
+    )
+    return Row(cells)
+
+
+def _line_table(lines: tuple[LineCost, ...], whole: float, width: int) -> Iterator[Text]:
+    shown = lines[:MOST_LINES]
+    of = f"{len(shown)} of {len(lines)}" if len(lines) > len(shown) else str(len(lines))
+    files = {line.span.file for line in shown}
+    where = f" in {shown_path(shown[0].span.file)}" if len(files) == 1 else ""
+    yield heading("Costliest lines", f"{of}{where}; a kernel of several lines is divided among them")
+    header = Row(("floor", "", "read", "written", "FLOP", "fw", "bw", "line"), ("dim",) * 8)
+    training = any(line.kernels_backward for line in lines)
+    rows = [
+        Row(
+            (
+                f"{line.floor_us:.2f} µs",
+                f"{line.floor_us / whole:.0%}",
+                human_bytes(line.bytes_read),
+                human_bytes(line.bytes_written),
+                human_flops(line.flops).removesuffix("FLOP").rstrip(),
+                str(line.kernels_forward),
+                str(line.kernels_backward) if training else "",
+                f"{_file(line, files)}{line.span.line}: {text_of(line.span)}",
+            ),
+            ("", "dim"),
+            clip=True,
+        )
+        for line in shown
+    ]
+    if not training:
+        header = Row((*header.cells[:6], "", header.cells[7]), header.styles)
+    yield from table([header, *rows], width, frozenset(range(7)))
+
+
+def _file(line: LineCost, files: set[str]) -> str:
+    """The file's name where the lines are of several."""
+    return f"{Path(line.span.file).name}:" if len(files) > 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Two kernels that share a value; equal for equal pairs of other layers."""
+
+    code: str
+    phase: str
+    first: str
+    second: str
+    bytes: int
+    is_produced: bool
+    span: Span | None
+    value: str
+
+
+def unfused_lines(kernels: list[Kernel], width: int) -> Iterator[Text]:
+    """Generated kernels that share values and are not one, by reason, those that share most first."""
+    pairs: dict[_Pair, list[Unfused]] = {}
+    library = 0
+    for kernel in kernels:
+        for one in kernel.unfused:
+            library += one.code == "library"
+            if one.code != "library":
+                pairs.setdefault(_pair(one, kernel), []).append(one)
+    if not pairs:
+        return
+    beside = f"; {counted(library, 'value')} more between them and library calls" if library else ""
+    yield heading("Not fused", f"{counted(sum(map(len, pairs.values())), 'pair')} of kernels{beside}")
+    costliest = sorted(pairs, key=lambda pair: -pair.bytes * len(pairs[pair]))
+    shown = costliest[:MOST_PAIRS]
+    for code in dict.fromkeys(pair.code for pair in shown):
+        group = [pair for pair in shown if pair.code == code]
+        said = dict.fromkeys(one.torch for pair in group for one in pairs[pair] if one.torch)
+        torch = f" (torch: {', '.join(said)})" if said else ""
+        yield from paragraph(f"{pairs[group[0]][0].reason}{torch}", width, "  ")
+        yield from table([_pair_row(pair, len(pairs[pair]), width) for pair in group], width)
+    if len(costliest) > len(shown):
+        rest = sum(pair.bytes * len(pairs[pair]) for pair in costliest[MOST_PAIRS:])
+        count = sum(len(pairs[pair]) for pair in costliest[MOST_PAIRS:])
+        yield from paragraph(f"and {counted(count, 'pair')} more, {human_bytes(rest)}", width, "  ", "dim")
+
+
+def _pair(one: Unfused, kernel: Kernel) -> _Pair:
+    value = "" if one.span is not None else one.value
+    return _Pair(one.code, kernel.phase, one.kernel, kernel.name, one.bytes, one.is_produced, one.span, value)
+
+
+def _pair_row(pair: _Pair, times: int, width: int) -> Row:
+    how = "written, read again" if pair.is_produced else "read by both"
+    value = f"{pair.span.line}: {text_of(pair.span)}" if pair.span is not None else pair.value
+    names = f"{short_name(pair.first)} → {short_name(pair.second)} ({pair.phase})"
+    return Row(
+        (
+            f"  {human_bytes(pair.bytes)}{f' ×{times}' if times > 1 else ''}",
+            how,
+            value or "a value that only the generated code has",
+        ),
+        ("yellow", "dim"),
+        tuple(paragraph(names, width, " " * 8, "dim")),
+        clip=True,
+    )

@@ -1,0 +1,240 @@
+"""What kernels read, write and compute, against figures by hand and Inductor's own; shares by line."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+pytest.importorskip("triton", reason="code for a GPU needs Triton")
+
+from aotlens.codegen.gpu.observed import Observed
+from aotlens.report.kernel_totals import line_costs, phase_costs
+from aotlens.report.records import Kernel
+from tests.gpu_code.lowering import Case, Rows, rows_of
+
+ITEM = 4
+
+
+def affine(x: Tensor, w: Tensor) -> Tensor:
+    return x * w + 1
+
+
+def row_sum(x: Tensor) -> Tensor:
+    return x.sum(-1)
+
+
+def every_eighth(x: Tensor) -> Tensor:
+    return x[:, ::8] * 2
+
+
+def rotated(x: Tensor) -> Tensor:
+    return torch.cat([-x[..., 1::2], x[..., ::2]], -1)
+
+
+def gathered(table: Tensor, at: Tensor) -> Tensor:
+    return table[at] * 2
+
+
+def linear(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return torch.addmm(b, x, w)
+
+
+def through_sort(x: Tensor) -> Tensor:
+    return x.relu().sort(-1).values * 2
+
+
+def both_sums(x: Tensor) -> Tensor:
+    y = x.softmax(-1)
+    return y / y.sum(0)
+
+
+def drawn(x: Tensor) -> Tensor:
+    return functional.dropout(x, 0.5)
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(64)
+        self.up = nn.Linear(64, 256)
+        self.down = nn.Linear(256, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = functional.gelu(self.up(self.norm(x)))
+        return (x + self.down(y)).softmax(-1)
+
+
+class Blocks(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(), Block()])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x.sum()
+
+
+CASES = {
+    "affine": Case(affine, (torch.randn(64, 128), torch.randn(128))),
+    "row_sum": Case(row_sum, (torch.randn(64, 128),)),
+    "every_eighth": Case(every_eighth, (torch.randn(256, 4096),)),
+    "rotated": Case(rotated, (torch.randn(256, 4096),)),
+    "gathered": Case(gathered, (torch.randn(1000, 64), torch.randint(0, 1000, (50,)))),
+    "linear": Case(linear, (torch.randn(32, 64), torch.randn(64, 16), torch.randn(16))),
+    "through_sort": Case(through_sort, (torch.randn(64, 4096),)),
+    "both_sums": Case(both_sums, (torch.randn(512, 64),)),
+    "drawn": Case(drawn, (torch.randn(64, 128, requires_grad=True),)),
+    "norm": Case(nn.LayerNorm(1024), (torch.randn(8192, 1024, requires_grad=True),)),
+    "blocks": Case(Blocks(), (torch.randn(128, 64),)),
+}
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, Rows]:
+    """Each program's rows, with Inductor's own count of the bytes of each generated kernel."""
+    original = Observed.kernel_call
+    counted: list[int] = []
+
+    def counting(self: Any, schedule: Any, name: str | None) -> None:
+        original(self, schedule, name)
+        counted.append(self.defined[name or next(reversed(self.defined))].estimate_kernel_num_bytes())
+
+    def note() -> list[int]:
+        found = list(counted)
+        counted.clear()
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Observed, "kernel_call", counting)
+        return rows_of(CASES, note)
+
+
+def _traffic(kernel: Kernel) -> tuple[int | None, int | None, int | None]:
+    return kernel.bytes_read, kernel.bytes_written, kernel.flops
+
+
+def test_a_broadcast_is_read_once(rows: dict[str, Rows]) -> None:
+    (kernel,) = rows["affine"].kernels
+    assert _traffic(kernel) == ((64 * 128 + 128) * ITEM, 64 * 128 * ITEM, 2 * 64 * 128)
+    moved = (2 * 64 * 128 + 128) * ITEM
+    assert kernel.bytes_moved == moved
+    assert kernel.intensity == 2 * 64 * 128 / moved
+    assert [(access.value, access.written, access.bytes) for access in kernel.accesses] == [
+        ("x", False, 64 * 128 * ITEM),
+        ("w", False, 128 * ITEM),
+        ("add", True, 64 * 128 * ITEM),
+    ]
+
+
+def test_a_reduction(rows: dict[str, Rows]) -> None:
+    (kernel,) = rows["row_sum"].kernels
+    assert _traffic(kernel) == (64 * 128 * ITEM, 64 * ITEM, 64 * 128)
+
+
+def test_a_matrix_product(rows: dict[str, Rows]) -> None:
+    (kernel,) = rows["linear"].kernels
+    assert kernel.kind == "library"
+    assert _traffic(kernel) == ((32 * 64 + 64 * 16 + 16) * ITEM, 32 * 16 * ITEM, 2 * 32 * 64 * 16)
+
+
+def test_elements_that_lie_apart_move_their_sectors(rows: dict[str, Rows]) -> None:
+    (kernel,) = rows["every_eighth"].kernels
+    (read,) = [access for access in kernel.accesses if not access.written]
+    assert read.bytes == 256 * 512 * ITEM
+    assert read.sector_bytes == 8 * read.bytes
+
+
+def test_halves_that_are_both_read_move_each_sector_once(rows: dict[str, Rows]) -> None:
+    (kernel,) = rows["rotated"].kernels
+    (read,) = [access for access in kernel.accesses if not access.written]
+    assert read.bytes == read.sector_bytes == 256 * 4096 * ITEM
+
+
+def test_a_gather_reads_what_it_asks_for(rows: dict[str, Rows]) -> None:
+    (kernel,) = rows["gathered"].kernels
+    assert _traffic(kernel) == (50 * 64 * ITEM + 50 * 8, 50 * 64 * ITEM, 50 * 64)
+
+
+def test_partial_sums_are_written_and_added_up(rows: dict[str, Rows]) -> None:
+    """The gradients of weight and bias are summed over rows beside the gradient of the input."""
+    backward = [kernel for kernel in rows["norm"].kernels if kernel.phase == "backward"]
+    assert [kernel.kind for kernel in backward] == ["generated", "library", "library"]
+    left = [access for access in backward[0].accesses if access.written and not access.value]
+    assert [access.bytes for access in left] == [kernel.bytes_read for kernel in backward[1:]]
+
+
+def test_each_call_has_its_lines_or_says_who_added_it(rows: dict[str, Rows]) -> None:
+    for name, each in rows.items():
+        for kernel in each.kernels:
+            assert kernel.spans or kernel.added, (name, kernel.name)
+            assert kernel.bytes_moved is not None, (name, kernel.name)
+    (seeds,) = [kernel for kernel in rows["drawn"].kernels if not kernel.spans]
+    assert seeds.added == "codegen: Inductor draws a seed for the random numbers that its kernels draw"
+
+
+def test_bytes_are_those_of_inductors_own_account(rows: dict[str, Rows]) -> None:
+    """It counts a slice in full and an update in place once, so not each kernel agrees; together they do."""
+    generated = [kernel for kernel in rows["blocks"].kernels if kernel.kind == "generated"]
+    ours = sum(kernel.bytes_moved or 0 for kernel in generated)
+    assert len(generated) == len(rows["blocks"].noted)
+    assert ours == pytest.approx(sum(rows["blocks"].noted), rel=0.03)
+    equal = sum(
+        kernel.bytes_moved == count for kernel, count in zip(generated, rows["blocks"].noted, strict=True)
+    )
+    assert equal >= 0.8 * len(generated)
+
+
+def test_shares_are_the_whole_of_a_kernel(rows: dict[str, Rows]) -> None:
+    for name, each in rows.items():
+        for kernel in each.kernels:
+            if not kernel.spans:
+                continue
+            assert sum(share.bytes_read for share in kernel.shares) == kernel.bytes_read, name
+            assert sum(share.bytes_written for share in kernel.shares) == kernel.bytes_written, name
+            assert sum(share.flops for share in kernel.shares) == kernel.flops, name
+            assert sum(share.floor_us for share in kernel.shares) == pytest.approx(kernel.floor_us), name
+
+
+def test_lines_and_phases_have_the_same_sums(rows: dict[str, Rows]) -> None:
+    kernels = rows["blocks"].kernels
+    lines, phases = line_costs(kernels), phase_costs(kernels)
+    assert [phase.phase for phase in phases] == ["forward", "backward"]
+    for figure in ("bytes_read", "bytes_written", "flops"):
+        assert sum(getattr(line, figure) for line in lines) == sum(getattr(one, figure) for one in phases)
+    first = Block.forward.__code__.co_firstlineno
+    assert {line.span.line for line in lines} <= {
+        first + 1,
+        first + 2,
+        Blocks.forward.__code__.co_firstlineno + 3,
+    }
+    assert list(lines) == sorted(lines, key=lambda line: -line.floor_us)
+    products = 4 * 2 * 128 * 64 * 256
+    assert sum(one.flops for one in phases if one.phase == "forward") == pytest.approx(products, rel=0.1)
+    assert all(line.kernels_forward and line.kernels_backward for line in lines)
+
+
+def test_a_backward_kernel_stands_at_what_it_differentiates(rows: dict[str, Rows]) -> None:
+    backward = [kernel for kernel in rows["blocks"].kernels if kernel.phase == "backward"]
+    lines = {span.line for kernel in backward for span in kernel.spans}
+    assert Block.forward.__code__.co_firstlineno + 1 in lines
+    assert {kernel.layer for kernel in backward} >= {"blocks.0", "blocks.1"}
+
+
+def test_why_kernels_are_apart(rows: dict[str, Rows]) -> None:
+    (pair,) = rows["both_sums"].kernels[1].unfused
+    assert (pair.call, pair.kernel) == (0, rows["both_sums"].kernels[0].name)
+    assert pair.is_produced
+    assert pair.torch
+    assert pair.span is not None
+    assert pair.span.line == both_sums.__code__.co_firstlineno + 1
+
+
+def test_a_library_call_takes_no_other_work_in(rows: dict[str, Rows]) -> None:
+    _, sort, after = rows["through_sort"].kernels
+    assert [(one.code, one.torch, one.bytes) for one in (*sort.unfused, *after.unfused)] == [
+        ("library", "", 64 * 4096 * ITEM),
+        ("library", "", 64 * 4096 * ITEM),
+    ]
