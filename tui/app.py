@@ -13,6 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+import textual
+from rich.console import Group
+from rich.text import Text
+from rich.traceback import Traceback
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -177,6 +181,13 @@ class AotlensApp(App[int]):
     def _draw_title(self) -> None:
         left = title_parts(self.subject_name, self.report, self.target)
         self.workbench.show_title(left, state_parts(self.state, self.report, self.elapsed_s))
+
+    def _fatal_error(self) -> None:
+        """Textual's hook for an exception that nobody caught; its own prints every local."""
+        told = (
+            "aotlens tui failed; this is a fault of aotlens, not of the script: please report the lines above"
+        )
+        self.panic(Group(Traceback(show_locals=False, suppress=[textual]), Text(told, "bold")))
 
     # Commands.
 

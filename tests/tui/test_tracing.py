@@ -3,6 +3,8 @@
 from concurrent.futures import Future
 from dataclasses import replace
 
+import pytest
+from rich.console import Console
 from textual.pilot import Pilot
 
 from aotlens.report import SavedValue, encode
@@ -11,6 +13,7 @@ from tests.report.sample import MODEL, sample_report, span, tensor
 from tests.tui.driving import FakeTracing, drive, lines, settle, source, table
 from tui.app import AotlensApp
 from tui.messages import SourceChanged
+from tui.panes.log import LogPane
 from tui.tracing import ended
 
 RAISED = Failure(
@@ -150,3 +153,28 @@ def test_answers_of_the_worker_become_messages() -> None:
     assert got[1].failure == RAISED
     assert [event.failure and event.failure.kind for event in got[2:]] == ["internal", "internal"]
     assert got[3].failure == Failure("internal", "the worker failed: pipe closed", exit_code=3)
+
+
+def test_a_fault_of_the_app_is_told_in_few_lines_without_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Textual's own words for it print every local: with a report in one of them, thousands of lines."""
+
+    def fail(self: object, subject: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(LogPane, "fill", fail)
+    told: list[object] = []
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        monkeypatch.setattr(app, "panic", lambda *shown: told.extend(shown))
+        await pilot.press("9")
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        drive(scenario)
+    console = Console(width=100)
+    with console.capture() as printed:
+        console.print(told[0])
+    text = printed.get()
+    assert "RuntimeError: a bug" in text
+    assert "this is a fault of aotlens" in text
+    assert text.count("\n") < 120
+    assert "sample_model" not in text
