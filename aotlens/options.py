@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotlens.policy import Policy
+from aotlens.report.kernel_records import KERNEL_LANGUAGES
 
 Backend = Callable[[Any, list[Any]], Callable[..., Any]]
 """Takes a `GraphModule` and example inputs, gives a callable over flat inputs."""
@@ -14,8 +15,8 @@ PartitionFunction = Callable[..., tuple[Any, Any]]
 
 BACKENDS = ("inductor", "eager")
 
-KERNEL_LANGUAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
-"""What a kernel becomes after Triton's own language, on its way to the machine."""
+KERNEL_LIMIT_S = 120.0
+"""How long Triton may take for one kernel, where nobody says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class CompileOptions:
     """Also generate kernels for this GPU (`h100`, `sm_90`), which need not be there; they do not run."""
     gpu_texts: tuple[str, ...] = KERNEL_LANGUAGES
     """The languages in which the report shows each of these kernels, beside Triton's."""
-    kernel_limit_s: float = 120.0
+    kernel_limit_s: float = KERNEL_LIMIT_S
     """How long Triton may take for one of them."""
     lazy_backward: bool = True
     """Generate the backward's code at the first backward, so that one that never runs costs nothing."""

@@ -2,9 +2,11 @@
 
 import argparse
 
+from aotlens.cli.gpu_options import KernelsAsked, add_kernel_options, kernels_asked
 from aotlens.cli.target import add_compile_options, add_gpu, add_target, check_gpu, policy_of
 from aotlens.cli.terminal import show_failure, write_data
 from aotlens.cli.tracing import trace_target
+from aotlens.report.kernel_code import kernel_code
 from aotlens.report.records import Report
 from aotlens.worker.protocol import TraceOptions
 
@@ -27,8 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--time-limit", metavar="SECONDS", type=float, default=TIME_LIMIT_S, help="default: %(default)g"
     )
+    parser.add_argument(
+        "--fresh", action="store_true", help="trace even where nothing has changed since the last time"
+    )
     add_compile_options(parser, backend="eager")
     add_gpu(parser)
+    add_kernel_options(parser)
     parser.add_argument(
         "--max-autotune",
         action="store_true",
@@ -60,6 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     for change in arguments.what_if:
         policy.changed(change)  # a mistake in its form shows before anything is traced
     check_gpu(arguments.gpu)
+    asked = kernels_asked(arguments)
     options = TraceOptions(
         backend=arguments.backend,
         dynamic=arguments.dynamic,
@@ -68,12 +75,14 @@ def run(arguments: argparse.Namespace) -> int:
         gpu=arguments.gpu,
         max_autotune=arguments.max_autotune,
         fake=arguments.fake,
+        gpu_texts=asked.traced,
+        kernel_limit_s=arguments.kernel_time_limit,
         what_if=tuple(arguments.what_if),
         dead_values=arguments.dead_values,
     )
-    traced = trace_target(arguments.target, arguments.argv, options, arguments.time_limit)
+    traced = trace_target(arguments.target, arguments.argv, options, arguments.time_limit, arguments.fresh)
     if traced.report is not None:
-        _show(traced.report, arguments)
+        _show(traced.report, arguments, asked)
     if traced.failure is not None:
         failure = traced.failure
         return show_failure(failure.message, failure.traceback, failure.exit_code)
@@ -83,9 +92,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if refused else 0
 
 
-def _show(report: Report, arguments: argparse.Namespace) -> None:
+def _show(report: Report, arguments: argparse.Namespace, asked: KernelsAsked) -> None:
     if arguments.format == "json":
         write_data(_json(report, arguments.stage) + "\n", arguments.output)
+        return
+    if asked.only_code:
+        write_data(kernel_code(report, asked.kernel, asked.languages), arguments.output)
         return
     from rich.console import Console  # 0.1 s, and only for text
 

@@ -7,7 +7,7 @@ file that the user named.
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,10 +92,10 @@ def stderr_console() -> "Console":
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Shows a spinner on a terminal; silent elsewhere."""
+def waiting(what: str) -> Iterator[Callable[[str], None]]:
+    """Shows a spinner on a terminal, and what it is told; silent elsewhere."""
     if not sys.stderr.isatty():
-        yield
+        yield lambda text: None
         return
-    with stderr_console().status(what):
-        yield
+    with stderr_console().status(what) as status:
+        yield lambda text: status.update(f"{what}: {text}")

@@ -1,5 +1,6 @@
 """One trace through the worker, for the commands that show or write what it found."""
 
+import time
 from dataclasses import dataclass
 
 from aotlens.cli.target import TargetName, check_script
@@ -7,7 +8,8 @@ from aotlens.cli.terminal import say, waiting
 from aotlens.report.codec import decode
 from aotlens.report.records import Report
 from aotlens.worker.client import WorkerClient
-from aotlens.worker.protocol import Failure, TraceOptions
+from aotlens.worker.kept import open_answers
+from aotlens.worker.protocol import Answer, Failure, TraceOptions, TraceRequest
 
 __all__ = ["Traced", "trace_target"]
 
@@ -20,12 +22,40 @@ class Traced:
     failure: Failure | None
 
 
-def trace_target(target: TargetName, argv: list[str], options: TraceOptions, time_limit_s: float) -> Traced:
-    """Trace in a child process; what the user's code prints goes to stderr."""
+def trace_target(
+    target: TargetName, argv: list[str], options: TraceOptions, time_limit_s: float, fresh: bool = False
+) -> Traced:
+    """Trace in a child process; what the user's code prints goes to stderr.
+
+    Unless `fresh`, an answer from the disk serves as well, where nothing that it depends on has changed.
+    """
     check_script(target.path)
-    with WorkerClient() as client, waiting(f"tracing {target}"):
-        job = client.submit(target.path, target.qualname, argv, options, time_limit_s=time_limit_s)
-        answer = job.future.result()
+    kept = open_answers()
+    request = TraceRequest(0, target.path, target.qualname, tuple(argv), options, list_reads=kept is not None)
+    answer = kept.find(request) if kept is not None and not fresh else None
+    if answer is not None:
+        say("aotlens: nothing that this trace read has changed; --fresh traces again")
+    else:
+        started = time.time()
+        answer = _traced(request, time_limit_s)
+        if kept is not None:
+            kept.keep(request, answer, started)
     if answer.output:
         say(answer.output.removesuffix("\n"))
     return Traced(decode(answer.report) if answer.report is not None else None, answer.failure)
+
+
+def _traced(request: TraceRequest, time_limit_s: float) -> Answer:
+    target = TargetName(request.path, request.qualname)
+    with WorkerClient() as client, waiting(f"tracing {target}") as show:
+        job = client.submit(
+            request.path,
+            request.qualname,
+            request.argv,
+            request.options,
+            on_progress=lambda progress: show(progress.stage),
+            time_limit_s=time_limit_s,
+            list_reads=request.list_reads,
+        )
+        answer: Answer = job.future.result()
+    return answer

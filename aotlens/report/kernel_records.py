@@ -28,6 +28,9 @@ UnfusedCode = Literal[
 ]
 """Why two kernels that share a value are two: `aotlens.report.unfused` has the words."""
 
+KERNEL_LANGUAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
+"""What a kernel becomes after Triton's own language, on its way to the machine."""
+
 
 @dataclass(frozen=True, slots=True)
 class KernelConfig:
@@ -61,7 +64,7 @@ class KernelText:
     """A kernel in one of the languages on its way to the machine."""
 
     language: str
-    """`ttir`, `ttgir`, `llir`, `ptx`, `sass`."""
+    """One of `KERNEL_LANGUAGES`."""
     text: str
 
 

@@ -15,7 +15,7 @@ from functools import partial
 import torch
 
 from aotlens.observe import observing
-from aotlens.options import CompileOptions
+from aotlens.options import KERNEL_LIMIT_S, CompileOptions
 from aotlens.pipeline import Compiled
 from aotlens.report.codec import encode
 from aotlens.report.diagnose import from_failure
@@ -24,6 +24,7 @@ from aotlens.session.chooser import refuse_unknown
 from aotlens.session.collect import REPEATS, Collector
 from aotlens.session.driver import Driver, Hooks, Order
 from aotlens.session.failures import failure_of
+from aotlens.session.reads import Reads, recording_reads
 from aotlens.worker.child import ProgressFunction
 from aotlens.worker.codec import Outcome
 from aotlens.worker.protocol import Failure, TraceOptions, TraceRequest
@@ -41,11 +42,12 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     collector = Collector(_repeats(request.options))
     order = _order(request)
     driver = Driver(order, collector, Hooks(on_stage=progress))
-    failure = _failure(driver.everything, request.path)
+    with recording_reads(request.list_reads) as reads:
+        failure = _failure(driver.everything, request.path)
     unknown = partial(refuse_unknown, collector.compiled, order.options, request.options.what_if)
     if failure is None and (failure := _failure(unknown, request.path)) is not None:
         failure = next((one for one in collector.refused if one.message.startswith(_OVERRIDES)), failure)
-        return Outcome(None, failure, _user_files(request.path))
+        return Outcome(None, failure, _files(request.path, reads))
     progress("report", "")
     targets: list[Target] = []
     with observing(on_stage=lambda stage: progress(stage, "")):
@@ -62,7 +64,8 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     if failure is None and not targets:
         failure = driver.nothing_found()
     report = _report(request, targets, refused, notes) if targets else None
-    return Outcome(encode(report) if report is not None else None, failure, _user_files(request.path))
+    data = encode(report) if report is not None else None
+    return Outcome(data, failure, _files(request.path, reads), reads.outside)
 
 
 def _repeats(asked: TraceOptions) -> int | None:
@@ -81,6 +84,8 @@ def _order(request: TraceRequest) -> Order:
         observe_variables=True,
         gpu=asked.gpu,
         inductor_config=(("max_autotune", True),) if asked.max_autotune else (),
+        gpu_texts=asked.gpu_texts,
+        kernel_limit_s=KERNEL_LIMIT_S if asked.kernel_limit_s is None else asked.kernel_limit_s,
     )
     return Order(request.path, request.qualname, request.argv, options, asked.fake)
 
@@ -140,11 +145,11 @@ def _failure(work: Callable[[], None], path: str) -> Failure | None:
     return None
 
 
-def _user_files(path: str) -> tuple[str, ...]:
-    """The script and the modules of the user's own that were imported."""
+def _files(path: str, reads: Reads) -> tuple[str, ...]:
+    """The script, the modules of the user's own that were imported, and what the script read."""
     files = [os.path.abspath(path)]
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and os.path.isfile(file) and is_users(file):
             files.append(os.path.abspath(file))
-    return tuple(dict.fromkeys(files))
+    return tuple(dict.fromkeys((*files, *reads.paths)))

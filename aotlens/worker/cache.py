@@ -4,11 +4,11 @@ Invariant: an entry is used only while every user file that its trace read still
 versions of torch, Python and aotlens are those of the server's process, so they need no place in the key.
 """
 
-import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from aotlens.worker.kept import file_digest
 from aotlens.worker.protocol import Answer, TraceRequest
 
 _LIMIT = 32
@@ -31,7 +31,7 @@ class Cache:
     def find(self, request: TraceRequest) -> Answer | None:
         """The answer, marked as cached, or None when there is none or a file has changed."""
         entry = None if request.fresh else self._entries.get(_key(request))
-        if entry is None or any(_digest(file) != digest for file, digest in entry.digests):
+        if entry is None or any(file_digest(file) != digest for file, digest in entry.digests):
             return None
         return replace(entry.answer, id=request.id, cached=True, elapsed_ms=0.0)
 
@@ -44,7 +44,7 @@ class Cache:
             return
         if any(_changed_since(file, started) for file in files):
             return
-        self._entries[_key(request)] = _Entry(answer, tuple((file, _digest(file)) for file in files))
+        self._entries[_key(request)] = _Entry(answer, tuple((file, file_digest(file)) for file in files))
         while len(self._entries) > _LIMIT:
             self._entries.popitem(last=False)
 
@@ -54,15 +54,8 @@ def _key(request: TraceRequest) -> TraceRequest:
     return replace(request, id=0, time_limit_s=0.0, memory_limit_bytes=None, fresh=False)
 
 
-def _digest(file: str) -> str | None:
-    try:
-        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    except OSError:
-        return None
-
-
 def _changed_since(file: str, started: float) -> bool:
     try:
-        return Path(file).stat().st_mtime >= started
+        return Path(file).is_file() and Path(file).stat().st_mtime >= started
     except OSError:
         return True

@@ -101,6 +101,7 @@ class WorkerClient:
         memory_limit_bytes: int | None = None,
         supersede: bool = False,
         fresh: bool = False,
+        list_reads: bool = False,
     ) -> Job:
         """Trace a script's targets.
 
@@ -115,6 +116,7 @@ class WorkerClient:
             time_limit_s,
             memory_limit_bytes,
             fresh,
+            list_reads,
         )
         job = Job(request.id, request.path, Future(), on_progress)
         job.future.set_running_or_notify_cancel()  # cancelling goes through the server

@@ -33,7 +33,9 @@ class Outcome:
     report: dict[str, object] | None
     failure: Failure | None
     files: tuple[str, ...] = ()
-    """Absolute paths of the user's sources that the report depends on."""
+    """Absolute paths of what the report depends on: the user's sources, and what the script read."""
+    outside: str = ""
+    """What else it depends on, that no file tells."""
 
 
 Message = TraceRequest | Cancel | Hello | Progress | Answer | Outcome
@@ -48,7 +50,7 @@ _NAMES: dict[type, str] = {
 }
 _TYPES = {name: record for record, name in _NAMES.items()}
 _NESTED: dict[str, type] = {"options": TraceOptions, "failure": Failure}
-_TUPLES = frozenset({"argv", "files", "what_if"})
+_TUPLES = frozenset({"argv", "files", "what_if", "gpu_texts"})
 
 
 def encode(message: Message) -> bytes:

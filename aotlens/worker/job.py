@@ -70,6 +70,8 @@ class Job:
             failure=outcome.failure,
             output=_text(self.output),
             elapsed_ms=(time.monotonic() - self.began) * 1000.0,
+            files=outcome.files,
+            outside=outcome.outside,
         )
 
     def _failure(self, status: int) -> Failure:

@@ -6,6 +6,8 @@ Invariant: every request gets exactly one `Answer`, whatever happens to the chil
 from dataclasses import dataclass, field
 from typing import Literal
 
+from aotlens.report.kernel_records import KERNEL_LANGUAGES
+
 PROTOCOL = 1
 
 FailureKind = Literal[
@@ -41,6 +43,10 @@ class TraceOptions:
     """Also report the kernels for this GPU, by name or as `sm_90`."""
     max_autotune: bool = False
     """With a GPU: templates of Triton for what a library computes otherwise, with all their choices."""
+    gpu_texts: tuple[str, ...] = KERNEL_LANGUAGES
+    """The languages in which each of these kernels is reported, beside Triton's."""
+    kernel_limit_s: float | None = None
+    """How long Triton may take for one of them; None leaves it to the engine."""
     what_if: tuple[str, ...] = ()
     """Changes of the policy whose totals the report shall hold beside those of the policy itself."""
     fake: bool = False
@@ -64,6 +70,8 @@ class TraceRequest:
     """Resident memory of the child and what it started; None takes three quarters of the machine's."""
     fresh: bool = False
     """Trace again even when the cache knows the answer."""
+    list_reads: bool = False
+    """Say in the answer also which data the script reads, which makes the trace a little slower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +129,7 @@ class Answer:
     elapsed_ms: float = 0.0
     cached: bool = False
     """The answer to an earlier request whose files have not changed since."""
+    files: tuple[str, ...] = ()
+    """Absolute paths of the user's sources; of what else the script read where the request asked for it."""
+    outside: str = ""
+    """Why the same request may have another answer later, whatever files say: `it asks the network`."""

@@ -1,0 +1,85 @@
+"""What a script reads while it runs, so that its trace can be found again while all of it is the same.
+
+Invariant: a file or folder that Python opened for reading is listed, also one that was not there; what cannot
+be listed (a network, another process) is named instead.  Native code that opens files by itself is not seen.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aotlens.worker.stacks import is_users
+
+__all__ = ["Reads", "recording_reads"]
+
+_NOT_FILES = ("/proc/", "/sys/", "/dev/")
+_OUTSIDE = {
+    "socket.connect": "it asks the network",
+    "socket.getaddrinfo": "it asks the network",
+    "subprocess.Popen": "it starts other programs",
+    "os.system": "it starts other programs",
+    "os.posix_spawn": "it starts other programs",
+    "os.exec": "it starts other programs",
+    "os.fork": "it starts other processes",
+    "os.forkpty": "it starts other processes",
+}
+"""Events of Python's audit after which the same script may give something else."""
+_FOLDERS = frozenset({"os.listdir", "os.scandir"})
+_HEARD = frozenset({"open", *_FOLDERS, *_OUTSIDE})
+
+
+@dataclass(slots=True)
+class Reads:
+    """Mutable: filled while the script runs."""
+
+    paths: dict[str, None] = field(default_factory=dict)
+    """Absolute, in the order of the first reading."""
+    outside: str = ""
+    """Why the same run may read something else next time; empty where nothing says so."""
+
+    def note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open":
+            self._note_path(arguments[0], arguments[2])
+        elif event in _FOLDERS:
+            self._note_path(arguments[0], 0)
+        elif event in _OUTSIDE:
+            self.outside = self.outside or _OUTSIDE[event]
+
+    def _note_path(self, path: Any, flags: Any) -> None:
+        if not isinstance(path, str | bytes | os.PathLike):  # a descriptor, opened by name before
+            return
+        if isinstance(flags, int) and flags & os.O_ACCMODE == os.O_WRONLY:
+            return
+        name = os.path.abspath(os.fsdecode(path))
+        if not name.startswith(_NOT_FILES) and "/__pycache__" not in name and is_users(name):
+            self.paths[name] = None
+
+
+_current: Reads | None = None
+_installed = False
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    """Python calls it at every event of its audit, of which a trace has a hundred thousand."""
+    if event in _HEARD and _current is not None:
+        _current.note(event, arguments)
+
+
+@contextmanager
+def recording_reads(wanted: bool) -> Iterator[Reads]:
+    """Within the block, what this process reads is noted, where that is wanted."""
+    global _current, _installed  # noqa: PLW0603 (an audit hook is the process's, and cannot be taken away)
+    if not wanted:
+        yield Reads()
+        return
+    if not _installed:
+        sys.addaudithook(_hear)
+        _installed = True
+    before, _current = _current, Reads()
+    try:
+        yield _current
+    finally:
+        _current = before

@@ -1,0 +1,114 @@
+"""Whole answers on disk: a command that is asked the same again need not even load torch.  Stdlib only.
+
+Invariant: an answer is given again only to the same request, in the same folder, environment and
+installation, while every file and folder that its trace read is as it was.
+"""
+
+import hashlib
+import os
+import platform
+import sys
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from aotlens.cache import Store, digest, open_store
+from aotlens.worker.codec import ProtocolError, decode, encode
+from aotlens.worker.protocol import Answer, TraceRequest
+
+__all__ = ["KeptAnswers", "file_digest", "open_answers"]
+
+KIND = "answers"
+_LARGEST_READ_BYTES = 1 << 24
+"""Of a larger file (weights, a data set) the size and the time of its last change stand for its bytes."""
+
+_SHELLS_OWN = (
+    "TERM",
+    "SSH_",
+    "TMUX",
+    "XDG_SESSION",
+    "DBUS_",
+    "VSCODE_",
+    "VTE_",
+    "WINDOW",
+    "GNOME_",
+    "KITTY_",
+)
+_SHELLS = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "STY", "DISPLAY", "COLORTERM"})
+"""Variables that a shell or terminal sets for itself, which differ from window to window."""
+
+
+def open_answers() -> "KeptAnswers | None":
+    store = open_store()
+    return None if store is None else KeptAnswers(store)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAnswers:
+    store: Store
+
+    def find(self, request: TraceRequest) -> Answer | None:
+        """The answer, marked as cached; None where there is none, or something has changed since."""
+        found: Any = self.store.get(KIND, _key(request))
+        if not isinstance(found, dict) or not isinstance(found.get("read"), dict):
+            return None
+        if any(file_digest(path) != known for path, known in found["read"].items()):
+            return None
+        try:
+            answer = decode(str(found.get("answer")).encode())
+        except ProtocolError:
+            return None
+        return replace(answer, id=request.id, cached=True) if isinstance(answer, Answer) else None
+
+    def keep(self, request: TraceRequest, answer: Answer, started: float) -> None:
+        """Remember a complete answer to a request that was made then, on the clock of the files.
+
+        A file that has changed since may not be what the trace read.
+        """
+        if answer.report is None or answer.failure is not None or answer.outside:
+            return
+        if any(_changed_since(path, started) for path in answer.files):
+            return
+        read = {path: file_digest(path) for path in answer.files}
+        self.store.put(KIND, _key(request), {"read": read, "answer": encode(answer).decode()})
+
+
+def file_digest(path: str) -> str | None:
+    """Of a file's bytes, or of the names in a folder; None where there is nothing, or nothing to read."""
+    try:
+        about = os.stat(path)
+        if os.path.isdir(path):
+            return digest(*sorted(os.listdir(path)))
+        if about.st_size > _LARGEST_READ_BYTES:
+            return f"{about.st_size} {about.st_mtime_ns}"
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def _changed_since(path: str, started: float) -> bool:
+    try:
+        return os.path.isfile(path) and os.stat(path).st_mtime >= started
+    except OSError:
+        return True
+
+
+def _key(request: TraceRequest) -> str:
+    """Without what does not change the answer."""
+    asked = asdict(replace(request, id=0, time_limit_s=0.0, memory_limit_bytes=None, fresh=False))
+    return digest(repr(sorted(asked.items())), os.getcwd(), *_environment(), *_installation())
+
+
+def _environment() -> list[str]:
+    names = (name for name in sorted(os.environ) if name not in _SHELLS and not name.startswith(_SHELLS_OWN))
+    return [f"{name}={os.environ[name]}" for name in names]
+
+
+def _installation() -> list[str]:
+    """What is installed, by the folders that change with it; this package; and the machine."""
+    folders = {path for path in sys.path if path and os.path.isdir(path)}
+    installed = [f"{path} {os.stat(path).st_mtime_ns}" for path in sorted(folders) if "-packages" in path]
+    package = Path(__file__).parents[1]
+    own = [f"{file.name} {file.stat().st_mtime_ns} {file.stat().st_size}" for file in package.rglob("*.py")]
+    machine = f"{platform.node()} {os.cpu_count()} {sorted(Path('/dev').glob('nvidia*'))}"
+    return [sys.executable, sys.version, *installed, *sorted(own), machine]
