@@ -83,7 +83,7 @@ class GpuCache:
         self._put("gpu-sass", digest(self._given, cubin), _Text(text))
 
     def _kernel_key(self, source: KernelSource) -> str:
-        return digest(self._given, source.name, source.source, repr(source.calls))
+        return digest(self._given, repr(source))
 
     def _get(self, kind: str, key: str | None, record: type[T]) -> T | None:
         if self._store is None or key is None:

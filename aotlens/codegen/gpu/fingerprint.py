@@ -102,7 +102,7 @@ def _value(val: Any) -> str:
 
 
 def _constant(value: Any) -> str:
-    if not isinstance(value, torch.Tensor) or value.device.type != "cpu":
+    if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.device.type != "cpu":
         raise NoFingerprintError(f"a constant of type {type(value).__name__}")
     flat = value.detach().contiguous().flatten().view(torch.uint8)
     return digest(flat.numpy().tobytes())
