@@ -251,6 +251,21 @@ def _generate(parts: Partitioned, options: CompileOptions, clock: "_Clock") -> C
     return Compiled(captured, parts.joint.meta, parts.joint, parts, code, module, call, clock.timings_ms)
 
 
+def other_call(compiled: Compiled, options: CompileOptions, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The same recording with other code, called as `compiled.call` is; nobody hears of it.
+
+    `fn` is the user's callable, or a copy, whose own tensors it takes.
+    """
+    captured = compiled.captured
+    module = load_module(
+        write_module(compiled.parts, generate(compiled.parts, options)), captured.subject.name
+    )
+    owner: Any = fn
+    if compiled.frontend == "direct" and module_tensors(owner):
+        return bind_module(owner, module.call, captured.structure.rebound)
+    return module.call
+
+
 def _fake_mode(args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: bool) -> FakeTensorMode:
     """The mode of fake arguments, with its symbols; a fresh one for real arguments."""
     for leaf in pytree.tree_leaves((args, kwargs)):

@@ -72,6 +72,7 @@ __all__ = [
     "detect_fake_mode",
     "device_for_autograd",
     "device_random_state_handled_by",
+    "draws_in_kernels",
     "dynamo_knows",
     "first_expression",
     "functionalizes_rng",
@@ -638,6 +639,14 @@ def inductor_config_patch(config: dict[str, Any]) -> Any:
 
     asked = {key.replace("-", "_"): value for key, value in config.items()}
     return inductor_config.patch({"trace.provenance_tracking_level": 2, **asked})
+
+
+def draws_in_kernels(config: dict[str, Any]) -> bool:
+    """Whether Inductor, configured so, draws random numbers in its own kernels instead of calling torch."""
+    from torch._inductor import config as inductor_config
+
+    with inductor_config_patch(config):
+        return not inductor_config.fallback_random
 
 
 @contextmanager

@@ -9,7 +9,15 @@ from aotlens.policy import FORMS, Policy
 from aotlens.session.failures import failure_of
 from aotlens.session.script import load_script
 
-__all__ = ["TargetName", "add_compile_options", "add_policy", "add_target", "check_script", "policy_of"]
+__all__ = [
+    "TargetName",
+    "add_compile_options",
+    "add_policy",
+    "add_target",
+    "check_gpu",
+    "check_script",
+    "policy_of",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,9 @@ class Verdict:
 
     ok: bool
     text: str
-    """One line: what was compared, or the first thing that differs."""
+    """What was compared, or the first thing that differs; further lines tell what was left out."""
+    stopped: bool = False
+    """Nothing was compared: the code could not be run here, which says nothing about it."""
 
 
 def print_closing(

@@ -6,7 +6,7 @@ Invariant: the comparison works on copies, so the script goes on as if it had no
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from aotlens.options import CompileOptions
+from aotlens.options import CompileOptions, Interpreted
 from aotlens.report.closing import Verdict
 from aotlens.session.collect import Collector
 from aotlens.session.targets import Call
@@ -32,8 +32,8 @@ class Verifier:
 
     def compare(self, call: Call, options: CompileOptions) -> None:
         """Compile a call for the direct frontend and verify it on copies of its arguments."""
-        verification = verify_with(options, call.function, call.args, call.kwargs)
-        self._verdicts[len(self._collector.compiled) - 1] = _verdict(verification)
+        verdict = _judged(options, call.function, call.args, call.kwargs)
+        self._verdicts[len(self._collector.compiled) - 1] = verdict
 
     def before_direct(
         self,
@@ -44,20 +44,26 @@ class Verifier:
     ) -> None:
         """Verify a call that the script's own `aotlens.compile` compiles next."""
         with self._collector.not_listening():
-            verification = verify_with(options, function, args, kwargs)
-        self._verdicts[len(self._collector.compiled)] = _verdict(verification)
+            verdict = _judged(options, function, args, kwargs)
+        self._verdicts[len(self._collector.compiled)] = verdict
 
     def around(self, function: Callable[..., Any], graph: Any) -> Callable[..., Any]:
-        """What Dynamo calls instead: verifies once, then passes calls on."""
+        """What Dynamo calls instead: verifies once, then passes calls on.
+
+        Those go to eager where kernels are interpreted, which takes too long for a whole script.
+        """
         index = len(self._collector.compiled) - 1
         compiled = self._collector.compiled[index]
         boxed = getattr(function, "_boxed_call", False)
         flat: Callable[..., Any] = (lambda *inputs: function(list(inputs))) if boxed else function
+        interpreted = compiled.code.interpreted is not None
 
         def verifying(*args: Any) -> Any:
             if index not in self._verdicts:
-                inputs = args[0] if boxed else args
-                self._verdicts[index] = _verdict(verify_first_call(flat, graph, inputs, _names(compiled)))
+                inputs = list(args[0] if boxed else args)
+                self._verdicts[index] = _judged_graph(compiled, (flat, graph), inputs)
+            if interpreted:
+                return graph(*(args[0] if boxed else args))
             return function(*args)
 
         if boxed:
@@ -67,6 +73,31 @@ class Verifier:
 
 def _names(compiled: "Compiled") -> list[str]:
     return [row.name for row in compiled.target().inputs]
+
+
+def _judged(
+    options: CompileOptions, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Verdict:
+    if not isinstance(options.backend, Interpreted):
+        return _verdict(verify_with(options, function, args, kwargs))
+    from aotlens.verify.gpu_code import verify_gpu_code  # only with a GPU: it loads Inductor
+
+    return _gpu_verdict(verify_gpu_code(options, function, args, kwargs))
+
+
+def _judged_graph(
+    compiled: "Compiled", calls: tuple[Callable[..., Any], Callable[..., Any]], inputs: list[Any]
+) -> Verdict:
+    """`calls` are the compiled graph and eager's."""
+    if compiled.code.interpreted is None:
+        return _verdict(verify_first_call(*calls, inputs, _names(compiled)))
+    from aotlens.verify.gpu_code import verify_gpu_graph  # only with a GPU: it loads Inductor
+
+    return _gpu_verdict(verify_gpu_graph(compiled, calls, inputs, _names(compiled)))
+
+
+def _gpu_verdict(verification: Any) -> Verdict:
+    return Verdict(verification.ok, verification.summary(), bool(verification.stopped))
 
 
 def _verdict(verification: Verification) -> Verdict:

@@ -26,8 +26,13 @@ class Verified:
     @property
     def exit_code(self) -> int:
         """1 for a mismatch, more where something could not be compared at all."""
-        differs = any(verdict is not None and not verdict.ok for _, verdict in self.verdicts)
-        return max((failure.exit_code for failure in self.failures), default=int(differs))
+        codes = [_code(verdict) for _, verdict in self.verdicts if verdict is not None]
+        return max([*codes, *(failure.exit_code for failure in self.failures)], default=0)
+
+
+def _code(verdict: Verdict) -> int:
+    """As a refusal where nothing was compared."""
+    return 2 if verdict.stopped else int(not verdict.ok)
 
 
 def verify_targets(path: str, qualname: str | None, argv: Sequence[str], options: CompileOptions) -> Verified:

@@ -27,6 +27,16 @@ TOLERANCES: dict[torch.dtype, Tolerance] = {
 EXACT = Tolerance(0.0, 0.0)
 
 
+def tolerances() -> str:
+    """What `equal` means, in one line for the user."""
+    rows = (
+        f"{str(dtype).removeprefix('torch.')} {limit.relative:g} of the size + {limit.absolute:g}"
+        for dtype, limit in TOLERANCES.items()
+        if not dtype.is_complex
+    )
+    return ", ".join([*rows, "integers and the rest to the bit"])
+
+
 def inner_tensors(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
     """What a wrapper subclass holds, by attribute name; a part that is no tensor is left out."""
     for name in tensor.__tensor_flatten__()[0]:  # type: ignore[attr-defined]

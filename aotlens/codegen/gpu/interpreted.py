@@ -7,7 +7,7 @@ launches themselves are the CPU's.
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -26,9 +26,11 @@ from aotlens.codegen.gpu.interpreter.records import (
     Job,
     KernelFaultError,
     NotInterpretedError,
+    Place,
 )
 from aotlens.codegen.gpu.lower import lower_to_run
 from aotlens.codegen.gpu.needs import require_triton
+from aotlens.codegen.gpu.node_values import expected_of, kernel_source, node_values, written_by
 from aotlens.codegen.gpu.offline import offline_gpu
 from aotlens.codegen.gpu.records import RunnableGraph
 from aotlens.codegen.gpu.targets import GpuTarget, find_target
@@ -44,6 +46,8 @@ from aotlens.partition.records import Partitioned
 from aotlens.report.records import Phase, Span
 
 LOWERING_LIMIT_S = 600.0
+MOST_SKIPPED = 8
+"""Kernels of one graph whose results are taken from torch."""
 
 
 def interpreted_code(parts: Partitioned, options: CompileOptions) -> Generated:
@@ -71,9 +75,11 @@ class Run:
     """One graph that ran once."""
 
     graph: RunnableGraph
-    inputs: tuple[Any, ...]
-    """As they were before."""
+    job: Job
+    """Its inputs are copies, as they were before."""
     answer: Answer
+    skipped: tuple[str, ...] = ()
+    """Kernels that could not be interpreted, each told in a sentence; their results are torch's."""
 
 
 @dataclass(slots=True)
@@ -139,8 +145,9 @@ class InterpretedGraphs:
         if graph.lowered.phase == "backward":
             inputs += [self._states[at] for at in graph.states]
         announce_stage(f"{graph.lowered.phase} in the interpreter")
-        answer = interpreter().run(self.job(graph, inputs))
-        self.runs.append(Run(graph, tuple(copied(inputs)), answer))
+        run = self._run(graph, self.job(graph, inputs))
+        self.runs.append(run)
+        answer = run.answer
         if answer.finding is not None:
             raise self._error(graph, answer.finding)
         _write_back(inputs, answer)
@@ -150,6 +157,30 @@ class InterpretedGraphs:
             self._states = results[count:]
         return results[:count]
 
+    def _run(self, graph: RunnableGraph, job: Job) -> Run:
+        """Kernels that cannot be interpreted are left out, as long as torch tells what they would write."""
+        skipped: tuple[str, ...] = ()
+        while True:
+            answer = interpreter().run(job)
+            finding = answer.finding
+            if finding is None or finding.kind != "not interpreted" or len(skipped) >= MOST_SKIPPED:
+                return Run(graph, job, answer, skipped)
+            instead = self._instead(graph, job, finding.place)
+            if not instead:
+                return Run(graph, job, answer, skipped)
+            job = replace(job, given={**job.given, finding.place: instead})
+            skipped += (self.told(graph, finding),)
+
+    def _instead(self, graph: RunnableGraph, job: Job, place: Place) -> dict[int, torch.Tensor]:
+        """What a launch would write; empty where a part of that is not known, or is drawn."""
+        written = set(written_by(graph, place.kernel))
+        if not written or "rand" in kernel_source(graph, place.kernel):
+            return {}
+        phase = graph.lowered.phase
+        expected = expected_of(graph, place, node_values(self.program(phase), phase, list(job.inputs)))
+        known = {at: value for at, (_, value) in expected.items() if at in written}
+        return known if known.keys() == written else {}
+
     def job(self, graph: RunnableGraph, inputs: list[Any]) -> Job:
         """Seeds follow from the state of the CPU's generator, which draws in kernels leave alone."""
         state = torch.get_rng_state()
@@ -158,7 +189,7 @@ class InterpretedGraphs:
         return Job(
             source=graph.lowered.source,
             constants=graph.constants,
-            inputs=tuple(inputs),
+            inputs=tuple(copied(inputs)),
             random_state=state,
             seed=int.from_bytes(digest[:6], "little"),
             own_blocks=self.own_blocks,

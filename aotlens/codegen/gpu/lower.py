@@ -32,6 +32,7 @@ from aotlens.torch_api import (
     FakeTensorMode,
     TracingContext,
     compile_with_inductor,
+    draws_in_kernels,
     inductor_config_patch,
     tracing,
 )
@@ -48,7 +49,7 @@ def lower(parts: Partitioned, config: dict[str, Any]) -> Iterator[LoweredGraph]:
 def lower_to_run(parts: Partitioned, config: dict[str, Any]) -> Iterator[RunnableGraph]:
     """The same, with what the wrappers need."""
     mode = parts.joint.captured.recorder.fake_mode
-    moving = Retargeting(mode, has_gpu_tensors(parts))
+    moving = Retargeting(mode, has_gpu_tensors(parts), draws_in_kernels(config))
     training = parts.backward is not None
     forward = _Graph(parts.forward, "forward" if training else "inference", config)
     with _strides(mode) as strides:

@@ -33,6 +33,8 @@ class Retargeting:
     mode: FakeTensorMode
     placed: bool = False
     """Whether the script has put tensors on the GPU itself; otherwise all are moved."""
+    kernels_draw: bool = True
+    """Whether Inductor's kernels draw random numbers, rather than torch's operators."""
     assumptions: list[str] = field(default_factory=list)
     attentions: dict[str, Attention] = field(default_factory=dict)
 
@@ -47,7 +49,8 @@ class Retargeting:
         assumed = to_cuda_attention(module, self.attentions)
         if training and assumed:
             self._return_states(module)
-        assumed += to_uniform_draws(module)
+        if self.kernels_draw:
+            assumed += to_uniform_draws(module)
         if self.placed:
             beside = beside_gpu_tensors(module)
             assumed += [BESIDE.format(name=node.name) for node in beside]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
+import numpy as np
 import torch
 
 from aotlens.codegen.gpu.interpreter.blocks import enlarge
@@ -29,6 +30,7 @@ def main(descriptor: int) -> None:
     """Answer until the other end is closed."""
     connection = Connection(descriptor)
     torch.set_num_threads(1)
+    np.seterr(all="ignore")  # masked lanes divide by zero, as on a GPU
     worker = Worker()
     while True:
         try:

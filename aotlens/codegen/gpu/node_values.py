@@ -1,0 +1,93 @@
+"""What each launch of a kernel should write, by what torch itself computes for the nodes of the graph.
+
+Invariant: a buffer is compared with a node only where Inductor says that it holds that node's value.
+"""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotlens.codegen.gpu.interpreter.records import Place
+from aotlens.codegen.gpu.records import RunnableGraph
+from aotlens.ir.graph_module import to_graph_module
+from aotlens.ir.program import Program
+
+_LAUNCH = re.compile(r"^\s+(\w+)\.run\(.*, stream=\w+\)$", re.MULTILINE)
+_WRITTEN = ("out_ptr", "in_out_ptr")
+"""How Inductor names a kernel's parameters that it writes to."""
+
+Values = dict[str, Any]
+"""By the name of our node."""
+
+
+def node_values(
+    program: Program, phase: str, inputs: list[Any], drawing: AbstractContextManager[Any] | None = None
+) -> Values:
+    """Run the graph by torch, node by node; `drawing` gives its random numbers."""
+    keeper = _Keeper(to_graph_module(program, phase != "inference"), program)
+    given = [value.clone() if isinstance(value, torch.Tensor) else value for value in inputs]
+    with torch.no_grad(), drawing or nullcontext():
+        keeper.run(*given[: len(program.inputs)])
+    return keeper.values
+
+
+class _Keeper(fx.Interpreter):
+    """Keeps a copy of every value: the graph may write to it afterwards."""
+
+    def __init__(self, module: fx.GraphModule, program: Program) -> None:
+        super().__init__(module)
+        placeholders = module.graph.find_nodes(op="placeholder")
+        self._names = {
+            given: taken.node.name for given, taken in zip(placeholders, program.inputs, strict=True)
+        }
+        self.values: Values = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        name = self._names.get(n) or n.meta.get("aotlens_node")
+        if name is not None:
+            self.values[name] = value.clone() if isinstance(value, torch.Tensor) else value
+        return value
+
+
+def arguments_of(graph: RunnableGraph, place: Place) -> list[str | None]:
+    """The wrapper's names of the buffers that a launch is given; None for what is no plain name."""
+    seen: Counter[str] = Counter()
+    source = graph.lowered.source
+    for match in _LAUNCH.finditer(source, source.rfind("def call(")):
+        kernel = match.group(1)
+        if (kernel, seen[kernel]) == (place.kernel, place.occurrence):
+            call: Any = ast.parse(match.group().strip(), mode="eval").body
+            return [argument.id if isinstance(argument, ast.Name) else None for argument in call.args]
+        seen[kernel] += 1
+    return []
+
+
+def expected_of(graph: RunnableGraph, place: Place, values: Values) -> dict[int, tuple[str, torch.Tensor]]:
+    """By the position of an argument that holds a node's value after the launch, the node and that value."""
+    names = arguments_of(graph, place)
+    nodes = {at: graph.buffers[name] for at, name in enumerate(names) if name and name in graph.buffers}
+    return {at: (node, values[node]) for at, node in nodes.items() if _is_tensor(values.get(node))}
+
+
+def written_by(graph: RunnableGraph, kernel: str) -> Iterator[int]:
+    """The positions of the arguments that a kernel writes to."""
+    signature = re.search(rf"^def {kernel}\((.*?)\):$", kernel_source(graph, kernel), re.MULTILINE)
+    for at, parameter in enumerate(signature.group(1).split(",") if signature else ()):
+        if parameter.strip().startswith(_WRITTEN):
+            yield at
+
+
+def kernel_source(graph: RunnableGraph, kernel: str) -> str:
+    """Triton's; empty for a call of a library."""
+    return next((one.source for one in graph.lowered.kernels if one.name == kernel), "")
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)

@@ -1,0 +1,209 @@
+"""Code for a GPU against eager, with no GPU: kernels in Triton's interpreter, libraries by their twins.
+
+Invariant: the comparison is the one of every backend; where kernels draw random numbers, eager's operators
+draw the same, so that values are compared there too.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from aotlens.codegen.gpu.interpreted import InterpretedGraphs, Run
+from aotlens.codegen.gpu.interpreter.process import interpreter
+from aotlens.codegen.gpu.interpreter.records import Drawn, NotInterpretedError
+from aotlens.codegen.gpu.node_values import expected_of, node_values
+from aotlens.options import CompileOptions
+from aotlens.pipeline import Compiled, compile_direct, other_call
+from aotlens.verify.captured import same_random_state
+from aotlens.verify.compare import Verification, compare
+from aotlens.verify.first_call import observe_alone
+from aotlens.verify.observe import Failure, Observation
+from aotlens.verify.redrawn import Law, Redrawing, law_of
+from aotlens.verify.values import close, error_between, shown
+from aotlens.verify.world import World, callable_tensors, copies, world
+
+
+@dataclass(frozen=True, slots=True)
+class GpuVerification:
+    """The verdict on one call of code for a GPU."""
+
+    comparison: Verification
+    target: str
+    kernels: tuple[tuple[str, int], ...]
+    """Launches that were interpreted, by phase."""
+    skipped: tuple[str, ...] = ()
+    """What could not be interpreted, each told in a sentence."""
+    laws: tuple[Law, ...] = ()
+    """Of the random numbers that kernels drew."""
+    unmatched: str = ""
+    """Why values that hang on random numbers were not compared; empty where all were."""
+    culprit: str = ""
+    """The first kernel that writes something else than torch computes; empty where none is found."""
+    stopped: str = ""
+    """Why a graph did not run to its end, where that says nothing about its code."""
+
+    @property
+    def ok(self) -> bool:
+        return self.comparison.ok and not any(law.deviates for law in self.laws) and not self.stopped
+
+    def summary(self) -> str:
+        """One line for the user, and one more for each kernel that could not be interpreted."""
+        return "\n".join([self._verdict(), *(f"not interpreted: {text}" for text in self.skipped)])
+
+    def _verdict(self) -> str:
+        if self.stopped:
+            return self.stopped
+        text = self.comparison.summary().removeprefix("verified: ").removeprefix("mismatch: ")
+        if not self.comparison.ok:
+            return text.replace("compiled", self.target) + (f"; {self.culprit}" if self.culprit else "")
+        parts = [text, self._interpreted(), *self._random()]
+        return "; ".join(part for part in parts if part)
+
+    def _interpreted(self) -> str:
+        counts = " and ".join(f"{count} {phase}" for phase, count in self.kernels)
+        noun = "kernel" if sum(count for _, count in self.kernels) == 1 else "kernels"
+        return f"{counts} {noun} for {self.target}" if counts else f"no kernel for {self.target}"
+
+    def _random(self) -> list[str]:
+        if self.unmatched:
+            return [self.unmatched]
+        deviating = next((law for law in self.laws if law.deviates), None)
+        if deviating is not None:
+            return [f"{deviating.count} random numbers are not {deviating.text}: {deviating.deviates}"]
+        names = dict.fromkeys(law.text for law in self.laws)
+        count = sum(law.count for law in self.laws)
+        law = f"{count:,} random numbers, {' and '.join(names)}, the same forward and backward"
+        return [law] if self.laws else []
+
+
+def verify_gpu_code(
+    options: CompileOptions, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> GpuVerification:
+    """Compile `fn` for the GPU of the options with backend `Interpreted`; compare one call with eager."""
+    worlds = copies(world(fn, args, kwargs), 3)
+    state = [item.tensor for item in callable_tensors(worlds[0].fn)] if worlds[0].fn is fn else []
+    with same_random_state():
+        compiled = compile_direct(worlds[1].fn, worlds[1].args, dict(worlds[1].kwargs), options)
+    return _Comparison(compiled, worlds, state).verdict()
+
+
+def verify_gpu_graph(
+    compiled: Compiled,
+    calls: tuple[Callable[..., Any], Callable[..., Any]],
+    inputs: Sequence[object],
+    names: Sequence[str],
+) -> GpuVerification:
+    """The same for a graph that Dynamo captured: `calls` are the compiled graph and eager's, flat."""
+    worlds = copies(world(calls[1], inputs, names=names), 3, keep_fn=True)
+    state = [item.tensor for fn in calls for item in callable_tensors(fn)]
+    call, eager = map(_as_tuple, calls)
+    return _Comparison(compiled, worlds, state, call, eager).verdict()
+
+
+def _as_tuple(flat: Callable[..., Any]) -> Callable[..., Any]:
+    """A flat callable may give its results as a list or as a tuple."""
+
+    def call(*inputs: Any, **options: Any) -> Any:
+        result = flat(*inputs, **options)
+        return tuple(result) if isinstance(result, list) else result
+
+    return call
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """One call made in eager, by the kernels, and, where those draw, by torch with their numbers."""
+
+    compiled: Compiled
+    worlds: tuple[World, ...]
+    state: list[Tensor]
+    call: Callable[..., Any] | None = None
+    eager: Callable[..., Any] | None = None
+
+    def verdict(self) -> GpuVerification:
+        graphs: InterpretedGraphs = self.compiled.code.interpreted
+        expected = observe_alone(self.worlds[0], call=self.eager, state=self.state)
+        graphs.runs.clear()
+        found = observe_alone(self.worlds[1], call=self.call or self.compiled.call, state=self.state)
+        drawn, unmatched = _drawn(graphs.runs), ""
+        laws: tuple[Law, ...] = ()
+        if drawn:
+            redrawing = Redrawing(drawn)
+            by_torch = other_call(self.compiled, CompileOptions("eager"), self.worlds[2].fn)
+            with redrawing:
+                expected = observe_alone(self.worlds[2], call=_as_tuple(by_torch), state=self.state)
+            unmatched = _unmatched(redrawing, drawn)
+            laws = tuple(map(law_of, redrawing.given))
+        comparison = compare(found, expected)
+        if unmatched:
+            kept = tuple(one for one in comparison.differences if one.max_abs is None)
+            comparison = replace(comparison, differences=kept, draws=False)
+        stopped = _stopped(found)
+        return GpuVerification(
+            comparison=comparison,
+            target=graphs.target.sm,
+            kernels=_counts(graphs.runs),
+            skipped=tuple(text for run in graphs.runs for text in run.skipped),
+            laws=laws,
+            unmatched=unmatched,
+            culprit="" if comparison.ok or stopped or unmatched else culprit(graphs),
+            stopped=stopped,
+        )
+
+
+def _drawn(runs: Sequence[Run]) -> list[Drawn | None]:
+    return [run.answer.draws.get(at) for run in runs for at in range(run.answer.seeds)]
+
+
+def _unmatched(redrawing: Redrawing, drawn: Sequence[Drawn | None]) -> str:
+    """Why the kernels' numbers could not be put in the places of eager's."""
+    if redrawing.used == len(drawn) and not redrawing.unknown:
+        return ""
+    return (
+        f"values were not compared: the program draws {redrawing.used} times and its kernels"
+        f" {len(drawn) - drawn.count(None)} times"
+    )
+
+
+def _stopped(found: Observation) -> str:
+    failures = (found.failure, found.backward_failure)
+    return next((one.message for one in failures if one is not None and _is_refusal(one)), "")
+
+
+def _is_refusal(failure: Failure) -> bool:
+    return issubclass(failure.kind, NotInterpretedError)
+
+
+def _counts(runs: Sequence[Run]) -> tuple[tuple[str, int], ...]:
+    counts: dict[str, int] = {}
+    for run in runs:
+        phase = run.graph.lowered.phase
+        counts[phase] = counts.get(phase, 0) + len(run.answer.launches)
+    return tuple(counts.items())
+
+
+def culprit(graphs: InterpretedGraphs) -> str:
+    """The first launch that writes something else than torch computes for the same node."""
+    for run in graphs.runs:
+        phase = run.graph.lowered.phase
+        drawn = _drawn([run])
+        drawing = Redrawing(drawn) if drawn else None
+        values = node_values(graphs.program(phase), phase, list(run.job.inputs), drawing)
+        answer = interpreter().run(replace(run.job, keep_buffers=True))
+        for launch in answer.launches:
+            expected = expected_of(run.graph, launch.place, values)
+            for at, buffer in launch.buffers:
+                if at not in expected:
+                    continue
+                node, value = expected[at]
+                if buffer.numel() == value.numel() and not close(buffer.reshape(value.shape), value):
+                    spans = graphs.spans(run.graph, launch.place.kernel, launch.place.occurrence)
+                    places = ", ".join(f"{span.file}:{span.line}" for span in spans)
+                    return (
+                        f"the first kernel that differs is the {phase} kernel `{launch.place.kernel}`"
+                        f" ({places}): for `{node}` it writes {shown(buffer)}, torch computes {shown(value)}"
+                        f" (max error {error_between(buffer.reshape(value.shape), value):.2g})"
+                    )
+    return ""
