@@ -49,4 +49,38 @@ GPU = (
         "def loss(x, mean):  # mean: f64[512]\n    return ((x - mean) ** 2).mean()",
         "def loss(x, mean):\n    return ((x - mean.to(x.dtype)) ** 2).mean()",
     ),
+    Rule(
+        "AL604",
+        "An operator splits what a GPU could do in one pass",
+        "information",
+        "Elementwise work stands before and behind an operator that runs as a library call (a sort, a"
+        " selection, a Fourier transform, a custom operator). Nothing is fused into such a call, so its"
+        " input is written to memory by one kernel and its result is read by another. Told from 4 MiB a"
+        " call on; matrix products, convolutions and attention, whose cost is their own work, are not"
+        " reported.",
+        "The values on both sides go through memory twice more than the operator itself needs.",
+        "Move elementwise work from one side to the other where the result is the same: what is monotonic"
+        " (`relu` before `sort`) can go behind, together with what stands there; what follows a selection"
+        " that leaves few values costs little. Where only a part of a sorted result is used, `topk` or"
+        " `amax` spares most of it.",
+        "def ranks(x):  # f32[64, 65536]\n    return x.relu().sort(-1).values * 2",
+        "def ranks(x):\n    return x.sort(-1).values.relu() * 2",
+    ),
+    Rule(
+        "AL605",
+        "Elements that lie apart multiply the traffic",
+        "warning",
+        "A kernel reads elements of which only a few lie in each 32 bytes: every eighth column, one field of"
+        " an array of structures, single elements at given places. Memory moves whole sectors of 32 bytes,"
+        " and what lies between is not used by that kernel. Told where that is at least twice what is needed"
+        " and 4 MiB more. A transposed read is not reported: kernels read it block by block, and use all of"
+        " each sector. For single elements at places that data gives, the figure is the most that it can"
+        " be, and the finding information.",
+        "Time: what the memory moves sets the pace of such kernels.",
+        "Put together in memory what is read together: change the order of dimensions where the tensor is"
+        " made, take one `contiguous()` copy of what is read several times, or gather rows in place of"
+        " single elements.",
+        "def field(points):  # f32[4194304, 8]\n    return points[:, 0].exp()",
+        "def field(points):  # f32[8, 4194304]\n    return points[0].exp()",
+    ),
 )

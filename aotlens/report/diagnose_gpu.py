@@ -7,6 +7,7 @@ it computes; kernels that run on this machine's CPU have none.
 from collections.abc import Iterator
 from itertools import groupby
 
+from aotlens.report.diagnose_traffic import TRAFFIC_CHECKS
 from aotlens.report.findings import Check, Limits
 from aotlens.report.places import text_of
 from aotlens.report.records import Diagnostic, Kernel, KernelConfig, Related, Severity, Span, Stage, Target
@@ -131,4 +132,4 @@ def _at(kernel: Kernel, target: Target, code: str, severity: Severity, message: 
     return Diagnostic(code, severity, message, first, related)
 
 
-GPU_CHECKS: tuple[Check, ...] = (register_spills, low_occupancy, double_precision)
+GPU_CHECKS: tuple[Check, ...] = (register_spills, low_occupancy, double_precision, *TRAFFIC_CHECKS)

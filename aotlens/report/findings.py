@@ -28,6 +28,12 @@ class Limits:
     """Registers that a kernel's thread moves through memory: a warning from here on, information below."""
     occupancy: float = 0.25
     """Of the warps that a GPU can hold: told below."""
+    split_bytes: int = 4 * MIB
+    """What a GPU writes and reads again around an operator that nothing is fused with: told from here on."""
+    sector_bytes: int = 4 * MIB
+    """What a GPU's memory moves for nothing, beside elements that lie apart: told from here on."""
+    sector_factor: float = 2.0
+    """How many times its own bytes such an access moves: told from here on."""
 
 
 Check = Callable[[Target, Limits], Iterator[Diagnostic]]

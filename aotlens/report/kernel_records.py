@@ -82,6 +82,8 @@ class KernelAccess:
     bytes."""
     span: Span | None = None
     """The expression that reads or writes it; None where the user has no line for it."""
+    is_gather: bool = False
+    """Whether data tells which elements, so that `sector_bytes` is the most that it can be."""
 
 
 @dataclass(frozen=True, slots=True)

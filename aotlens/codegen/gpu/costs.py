@@ -39,7 +39,8 @@ def with_costs(row: Kernel, call: KernelCall, target: GpuTarget, span_of: SpanOf
 
 def _access(access: Access, span_of: SpanOf) -> KernelAccess:
     span = next(filter(None, map(span_of, access.by)), None)
-    return KernelAccess(access.node, access.written, access.bytes, access.sector_bytes, span)
+    sizes = (access.bytes, access.sector_bytes)
+    return KernelAccess(access.node, access.written, *sizes, span, access.is_gather)
 
 
 @dataclass(slots=True)

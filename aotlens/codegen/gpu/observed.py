@@ -75,7 +75,7 @@ class Observed:
             self._add(KernelCall(LAST_SUM, self.phase, read.by, (read, written), work), [])
 
     def library_call(self, call: Any, name: str) -> None:
-        origins = in_graph_order(_computed(call))
+        origins = _computed(call)
         accesses = tuple(Traffic(self.modules).of_library(call, origins))
         work = tuple(work_of(node) for node in origins if node.op == "call_function")
         added = "" if _ours(origins) else _added(origins)
@@ -92,11 +92,15 @@ class Observed:
 
 
 def _computed(call: Any) -> list[fx.Node]:
-    """The graph node that a library call is; all that it may stand for where Inductor does not say."""
+    """The graph node that a library call is; where Inductor does not say, the last of those it may stand for.
+
+    A call is made while the last of them is lowered; the others are what went into its arguments.
+    """
     if call.origin_node is not None:
         return [call.origin_node]
+    origins = in_graph_order(call.origins)
     operator = getattr(call, "op_overload", None)
-    return [node for node in call.origins if node.target is operator] or list(call.origins)
+    return [node for node in origins if node.target is operator] or origins[-1:]
 
 
 def _ours(origins: list[fx.Node]) -> tuple[str, ...]:

@@ -60,6 +60,8 @@ class Access:
     """What the memory moves for them: more where they lie apart, since it moves whole sectors."""
     by: tuple[str, ...]
     """Nodes of our program that read it in this call, or whose value is written."""
+    is_gather: bool = False
+    """Whether data tells which elements, so that `sector_bytes` is the most that it can be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ class _Region:
     bytes: int
     sector_bytes: int
     """Of the sectors that hold it."""
+    is_gather: bool = False
 
 
 @dataclass(slots=True)
@@ -124,7 +125,9 @@ class Traffic:
             elements = prod(size for var, size in sizes.items() if var in dep.index.free_symbols)
         elements = min(elements, whole)
         steps = _steps(dep.index, sizes, dep.is_indirect())
-        return (dep.index, dep.size), _Region(elements * item, _sectors(elements, item, steps) * SECTOR)
+        return (dep.index, dep.size), _Region(
+            elements * item, _sectors(elements, item, steps) * SECTOR, dep.is_indirect()
+        )
 
     def _lay(self, found: dict[str, _Touched], value: Any, by: dict[fx.Node, None]) -> None:
         """One argument or result of a library call: the elements of its layout."""
@@ -156,6 +159,7 @@ class Traffic:
                 bytes=size,
                 sector_bytes=max(sectors, size),
                 by=tuple(dict.fromkeys(filter(None, map(our_name, by)))),
+                is_gather=any(region.is_gather for region in touched.regions.values()),
             )
 
     def _value(self, buffer: str) -> fx.Node | None:
