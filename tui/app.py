@@ -23,6 +23,7 @@ from textual.screen import Screen
 
 from aotlens.errors import UserError
 from aotlens.report import Report, Target, loads
+from aotlens.worker.protocol import Failure
 from tui.messages import (
     CancelWanted,
     ReportReady,
@@ -31,6 +32,7 @@ from tui.messages import (
     TraceEnded,
     TraceProgress,
     TraceWanted,
+    WhatIfWanted,
 )
 from tui.panes.base import Subject
 from tui.panes.registry import CHOICES
@@ -74,6 +76,8 @@ class AotlensApp(App[int]):
         self.output = ""
         self.sources = SourceStore(roots)
         self.workbench = Workbench(can_trace=tracing is not None, sources=self.sources)
+        self._what_if: tuple[str, ...] = ()
+        """What the running trace is asked beside the policy itself."""
         self._started = 0.0
         self.register_theme(DARK)
         self.register_theme(LIGHT)
@@ -93,15 +97,16 @@ class AotlensApp(App[int]):
 
     # Tracing.
 
-    def start_trace(self, *, fresh: bool = False) -> None:
+    def start_trace(self, *, fresh: bool = False, what_if: tuple[str, ...] = ()) -> None:
         """Trace anew; what is shown stays, dimmed, until the answer is there."""
         if self.tracing is None:
             return
+        self._what_if = what_if
         self.state = TraceState("tracing", self.state.trace + 1)
         self._started = time.monotonic()
         self.workbench.show_tracing(has_result=self.report is not None)
         self._tick()
-        self.tracing.start(self.state.trace, self.post_message, fresh)
+        self.tracing.start(self.state.trace, self.post_message, fresh, what_if)
 
     def on_trace_progress(self, event: TraceProgress) -> None:
         if self._is_current(event.trace):
@@ -116,11 +121,20 @@ class AotlensApp(App[int]):
         self.state = replace(self.state, phase=phase, failure=event.failure, elapsed_ms=event.elapsed_ms)
         if event.report is not None:
             self._take(event.report, event.output)
-        elif self.report is not None and event.failure is not None and event.failure.kind == "cancelled":
+        elif self.report is not None and event.failure is not None and self._keeps_report(event.failure):
             self.workbench.end_tracing()
         elif event.failure is not None:
             self.workbench.show_failure(event.failure, event.output)
         self._draw_title()
+
+    def _keeps_report(self, failure: Failure) -> bool:
+        """Whether the report before stays: the trace was cancelled, or a question had no answer."""
+        if self._what_if and failure.kind != "cancelled":
+            self.notify(failure.message, title="No answer", severity="warning", markup=False)
+        return failure.kind == "cancelled" or bool(self._what_if)
+
+    def on_what_if_wanted(self, event: WhatIfWanted) -> None:
+        self.start_trace(what_if=(event.change,))
 
     def on_trace_wanted(self, event: TraceWanted) -> None:
         self.start_trace(fresh=True)
@@ -169,7 +183,9 @@ class AotlensApp(App[int]):
     def _present(self, changed: tuple[Line, ...]) -> None:
         if self.report is not None:
             target = self.target or Target(self.subject_name, self.subject_name, "direct", "inference", None)
-            self.workbench.show_subject(Subject(self.report, target, self.sources, changed, self.output))
+            can_trace = self.tracing is not None
+            subject = Subject(self.report, target, self.sources, changed, self.output, can_trace)
+            self.workbench.show_subject(subject)
         self._draw_title()
 
     def _tick(self) -> None:

@@ -64,5 +64,13 @@ class TraceWanted(Message):
     """The user wants the trace to run again."""
 
 
+class WhatIfWanted(Message):
+    """The user asks what a change of the policy would do: `recompute:addmm_3`."""
+
+    def __init__(self, change: str) -> None:
+        super().__init__()
+        self.change = change
+
+
 class CancelWanted(Message):
     """The user wants the running trace to end."""

@@ -5,7 +5,7 @@ Invariant: nothing here touches a widget, and nothing of the user's runs in this
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from textual.message import Message
@@ -22,7 +22,7 @@ Post = Callable[[Message], object]
 class Tracing(Protocol):
     """What the app asks of whoever traces; tests give a stand-in."""
 
-    def start(self, trace: int, post: Post, fresh: bool) -> None: ...
+    def start(self, trace: int, post: Post, fresh: bool, what_if: tuple[str, ...] = ()) -> None: ...
 
     def cancel(self) -> None: ...
 
@@ -60,15 +60,16 @@ class WorkerTracing:
         self._client = WorkerClient()
         self._job: Job | None = None
 
-    def start(self, trace: int, post: Post, fresh: bool) -> None:
+    def start(self, trace: int, post: Post, fresh: bool, what_if: tuple[str, ...] = ()) -> None:
         self.cancel()
 
         def progressed(progress: Progress) -> None:
             post(TraceProgress(trace, progress.stage, progress.detail))
 
         asked = self._asked
+        options = replace(asked.options, what_if=(*asked.options.what_if, *what_if))
         job: Job = self._client.submit(
-            asked.path, asked.qualname, asked.argv, asked.options, on_progress=progressed, fresh=fresh
+            asked.path, asked.qualname, asked.argv, options, on_progress=progressed, fresh=fresh
         )
         self._job = job
         job.future.add_done_callback(lambda future: post(ended(trace, future)))

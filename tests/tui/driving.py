@@ -26,10 +26,13 @@ class FakeTracing:
     def __init__(self) -> None:
         self.started: list[tuple[int, bool]] = []
         """Number of each trace, and whether it was to be fresh."""
+        self.asked: list[tuple[str, ...]] = []
+        """The what-ifs of each trace."""
         self.post: Post = lambda message: None
 
-    def start(self, trace: int, post: Post, fresh: bool) -> None:
+    def start(self, trace: int, post: Post, fresh: bool, what_if: tuple[str, ...] = ()) -> None:
         self.started.append((trace, fresh))
+        self.asked.append(what_if)
         self.post = post
 
     def cancel(self) -> None:

@@ -5,8 +5,9 @@ from dataclasses import replace
 from textual.pilot import Pilot
 
 from aotlens.report import FrontierPoint
+from aotlens.worker.protocol import Failure
 from tests.report.sample import chosen_partition, sample_report, training_target
-from tests.tui.driving import NARROW, drive, lines, select, table
+from tests.tui.driving import NARROW, FakeTracing, drive, lines, select, settle, table
 from tui.app import AotlensApp
 from tui.view.rows import Line
 from tui.view.tradeoffs import frontier_plot, tradeoff_lines
@@ -94,3 +95,44 @@ def test_a_short_screen_keeps_the_table_and_has_the_rest_in_the_overview() -> No
         assert not app.workbench.query_one("#tradeoffs").display
 
     drive(scenario, app_with_choices(), size=NARROW)
+
+
+def test_a_key_asks_for_the_other_way_and_a_refusal_leaves_what_is_shown() -> None:
+    tracing = FakeTracing()
+    app = AotlensApp("model.py", tracing=tracing)
+    report = replace(sample_report(), targets=(replace(training_target(), partition=chosen_partition()),))
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        tracing.answer(report)
+        await settle(pilot)
+        await pilot.press("4")
+        free = next(saved.node for saved in chosen_partition().saved if saved.freedom == "choice")
+        await select(app, pilot, "saved-table", f"saved:{free}")
+        await pilot.press("f")
+        assert tracing.asked == [(), (f"recompute:{free}",)]
+        tracing.fail(Failure("user", f"`recompute:{free}` cannot be: its draw would differ"))
+        await settle(pilot)
+        assert app.report is report
+        assert [note.message for note in app._notifications] == [
+            f"`recompute:{free}` cannot be: its draw would differ"
+        ]
+        assert table(app, "saved-table").has_focus
+
+    drive(scenario, app)
+
+
+def test_what_has_no_other_way_says_why() -> None:
+    tracing = FakeTracing()
+    forced = replace(chosen_partition().saved[0], freedom="forced", reason="a second draw would differ")
+    partition = replace(chosen_partition(), saved=(forced,))
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        tracing.answer(replace(sample_report(), targets=(replace(training_target(), partition=partition),)))
+        await settle(pilot)
+        await pilot.press("4", "f")
+        assert len(tracing.asked) == 1
+        assert [note.message for note in app._notifications] == [
+            f"{forced.node} has no other way: a second draw would differ [costly]"
+        ]
+
+    drive(scenario, AotlensApp("model.py", tracing=tracing))

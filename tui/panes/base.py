@@ -25,6 +25,8 @@ class Subject:
     """What differs from the trace before."""
     output: str = ""
     """What the user's code printed while it was traced."""
+    can_trace: bool = False
+    """Whether questions can be put to the compiler: not so for a saved report."""
 
 
 class Pane(Vertical):
@@ -47,6 +49,10 @@ class Pane(Vertical):
             self.link = link
 
     subject: Subject | None = None
+
+    @property
+    def can_trace(self) -> bool:
+        return self.subject is not None and self.subject.can_trace
 
     def show(self, subject: Subject) -> None:
         """Fill the tab, unless it already shows this subject."""

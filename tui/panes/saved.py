@@ -3,11 +3,16 @@
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
+from aotlens.report.certificates import reason_text
+from aotlens.report.records import RecomputedValue, SavedValue
+from tui.messages import WhatIfWanted
 from tui.panes.base import Pane, Subject
 from tui.view.saved import (
     by_bytes,
+    opposite,
     recomputed_details,
     recomputed_listing,
     saved_details,
@@ -22,6 +27,7 @@ from tui.widgets.table import VirtualTable
 
 class SavedPane(Pane):
     TAB: ClassVar[str] = "saved"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("f", "flip", "What if not")]
     DEFAULT_CSS = """
     SavedPane #saved-total { height: 1; }
     SavedPane #saved-table { height: 1fr; }
@@ -72,13 +78,39 @@ class SavedPane(Pane):
             self._describe(event.sender)
 
     def _describe(self, table: VirtualTable) -> None:
-        index, subject = table.record_index, self.subject
-        if index is None or subject is None or subject.target.partition is None:
+        value, subject = self._value(table), self.subject
+        if value is None or subject is None:
             return
-        partition = subject.target.partition
-        if table.id == "saved-table":
-            lines = tuple(saved_details(by_bytes(partition)[index], subject.target))
+        if isinstance(value, SavedValue):
+            lines = tuple(saved_details(value, subject.target))
         else:
-            value = sorted(partition.recomputed, key=lambda item: -item.bytes)[index]
             lines = tuple(recomputed_details(value, subject.target))
         self.query_one("#saved-detail", LineList).show(lines)
+
+    def _value(self, table: VirtualTable) -> SavedValue | RecomputedValue | None:
+        """What stands under the cursor of a table."""
+        index, partition = table.record_index, self.subject.target.partition if self.subject else None
+        if index is None or partition is None:
+            return None
+        if table.id == "saved-table":
+            return by_bytes(partition)[index]
+        return sorted(partition.recomputed, key=lambda item: -item.bytes)[index]
+
+    # What if.
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.can_trace if action == "flip" else True
+
+    def action_flip(self) -> None:
+        """Ask what it would cost to compute a saved value again, or to save one that is computed again."""
+        again = self.query_one("#recomputed", VirtualTable)
+        value = self._value(again if again.has_focus else self.query_one("#saved-table", VirtualTable))
+        if value is None:
+            return
+        change = opposite(value)
+        if change is None:
+            self.notify(
+                f"{value.node} has no other way: {reason_text(value)}", severity="warning", markup=False
+            )
+        else:
+            self.post_message(WhatIfWanted(change))

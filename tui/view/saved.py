@@ -53,6 +53,13 @@ def recomputed_name(value: RecomputedValue) -> str:
     return (text_of(value.span) if value.span else "") or value.node
 
 
+def opposite(value: SavedValue | RecomputedValue) -> str | None:
+    """The change of the policy that treats it the other way; None where the other way would be wrong."""
+    if value.freedom == "forced":
+        return None
+    return f"{'recompute' if isinstance(value, SavedValue) else 'save'}:{value.node}"
+
+
 def saved_link(saved: SavedValue) -> Link:
     """The expression that makes it; the expressions whose backward reads it."""
     uses = tuple(use.span for use in saved.used_by if use.span is not None and use.span != saved.span)
