@@ -22,9 +22,6 @@ from aotlens.report.records import Span
 
 aten = torch.ops.aten
 
-FOREACH = "aten._foreach_"
-"""In eager such an operator raises the version counters by single writes; as one operator it raises none."""
-
 
 def geometry_of(tensor: Any) -> Geometry:
     return Geometry(tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
@@ -267,9 +264,7 @@ def _is_seen(given: CapturedInput) -> bool:
 
 
 def _version_bumps(given: CapturedInput) -> int:
-    bumps = 0 if given.argument.is_inference() else given.argument._version - given.version
-    storage: Any = given.storage
-    return bumps + sum(write.origin.op.startswith(FOREACH) for write in storage.writes)
+    return 0 if given.argument.is_inference() else given.argument._version - given.version
 
 
 def _autograd_change(given: CapturedInput) -> AutogradChange:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.autograd.graph import increment_version
 
 from aotlens.capture.masks import drawn_in_place, draws_mask
 from aotlens.capture.operators import Operator, aten, missing_defaults
@@ -17,6 +18,9 @@ from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node, op_name
+
+FOREACH = "aten._foreach_"
+"""In eager such an operator raises the version counters by single writes; as one operator it raises none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,8 @@ def record_mutation(tape: Tape, call: Write) -> Any:
     values, results = _new_values(tape, call, len(targets))
     for target, value in zip(targets, values, strict=True):
         tape.write(target, _fitted(tape, call, target, value))
+    if call.name.startswith(FOREACH):
+        increment_version([target for target in targets if not target.is_inference()])
     if not call.func._schema.returns:
         return None
     if not call.operator.returns_written:

@@ -1,5 +1,7 @@
 """What requires grad and where gradients flow."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
 from torch import Tensor
@@ -273,3 +275,19 @@ def tape_beside_mutation(x: Tensor) -> Tensor:
     kept = x.sigmoid()
     x.mul_(2)
     return kept * x
+
+
+@cases(lambda: ([leaf(3), leaf(3)], [plain(3), plain(3)]))
+def backward_fails_after_a_foreach_write_to_what_it_reads(x: list[Tensor], y: list[Tensor]) -> Any:
+    torch._foreach_add_(y, [1.0, 2.0])
+    made = torch._foreach_mul(x, y)
+    torch._foreach_mul_(y, 2.0)
+    return made, y
+
+
+@cases(lambda: ([leaf(3), leaf(3)], [plain(3), plain(3)]))
+def foreach_writes_of_what_has_a_gradient(x: list[Tensor], y: list[Tensor]) -> Any:
+    made = torch._foreach_mul(x, 2.0)
+    torch._foreach_mul_(made, y)
+    torch._foreach_exp_(made)
+    return made
