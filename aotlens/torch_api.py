@@ -91,9 +91,11 @@ __all__ = [
     "invoke_subgraph",
     "is_any_autocast_enabled",
     "is_traceable_wrapper_subclass",
+    "is_view_of_custom_function",
     "keys_without_cuda_autocast",
     "known_number",
     "leave_to_python",
+    "linearization_handled_by",
     "made_on_cpu_first",
     "make_shape_env",
     "make_token",
@@ -278,6 +280,12 @@ def graph_module_hooks() -> tuple[Any, Any] | None:
     return hooks[0], hooks[1]
 
 
+def is_view_of_custom_function(tensor: torch.Tensor) -> bool:
+    """Whether a custom `autograd.Function` made the view, so that its own backward stands for it."""
+    metas = torch._C._autograd.CreationMeta
+    return tensor._is_view() and torch._C._autograd._get_creation_meta(tensor) == metas.IN_CUSTOM_FUNCTION
+
+
 def has_saved_tensor_hooks() -> bool:
     """Whether the caller has set any hooks on saved tensors."""
     return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
@@ -449,6 +457,21 @@ def _patch_checkpoint() -> None:
 
     module._checkpoint_without_reentrant_generator = generate_once
     module.CheckpointFunction.apply = staticmethod(apply_once)
+
+
+def linearization_handled_by(instead: Callable[[], None]) -> None:
+    """Call `instead` where a recorded function has `torch.func.linearize` compute a part of its graph."""
+    from torch.fx.experimental import const_fold
+
+    module: Any = const_fold
+    real = module.split_const_subgraphs
+
+    def split(*args: Any, **kwargs: Any) -> Any:
+        if getattr(_recording, "region", None) is not None:
+            instead()
+        return real(*args, **kwargs)
+
+    module.split_const_subgraphs = split
 
 
 def debug_assert() -> bool:

@@ -9,6 +9,7 @@ import torch
 
 from aotlens.analysis.inputs import geometry_of, history
 from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
+from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured
 from aotlens.capture.tape import TRACK
 from aotlens.capture.views import ViewStep
@@ -67,7 +68,7 @@ def view_of_made_leaf(captured: Captured, index: int, leaf: Any) -> OutputAliasI
             captured.subject.span,
             "return the leaf itself too, or a clone of the view",
         )
-    chain = _steps_from(captured, leaf, value)
+    chain = relative_chain(captured.recorder, leaf, value)
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
@@ -88,6 +89,9 @@ def _is_alone(captured: Captured, value: Any) -> bool:
     return not storage.inputs and all(captured.recorder.tracked(one).storage is not storage for one in others)
 
 
-def _steps_from(captured: Captured, base: Any, value: Any) -> tuple[ViewStep, ...] | None:
-    start, end = captured.recorder.tracked(base).chain, captured.recorder.tracked(value).chain
-    return end[len(start) :] if end[: len(start)] == start else None
+def relative_chain(recorder: Recorder, base: Any, value: Any) -> tuple[ViewStep, ...] | None:
+    """The views that lead from a tensor to another on the same storage; None when only strides tell."""
+    start, end = recorder.tracked(base).chain, recorder.tracked(value).chain
+    if end[: len(start)] != start:
+        return None
+    return end[len(start) :]

@@ -9,8 +9,10 @@ from typing import Any
 import torch
 
 from aotlens.analysis.exchanges import Exchanges
+from aotlens.analysis.function_views import function_view, is_function_view, view_of_intermediate
 from aotlens.analysis.inputs import geometry_of, history
-from aotlens.analysis.leaves import is_made_leaf, made_leaf_under, view_of_made_leaf
+from aotlens.analysis.leaves import is_made_leaf, made_leaf_under, relative_chain, view_of_made_leaf
+from aotlens.analysis.own_results import own_or_twin, own_result
 from aotlens.analysis.records import (
     AliasBase,
     BaseInfo,
@@ -21,15 +23,12 @@ from aotlens.analysis.records import (
     OutputBase,
     OutputType,
 )
-from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.records import Captured
 from aotlens.capture.storage import Storage
 from aotlens.capture.tape import PLAIN
 from aotlens.capture.views import ViewStep
-from aotlens.capture.wrappers import inner_storages, inner_tensors, is_wrapper, value_of
+from aotlens.capture.wrappers import inner_storages, is_wrapper, value_of
 from aotlens.errors import UnsupportedError
-from aotlens.ir.program import Node
-from aotlens.ir.subclasses import Wrapped
 from aotlens.torch_api import FakeTensor
 
 aten = torch.ops.aten
@@ -131,7 +130,7 @@ def _inside_a_wrapper(captured: Captured, index: int, value: Any, storage: Stora
             storage.writes[-1].origin.place.innermost,
             "clone the result",
         )
-    own = _own(captured.recorder, index, value)
+    own = own_result(captured.recorder, index, value)
     reason = f"shares memory with `{name}` inside a wrapper, which autograd does not see"
     return replace(own, output_type=OutputType.CUSTOM_FUNCTION_VIEW, reason=reason, base=InputBase(at))
 
@@ -170,9 +169,9 @@ def _alias_of_input(
     if exchanged:  # taken before the input leaves its storage, so from what it was
         chain: tuple[ViewStep, ...] | None = captured.recorder.tracked(value).chain
     else:
-        chain = _relative_chain(captured.recorder, given.argument, value)
-    if same is None and _is_custom_view(captured, given, value):
-        return _custom_view(captured, index, value, at)
+        chain = relative_chain(captured.recorder, given.argument, value)
+    if same is None and is_function_view(captured, given, value):
+        return function_view(captured, index, value, at)
     linked = (
         not given.requires_grad and not given.argument.requires_grad and root(value) is root(given.argument)
     )
@@ -218,7 +217,7 @@ def _exchanged_owner(captured: Captured, exchanges: Exchanges, value: Any) -> in
 
 def _alias_of_exchanged(captured: Captured, index: int, value: Any, at: int) -> OutputAliasInfo:
     """A view that was taken after the exchange."""
-    chain = _relative_chain(captured.recorder, captured.inputs[at].argument, value)
+    chain = relative_chain(captured.recorder, captured.inputs[at].argument, value)
     return _view_of_input(captured, index, at, chain)
 
 
@@ -244,70 +243,32 @@ def root(tensor: Any) -> Any:
     return tensor._base if tensor._base is not None else tensor
 
 
-def _is_custom_view(captured: Captured, given: CapturedInput, value: Any) -> bool:
-    """Whether a custom function made the view, whose backward a replayed view would skip."""
-    step, starts = history(value), [history(given.argument), *(one.grad_fn for one in captured.inputs)]
-    while step is not None and not any(step is start for start in starts):
-        if isinstance(step, torch.autograd.function.BackwardCFunction):
-            return True
-        step = step.next_functions[0][0] if step.next_functions else None
-    return False
-
-
-def _custom_view(captured: Captured, index: int, value: Any, at: int) -> OutputAliasInfo:
-    given = captured.inputs[at]
-    chain = _relative_chain(captured.recorder, given.argument, value)
-    written = given.storage is not None and given.storage.version > 0
-    if chain is None or written:
-        raise UnsupportedError(
-            f"a view of the input `{given.slot.name}`, which is written to, made in a custom "
-            "`autograd.Function` (custom function view)",
-            captured.subject.span,
-            "return a clone from the function",
-        )
-    return OutputAliasInfo(
-        index=index,
-        output_type=OutputType.CUSTOM_FUNCTION_VIEW,
-        reason=f"a view of `{given.slot.name}` made in a custom function: autograd refuses writes to it",
-        value=captured.recorder.node_of(value),
-        function_view_of=at,
-        chain=chain,
-        requires_grad=value.requires_grad,
-        tensor=value,
-    )
-
-
-def _relative_chain(recorder: Recorder, base: Any, value: Any) -> tuple[ViewStep, ...] | None:
-    """The views that lead from a tensor to another on the same storage; None when only strides tell."""
-    start, end = recorder.tracked(base).chain, recorder.tracked(value).chain
-    if end[: len(start)] != start:
-        return None
-    return end[len(start) :]
-
-
 def _intermediate(
     captured: Captured, index: int, group: list[int], known: dict[int, AliasBase], bases: list[BaseInfo]
 ) -> OutputAliasInfo:
     recorder, value = captured.recorder, captured.outputs[index]
+    of_function = view_of_intermediate(captured, index, len(group) == 1)
+    if of_function is not None:
+        return of_function
     tracked = recorder.tracked(value)
     alone = len(group) == 1 and not _viewed_without_grad(value)
     apart = alone or not any(_has_history(captured.outputs[i]) for i in group)
     if apart and id(tracked.storage) not in known:
-        return _own_or_twin(captured, index, group)
+        return own_or_twin(captured, index, group)
     storage = tracked.storage
     base = known.get(id(storage))
     first = base is None
     if base is None:
         base = known[id(storage)] = _choose_base(captured, group, storage, bases)
     if isinstance(base, OutputBase) and base.index == index:
-        return _own(recorder, index, value)
+        return own_result(recorder, index, value)
     output_type = OutputType.ALIAS_OF_INTERMEDIATE
     if isinstance(base, OutputBase):
         output_type = OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT
     elif first:
         output_type = OutputType.ALIAS_OF_INTERMEDIATE_SAVE_AS_OUTPUT
     base_tensor = captured.outputs[base.index] if isinstance(base, OutputBase) else storage.base_tensor
-    chain = _relative_chain(recorder, base_tensor, value)
+    chain = relative_chain(recorder, base_tensor, value)
     return OutputAliasInfo(
         index=index,
         output_type=output_type,
@@ -334,36 +295,6 @@ def _viewed_without_grad(value: Any) -> bool:
     return bool(value.requires_grad and history(value) is None and base is not None and base.requires_grad)
 
 
-def _own_or_twin(captured: Captured, index: int, group: list[int]) -> OutputAliasInfo:
-    """The graph's own result, or another tensor object over an earlier result with the same value."""
-    recorder, value = captured.recorder, captured.outputs[index]
-    chain = recorder.tracked(value).chain
-    for other in group[: group.index(index)]:
-        if recorder.tracked(captured.outputs[other]).chain == chain:
-            return OutputAliasInfo(
-                index=index,
-                output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
-                reason=f"the same memory as result {other}",
-                value=None,
-                base=OutputBase(other),
-                requires_grad=value.requires_grad,
-                detached=True,
-                made_leaf=is_made_leaf(value),
-                tensor=value,
-            )
-    if len(group) > 1:
-        _look_again(recorder, value)
-    return _own(recorder, index, value)
-
-
-def _look_again(recorder: Recorder, value: Any) -> None:
-    """Make the graph's value a view of the storage's: the one that a write left lies in memory of its own."""
-    tracked = recorder.tracked(value)
-    if tracked.storage.version and tracked.chain:
-        tracked.storage.views = {}
-        tracked.version = -1
-
-
 def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: list[BaseInfo]) -> AliasBase:
     """A result that is the whole storage's value and differentiable, or else a hidden output."""
     recorder = captured.recorder
@@ -379,34 +310,3 @@ def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: 
         )
     bases.append(BaseInfo(value_of(recorder, storage.base_tensor), storage.base_tensor))
     return IntermediateBaseOf(len(bases) - 1)
-
-
-def _own(recorder: Recorder, index: int, value: Any) -> OutputAliasInfo:
-    """A result that is handed out as the graph computed it."""
-    node = value_of(recorder, value)
-    if isinstance(node, Wrapped):
-        tensors = dict(inner_tensors(value))
-        node = node.map(lambda path, inner: _in_strides_of(recorder, inner, tensors[path]))
-    else:
-        node = _in_strides_of(recorder, node, value)
-    base = value._base
-    unsafe = base is not None and value.requires_grad and base.requires_grad
-    reason = "its base does not leave the function" if unsafe else "memory of its own"
-    output_type = OutputType.UNSAFE_VIEW_ALIAS if unsafe else OutputType.NON_ALIAS
-    return OutputAliasInfo(
-        index=index,
-        output_type=output_type,
-        reason=reason,
-        value=node,
-        requires_grad=value.requires_grad,
-        new_leaf=value.requires_grad and history(value) is None,
-        tensor=value,
-    )
-
-
-def _in_strides_of(recorder: Recorder, node: Node, value: Any) -> Node:
-    """The same values in eager's strides."""
-    if node.val.stride() == value.stride() or value.numel() <= 1:
-        return node
-    empty = recorder.emit(aten.new_empty_strided.default, node, list(value.shape), list(value.stride()))
-    return recorder.emit(aten.copy.default, empty, node)

@@ -182,6 +182,8 @@ class OutputAliasInfo:
     """A view of what an input was, taken before the input gets another storage."""
     function_view_of: int | None = None
     """The input that a custom function made the view of; None for all other results."""
+    function_view: bool = False
+    """A custom function made the view, of an intermediate that other results look at too."""
     tensor: Any = None
     """The fake result; None for a plain value."""
 

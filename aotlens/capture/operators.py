@@ -155,7 +155,8 @@ def functional_variant(func: Any) -> Any:
     namespace, name = func._schema.name.split("::")
     packets = getattr(torch.ops, namespace)
     wanted = _inputs_of(func)
-    for packet_name in dict.fromkeys((name.removesuffix("_"), name, name + "_functional")):
+    operator = name.replace("__i", "__", 1)  # `x <<= 1` calls `__ilshift__`
+    for packet_name in dict.fromkeys((name.removesuffix("_"), name, name + "_functional", operator)):
         packet = getattr(packets, packet_name, None)
         for overload in packet.overloads() if packet is not None else ():
             variant = getattr(packet, overload)

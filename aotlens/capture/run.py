@@ -41,6 +41,7 @@ from aotlens.torch_api import (
     checkpoints_run_once,
     device_random_state_handled_by,
     has_saved_tensor_hooks,
+    linearization_handled_by,
     object_methods_handled_by,
     python_dispatcher,
     pytree,
@@ -54,6 +55,14 @@ from aotlens.torch_api import (
 )
 
 replace_region_gradient(record_region_call)
+
+
+def _refuse_linearization() -> None:
+    """It needs values: torch computes what depends on the primals alone."""
+    raise UnsupportedError("`torch.func.linearize`", None, "call `torch.func.jvp` for each tangent")
+
+
+linearization_handled_by(_refuse_linearization)
 
 
 def call_boundary(run: Callable[[], Any]) -> Any:
@@ -239,7 +248,7 @@ def _refusal(error: Exception, span: Span | None) -> AotlensError | None:
         return UnsupportedError("an index in brackets that depends on data", span, hint)
     if not isinstance(error, RuntimeError):
         return None
-    if "Cannot call numel() on tensor with symbolic sizes" in text:
+    if "Cannot call " in text and " on tensor with symbolic sizes" in text:
         return UnsupportedError("an operator that needs known sizes, under symbolic sizes", span)
     if "tried to directly modify sizes for customized tensor" in text:
         return UnsupportedError("an operator that changes sizes in place, under symbolic sizes", span)

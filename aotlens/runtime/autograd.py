@@ -22,7 +22,8 @@ from aotlens.partition.rules import is_number
 from aotlens.runtime.backward_writes import find_written, refuse_second_write, tell_of_writes
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.double import double_call, write_double, write_kept
-from aotlens.runtime.graphs import call_graph, graph_context, graph_name, view_text
+from aotlens.runtime.function_views import write_function_views
+from aotlens.runtime.graphs import call_graph, graph_context, graph_name
 from aotlens.runtime.leaves import made_leaves, reshaped_leaves
 from aotlens.runtime.random_state import draws_functionally, write_advance, write_reading
 from aotlens.runtime.subclass_backward import BackwardWrappers
@@ -78,9 +79,7 @@ def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: N
         with builder.step("save for backward", _save_reason(parts)):
             _save(builder, parts, names)
             write_kept(builder, parts, names)
-        if any(info.function_view_of is not None for info in parts.joint.meta.outputs):
-            with builder.step("make custom views again", "autograd must know them as views of an input"):
-                _custom_views(builder, parts, names)
+        write_function_views(builder, parts, function_outputs(parts), names)
         with builder.step("mark non-differentiable results", "results that carry no gradient"):
             tensors = [
                 out.name
@@ -107,21 +106,6 @@ def _forward_parameters(parts: Partitioned, names: Names) -> list[str]:
         for given in outer_inputs(parts.joint.captured, parts.forward.inputs, names)
     ]
     return [*found, *(names.node(node) for node in leaves if node is not None), *made_leaves(parts)]
-
-
-def _custom_views(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
-    """Views that a custom function made: outside `below_views`, so that autograd refuses writes to them."""
-    for info in parts.joint.meta.outputs:
-        if info.function_view_of is None:
-            continue
-        node: Any = parts.joint.captured.inputs[info.function_view_of].node
-        text, out = names.node(node), f"out_{info.index}"
-        if info.tensor.dtype == node.val.dtype and not info.tensor.is_complex():
-            builder.add(f"{out} = {text}.as_strided({out}.size(), {out}.stride(), {out}.storage_offset())")
-            continue
-        for step in info.chain:
-            text = view_text(step, text, names)
-        builder.add(f"{out} = {text}")
 
 
 def _targets(names: list[str]) -> str:

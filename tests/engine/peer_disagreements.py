@@ -176,6 +176,18 @@ DISAGREEMENTS = (
         ),
     ),
     Disagreement(
+        "a view that a custom function made has that function's gradient, which no repeated view has",
+        ALIASES,
+        (
+            "function_views/beside_what_it_looks_at",
+            "function_views/beside_a_view_of_it",
+            "function_views/argument_given_back_beside_it",
+            "function_views/several_beside_what_they_look_at",
+            "function_views/twice_of_one_memory",
+            "function_views/beside_its_detached_self_and_a_row",
+        ),
+    ),
+    Disagreement(
         "one tensor returned twice is one object for the caller, made once",
         ALIASES,
         (

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.programs.program import Cases, leaf, plain, tape
+from tests.programs.program import Cases, ints, leaf, plain, tape
 
 cases = Cases("mutation_kinds")
 
@@ -198,3 +198,13 @@ def lazily_negated_written(x: Tensor) -> tuple[Tensor, Tensor]:
 @cases(lambda: (torch._neg_view(leaf(4)),), "inductor")
 def lazily_negated_read(x: Tensor) -> Tensor:
     return x.sin()
+
+
+@cases(lambda: (ints(3, 4),), "dynamic")
+def bits_changed_in_place(x: Tensor) -> Tensor:
+    x &= 3
+    x |= 4
+    x ^= 2
+    x <<= 2
+    x >>= 1
+    return x

@@ -4,7 +4,18 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from torch.func import (
+    functional_call,
+    grad,
+    grad_and_value,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    linearize,
+    vjp,
+    vmap,
+)
 
 from tests.programs.program import Cases, leaf, plain
 
@@ -134,3 +145,9 @@ def autograd_grad_inside(x: Tensor) -> Tensor:
 @cases(lambda: (leaf(3, 4),))
 def functional_api_inside(x: Tensor) -> Tensor:
     return torch.autograd.functional.vjp(lambda y: y.sin() * y, x, torch.ones(3, 4), create_graph=True)[1]
+
+
+@cases(lambda: (leaf(3),), later="`torch.func.linearize`")
+def linearized(x: Tensor) -> tuple[Tensor, Tensor]:
+    value, along = linearize(lambda y: y.exp() * y.sum(), x)
+    return value, along(x * 2)

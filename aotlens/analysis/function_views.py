@@ -1,0 +1,86 @@
+"""Results that are views which a custom `autograd.Function` made.
+
+Invariant: the gradient of such a view goes through the function's own backward, which no view operator that
+the wrapper repeats would call.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from aotlens.analysis.inputs import history
+from aotlens.analysis.leaves import relative_chain
+from aotlens.analysis.own_results import look_again, own_result
+from aotlens.analysis.records import OutputAliasInfo, OutputType
+from aotlens.capture.records import Captured, CapturedInput
+from aotlens.errors import UnsupportedError
+from aotlens.ir.program import Node
+from aotlens.torch_api import is_view_of_custom_function
+
+
+def is_function_view(captured: Captured, given: CapturedInput, value: Any) -> bool:
+    """Whether a custom function made the view, whose backward a replayed view would skip."""
+    step, starts = history(value), [history(given.argument), *(one.grad_fn for one in captured.inputs)]
+    while step is not None and not any(step is start for start in starts):
+        if isinstance(step, torch.autograd.function.BackwardCFunction):
+            return True
+        step = step.next_functions[0][0] if step.next_functions else None
+    return False
+
+
+def function_view(captured: Captured, index: int, value: Any, at: int) -> OutputAliasInfo:
+    given = captured.inputs[at]
+    chain = relative_chain(captured.recorder, given.argument, value)
+    written = given.storage is not None and given.storage.version > 0
+    if chain is None or written:
+        raise UnsupportedError(
+            f"a view of the input `{given.slot.name}`, which is written to, made in a custom "
+            "`autograd.Function` (custom function view)",
+            captured.subject.span,
+            "return a clone from the function",
+        )
+    return OutputAliasInfo(
+        index=index,
+        output_type=OutputType.CUSTOM_FUNCTION_VIEW,
+        reason=f"a view of `{given.slot.name}` made in a custom function: autograd refuses writes to it",
+        value=captured.recorder.node_of(value),
+        function_view_of=at,
+        chain=chain,
+        requires_grad=value.requires_grad,
+        tensor=value,
+    )
+
+
+def view_of_intermediate(captured: Captured, index: int, alone: bool) -> OutputAliasInfo | None:
+    """The view as a value of the graph, in the memory of what it is a view of.
+
+    None where no function made it, or where it is alone with that memory.
+
+    Raises:
+        UnsupportedError: that memory is written to since, so that eager's backward raises.
+    """
+    recorder, value = captured.recorder, captured.outputs[index]
+    tracked = recorder.tracked(value)
+    if not value.requires_grad or not tracked.chain:
+        return None
+    if history(value) is None:
+        if is_view_of_custom_function(value) and tracked.storage.version:
+            raise UnsupportedError(
+                "a view made in a custom `autograd.Function` of a tensor that is written to after (custom "
+                "function view); its backward fails in eager",
+                tracked.storage.writes[-1].origin.place.innermost,
+                "return a clone from the function",
+            )
+        return None
+    # A function's own forward runs with grad mode off, and yet its views have a history.
+    if alone or all(step.grad_enabled for step in tracked.chain):
+        return None
+    look_again(recorder, value)
+    own = own_result(recorder, index, value)
+    if not isinstance(own.value, Node):
+        raise UnsupportedError(
+            "a view of a wrapper subclass made in a custom function", captured.subject.span, "return a clone"
+        )
+    reason = "a view made in a custom function, whose backward no repeated view would call"
+    return replace(own, output_type=OutputType.CUSTOM_FUNCTION_VIEW, reason=reason, function_view=True)

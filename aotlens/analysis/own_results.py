@@ -1,0 +1,77 @@
+"""Results that are handed out as the graph computed them.
+
+Invariant: such a result has eager's strides, and shares memory with other results where it does in eager.
+"""
+
+from typing import Any
+
+from aotlens.analysis.inputs import history
+from aotlens.analysis.leaves import is_made_leaf
+from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
+from aotlens.capture.operators import aten
+from aotlens.capture.recorder import Recorder
+from aotlens.capture.records import Captured
+from aotlens.capture.wrappers import inner_tensors, value_of
+from aotlens.ir.program import Node
+from aotlens.ir.subclasses import Wrapped
+
+
+def own_or_twin(captured: Captured, index: int, group: list[int]) -> OutputAliasInfo:
+    """The graph's own result, or another tensor object over an earlier result with the same value."""
+    recorder, value = captured.recorder, captured.outputs[index]
+    chain = recorder.tracked(value).chain
+    for other in group[: group.index(index)]:
+        if recorder.tracked(captured.outputs[other]).chain == chain:
+            return OutputAliasInfo(
+                index=index,
+                output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
+                reason=f"the same memory as result {other}",
+                value=None,
+                base=OutputBase(other),
+                requires_grad=value.requires_grad,
+                detached=True,
+                made_leaf=is_made_leaf(value),
+                tensor=value,
+            )
+    if len(group) > 1:
+        look_again(recorder, value)
+    return own_result(recorder, index, value)
+
+
+def look_again(recorder: Recorder, value: Any) -> None:
+    """Make the graph's value a view of the storage's: the one that a write left lies in memory of its own."""
+    tracked = recorder.tracked(value)
+    if tracked.storage.version and tracked.chain:
+        tracked.storage.views = {}
+        tracked.version = -1
+
+
+def own_result(recorder: Recorder, index: int, value: Any) -> OutputAliasInfo:
+    """A result that is handed out as the graph computed it."""
+    node = value_of(recorder, value)
+    if isinstance(node, Wrapped):
+        tensors = dict(inner_tensors(value))
+        node = node.map(lambda path, inner: _in_strides_of(recorder, inner, tensors[path]))
+    else:
+        node = _in_strides_of(recorder, node, value)
+    base = value._base
+    unsafe = base is not None and value.requires_grad and base.requires_grad
+    reason = "its base does not leave the function" if unsafe else "memory of its own"
+    output_type = OutputType.UNSAFE_VIEW_ALIAS if unsafe else OutputType.NON_ALIAS
+    return OutputAliasInfo(
+        index=index,
+        output_type=output_type,
+        reason=reason,
+        value=node,
+        requires_grad=value.requires_grad,
+        new_leaf=value.requires_grad and history(value) is None,
+        tensor=value,
+    )
+
+
+def _in_strides_of(recorder: Recorder, node: Node, value: Any) -> Node:
+    """The same values in eager's strides."""
+    if node.val.stride() == value.stride() or value.numel() <= 1:
+        return node
+    empty = recorder.emit(aten.new_empty_strided.default, node, list(value.shape), list(value.stride()))
+    return recorder.emit(aten.copy.default, empty, node)
