@@ -65,7 +65,7 @@ def build_target(
         gpu_assumptions=code.gpu_assumptions(),
         gpu_error=code.gpu_error(),
         cuda_graph=cuda_graph_of(parts, module.text.steps, code.gpu is not None),
-        memory=memory_of(parts),
+        memory=replace(memory_of(parts), fused=bool(kernels)),
         variables=captured.variables,
         guards=(*build_guards(captured), *value_guards(captured)),
         operators=build_operators(parts),

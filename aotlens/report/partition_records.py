@@ -252,3 +252,6 @@ class Memory:
     """How many rows of the curve are the forward's."""
     held_bytes: int = 0
     """Alive between forward and backward: saved values and results."""
+    fused: bool = False
+    """Whether generated kernels join some of the nodes: what lives only inside of one then takes no memory,
+    and the peak is lower than the curve's."""

@@ -15,6 +15,7 @@ from aotlens.report.records import LiveValue, Memory
 from aotlens.report.summary import counted, human_bytes
 
 ROWS = 10
+FUSED = "as if no kernel joined operators"
 _DETAIL = " " * 6
 
 
@@ -25,6 +26,8 @@ def memory_lines(memory: Memory, width: int) -> Iterator[Text]:
     note = f"{human_bytes(memory.peak_bytes)} at the peak: {memory.peak_phase}, {memory.peak_node}"
     if 0 < memory.forward_nodes < len(memory.curve):
         note += f"; {human_bytes(memory.held_bytes)} between forward and backward"
+    if memory.fused:
+        note += f"; {FUSED}"
     yield heading("Memory", note)
     if memory.peak_span is not None:
         where = f"{place(memory.peak_span)}  {text_of(memory.peak_span)}"

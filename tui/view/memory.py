@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from aotlens.report.alive import lifetime
+from aotlens.report.peak_text import FUSED
 from aotlens.report.places import text_of
 from aotlens.report.records import LiveValue, Memory, Span, Target
 from aotlens.report.summary import human_bytes
@@ -151,6 +152,8 @@ def memory_total(target: Target) -> Line:
     if 0 < memory.forward_nodes < len(memory.curve):
         held = f" · {human_bytes(memory.held_bytes)} between forward and backward"
         parts.append(Part(held, "dim"))
+    if memory.fused:
+        parts.append(Part(f" · {FUSED}", "dim"))
     link = Link((memory.peak_span,) if memory.peak_span else ())
     return Line(tuple(parts), link)
 
