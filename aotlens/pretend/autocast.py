@@ -63,9 +63,19 @@ _casts: dict[int, tuple[Any, Any]] = {}
 """Casts of parameters in the region that is on: a weak reference to the parameter, and its cast."""
 
 
+_regions: list[str] = []
+"""The devices of the regions that the script has entered."""
+
+
+def assumed_casts() -> tuple[str, ...]:
+    """What the report says of autocast; nothing for a script without it."""
+    return (ASSUMED,) if "cuda" in _regions else ()
+
+
 @contextmanager
 def cuda_autocast() -> Iterator[None]:
     """Within it, operators on fake CUDA tensors are cast as on a GPU."""
+    _regions.clear()
     kernels = torch.library.Library("aten", "IMPL")
     try:
         with warnings.catch_warnings():
@@ -93,6 +103,7 @@ def autocast_replacements(twin: bool) -> Iterator[Replacement]:
 
     def entered(self: Any) -> Any:
         result = enter(self)
+        _regions.append(self.device)
         if twin and self.device == "cuda":
             self.twin = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
             torch.set_autocast_enabled("cpu", torch.is_autocast_enabled("cuda"))

@@ -96,7 +96,9 @@ class _Transfer(torch.autograd.Function):
 
 def _copied(tensor: Any, device: torch.device, dtype: torch.dtype, memory_format: Any) -> Any:
     target = GPU if device.type == "cuda" else device
-    asked = {} if memory_format is None else {"memory_format": memory_format}
+    asked: dict[str, Any] = {} if memory_format is None else {"memory_format": memory_format}
+    if dtype is not tensor.dtype:
+        asked["dtype"] = dtype
     with nullcontext() if target is GPU else transfer_to_cpu():
-        copied = aten._to_copy.default(tensor, dtype=dtype, device=target, **asked)
+        copied = aten._to_copy.default(tensor, device=target, **asked)
     return copied if isinstance(copied, FakeTensor) else place(copied, target is GPU)

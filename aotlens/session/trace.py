@@ -17,6 +17,7 @@ import torch
 from aotlens.observe import observing
 from aotlens.options import KERNEL_LIMIT_S, CompileOptions
 from aotlens.pipeline import Compiled
+from aotlens.pretend.autocast import assumed_casts
 from aotlens.report.codec import encode
 from aotlens.report.diagnose import from_failure
 from aotlens.report.records import Diagnostic, Report, Target
@@ -99,6 +100,8 @@ def _build(collector: Collector, asked: TraceOptions, targets: list[Target]) -> 
     for compiled in collector.compiled:
         _compile_backward(compiled)
         target = compiled.target(asked.what_if, asked.dead_values)
+        if target.gpu_assumptions:
+            target = replace(target, gpu_assumptions=(*target.gpu_assumptions, *assumed_casts()))
         if target.frontend == "dynamo":
             shown.add(_signature(target))
         elif _signature(target) in shown:
