@@ -59,6 +59,7 @@ from aotlens.torch_api import (
     make_shape_env,
     pytree,
     with_ragged_sizes,
+    without_fake_mode,
 )
 
 LARGER_BUDGETS = (1.25, 1.5, 2, 3)
@@ -157,9 +158,10 @@ def compile_direct(
         BackendError: code generation failed.
     """
     clock = _Clock()
-    with clock.stage("capture"):
-        captured = _capture(fn, args, kwargs, options, name)
-    compiled = _finish(captured, options, clock)
+    with without_fake_mode():  # the caller's, if one is on; the recording enters its own
+        with clock.stage("capture"):
+            captured = _capture(fn, args, kwargs, options, name)
+        compiled = _finish(captured, options, clock)
     announce_compiled(compiled)
     return compiled
 
@@ -189,7 +191,7 @@ def _capture(
     options: CompileOptions,
     name: str | None,
 ) -> Captured:
-    mode = _fake_mode(args, kwargs, options.dynamic)
+    mode = _fake_mode((args, kwargs, module_tensors(fn)), options.dynamic, _has_ragged(args, kwargs))
     settings = Settings(
         fake_mode=mode,
         decompositions=_decompositions(options),
@@ -266,12 +268,12 @@ def other_call(compiled: Compiled, options: CompileOptions, fn: Callable[..., An
     return module.call
 
 
-def _fake_mode(args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: bool) -> FakeTensorMode:
+def _fake_mode(given: Any, dynamic: bool, ragged: bool) -> FakeTensorMode:
     """The mode of fake arguments, with its symbols; a fresh one for real arguments."""
-    for leaf in pytree.tree_leaves((args, kwargs)):
+    for leaf in pytree.tree_leaves(given):
         if isinstance(leaf, FakeTensor):
             return leaf.fake_mode
-    symbolic = dynamic or _has_ragged(args, kwargs)
+    symbolic = dynamic or ragged
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=make_shape_env() if symbolic else None)
     return with_ragged_sizes(mode)
 

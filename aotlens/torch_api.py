@@ -106,6 +106,7 @@ __all__ = [
     "object_methods_handled_by",
     "optimised_script",
     "paths_to_symbols",
+    "pretends_gpu",
     "print_expression",
     "python_dispatcher",
     "pytree",
@@ -938,6 +939,11 @@ without_fake_mode: Callable[[], AbstractContextManager[Any]] = unset_fake_tempor
 _CPU = torch.device("cpu")
 _fakes: Any = SimpleNamespace(have_no_gpu=False, to_cpu=False, asked_last=None)
 """What `missing_gpu_replacements` turns on."""
+
+
+def pretends_gpu() -> bool:
+    """Whether fake tensors may be on a GPU that is not there, as `missing_gpu_replacements` has it."""
+    return bool(_fakes.have_no_gpu)
 
 
 def device_for_autograd(fake: Any) -> torch.device:

@@ -6,6 +6,7 @@ from aotlens.cli.gpu_options import KernelsAsked, add_kernel_options, kernels_as
 from aotlens.cli.target import add_compile_options, add_gpu, add_target, check_gpu, policy_of
 from aotlens.cli.terminal import show_failure, write_data
 from aotlens.cli.tracing import trace_target
+from aotlens.errors import UserError
 from aotlens.report.kernel_code import kernel_code
 from aotlens.report.records import Report
 from aotlens.worker.protocol import TraceOptions
@@ -65,6 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     policy = policy_of(arguments)
     for change in arguments.what_if:
         policy.changed(change)  # a mistake in its form shows before anything is traced
+    _refuse_together(arguments)
     check_gpu(arguments.gpu)
     asked = kernels_asked(arguments)
     options = TraceOptions(
@@ -90,6 +92,18 @@ def run(arguments: argparse.Namespace) -> int:
         found.severity == "error" for found in traced.report.diagnostics
     )
     return 1 if refused else 0
+
+
+def _refuse_together(arguments: argparse.Namespace) -> None:
+    """Raises UserError for an option that needs values beside `--fake`."""
+    needs = {
+        "--dynamic": (arguments.dynamic, "the script's fake tensors have known sizes"),
+        "--dead-values": (arguments.dead_values, "the graphs would run on numbers of full size"),
+        "--backend inductor": (arguments.backend == "inductor", "compiled kernels run on memory"),
+    }
+    for option, (given, why) in needs.items():
+        if arguments.fake and given:
+            raise UserError(f"{option} and --fake cannot go together: {why}; leave one of them out")
 
 
 def _show(report: Report, arguments: argparse.Namespace, asked: KernelsAsked) -> None:

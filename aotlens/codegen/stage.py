@@ -8,16 +8,17 @@ import torch
 from aotlens.codegen.boxed import boxed
 from aotlens.codegen.gpu.interpreted import interpreted_code
 from aotlens.codegen.gpu.kernels import with_gpu_kernels
+from aotlens.codegen.gpu.places import has_gpu_tensors
 from aotlens.codegen.in_place import in_place
 from aotlens.codegen.inductor import inductor_code
 from aotlens.codegen.records import Generated, GraphCode
-from aotlens.errors import BackendError
+from aotlens.errors import BackendError, UnsupportedError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
 from aotlens.joint.convention import Convention, backward_convention, forward_convention
 from aotlens.options import BACKENDS, Backend, CompileOptions, Compilers, Interpreted
 from aotlens.partition.records import Partitioned
-from aotlens.torch_api import without_autocast
+from aotlens.torch_api import pretends_gpu, without_autocast
 
 
 def generate(parts: Partitioned, options: CompileOptions) -> Generated:
@@ -39,12 +40,23 @@ def _generate(parts: Partitioned, options: CompileOptions) -> Generated:
         backward = GraphCode(parts.backward, None) if parts.backward is not None else None
         return Generated(GraphCode(in_place(parts.forward), None), backward)
     if backend == "inductor":
+        _refuse_absent_gpu(parts)
         return inductor_code(parts, dict(options.inductor_config), options.lazy_backward)
     if isinstance(backend, Compilers):
         return _in_three(parts, backend)
     if callable(backend):
         return _custom(parts, backend, options)
     raise BackendError(f"no backend `{backend}`; choose one of {', '.join(BACKENDS)} or give a callable")
+
+
+def _refuse_absent_gpu(parts: Partitioned) -> None:
+    """Raises UnsupportedError for a target on a GPU that is pretended: its kernels cannot run here."""
+    if pretends_gpu() and has_gpu_tensors(parts):
+        raise UnsupportedError(
+            "kernels to run, of a target on a GPU that is not there",
+            parts.joint.captured.subject.span,
+            "use `--backend eager` (inspect's default): the GPU's kernels are shown all the same",
+        )
 
 
 def _in_three(parts: Partitioned, compilers: Compilers) -> Generated:
