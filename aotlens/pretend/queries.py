@@ -60,6 +60,7 @@ def script_replacements(target: GpuTarget) -> Iterator[Replacement]:
     yield from _of_cuda(target)
     yield from _of_accelerator()
     interface = compiling_modules().device_interface
+    interface.get_interface_for_device("cpu")  # registers the real ones, once
     pretended = interface_for(target, interface.CudaInterface)
     yield Replacement(
         interface,

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from aotlens.codegen.gpu.device_guard import ensure_cuda_guard
-from aotlens.codegen.gpu.offline import Replacement, forget_devices, replaced
+from aotlens.codegen.gpu.offline import Replacement, forget_devices, left_by_children, replaced
 from aotlens.codegen.gpu.targets import find_target
 from aotlens.pretend.autocast import autocast_replacements, cuda_autocast
 from aotlens.pretend.faked import faked_replacements
@@ -59,4 +59,5 @@ def _pretended_gpu(gpu: str, twin: bool) -> Iterator[None]:
         forget_devices()
         stack.callback(forget_devices)
         stack.callback(FakeTensorMode.cache_clear)
+        stack.enter_context(left_by_children(stack))
         yield

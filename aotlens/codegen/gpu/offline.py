@@ -5,6 +5,7 @@ and is put back when the context ends, however it ends; so are the answers that 
 """
 
 import functools
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ __all__ = [
     "Replacement",
     "forget_devices",
     "is_this_machines",
+    "left_by_children",
     "offline_gpu",
     "queries",
     "replaced",
@@ -34,6 +36,9 @@ _LOCK = threading.RLock()
 """The replaced names are the whole process's."""
 
 _MISSING = object()
+
+_pretences: list[tuple[int, ExitStack]] = []
+"""By process, the contexts in which a script believes in a GPU."""
 
 _CACHES: dict[str, frozenset[str] | None] = {
     "torch.utils._triton": None,
@@ -90,6 +95,7 @@ def offline_gpu(target: GpuTarget) -> Iterator[None]:
         BackendError: Triton is not installed.
     """
     require_triton()
+    _leave_the_parents_pretence()
     if is_this_machines(target):
         yield
         return
@@ -103,6 +109,22 @@ def offline_gpu(target: GpuTarget) -> Iterator[None]:
         forget_devices()
         stack.callback(forget_devices)
         yield
+
+
+@contextmanager
+def left_by_children(pretence: ExitStack) -> Iterator[None]:
+    """Within it, a child process that generates code ends what its parent pretends to a script."""
+    entry = os.getpid(), pretence
+    _pretences.append(entry)
+    try:
+        yield
+    finally:
+        _pretences.remove(entry)
+
+
+def _leave_the_parents_pretence() -> None:
+    while _pretences and _pretences[-1][0] != os.getpid():
+        _pretences[-1][1].close()  # takes the entry out
 
 
 def replacements(target: GpuTarget) -> tuple[Replacement, ...]:
