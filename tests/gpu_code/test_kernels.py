@@ -1,6 +1,7 @@
 """Programs through to machine code for GPUs that are not there, forward and backward."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,18 +103,30 @@ def test_dropout_draws_on_the_gpu() -> None:
     assert "triton_helpers.rand" in "".join(kernel.source for kernel in target.kernels)
 
 
-def test_a_kernel_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(kernel: KernelSource, target: Any) -> Any:
+def test_a_kernel_that_triton_refuses_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(kernel: KernelSource, target: Any) -> Any:
         if kernel.phase == "forward":
-            raise RuntimeError(f"no registers for {kernel.name}")
+            kernel = replace(kernel, source=kernel.source.replace("tl.store(", "tl.keep("))
         return build_kernel(kernel, target)
 
-    monkeypatch.setattr("aotlens.codegen.gpu.generation.build_kernel", failing)
-    found = target_of(scaled_softmax, torch.randn(64, 128, requires_grad=True)).kernels
-    assert [(kernel.phase, kernel.error) for kernel in found] == [
-        ("forward", f"RuntimeError: no registers for {found[0].name}"),
-        ("backward", ""),
-    ]
+    monkeypatch.setattr("aotlens.codegen.gpu.generation.build_kernel", refused)
+    target = target_of(scaled_softmax, torch.randn(64, 128, requires_grad=True))
+    forward, backward = target.kernels
+    assert re.fullmatch(
+        r"Triton refuses line \d+ of the kernel, `tl.keep\(.*\)`: .* has no attribute 'keep'.*", forward.error
+    )
+    assert (backward.phase, backward.error, len(backward.texts)) == ("backward", "", 5)
+    printed = "".join(line.plain for line in kernel_lines(target, 200))
+    assert forward.error in printed
+
+
+def test_a_kernel_that_takes_too_long_is_stopped() -> None:
+    options = CompileOptions("eager", gpu="h100", kernel_limit_s=0.01)
+    (kernel,) = compile_direct(scaled_softmax, (torch.randn(64, 128),), {}, options).target().kernels
+    assert kernel.error == (
+        f"Triton on `{kernel.name}` took longer than its time limit of 0.01 s, and was stopped;"
+        " --kernel-time-limit gives it longer"
+    )
 
 
 def test_what_inductor_cannot_lower_leaves_the_rest_of_the_report(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """One Triton kernel, from Inductor's source to machine code for a GPU, and what the code needs of it."""
 
+import logging
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 from aotlens.codegen.gpu.cubin import read_cubin
 from aotlens.codegen.gpu.records import BuiltConfig, BuiltKernel, KernelSource
 from aotlens.codegen.gpu.targets import GpuTarget
+from aotlens.errors import BackendError
 from aotlens.torch_api import compiling_modules
 
 TEXTS = ("ttir", "ttgir", "llir", "ptx")
@@ -34,20 +36,39 @@ def prepare() -> None:
 
 
 def build_kernel(kernel: KernelSource, target: GpuTarget) -> BuiltKernel:
-    """Compile every configuration; within `offline_gpu` only.
+    """Compile every configuration; within `offline_gpu` only, and in a process of its own.
 
-    Raises what Triton raises.
+    Raises:
+        BackendError: Triton refuses a line of the kernel.  Whatever else Triton raises, too.
     """
+    logging.disable()  # torch logs the whole kernel when one fails; the error says what matters
     modules = compiling_modules()
     modules.async_compile._set_triton_ptxas_path()
     modules.async_compile._set_triton_libdevice_path()
     autotuner = modules.codecache._load_triton_kernel_from_source(kernel.name, kernel.source)
-    autotuner.precompile(warm_cache_only=False)
+    _compile(autotuner)
     results = sorted(_usable(autotuner), key=_spills_much)  # stable: Inductor's order otherwise
     configs = tuple(_config(autotuner, result, kernel, target) for result in results)
     chosen: dict[str, Any] = results[0].kernel.asm
     texts = tuple((name, str(chosen[name])) for name in TEXTS if name in chosen)
     return BuiltKernel(kernel.name, configs, texts, chosen["cubin"])
+
+
+def _compile(autotuner: Any) -> None:
+    from triton.compiler.errors import CompilationError  # the optional dependency that all of this is about
+
+    try:
+        autotuner.precompile(warm_cache_only=False)
+    except CompilationError as error:
+        lines = (error.src or "").splitlines()
+        at = getattr(error.node, "lineno", 0)
+        text = f", `{lines[at - 1].strip()}`" if 0 < at <= len(lines) else ""
+        raise BackendError(f"Triton refuses line {at} of the kernel{text}: {_last_line(error)}") from error
+
+
+def _last_line(error: Exception) -> str:
+    """Its own message, below the lines of the kernel that it quotes."""
+    return str(error).strip().splitlines()[-1]
 
 
 def _usable(autotuner: Any) -> Iterator[Any]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, Generic, TypeVar
 
+from aotlens.errors import AotlensError
 from aotlens.worker.process import die_with_parent, kill_group
 
 T = TypeVar("T")
@@ -26,6 +27,8 @@ class Failed:
 
     message: str
     """What the work raised, or how its process ended."""
+    too_slow: bool = False
+    """Whether it was stopped at its time limit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,12 +92,18 @@ def _work(job: Job[Any], answers: Connection, parent: int) -> None:
             for result in job.work():
                 answers.send_bytes(pickle.dumps([result]))
         except Exception as error:  # noqa: BLE001 (the parent is told of every failure)
-            text = str(error) or traceback.format_exc()
-            answers.send_bytes(pickle.dumps([Failed(f"{type(error).__name__}: {text}")]))
+            answers.send_bytes(pickle.dumps([Failed(_told(error))]))
         answers.send_bytes(pickle.dumps([]))  # the end
         status = 0
     finally:
         os._exit(status)
+
+
+def _told(error: Exception) -> str:
+    """Messages of ours tell all; others are told with their type."""
+    if isinstance(error, AotlensError):
+        return str(error)
+    return f"{type(error).__name__}: {str(error) or traceback.format_exc()}"
 
 
 def _arrived(running: dict[Connection, _Running]) -> Iterator[tuple[Job[Any], Any]]:
@@ -113,7 +122,7 @@ def _arrived(running: dict[Connection, _Running]) -> Iterator[tuple[Job[Any], An
         del running[child.answers]
         _end(child)
         limit = f"its time limit of {child.job.limit_s:g} s"
-        yield child.job, Failed(f"{child.job.name} took longer than {limit}, and was stopped")
+        yield child.job, Failed(f"{child.job.name} took longer than {limit}, and was stopped", too_slow=True)
 
 
 def _received(child: _Running) -> list[Any]:

@@ -128,7 +128,8 @@ class _Generation:
 
     def _compiled(self, source: KernelSource, built: BuiltKernel | Failed) -> None:
         if isinstance(built, Failed):
-            built = BuiltKernel(source.name, error=built.message)
+            more = "; --kernel-time-limit gives it longer" if built.too_slow else ""
+            built = BuiltKernel(source.name, error=built.message + more)
         self._cache.keep_kernel(source, built)
         self._built(source, built)
 
