@@ -2,7 +2,8 @@
 
 Sources: the CUDA C++ Programming Guide, tables "Technical Specifications per Compute Capability" (warps,
 blocks, shared memory, registers) and "Throughput of Native Arithmetic Instructions" (lanes); the CUDA
-toolkit's `cuda_occupancy.h` for the multiples in which registers and shared memory are given out.
+toolkit's `cuda_occupancy.h` for the multiples in which registers and shared memory are given out.  A test
+holds every row against that calculator, which comes with Triton.
 """
 
 from dataclasses import dataclass

@@ -144,7 +144,8 @@ def disassembled(cubin: bytes) -> str:
 
 
 def _spill_bytes(ptx: str, target: GpuTarget) -> int:
-    """What the assembler says of a thread's spills: a frame holds other things too."""
+    """What the assembler says of a thread's spills, in the kernel and in the functions that it brings along:
+    a frame holds other things too."""
     major, minor = target.compute_capability
     tool = _tools() / ("ptxas-blackwell" if major >= 10 else "ptxas")
     suffix = "a" if major >= 9 else ""
@@ -154,8 +155,7 @@ def _spill_bytes(ptx: str, target: GpuTarget) -> int:
         done = _run(
             str(tool), "-v", f"--gpu-name=sm_{major * 10 + minor}{suffix}", file.name, "-o", os.devnull
         )
-    found = _SPILLS.search(done.stderr)
-    return sum(map(int, found.groups())) if found else 0
+    return sum(int(size) for found in _SPILLS.findall(done.stderr) for size in found)
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:

@@ -150,7 +150,8 @@ class BuiltConfig:
     frame_bytes: int
     """Local memory of a thread: spills, and arrays that are indexed."""
     spill_bytes: int
-    """Bytes that a thread's spills store and load, as the assembler counts them."""
+    """Bytes that a thread's spills store and load, as the assembler counts them: each instruction once, also
+    one in a loop."""
     shared_bytes: int
     """Shared memory of a block."""
     grids: tuple[tuple[int, int, int] | None, ...]

@@ -2,7 +2,8 @@
 
 Invariant: every figure comes from the document that the row names, dense rates only (vendors also print rates
 for matrices of which half is zero).  Rates outside of the matrix units are not stated but follow from the
-clock and the architecture's lanes; a test holds them against the published ones.
+clock and the architecture's lanes; a test holds them against the published ones.  Other tests hold the table
+against what is installed: torch's table of data sheets and Triton's profiler, for the rows that they have.
 """
 
 import difflib
