@@ -76,7 +76,8 @@ def _why_none(kernels: tuple[Kernel, ...], languages: tuple[str, ...]) -> str:
     failed = next((kernel for kernel in kernels if kernel.error), None)
     if failed is not None:
         return f"no {wanted} of `{failed.name}`, which was not compiled: {failed.error}"
-    return f"no {wanted} of `{kernels[0].name}`: Triton brings no disassembler here that knows {kernels[0].target}"
+    first = kernels[0]
+    return f"no {wanted} of `{first.name}`: Triton brings no disassembler here that knows {first.target}"
 
 
 def _source(kernel: Kernel) -> str:
