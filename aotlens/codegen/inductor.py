@@ -19,8 +19,10 @@ from aotlens.codegen.negated import spell_out_negation, taking_negated
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.codegen.separate import (
     doubtful_results,
+    results_of_writes,
     views_of_results,
     with_distinct_results,
+    with_results_apart,
     with_separate_results,
 )
 from aotlens.codegen.tokens import thread_token
@@ -171,6 +173,7 @@ class _Unit:
         ]
         output.meta["user_visible_output_idxs"] = visible
         doubtful, views = doubtful_results(module, visible), views_of_results(module, visible)
+        updated = results_of_writes(module)
         inputs = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         try:
             with inductor_config_patch(self._config):
@@ -189,7 +192,8 @@ class _Unit:
         self._kernels[phase] = kernels_of(result, provenance, program, phase)
         if phase == "forward":
             self._in_one_piece = len(getattr(result, "partition_maps", None) or ()) <= 1
-        code = with_distinct_results(with_separate_results(boxed(result), doubtful), views)
+        code = with_separate_results(with_results_apart(boxed(result), updated), doubtful)
+        code = with_distinct_results(code, views)
         return taking_negated(writing_crossed(code, crossed), negated)
 
     def _refuse_objects(self, program: Program, phase: Any) -> None:

@@ -1,8 +1,9 @@
-"""Results that Inductor computes inside the memory of another, or gives as one tensor.
+"""Results that Inductor computes inside the memory of another value, or gives as one tensor.
 
-Inductor computes the operands of a `cat` where the `cat` lies, and removes a `clone` that would keep them
-apart; for a view with the sizes of what it shows it gives that tensor itself.  Invariant: what the caller
-receives beside a `cat` has memory of its own, and two results are two tensors.
+Inductor computes the operands of a `cat` where the `cat` lies, and an input's new value in that input; it
+removes a `clone` that would keep them apart, and for a view with the sizes of what it shows it gives that
+tensor itself.  Invariant: a result beside a `cat`, or beside an input that the graph writes, has memory of
+its own, and two results are two tensors.
 """
 
 from collections.abc import Callable
@@ -35,6 +36,38 @@ def with_separate_results(code: Code, doubtful: list[int]) -> Code:
         return results
 
     return separated
+
+
+def with_results_apart(code: Code, pairs: list[tuple[int, int]]) -> Code:
+    """The graph's code, with a copy of each result that lies in the memory of the input beside it."""
+    if not pairs:
+        return code
+
+    def apart(arguments: list[Any]) -> list[Any]:
+        written = [arguments[given].untyped_storage()._cdata for _, given in pairs]
+        results = list(code(arguments))
+        for (at, _), storage in zip(pairs, written, strict=True):
+            if results[at].untyped_storage()._cdata == storage:
+                results[at] = results[at].clone()
+        return results
+
+    return apart
+
+
+def results_of_writes(module: fx.GraphModule) -> list[tuple[int, int]]:
+    """Results that show the value which an input gets in the graph, each with that input's position."""
+    inputs = {node: at for at, node in enumerate(module.graph.find_nodes(op="placeholder"))}
+    writes = module.graph.find_nodes(op="call_function", target=aten.copy_.default)
+    if not writes:
+        return []
+    values = [(root_of(write.args[1]), inputs[write.args[0]]) for write in writes if write.args[0] in inputs]
+    results: Any = module.graph.output_node().args[0]
+    return [
+        (at, given)
+        for at, result in enumerate(results)
+        for value, given in values
+        if isinstance(result, fx.Node) and root_of(result) is value
+    ]
 
 
 def with_distinct_results(code: Code, views: list[int]) -> Code:

@@ -138,6 +138,12 @@ def swap_values(x: Tensor, y: Tensor) -> None:
     y.copy_(keep)
 
 
+@cases(lambda: (plain(4, 3), torch.tensor([1]), plain(1, 3)), "inductor")
+def written_by_index_and_copied(cache: Tensor, position: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
+    cache.index_copy_(0, position, new)
+    return cache.clone(), cache[:2].clone()
+
+
 @cases(lambda: (plain(4, 4),))
 def diagonal(x: Tensor) -> Tensor:
     x.diagonal().fill_(1.0)
