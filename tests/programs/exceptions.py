@@ -50,8 +50,8 @@ class RoundedThere:
         return (
             backend == "inductor"
             and difference.kind in ("value", "gradient")
-            and difference.relative is not None
-            and difference.relative <= self.relative
+            and difference.max_rel is not None
+            and difference.max_rel <= self.relative
             and any(fnmatchcase(program, pattern) for pattern in self.programs)
         )
 
