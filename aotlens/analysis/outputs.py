@@ -23,7 +23,7 @@ from aotlens.analysis.records import (
     OutputBase,
     OutputType,
 )
-from aotlens.capture.records import Captured
+from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Storage
 from aotlens.capture.tape import PLAIN
 from aotlens.capture.views import ViewStep
@@ -165,6 +165,7 @@ def _alias_of_input(
 ) -> OutputAliasInfo:
     at = _nearest_input(captured, value, storage)
     given = captured.inputs[at]
+    _refuse_foreign_history(captured, given, value)
     exchanged = captured.recorder.tracked(given.argument).storage is not given.storage
     if exchanged:  # taken before the input leaves its storage, so from what it was
         chain: tuple[ViewStep, ...] | None = captured.recorder.tracked(value).chain
@@ -186,6 +187,17 @@ def _alias_of_input(
         viewed_without_grad=view.viewed_without_grad and not leaf,
         taken_before=exchanged,
     )
+
+
+def _refuse_foreign_history(captured: Captured, given: CapturedInput, value: Any) -> None:
+    """A result that an exchange put on an input's memory, with a history of its own."""
+    if value.requires_grad and any(root(value) is tensor for tensor in captured.recorder.exchanged):
+        raise UnsupportedError(
+            f"a result with a gradient of its own that was given the memory of `{given.slot.name}` (`set_`, "
+            "`.data`)",
+            captured.subject.span,
+            "return a clone",
+        )
 
 
 def _view_of_input(

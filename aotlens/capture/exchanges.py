@@ -27,6 +27,13 @@ def record_exchange(tape: Tape, call: Write) -> Any:
         record_storage_resize(tape, target, call.args[1])
         return call.func(*call.args, **call.kwargs)
     if packet is aten.set_:
+        if target.requires_grad and torch.is_grad_enabled():
+            raise UnsupportedError(
+                "`set_` of a tensor that requires grad, with grad mode on (derivative for set_ is not "
+                "implemented)",
+                tape.span,
+                "call it under `torch.no_grad()`",
+            )
         found: Tracked | None = _looked_at(tape, call)
         tape.keep_values(target)
         if target.requires_grad:
@@ -39,6 +46,7 @@ def record_exchange(tape: Tape, call: Write) -> Any:
         raise UnsupportedError(f"storage mutation by `{call.name}`", tape.span, "give the new tensor back")
     if found is not None:
         setattr(target, TRACK, found)
+        tape.exchanged.append(target)
     return result
 
 
@@ -71,6 +79,7 @@ def record_data_assignment(tape: Tape, target: Any, source: Any) -> None:
     node, look = tape.node_of(source), tape.tracked(source)
     tape.tracked(target).storage.moves.append(tape.write_here())
     setattr(target, TRACK, Tracked(look.storage, look.chain, node, look.version))
+    tape.exchanged.append(target)
 
 
 def _looked_at(tape: Tape, call: Write) -> Tracked:

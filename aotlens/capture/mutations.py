@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.autograd.graph import increment_version
 
+from aotlens.capture.foreach import FOREACH, in_turns
 from aotlens.capture.masks import drawn_in_place, draws_mask
 from aotlens.capture.operators import Operator, aten, missing_defaults
 from aotlens.capture.partial_overlaps import refuse_partial_overlap
@@ -18,9 +19,6 @@ from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node, op_name
-
-FOREACH = "aten._foreach_"
-"""In eager such an operator raises the version counters by single writes; as one operator it raises none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +73,18 @@ def record_mutation(tape: Tape, call: Write) -> Any:
     if call.operator.functional is None:
         raise UnsupportedError(f"mutation by `{call.name}`, which has no functional variant", tape.span)
     targets = call.targets
+    is_foreach = call.name.startswith(FOREACH)
+    if is_foreach and (turns := in_turns(tape, call.args, targets)):
+        for args in turns:
+            record_mutation(tape, Write(call.func, call.operator, args, call.kwargs))
+        return targets if call.func._schema.returns else None
     for target in targets:
         tape.check_writable(target, call.func)
     refuse_partial_overlap(tape, call.func, targets, call.args)
     values, results = _new_values(tape, call, len(targets))
     for target, value in zip(targets, values, strict=True):
         tape.write(target, _fitted(tape, call, target, value))
-    if call.name.startswith(FOREACH):
+    if is_foreach:
         increment_version([target for target in targets if not target.is_inference()])
     if not call.func._schema.returns:
         return None

@@ -50,6 +50,8 @@ class Tape:
         """Whether the sizes or strides of any tensor were changed in place."""
         self.hides_changes = False
         """Whether a tensor that requires grad was changed in a way that autograd cannot see (`.data`)."""
+        self.exchanged: list[Any] = []
+        """Tensors that were given another storage."""
         self.originals: dict[int, Any] = {}
         """The caller's values by the identity of the argument that stands for each."""
         self.reset_leaves: list[Any] = []

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from tests.programs.program import Cases, leaf, plain
+from tests.programs.program import Cases, leaf, plain, tape
 
 cases = Cases("exchanges")
 
@@ -124,3 +124,17 @@ def set_to_storage_of_other(x: Tensor, y: Tensor) -> Tensor:
     with torch.no_grad():
         x.set_(y.untyped_storage(), 2, (2, 3), (3, 1))
     return x + 1
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)), later="given the memory of `y`")
+def data_of_intermediate_assigned_and_returned(x: Tensor, y: Tensor) -> Tensor:
+    made = x * 2
+    made.data = y
+    return made
+
+
+@cases(lambda: (tape(3, 4), plain(3, 4)), later="derivative for set_ is not implemented")
+def set_with_a_gradient(x: Tensor, y: Tensor) -> Tensor:
+    made = x * 2
+    made.set_(y)  # type: ignore[call-overload]
+    return made

@@ -214,3 +214,28 @@ def bits_changed_in_place(x: Tensor) -> Tensor:
     x <<= 2
     x >>= 1
     return x
+
+
+@cases(lambda: (plain(3, 4),), "dynamic")
+def foreach_on_one_tensor_twice(x: Tensor) -> Tensor:
+    torch._foreach_mul_([x, x], 2.0)
+    return x
+
+
+@cases(lambda: (plain(3), plain(3), plain(3)), "inductor")
+def foreach_crosswise(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    torch._foreach_add_([x, y, z], [y, x, x], alpha=2)
+    return x * 1
+
+
+@cases(lambda: (plain(3, 4),))
+def foreach_on_rows(x: Tensor) -> Tensor:
+    torch._foreach_addcmul_([x[0], x[1]], [x[1], x[0]], [x[2], x[2]], [2.0, 3.0])
+    return x
+
+
+@cases(lambda: (tape(3), plain(3)))
+def foreach_crosswise_with_a_gradient(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    made = x * 2
+    torch._foreach_mul_([made, y], [y, y])
+    return made, y
