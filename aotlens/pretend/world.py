@@ -1,6 +1,7 @@
 """The contexts around a script: one with a GPU that is not there, one whose tensors hold no memory.
 
-Invariant: both end with everything as it was, however the script ends.
+Invariant: both end with everything as it was, however the script ends; but torch notes in C++ that CUDA has
+been initialised, which changes the words of its error for a device that is not there.
 """
 
 from collections.abc import Iterator

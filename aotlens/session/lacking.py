@@ -13,6 +13,7 @@ NO_GPU = (
     "Torch not compiled with CUDA enabled",
     "Found no NVIDIA driver",
     "No CUDA GPUs are available",
+    "with arguments from the 'CUDA' backend",
     "PyTorch is not linked with support for cuda devices",
     "Cannot initialize CUDA without ATen_cuda library",
     "type torch.cuda.FloatTensor not available",
@@ -28,6 +29,7 @@ VALUES = {
 }
 NO_VALUE = {
     ".numpy() is not supported": "an array of a tensor's values (`.numpy()`)",
+    "format string passed to FakeTensor": VALUES["aten._local_scalar_dense.default"],
     "data is not allocated yet": "a tensor's memory",
     "Cannot access data pointer of Tensor": "a tensor's memory",
 }
