@@ -34,6 +34,7 @@ from aotlens.codegen.inductor import decompositions as inductor_decompositions
 from aotlens.codegen.records import Generated
 from aotlens.codegen.stage import generate
 from aotlens.errors import UnknownValueError
+from aotlens.joint.passes import with_joint_passes
 from aotlens.joint.records import JointProgram
 from aotlens.joint.stage import build_joint
 from aotlens.observe import announce_compiled, announce_stage
@@ -225,6 +226,9 @@ def compile_graph_module(gm: Any, example_inputs: Any, options: CompileOptions) 
 
 def _finish(captured: Captured, options: CompileOptions, clock: "_Clock") -> Compiled:
     joint = _build_joint(captured, options, clock)
+    if options.for_inductor and isinstance(options.partition, Policy):
+        with clock.stage("joint passes"):
+            joint = with_joint_passes(joint, dict(options.inductor_config))
     with clock.stage("partition"):
         parts = partition(joint, options.partition)
     return _generate(parts, options, clock)

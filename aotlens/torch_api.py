@@ -117,6 +117,7 @@ __all__ = [
     "refusing_fakes",
     "replace_compilation_in_higher_order",
     "replace_region_gradient",
+    "run_joint_passes",
     "saved_tensor_hooks_replaced",
     "set_joint_signature",
     "sink_tokens",
@@ -723,6 +724,28 @@ def compile_with_inductor(
         code = compile_fx_inner(module, inputs, **flags)
     after = create_kernel_information_json()
     return code, {key: nodes for key, nodes in after.items() if key not in before}
+
+
+def run_joint_passes(module: Any, fake_mode: FakeTensorMode, config: dict[str, Any]) -> None:
+    """Let Inductor's passes change a joint graph, as `torch.compile` does before it divides the graph.
+
+    Draws of random numbers stay as they are: they are rewritten in each of the two graphs.
+    """
+    from torch._inductor import config as inductor_config
+    from torch._inductor.fx_passes.joint_graph import joint_graph_passes
+    from torch._inductor.virtualized import V
+
+    values = [node.meta.get("val") for node in module.graph.nodes]
+    device = next((value.device for value in values if isinstance(value, torch.Tensor)), None)
+    with inductor_config_patch(config), inductor_config.patch(fallback_random=True):
+        if inductor_config.use_joint_graph_passes:
+            with (
+                without_autocast(),
+                V.set_fake_mode(fake_mode),
+                _accepting_constants(fake_mode),
+                tracing(TracingContext(fake_mode)),
+            ):
+                joint_graph_passes(module, device)
 
 
 def recording_flags() -> dict[str, Any]:

@@ -23,7 +23,7 @@ def import_graph(module: fx.GraphModule, given: Mapping[fx.Node, Node]) -> Made:
     made: Made = dict(given)
     for node in module.graph.nodes:
         if node.op != "output" and node not in made:
-            made[node] = _imported(module, node, made)
+            made[node] = imported(module, node, made)
     return made
 
 
@@ -52,7 +52,8 @@ def flat_results(module: fx.GraphModule) -> list[Any]:
     return list(results) if isinstance(results, (list, tuple)) else [results]
 
 
-def _imported(module: fx.GraphModule, node: fx.Node, made: Made) -> Node | Program:
+def imported(module: fx.GraphModule, node: fx.Node, made: Made) -> Node | Program:
+    """One node; `made` holds what it reads."""
     name, val, origin = free_name(node.name), _value(node), _origin(node)
     if node.op == "placeholder":
         return Node(name, None, (), {}, val, origin)
@@ -61,8 +62,8 @@ def _imported(module: fx.GraphModule, node: fx.Node, made: Made) -> Node | Progr
         if isinstance(constant, fx.GraphModule):
             return _body(constant, name)
         return Node(name, None, (), {}, constant if val is None else val, origin, constant=constant)
-    args = tuple(_mapped(arg, made) for arg in node.args)
-    kwargs = {key: _mapped(arg, made) for key, arg in node.kwargs.items()}
+    args = tuple(mapped(arg, made) for arg in node.args)
+    kwargs = {key: mapped(arg, made) for key, arg in node.kwargs.items()}
     op: Any = getitem if node.target is operator.getitem else node.target
     return Node(name, op, args, kwargs, val, origin)
 
@@ -82,15 +83,15 @@ def _origin(node: fx.Node) -> Origin:
     return Origin(NOWHERE, name, stage="joint", reason="put there by the user's graph pass", effect=effect)
 
 
-def _mapped(value: Any, made: Made) -> Any:
+def mapped(value: Any, made: Made) -> Any:
     if isinstance(value, fx.Node):
         return made[value]
     if isinstance(value, tuple):
-        return tuple(_mapped(item, made) for item in value)
+        return tuple(mapped(item, made) for item in value)
     if isinstance(value, list):
-        return [_mapped(item, made) for item in value]
+        return [mapped(item, made) for item in value]
     if isinstance(value, slice):
-        return slice(*(_mapped(item, made) for item in (value.start, value.stop, value.step)))
+        return slice(*(mapped(item, made) for item in (value.start, value.stop, value.step)))
     if isinstance(value, dict):
-        return {key: _mapped(item, made) for key, item in value.items()}
+        return {key: mapped(item, made) for key, item in value.items()}
     return value

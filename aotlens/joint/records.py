@@ -85,6 +85,8 @@ class JointProgram(Joint):
     differentiated: Differentiated = Differentiated()
     failing: FailingBackward | None = None
     """Set where the backward raises, as in eager: no gradient is a value of the program then."""
+    recorded: Program | None = None
+    """The program before Inductor's passes over it; None where these changed nothing, or did not run."""
 
     @property
     def changed_inputs(self) -> frozenset[int]:

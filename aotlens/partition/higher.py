@@ -23,7 +23,16 @@ def kept_nodes(parts: Partitioned) -> tuple[Node, ...]:
         for node in given.nodes
         if id(node) not in changed
     ]
-    return tuple(dict.fromkeys([*(given.node for given in parts.saved_inputs), *inputs]))
+    saved = [recorded_node(parts, given.node) for given in parts.saved_inputs]
+    return tuple(dict.fromkeys([*saved, *inputs]))
+
+
+def recorded_node(parts: Partitioned, node: Node) -> Node:
+    """The node of the recording whose value it is: a pass over the joint graph leaves a value its name."""
+    before = parts.joint.recorded
+    if before is None:
+        return node
+    return next((known for known in before.nodes if known.name == node.name), node)
 
 
 def derivative_program(

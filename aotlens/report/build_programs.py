@@ -50,10 +50,15 @@ def stage_programs(parts: Partitioned) -> tuple[StageProgram, ...]:
     if parts.backward is None:
         last = StageProgram("inference", "decomposed", parts.forward, related(parts.forward, decomposed))
         return (*stages, last)
-    joint = parts.joint.program
+    joint = parts.joint.recorded or parts.joint.program
     stages.append(StageProgram("joint", "decomposed", joint, related(joint, decomposed)))
+    if parts.joint.recorded is not None:
+        changed = parts.joint.program
+        stages.append(StageProgram("joint_passes", "joint", changed, related(changed, joint)))
+        joint = changed
     sides = (parts.forward, parts.backward)
-    return (*stages, *(StageProgram(side.name, "joint", side, related(side, joint)) for side in sides))
+    parent = stages[-1].name
+    return (*stages, *(StageProgram(side.name, parent, side, related(side, joint)) for side in sides))
 
 
 def unchanged(name: str, parent: StageProgram) -> StageProgram:

@@ -15,7 +15,7 @@ from aotlens.errors import AotlensError
 from aotlens.ir.program import Node
 from aotlens.ir.slots import SavedInput
 from aotlens.joint.higher import Derivatives
-from aotlens.partition.higher import derivative_program, kept_nodes
+from aotlens.partition.higher import derivative_program, kept_nodes, recorded_node
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.double import changed_inputs, refusal, unsaved_inputs, wanted_slots
 from aotlens.runtime.graphs import load_program
@@ -49,15 +49,18 @@ class DifferentiableBackward:
         self._derivatives = Derivatives(parts.joint)
         self._programs: dict[tuple[int, tuple[bool, ...]], tuple[Any, list[int]]] = {}
         self._kept = kept_nodes(parts)
+        given = parts.backward.inputs if parts.backward is not None else ()
+        self._saved = [
+            recorded_node(parts, item.node) if isinstance(item.slot, SavedInput) else None for item in given
+        ]
+        """Of the backward's inputs, the nodes of the recording that were saved."""
 
     def __call__(self, graph: Run, inputs: list[Any], unsaved: Any, versions: Any, former: Any) -> Any:
         """The gradients, in the backward's order."""
-        backward = self._parts.backward
-        assert backward is not None  # made in training only
-        given = list(zip(backward.inputs, inputs, strict=True))
-        found = {id(item.node): value for item, value in given if isinstance(item.slot, SavedInput)}
+        given = list(zip(self._saved, inputs, strict=True))
+        found = {id(node): value for node, value in given if node is not None}
         saved, places = list(found.values()), dict(found)
-        tangents = [value for item, value in given if not isinstance(item.slot, SavedInput)]
+        tangents = [value for node, value in given if node is None]
         self._add_unsaved(found, places, unsaved, versions)
         places |= {
             id(changed.node): value
