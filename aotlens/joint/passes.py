@@ -29,8 +29,6 @@ from aotlens.joint.records import JointProgram
 from aotlens.torch_api import run_joint_passes
 
 REASON = "put by a pass of Inductor's in the place of what your code computes step by step"
-    "a pass of Inductor's over the joint graph put it in the place of what your code computes step by step"
-)
 STAGE = "joint passes"
 MARK = "aotlens"
 """In what torch lets users note about a node, which a pass hands on to what it puts in a node's place."""
