@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["LIMIT_BYTES", "Store", "cache_folder", "digest", "open_store"]
+__all__ = ["FOLDER_VARIABLE", "LIMIT_BYTES", "Store", "cache_folder", "digest", "open_store"]
 
 FOLDER_VARIABLE = "AOTLENS_CACHE_DIR"
 """Where entries go; empty keeps none."""

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from aotlens._version import __version__
+from aotlens.cache import FOLDER_VARIABLE, LIMIT_BYTES, cache_folder, open_store
 from aotlens.cli.terminal import write_data
+from aotlens.report.summary import human_bytes
 
 _OLDEST, _NEWEST = (2, 11), (2, 15)
 """The torch releases that aotlens is made for."""
@@ -62,7 +64,19 @@ def _findings() -> Iterator[Finding]:
             "worker",
             "traces run in forked children" if hasattr(os, "fork") else "needs fork",
         )
+    yield _cache()
     yield from _gpu_targets()
+
+
+def _cache() -> Finding:
+    folder, store = cache_folder(), open_store()
+    if folder is None:
+        return Finding(False, "cache", f"kept nowhere: {FOLDER_VARIABLE} is empty", needed=False)
+    if store is None:
+        text = f"not used: {folder} cannot be written to, or others can write to it too"
+        return Finding(False, "cache", text, needed=False)
+    sizes = f"{human_bytes(store.size_bytes())} of at most {human_bytes(LIMIT_BYTES)}"
+    return Finding(True, "cache", f"{folder}, {sizes}", needed=False)
 
 
 def _torch() -> Finding:

@@ -1,7 +1,7 @@
 """What a script reads while it runs, so that its trace can be found again while all of it is the same.
 
 Invariant: a file or folder that Python opened for reading is listed, also one that was not there; what cannot
-be listed (a network, another process) is named instead.  Native code that opens files by itself is not seen.
+be listed (a network, another process, a library that opens files by itself) is named instead.
 """
 
 import os
@@ -27,6 +27,8 @@ _OUTSIDE = {
     "os.forkpty": "it starts other processes",
 }
 """Events of Python's audit after which the same script may give something else."""
+_NATIVE = ("safetensors", "h5py", "pyarrow", "lmdb", "cv2", "decord", "netCDF4")
+"""Libraries whose native code opens files, of which Python's audit hears nothing."""
 _FOLDERS = frozenset({"os.listdir", "os.scandir"})
 _HEARD = frozenset({"open", *_FOLDERS, *_OUTSIDE})
 
@@ -78,8 +80,12 @@ def recording_reads(wanted: bool) -> Iterator[Reads]:
     if not _installed:
         sys.addaudithook(_hear)
         _installed = True
-    before, _current = _current, Reads()
+    reads = Reads()
+    before, _current = _current, reads
     try:
-        yield _current
+        yield reads
     finally:
         _current = before
+        native = next((name for name in _NATIVE if name in sys.modules), None)
+        if native is not None:
+            reads.outside = reads.outside or f"{native} opens files by itself"

@@ -211,3 +211,4 @@ def test_doctor() -> None:
     assert (ended.code, ended.err) == (0, "")
     assert f"python         {sys.version.split()[0]}" in ended.out
     assert "sm_90          H100 SXM, H100 PCIe" in ended.out
+    assert "cache          kept nowhere: AOTLENS_CACHE_DIR is empty" in ended.out
