@@ -80,7 +80,8 @@ def filled(block: re.Match[str], outputs: dict[tuple[str, bool], str]) -> str:
     opening = block.group().partition("\n")[0]
     if block["markdown"]:
         return f"{opening}\n{shown}\n<!-- /output -->"
-    is_program = command.startswith("aotlens export") or (" --stage " in command and ".." not in command)
+    shows_stage = " --stage " in command and ".." not in command and "--stage kernels" not in command
+    is_program = command.startswith("aotlens export") or shows_stage
     language = "python" if is_program else "text"
     return f"{opening}\n```{language}\n{shown}\n```\n<!-- /output -->"
 

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stage",
         metavar="NAME",
-        help="only that stage's program: captured, joint, wrapper, …; or A..B, the difference of two",
+        help="only that stage's program: captured, joint, wrapper, …; the difference A..B of two; or kernels",
     )
     parser.add_argument("--wrapper-source", action="store_true", help="print the whole module text too")
     parser.add_argument(

@@ -8,8 +8,8 @@ GPU = (
         "A kernel spills registers",
         "warning",
         "The kernel keeps more values alive at once than a thread has registers for, so the compiler writes"
-        " some to memory and reads them back. A finding is a warning from 128 bytes a thread on, information"
-        " below. Arrays that a function has of its own (the slow path of `sin` for large arguments) are not"
+        " some to memory and reads them back. Told from 32 bytes a thread on, a warning from 128 on."
+        " Arrays that a function has of its own (the slow path of `sin` for large arguments) are not"
         " spills.",
         "Memory traffic in the middle of arithmetic, for every thread. It mostly hits the L1 cache, which it"
         " takes from other data.",

@@ -12,6 +12,7 @@ from aotlens.errors import UserError
 from aotlens.report.records import Report, Span, Stage, StageNode, Target, Wrapper, WrapperStep
 
 WRAPPER = "wrapper"
+KERNELS = "kernels"
 """The stage name that stands for the module text that runs."""
 
 ChangeKind = Literal["replaced", "added", "removed", "rewired"]
@@ -193,6 +194,8 @@ def unknown_stage(report: Report, name: str) -> UserError:
     known = list(dict.fromkeys(stage.name for target in report.targets for stage in target.stages))
     if any(target.wrapper is not None for target in report.targets):
         known.append(WRAPPER)
+    if any(target.kernels for target in report.targets):
+        known.append(KERNELS)
     both = parse_range(name)
     missing = [one for one in both or (name,) if one not in known]
     if not missing:

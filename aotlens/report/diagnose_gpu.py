@@ -47,7 +47,7 @@ def _identity(kernel: Kernel) -> tuple[str, str, str]:
 def register_spills(target: Target, limits: Limits) -> Iterator[Diagnostic]:
     """AL601: registers that go through memory."""
     for kernel, launches in _on_gpu(target):
-        if kernel.spill_bytes:
+        if kernel.spill_bytes and kernel.spill_bytes >= limits.least_spill_bytes:
             severity: Severity = "warning" if kernel.spill_bytes >= limits.spill_bytes else "information"
             has = f" beside its {kernel.registers} registers" if kernel.registers else ""
             message = (

@@ -26,6 +26,8 @@ class Limits:
     view_outputs: int = 4
     spill_bytes: int = 128
     """Registers that a kernel's thread moves through memory: a warning from here on, information below."""
+    least_spill_bytes: int = 32
+    """Told from here on: four registers, stored and loaded once."""
     occupancy: float = 0.25
     """Of the warps that a GPU can hold: told below."""
     split_bytes: int = 4 * MIB

@@ -10,12 +10,14 @@ from aotlens.report.kernel_records import Kernel, LineCost, PhaseCost, Unfused
 from aotlens.report.layout import Row, heading, paragraph, table
 from aotlens.report.places import shown_path, text_of
 from aotlens.report.records import Span, Target
-from aotlens.report.summary import counted, human_bytes, human_flops
+from aotlens.report.summary import counted, human_bytes, human_flops, human_us
 
 LONGEST_NAME = 34
 MOST_LINES = 10
 MOST_PAIRS = 10
 """Pairs of kernels that are not fused, of those that share most."""
+SMALL_SHARE = 0.005
+"""Of all that the kernels move: pairs that share less are only counted."""
 
 ESTIMATE = (
     "floor: an estimate of the least time, by peak bandwidth and peak arithmetic; launches, latency and idle"
@@ -38,10 +40,12 @@ def gpu_summary(target: Target, width: int) -> Iterator[Text]:
     yield from table([header, *rows], width, frozenset(range(1, 7)))
     if any(total.unknown for total in totals):
         count = counted(sum(total.unknown for total in totals), "call")
-        yield from paragraph(f"the sums lack {count} of which nothing is known", width, "  ", "dim")
+        unknown = f"the sums lack {count} whose sizes only the data tells, or whose traffic is not known"
+        yield from paragraph(unknown, width, "  ", "dim")
     yield from paragraph(ESTIMATE, width, "  ", "dim")
     whole = sum(total.floor_us for total in totals)
     if target.gpu_lines and whole:
+        yield Text()
         yield from _line_table(target.gpu_lines, whole, width)
 
 
@@ -53,7 +57,7 @@ def _total(total: PhaseCost) -> Row:
         human_bytes(total.bytes_read),
         human_bytes(total.bytes_written),
         human_flops(total.flops),
-        f"{total.floor_us:.1f} µs",
+        human_us(total.floor_us),
     )
     return Row(cells)
 
@@ -69,7 +73,7 @@ def _line_table(lines: tuple[LineCost, ...], whole: float, width: int) -> Iterat
     rows = [
         Row(
             (
-                f"{line.floor_us:.2f} µs",
+                human_us(line.floor_us),
                 f"{line.floor_us / whole:.0%}",
                 human_bytes(line.bytes_read),
                 human_bytes(line.bytes_written),
@@ -119,19 +123,23 @@ def unfused_lines(kernels: list[Kernel], width: int) -> Iterator[Text]:
     if not pairs:
         return
     beside = f"; {counted(library, 'value')} more between them and library calls" if library else ""
+    yield Text()
     yield heading("Not fused", f"{counted(sum(map(len, pairs.values())), 'pair')} of kernels{beside}")
-    costliest = sorted(pairs, key=lambda pair: -pair.bytes * len(pairs[pair]))
-    shown = costliest[:MOST_PAIRS]
+    shared = {pair: pair.bytes * len(group) for pair, group in pairs.items()}
+    worth = SMALL_SHARE * sum(kernel.bytes_moved or 0 for kernel in kernels)
+    shown = [pair for pair in sorted(shared, key=lambda pair: -shared[pair]) if shared[pair] >= worth]
+    shown = shown[:MOST_PAIRS]
     for code in dict.fromkeys(pair.code for pair in shown):
         group = [pair for pair in shown if pair.code == code]
         said = dict.fromkeys(one.torch for pair in group for one in pairs[pair] if one.torch)
         torch = f" (torch: {', '.join(said)})" if said else ""
         yield from paragraph(f"{pairs[group[0]][0].reason}{torch}", width, "  ")
         yield from table([_pair_row(pair, len(pairs[pair]), width) for pair in group], width)
-    if len(costliest) > len(shown):
-        rest = sum(pair.bytes * len(pairs[pair]) for pair in costliest[MOST_PAIRS:])
-        count = sum(len(pairs[pair]) for pair in costliest[MOST_PAIRS:])
-        yield from paragraph(f"and {counted(count, 'pair')} more, {human_bytes(rest)}", width, "  ", "dim")
+    rest = [pair for pair in pairs if pair not in shown]
+    if rest:
+        count = counted(sum(len(pairs[pair]) for pair in rest), "pair")
+        size = human_bytes(sum(shared[pair] for pair in rest))
+        yield from paragraph(f"and {count} that share less, {size} together", width, "  ", "dim")
 
 
 def _pair(one: Unfused, kernel: Kernel) -> _Pair:

@@ -10,7 +10,7 @@ from aotlens.report.kernel_totals import gpu_kernels
 from aotlens.report.layout import KEEP, Row, clipped, heading, paragraph, table
 from aotlens.report.places import text_of
 from aotlens.report.records import Kernel, KernelConfig, Span, Target
-from aotlens.report.summary import human_bytes
+from aotlens.report.summary import counted, human_bytes, human_us
 
 MOST_PLACES = 3
 """Lines of the user's that one kernel's row names."""
@@ -34,6 +34,8 @@ def kernel_lines(target: Target, width: int) -> Iterator[Text]:
         yield from gpu_summary(target, width)
         yield from _gpu_lines(on_gpu, width)
         yield from unfused_lines(on_gpu, width)
+        if target.gpu_assumptions:
+            yield Text()
         for text in target.gpu_assumptions:
             yield from paragraph(f"assumed: {text}", width, "  ", "dim")
 
@@ -48,6 +50,7 @@ def _row(kernel: Kernel) -> Row:
 
 def _gpu_lines(kernels: list[Kernel], width: int) -> Iterator[Text]:
     """One table for each phase, in call order; equal kernels of equal layers are one row."""
+    yield Text()
     yield heading("GPU kernels", "in call order; floor: an estimate; ×: launches of equal layers")
     for phase in dict.fromkeys(kernel.phase for kernel in kernels):
         folds = fold(
@@ -76,7 +79,7 @@ def _gpu_row(group: Fold[Kernel], width: int) -> Row:
 def _cells(kernel: Kernel) -> tuple[str, ...]:
     """The figures of one kernel; empty where they are unknown."""
     costs = (
-        f"{kernel.floor_us:.2f} µs" if kernel.floor_us is not None else "",
+        human_us(kernel.floor_us) if kernel.floor_us is not None else "",
         human_bytes(kernel.bytes_read) if kernel.bytes_read is not None else "",
         human_bytes(kernel.bytes_written) if kernel.bytes_written is not None else "",
         f"{kernel.intensity:.1f}" if kernel.intensity is not None else "",
@@ -95,7 +98,7 @@ def _built(kernel: Kernel) -> str:
     chosen = kernel.configs[0]
     grid = f"{_grid(chosen)} of {_blocks(chosen)}"
     parts = [
-        f"{grid}, {chosen.warps} warps",
+        f"{grid}, {counted(chosen.warps, 'warp')}",
         f"1 of {len(kernel.configs)} configurations" if len(kernel.configs) > 1 else "",
         f"{human_bytes(chosen.shared_bytes)} shared" if chosen.shared_bytes else "",
         f"spills {human_bytes(chosen.spill_bytes)} a thread" if chosen.spill_bytes else "",

@@ -12,6 +12,7 @@ UnfusedCode = Literal[
     "library",
     "order",
     "indexing",
+    "little",
     "sizes",
     "tiling",
     "steps",

@@ -27,6 +27,15 @@ def human_ms(elapsed_ms: float) -> str:
     return f"{elapsed_ms:.0f} ms" if elapsed_ms >= 100 else f"{elapsed_ms:.1f} ms"
 
 
+def human_us(elapsed_us: float) -> str:
+    """`8 ns`, `0.31 µs`, `37.7 µs`, `1.20 ms`."""
+    if elapsed_us >= 1000:
+        return f"{elapsed_us / 1000:.2f} ms"
+    if elapsed_us >= 10:
+        return f"{elapsed_us:.1f} µs"
+    return f"{elapsed_us:.2f} µs" if elapsed_us >= 0.1 else f"{1000 * elapsed_us:.0f} ns"
+
+
 def human_flops(flops: int) -> str:
     """`10.2 kFLOP`."""
     value = float(flops)

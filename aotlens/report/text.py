@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from aotlens.report.activations import partition_lines
-from aotlens.report.changes import WRAPPER, parse_range, stage_difference, unknown_stage
+from aotlens.report.changes import KERNELS, WRAPPER, parse_range, stage_difference, unknown_stage
 from aotlens.report.changes_text import difference_lines
 from aotlens.report.closing import timings_text
 from aotlens.report.cuda_graph_lines import cuda_graph_lines
@@ -48,8 +48,8 @@ class Shown:
 
     wrapper_source: bool = False
     stage: str | None = None
-    """Only this stage's program (`forward`, `wrapper`, …), or the difference `captured..functional` of two;
-    None prints the overview."""
+    """Only this stage's program (`forward`, `wrapper`, …), the difference `captured..functional` of two, or
+    the kernels (`kernels`); None prints the overview."""
 
 
 def print_report(report: Report, console: Console, shown: Shown | None = None) -> None:
@@ -169,7 +169,9 @@ def _findings(target: Target, width: int) -> Iterator[Text]:
 def _stage_lines(report: Report, name: str, width: int) -> Iterator[Text]:
     """One stage's program of every target that has it, or the difference of two."""
     found = [
-        (target, lines) for target in report.targets if (lines := _shown_stage(target, name)) is not None
+        (target, lines)
+        for target in report.targets
+        if (lines := _shown_stage(target, name, width)) is not None
     ]
     if not found:
         raise unknown_stage(report, name)
@@ -181,12 +183,14 @@ def _stage_lines(report: Report, name: str, width: int) -> Iterator[Text]:
     yield from (Text(f"# {one} has no {name}", "dim") for one in without)
 
 
-def _shown_stage(target: Target, name: str) -> list[Text] | None:
+def _shown_stage(target: Target, name: str, width: int) -> list[Text] | None:
     """The lines for one stage or a range of two; None when the target lacks it."""
     both = parse_range(name)
     if both is not None:
         difference = stage_difference(target, *both)
         return None if difference is None else list(difference_lines(difference))
+    if name == KERNELS:
+        return list(kernel_lines(target, width)) or None
     if name == WRAPPER:
         return list(_source_lines(target.wrapper.source)) if target.wrapper else None
     stage = target.stage(name)

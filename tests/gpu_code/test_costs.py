@@ -54,6 +54,10 @@ def drawn(x: Tensor) -> Tensor:
     return functional.dropout(x, 0.5)
 
 
+def chosen_by_data(x: Tensor) -> Tensor:
+    return x[x > 0] * 2
+
+
 class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -87,6 +91,7 @@ CASES = {
     "through_sort": Case(through_sort, (torch.randn(64, 4096),)),
     "both_sums": Case(both_sums, (torch.randn(512, 64),)),
     "drawn": Case(drawn, (torch.randn(64, 128, requires_grad=True),)),
+    "chosen_by_data": Case(chosen_by_data, (torch.randn(64),)),
     "norm": Case(nn.LayerNorm(1024), (torch.randn(8192, 1024, requires_grad=True),)),
     "blocks": Case(Blocks(), (torch.randn(128, 64),)),
 }
@@ -170,9 +175,29 @@ def test_each_call_has_its_lines_or_says_who_added_it(rows: dict[str, Rows]) -> 
     for name, each in rows.items():
         for kernel in each.kernels:
             assert kernel.spans or kernel.added, (name, kernel.name)
-            assert kernel.bytes_moved is not None, (name, kernel.name)
+            assert kernel.bytes_moved is not None or name == "chosen_by_data", (name, kernel.name)
     (seeds,) = [kernel for kernel in rows["drawn"].kernels if not kernel.spans]
     assert seeds.added == "codegen: Inductor draws a seed for the random numbers that its kernels draw"
+
+
+def test_sizes_that_only_data_tells_are_unknown(rows: dict[str, Rows]) -> None:
+    compared, chosen, doubled = rows["chosen_by_data"].kernels
+    assert compared.bytes_read == 64 * ITEM
+    assert [(kernel.bytes_moved, kernel.flops, kernel.floor_us) for kernel in (chosen, doubled)] == [
+        (None,) * 3
+    ] * 2
+    (total,) = phase_costs(rows["chosen_by_data"].kernels)
+    assert total.unknown == 2
+
+
+def test_kernels_stay_where_their_account_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(self: Any, members: Any, kernel: Any) -> Any:
+        raise LookupError("a buffer")
+
+    monkeypatch.setattr("aotlens.codegen.gpu.traffic.Traffic.of_kernel", failing)
+    (kernel,) = rows_of({"affine": CASES["affine"]})["affine"].kernels
+    assert kernel.source
+    assert kernel.bytes_moved is None
 
 
 def test_bytes_are_those_of_inductors_own_account(rows: dict[str, Rows]) -> None:
@@ -190,7 +215,7 @@ def test_bytes_are_those_of_inductors_own_account(rows: dict[str, Rows]) -> None
 def test_shares_are_the_whole_of_a_kernel(rows: dict[str, Rows]) -> None:
     for name, each in rows.items():
         for kernel in each.kernels:
-            if not kernel.spans:
+            if not kernel.shares:
                 continue
             assert sum(share.bytes_read for share in kernel.shares) == kernel.bytes_read, name
             assert sum(share.bytes_written for share in kernel.shares) == kernel.bytes_written, name

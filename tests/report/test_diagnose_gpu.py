@@ -70,7 +70,7 @@ def test_spills() -> None:
 
 
 def test_a_few_spills_are_information() -> None:
-    assert [found.severity for found in diagnose(_target(_kernel(spill_bytes=16)))] == ["information"]
+    assert [found.severity for found in diagnose(_target(_kernel(spill_bytes=32)))] == ["information"]
 
 
 def test_a_kernel_that_is_launched_in_a_loop_is_told_once() -> None:

@@ -45,7 +45,7 @@ def test_unknown_stage_lists_the_known() -> None:
         report_text(sample_report(), Shown(stage="middle"))
     assert str(caught.value) == (
         "no stage 'middle'; this report has captured, functional, joint, forward, backward, inference, "
-        "wrapper"
+        "wrapper, kernels"
     )
 
 

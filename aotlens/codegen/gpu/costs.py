@@ -22,19 +22,25 @@ def with_costs(row: Kernel, call: KernelCall, target: GpuTarget, span_of: SpanOf
     read = sum(access.bytes for access in call.accesses if not access.written)
     written = sum(access.bytes for access in call.accesses if access.written)
     work = tuple(Work(one.flops, one.dtype, "matrix" if one.is_product else "vector") for one in call.work)
-    least = floor(target, read + written, work)
+    least = floor(target, sum(map(_through_memory, call.accesses)), work)
+    flops = sum(one.flops for one in call.work)
     return replace(
         row,
         bytes_read=read,
         bytes_written=written,
         bytes_moved=read + written,
-        flops=sum(one.flops for one in call.work),
-        intensity=least.intensity,
+        flops=flops,
+        intensity=flops / (read + written) if read + written else None,
         floor_us=least.time_us,
         bound=least.bound,
         accesses=tuple(_access(access, span_of) for access in call.accesses),
         shares=tuple(_shares(row.spans, call, least, span_of)),
     )
+
+
+def _through_memory(access: Access) -> int:
+    """What the memory moves at least: whole sectors where it is known which."""
+    return access.bytes if access.is_gather else access.sector_bytes
 
 
 def _access(access: Access, span_of: SpanOf) -> KernelAccess:

@@ -52,8 +52,9 @@ def loop_work(member: Any, is_second_step: bool, number: Callable[[Any], int]) -
         if node.op == "call_function" and not is_view(node)
     ]
     body = getattr(member, "_body", None)
-    if body is None:  # a template
-        return [work_of(node) for node in computed]
+    if body is None:  # a template; what else stands there went into its arguments
+        parts = [work_of(node) for node in computed]
+        return [part for part in parts if part.is_product] or parts[-1:]
     operations = sum(
         count * (2 if name in TWO else 1)
         for name, count in body.op_counts.items()

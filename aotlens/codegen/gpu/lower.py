@@ -103,7 +103,7 @@ class _Graph:
                 for name, text in seen.sources.items()
             ),
             calls=tuple(seen.calls),
-            assumptions=(*moving.assumptions, *offered.assumptions),
+            assumptions=(*moving.assumptions, *offered.assumptions, *dict.fromkeys(seen.unknown)),
             not_fused=seen.not_fused(),
         )
         return RunnableGraph(

@@ -13,7 +13,7 @@ from typing import Any
 from torch import fx
 
 from aotlens.codegen.gpu.fx_work import OURS, in_graph_order, our_name, work_of
-from aotlens.codegen.gpu.records import KernelCall, NodeWork, NotFused
+from aotlens.codegen.gpu.records import Access, KernelCall, NodeWork, NotFused
 from aotlens.codegen.gpu.refusals import Refusals
 from aotlens.codegen.gpu.traffic import Traffic, flat
 from aotlens.errors import InternalError
@@ -23,6 +23,8 @@ from aotlens.torch_api import compiling_modules
 LAST_SUM = "torch.sum"
 """How the wrapper ends a reduction of which a kernel leaves partial sums, in f32."""
 SUM_ITEM = 4
+Account = tuple[tuple[Access, ...], tuple[NodeWork, ...]]
+
 SEEDS = "inductor_seeds"
 """In the names of the nodes that draw seeds."""
 
@@ -46,6 +48,8 @@ class Observed:
     refusals: Refusals = field(default_factory=Refusals)
     defined: dict[str, Any] = field(default_factory=dict)
     """Inductor's kernels by name, the last defined last."""
+    unknown: list[str] = field(default_factory=list)
+    """Calls of which no account could be given, and why."""
 
     def not_fused(self) -> tuple[NotFused, ...]:
         """The pairs of calls that share a value."""
@@ -63,32 +67,46 @@ class Observed:
         origins = in_graph_order(origin for node in members for origin in node.node.origins)
         traffic = Traffic(self.modules)
         left, finished = traffic.of_partial_sums(kernel, len(self.calls))
-        accesses = (*traffic.of_kernel(members, kernel), *left)
-        work = tuple(part for node in members for part in traffic.work(node))
-        added = "" if _ours(origins) else _added(origins)
-        self._add(
-            KernelCall(name, self.phase, _ours(origins), accesses, work, added),
-            [node.get_name() for node in members],
-        )
+
+        def account() -> Account:
+            accesses = (*traffic.of_kernel(members, kernel), *left)
+            return accesses, tuple(part for node in members for part in traffic.work(node))
+
+        operations = [node.get_name() for node in members]
+        self._add(name, origins, operations, self._known(name, traffic, account))
         for read, written in finished:
-            work = tuple(NodeWork(name, read.bytes // SUM_ITEM, "f32", False) for name in read.by)
-            self._add(KernelCall(LAST_SUM, self.phase, read.by, (read, written), work), [])
+            work = tuple(NodeWork(node, read.bytes // SUM_ITEM, "f32", False) for node in read.by)
+            self.calls.append(KernelCall(LAST_SUM, self.phase, read.by, (read, written), work))
 
     def library_call(self, call: Any, name: str) -> None:
         origins = _computed(call)
-        accesses = tuple(Traffic(self.modules).of_library(call, origins))
-        work = tuple(work_of(node) for node in origins if node.op == "call_function")
-        added = "" if _ours(origins) else _added(origins)
+        traffic = Traffic(self.modules)
+
+        def account() -> Account:
+            work = tuple(work_of(node) for node in origins if node.op == "call_function")
+            return tuple(traffic.of_library(call, origins)), work
+
         outputs = flat(getattr(call, "outputs", ()))
         parts = [part.get_operation_name() for part in outputs if hasattr(part, "get_operation_name")]
-        self._add(
-            KernelCall(name, self.phase, _ours(origins), accesses, work, added),
-            [call.get_operation_name(), *parts],
-        )
+        operations = [call.get_operation_name(), *parts]
+        self._add(name, origins, operations, self._known(name, traffic, account))
 
-    def _add(self, call: KernelCall, operations: list[str]) -> None:
+    def _known(self, name: str, traffic: Traffic, account: Callable[[], Account]) -> Account:
+        """The account of one call; empty, with a note, where it fails: the kernels are worth more than it."""
+        try:
+            found = account()
+        except Exception as error:  # noqa: BLE001 (whatever operator we have not met; it is told)
+            self.unknown.append(
+                f"what `{name}` reads, writes and computes is not known ({type(error).__name__}: {error})"
+            )
+            return (), ()
+        return found if traffic.is_known else ((), ())
+
+    def _add(self, name: str, origins: list[fx.Node], operations: list[str], account: Account) -> None:
+        nodes = tuple(dict.fromkeys(filter(None, map(our_name, origins))))
+        added = "" if nodes else _added(origins)
         self.refusals.note_call(id(self.modules.v.graph.scheduler), operations, len(self.calls))
-        self.calls.append(call)
+        self.calls.append(KernelCall(name, self.phase, nodes, *account, added))
 
 
 def _computed(call: Any) -> list[fx.Node]:
@@ -101,10 +119,6 @@ def _computed(call: Any) -> list[fx.Node]:
     origins = in_graph_order(call.origins)
     operator = getattr(call, "op_overload", None)
     return [node for node in origins if node.target is operator] or origins[-1:]
-
-
-def _ours(origins: list[fx.Node]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, map(our_name, origins))))
 
 
 def _added(origins: list[fx.Node]) -> str:

@@ -14,13 +14,6 @@ Operation = tuple[int, str]
 """The graph (its scheduler's identity) and Inductor's name of an operation."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    first: frozenset[Operation]
-    second: frozenset[Operation]
-    why: str
-
-
 @dataclass(slots=True)
 class Refusals:
     """Mutable while Inductor works."""
@@ -72,15 +65,16 @@ class Refusals:
                 yield NotFused(first, second, tuple(produced or both), bool(produced), why)
 
     def _by_call(self) -> dict[tuple[int, int], str]:
-        best: dict[tuple[int, int], tuple[int, str]] = {}
+        best: dict[tuple[int, int], tuple[tuple[int, bool], str]] = {}
         for (one, other), words in self._asked.items():
             calls = [{self._calls.get(operation) for operation in side} for side in (one, other)]
             if any(len(found) != 1 or None in found for found in calls):
                 continue  # a part of it went elsewhere, or never became a call
-            first, second = sorted(next(iter(found)) or 0 for found in calls)
-            size = len(one) + len(other)
-            if first != second and size >= best.get((first, second), (0, ""))[0]:
-                best[first, second] = size, words
+            asked = [next(iter(found)) or 0 for found in calls]
+            pair = min(asked), max(asked)
+            rank = len(one) + len(other), asked[0] < asked[1]  # the other way round it only says so
+            if pair[0] != pair[1] and rank >= best.get(pair, ((0, False), ""))[0]:
+                best[pair] = rank, words
         return {pair: words for pair, (_, words) in best.items()}
 
 

@@ -16,6 +16,7 @@ from torch import fx
 from aotlens.codegen.gpu.fx_work import our_name, readers
 from aotlens.codegen.gpu.loop_work import loop_work
 from aotlens.codegen.gpu.records import Access, NodeWork
+from aotlens.torch_api import unbacked_symbols
 
 SECTOR = 32
 """Bytes that the memory moves at least, on every GPU of the table."""
@@ -51,6 +52,10 @@ class Traffic:
 
     def __init__(self, modules: SimpleNamespace) -> None:
         self._graph = modules.v.graph
+        environment = self._graph.sizevars.shape_env
+        self._unknown = unbacked_symbols(environment) if environment is not None else set()
+        self.is_known = True
+        """Whether all sizes that were met are those of the example; False where only the data tells one."""
 
     def of_kernel(self, members: list[Any], kernel: Any) -> Iterator[Access]:
         """Of a generated kernel, by the scheduler's nodes that it computes."""
@@ -183,6 +188,9 @@ class Traffic:
 
     def _number(self, expression: Any) -> int:
         """A size at the example's values."""
+        if self._unknown and not self._unknown.isdisjoint(getattr(expression, "free_symbols", ())):
+            self.is_known = False
+            return 1
         return int(self._graph.sizevars.optimization_hint(expression, fallback=1))
 
 

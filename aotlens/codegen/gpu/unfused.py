@@ -12,7 +12,7 @@ from aotlens.report.unfused import REASONS
 WORDS: tuple[tuple[str, UnfusedCode], ...] = (
     ("no shared data", "indexing"),
     ("memory deps did not match", "indexing"),
-    ("score_fusion_memory_threshold", "indexing"),
+    ("score_fusion_memory_threshold", "little"),
     ("intermediate nodes between", "order"),
     ("node1 must go before node2", "order"),
     ("will create cycle", "order"),
