@@ -14,6 +14,7 @@ from aotlens.analysis.leaves import relative_chain
 from aotlens.analysis.own_results import look_again, own_result
 from aotlens.analysis.records import OutputAliasInfo, OutputType
 from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.storage import Storage
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
 from aotlens.torch_api import is_view_of_custom_function
@@ -65,13 +66,7 @@ def view_of_intermediate(captured: Captured, index: int, alone: bool) -> OutputA
     if not value.requires_grad or not tracked.chain:
         return None
     if history(value) is None:
-        if is_view_of_custom_function(value) and tracked.storage.version:
-            raise UnsupportedError(
-                "a view made in a custom `autograd.Function` of a tensor that is written to after (custom "
-                "function view); its backward fails in eager",
-                tracked.storage.writes[-1].origin.place.innermost,
-                "return a clone from the function",
-            )
+        refuse_written(value, tracked.storage)
         return None
     # A function's own forward runs with grad mode off, and yet its views have a history.
     if alone or all(step.grad_enabled for step in tracked.chain):
@@ -84,3 +79,14 @@ def view_of_intermediate(captured: Captured, index: int, alone: bool) -> OutputA
         )
     reason = "a view made in a custom function, whose backward no repeated view would call"
     return replace(own, output_type=OutputType.CUSTOM_FUNCTION_VIEW, reason=reason, function_view=True)
+
+
+def refuse_written(value: Any, storage: Storage) -> None:
+    """Call it with a result that requires grad and has no history that autograd would tell."""
+    if is_view_of_custom_function(value) and storage.version:
+        raise UnsupportedError(
+            "a view made in a custom `autograd.Function` of a tensor that is written to after (custom "
+            "function view); its backward fails in eager",
+            storage.writes[-1].origin.place.innermost,
+            "return a clone from the function",
+        )

@@ -221,6 +221,13 @@ def _exchanged(captured: Captured, index: int, exchange: Exchange, keep_mutation
     given = captured.inputs[index]
     storage: Any = given.storage
     old, seen = _writes_data(given), _is_seen(given)
+    if given.base is not None:
+        raise UnsupportedError(
+            f"a storage mutation (`set_`, `.data`) of `{given.slot.name}`, which overlaps another input, "
+            "beside a write to one of them",
+            span_of_writes(storage.moves) or captured.subject.span,
+            "clone one of them before the call",
+        )
     if old and seen:
         raise RefusedAssertionError(
             f"a storage mutation (`set_`) of `{given.slot.name}`, but the input has other mutations that we "

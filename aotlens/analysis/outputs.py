@@ -9,7 +9,12 @@ from typing import Any
 import torch
 
 from aotlens.analysis.exchanges import Exchanges
-from aotlens.analysis.function_views import function_view, is_function_view, view_of_intermediate
+from aotlens.analysis.function_views import (
+    function_view,
+    is_function_view,
+    refuse_written,
+    view_of_intermediate,
+)
 from aotlens.analysis.inputs import geometry_of, history
 from aotlens.analysis.leaves import is_made_leaf, made_leaf_under, relative_chain, view_of_made_leaf
 from aotlens.analysis.own_results import own_or_twin, own_result
@@ -166,6 +171,8 @@ def _alias_of_input(
     at = _nearest_input(captured, value, storage)
     given = captured.inputs[at]
     _refuse_foreign_history(captured, given, value)
+    if value.requires_grad and history(value) is None:
+        refuse_written(value, storage)
     exchanged = captured.recorder.tracked(given.argument).storage is not given.storage
     if exchanged:  # taken before the input leaves its storage, so from what it was
         chain: tuple[ViewStep, ...] | None = captured.recorder.tracked(value).chain
@@ -173,9 +180,7 @@ def _alias_of_input(
         chain = relative_chain(captured.recorder, given.argument, value)
     if same is None and is_function_view(captured, given, value):
         return function_view(captured, index, value, at)
-    linked = (
-        not given.requires_grad and not given.argument.requires_grad and root(value) is root(given.argument)
-    )
+    linked = not given.argument.requires_grad and root(value) is root(given.argument)
     leaf = is_made_leaf(value)
     detached = not linked and (not value.requires_grad or (leaf and value._base is None))
     view = _view_of_input(captured, index, at, chain)
@@ -190,7 +195,13 @@ def _alias_of_input(
 
 
 def _refuse_foreign_history(captured: Captured, given: CapturedInput, value: Any) -> None:
-    """A result that an exchange put on an input's memory, with a history of its own."""
+    """A result in an input's memory whose history is not the input's, as that leaves the function."""
+    if given.requires_grad and not given.argument.requires_grad and value.requires_grad and history(value):
+        raise UnsupportedError(
+            f"a view of `{given.slot.name}` that was taken before `{given.slot.name}` is detached in place",
+            captured.subject.span,
+            "take the view after that, or a clone",
+        )
     if value.requires_grad and any(root(value) is tensor for tensor in captured.recorder.exchanged):
         raise UnsupportedError(
             f"a result with a gradient of its own that was given the memory of `{given.slot.name}` (`set_`, "

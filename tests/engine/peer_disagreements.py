@@ -60,6 +60,7 @@ DISAGREEMENTS = (
             "autograd/gradient_inside_by_what_requires_grad_inside",
             "metadata/detach_in_place",
             "metadata/detach_in_place_after_use",
+            "metadata/detached_in_place_before_a_view_of_it",
         ),
     ),
     Disagreement(

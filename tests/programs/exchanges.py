@@ -138,3 +138,15 @@ def set_with_a_gradient(x: Tensor, y: Tensor) -> Tensor:
     made = x * 2
     made.set_(y)  # type: ignore[call-overload]
     return made
+
+
+def _with_its_transpose() -> tuple[Tensor, Tensor]:
+    made = plain(4, 4)
+    return made, made.t()
+
+
+@cases(_with_its_transpose, later="which overlaps another input")
+def data_of_an_overlapping_input_assigned_beside_a_write(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    y.data = y.data * 2
+    x.mul_(3)
+    return x, y

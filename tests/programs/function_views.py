@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from tests.programs.program import Cases, leaf, plain
+from tests.programs.program import Cases, leaf, plain, tape
 
 cases = Cases("function_views")
 
@@ -104,3 +104,11 @@ def of_what_is_written_to_after(x: Tensor) -> Any:
     flat = Flat.apply(hidden)
     hidden.add_(1)
     return flat, hidden
+
+
+@cases(lambda: (tape(3, 4),), later="a view made in a custom `autograd.Function` of a tensor that is written")
+def of_an_input_and_written_to_without_gradient(x: Tensor) -> Any:
+    found = Reversed.apply(x)
+    with torch.no_grad():
+        found *= 2
+    return found

@@ -348,3 +348,16 @@ def metadata_of_the_base_of_an_expanded_view_that_is_filled(x: Tensor) -> Tensor
     x.unsqueeze_(0)
     same.fill_(0.5)
     return same
+
+
+@cases(lambda: (leaf(3, 4),), later="taken before `x` is detached in place")
+def detached_in_place_after_a_view_of_it(x: Tensor) -> Tensor:
+    turned = x.t()
+    x.detach_()
+    return turned
+
+
+@cases(lambda: (leaf(3, 4),))
+def detached_in_place_before_a_view_of_it(x: Tensor) -> tuple[Tensor, Tensor]:
+    x.detach_()
+    return x[0], x
