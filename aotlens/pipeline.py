@@ -14,7 +14,7 @@ Invariant: data goes one way; every stage's record is kept in `Compiled`.
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -56,6 +56,7 @@ from aotlens.runtime.stage import load_module, write_module
 from aotlens.torch_api import (
     FakeTensor,
     FakeTensorMode,
+    flex_gradients_on_cpu,
     functionalizes_rng,
     make_shape_env,
     pytree,
@@ -201,7 +202,8 @@ def _capture(
         allow_side_effects=options.allow_side_effects,
         split_region=partial(split_region, policy=options.partition),
     )
-    captured = capture_direct(fn, args, kwargs, settings, name)
+    with flex_gradients_on_cpu() if options.gpu is not None else nullcontext():
+        captured = capture_direct(fn, args, kwargs, settings, name)
     if options.flat_result:
         captured = replace(captured, structure=replace(captured.structure, result=None))
     return captured

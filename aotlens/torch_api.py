@@ -75,6 +75,7 @@ __all__ = [
     "draws_in_kernels",
     "dynamo_knows",
     "first_expression",
+    "flex_gradients_on_cpu",
     "functionalizes_rng",
     "get_decompositions",
     "graph_module_hooks",
@@ -260,6 +261,24 @@ def uncompiled_flex_attention(around: Callable[[], Any]) -> Iterator[None]:
         yield
     finally:
         module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG, module.setup_compilation_env = before
+
+
+@contextmanager
+def flex_gradients_on_cpu() -> Iterator[None]:
+    """Let `flex_attention` take CPU tensors that require grad, which torch refuses.
+
+    Code for a GPU has no such limit, and the unfused implementation has a gradient.  Does nothing where
+    nobody has imported it.
+    """
+    module: Any = sys.modules.get("torch.nn.attention.flex_attention")
+    if module is None:
+        yield
+        return
+    before, module._validate_device = module._validate_device, lambda query, key, value: None
+    try:
+        yield
+    finally:
+        module._validate_device = before
 
 
 def has_ordered_effect(func: Any) -> bool:
@@ -818,6 +837,7 @@ def _constant_that_stays(self: Any, name: str, device: torch.device | None) -> s
 
 def interpreting_modules() -> SimpleNamespace:
     """Torch's modules under which a wrapper of Inductor's runs, its kernels in Triton's interpreter."""
+    import torch._prims.rng_prims  # registers operators that wrappers call
     from torch._inductor import codecache
     from torch._inductor.runtime import hints, triton_helpers, triton_heuristics
 

@@ -12,30 +12,19 @@ import torch
 from torch import fx
 
 from aotlens.capture.margin_losses import AS_THE_KERNEL
+from aotlens.codegen.around import prepare
 from aotlens.codegen.boxed import boxed
-from aotlens.codegen.crossed import take_out_crossed_writes, writing_crossed
 from aotlens.codegen.kernels import kernels_of
-from aotlens.codegen.negated import spell_out_negation, taking_negated
+from aotlens.codegen.objects import refuse_objects
 from aotlens.codegen.records import Generated, GraphCode
-from aotlens.codegen.separate import (
-    doubtful_results,
-    results_of_writes,
-    views_of_results,
-    with_distinct_results,
-    with_results_apart,
-    with_separate_results,
-)
-from aotlens.codegen.tokens import thread_token
 from aotlens.errors import AotlensError, BackendError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
-from aotlens.ir.slots import DIFFERENTIABLE_OUTPUTS, Buffer, Parameter, SavedInput
+from aotlens.ir.slots import Buffer, Parameter, SavedInput
 from aotlens.partition.records import Partitioned
 from aotlens.report.records import Kernel
 from aotlens.torch_api import (
-    FakeScriptObject,
     FakeTensorMode,
-    ScriptObject,
     TracingContext,
     compile_with_inductor,
     inductor_config_patch,
@@ -45,10 +34,6 @@ from aotlens.torch_api import (
 )
 
 Config = dict[str, Any]
-
-
-RANDOM_STATE = ("torch.random", "torch.cuda.random")
-"""Modules whose functions read and set generators."""
 
 
 def decompositions(config: Config) -> dict[Any, Callable[..., Any]]:
@@ -159,21 +144,9 @@ class _Unit:
     def _compile(
         self, module: fx.GraphModule, program: Program, phase: Any, static: Sequence[int], **flags: bool
     ) -> Callable[[list[Any]], Any]:
-        self._refuse_objects(program, phase)
+        refuse_objects(program, phase, self._parts.joint.captured.subject)
         with self._fake_mode:
-            thread_token(module)
-            negated = spell_out_negation(module)
-            crossed = take_out_crossed_writes(module)
-        output = module.graph.output_node()
-        results: Any = output.args[0]
-        visible = [
-            at
-            for at, out in enumerate(program.outputs)
-            if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS) and isinstance(results[at], fx.Node)
-        ]
-        output.meta["user_visible_output_idxs"] = visible
-        doubtful, views = doubtful_results(module, visible), views_of_results(module, visible)
-        updated = results_of_writes(module)
+            around = prepare(module, program)
         inputs = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         try:
             with inductor_config_patch(self._config):
@@ -192,29 +165,7 @@ class _Unit:
         self._kernels[phase] = kernels_of(result, provenance, program, phase)
         if phase == "forward":
             self._in_one_piece = len(getattr(result, "partition_maps", None) or ()) <= 1
-        code = with_separate_results(with_results_apart(boxed(result), updated), doubtful)
-        code = with_distinct_results(code, views)
-        return taking_negated(writing_crossed(code, crossed), negated)
-
-    def _refuse_objects(self, program: Program, phase: Any) -> None:
-        """Inductor draws from its own seeds, and so cannot follow a generator or the random state.
-
-        Nor does it keep calls of a torchbind object's methods in order: each reads what another one wrote.
-        """
-        ops = [node.op for node in program.nodes if getattr(node.op, "__module__", "") in RANDOM_STATE]
-        given = [item.node for item in program.inputs] + list(program.constants())
-        what = f"`torch.{ops[0].__name__}`" if ops and ops[0] is not None else ""
-        if any(node.val is None for node in given):
-            what = what or "a `torch.Generator`"
-        if any(isinstance(node.val, (FakeScriptObject, ScriptObject)) for node in given):
-            what = "a torchbind object"
-        if what:
-            place = self._parts.joint.captured.subject
-            raise BackendError(
-                f"Inductor cannot compile {what} in the {phase} graph of `{place.name}`; "
-                "choose backend 'eager'",
-                span=place.span,
-            )
+        return around.code(boxed(result))
 
 
 def _static(program: Program) -> list[int]:

@@ -34,6 +34,10 @@ FORMS: dict[Any, Callable[[Any, Any], tuple[Sequence[int], torch.dtype]]] = {
 """The draws that kernels make, with the shape and the type of their numbers."""
 
 
+NOTHING = Drawn("rand", torch.zeros(0, dtype=torch.int64), torch.zeros(0), again=0, agrees=True)
+"""A draw that nobody reads, so that no kernel made it."""
+
+
 class Redrawing(TorchDispatchMode):
     """Within it, each draw gives what a kernel drew in its place."""
 
@@ -43,20 +47,17 @@ class Redrawing(TorchDispatchMode):
         self.used = 0
         self.given: list[Drawn] = []
         """What was drawn for elements that the program has: kernels draw for whole blocks."""
-        self.unknown = 0
-        """Draws in whose place no kernel drew."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         options = kwargs or {}
         form = FORMS.get(func)
         if form is None or options.get("generator") is not None:
             return func(*args, **options)
-        drawn = self._drawn[self.used] if self.used < len(self._drawn) else None
-        self.used += 1
-        if drawn is None:
-            self.unknown += 1
+        at, self.used = self.used, self.used + 1
+        if at >= len(self._drawn):
             return func(*args, **options)
         shape, dtype = form(args, options)
+        drawn = self._drawn[at] or NOTHING
         drawn = _cut(drawn, math.prod(shape))
         self.given.append(drawn)
         number = numbers(drawn, shape, dtype)

@@ -1,6 +1,8 @@
 """Whether two tensors hold the same values: one table of tolerances, and the error between them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
@@ -57,6 +59,20 @@ def metadata(tensor: Tensor) -> str:
     return f"{own} around {', '.join(inside)}"
 
 
+_coarsest: ContextVar[Tolerance] = ContextVar("coarsest", default=EXACT)
+
+
+@contextmanager
+def computed_in(dtypes: Iterable[torch.dtype]) -> Iterator[None]:
+    """Within it floats of every type are compared as the coarsest of these, in which they were computed."""
+    limits = [TOLERANCES.get(dtype, EXACT) for dtype in dtypes]
+    token = _coarsest.set(max(limits, key=lambda limit: limit.relative, default=EXACT))
+    try:
+        yield
+    finally:
+        _coarsest.reset(token)
+
+
 def close(found: Tensor, expected: Tensor, scale: float = 1.0) -> bool:
     """Whether every element is within tolerance; NaN equals NaN and infinities their own sign.
 
@@ -68,6 +84,7 @@ def close(found: Tensor, expected: Tensor, scale: float = 1.0) -> bool:
     other, true = _real(found), _real(expected)
     if limit is EXACT:
         return torch.equal(other, true)
+    limit = max(limit, _coarsest.get(), key=lambda limit: limit.relative)
     ordinary = torch.isfinite(true) & torch.isfinite(other)
     if not torch.equal(_marked(other, ordinary), _marked(true, ordinary)):
         return False

@@ -16,6 +16,10 @@ from aotlens.capture.operators import aten
 FORWARD = aten._scaled_dot_product_flash_attention_for_cpu.default
 BACKWARD = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 HALF = (torch.float16, torch.bfloat16)
+FLEX_OPTIONS = 6
+"""The position of the kernel's options among the arguments of `flex_attention`."""
+FLEX_JOINT_BODY = 8
+"""The position of the score's gradient among the arguments of `flex_attention_backward`."""
 WIDEST_HEAD = 256
 """Flash attention takes heads up to this size."""
 
@@ -27,6 +31,8 @@ class Attention:
     is_flash: bool
     random_state: tuple[fx.Node, fx.Node]
     """Two more results of the CUDA operator, which its backward reads."""
+    log_sum: fx.Node
+    """The log-sum-exp of the rows, which the CUDA operator gives in sizes of its own."""
 
 
 def to_cuda_attention(module: fx.GraphModule, known: dict[str, Attention]) -> list[str]:
@@ -40,7 +46,29 @@ def to_cuda_attention(module: fx.GraphModule, known: dict[str, Attention]) -> li
             assumed.append(_forward(module.graph, node, known))
         elif node.target is BACKWARD:
             _backward(module.graph, node, known)
+    _prepare_flex(module)
+    if known:
+        for node in module.graph.find_nodes(op="call_function", target=aten.view.default):
+            node.target = aten.reshape.default  # a CUDA operator's result may lie otherwise
     return assumed
+
+
+def _prepare_flex(module: fx.GraphModule) -> None:
+    """What Inductor wants of FlexAttention, and a recording on a CPU has otherwise."""
+    for node in module.graph.nodes:
+        name = getattr(node.target, "__name__", "") if node.op == "call_function" else ""
+        if name == "flex_attention" and _gives_log_sum(node):
+            options = {**node.args[FLEX_OPTIONS], "OUTPUT_LOGSUMEXP": True}  # left out on a CPU
+            node.args = (*node.args[:FLEX_OPTIONS], options, *node.args[FLEX_OPTIONS + 1 :])
+        elif name == "flex_attention_backward":
+            body: Any = getattr(module, str(node.args[FLEX_JOINT_BODY].target))
+            output = body.graph.output_node()
+            output.args = (list(output.args[0]),)
+            body.recompile()
+
+
+def _gives_log_sum(node: fx.Node) -> bool:
+    return any(user.target is operator.getitem and user.args[1] == 1 and user.users for user in node.users)
 
 
 def _forward(graph: fx.Graph, node: Any, known: dict[str, Attention]) -> str:
@@ -65,7 +93,7 @@ def _forward(graph: fx.Graph, node: Any, known: dict[str, Attention]) -> str:
     node.replace_all_uses_with(call)
     graph.erase_node(node)
     if 1 in items:
-        known[items[1].meta["aotlens_node"]] = Attention(flash, (seed, offset))
+        known[items[1].meta["aotlens_node"]] = Attention(flash, (seed, offset), items[1])
     kind = "flash" if flash else "memory-efficient"
     return f"scaled_dot_product_attention on a GPU takes the {kind} kernel"
 

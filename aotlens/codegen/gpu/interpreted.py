@@ -34,9 +34,7 @@ from aotlens.codegen.gpu.node_values import expected_of, kernel_source, node_val
 from aotlens.codegen.gpu.offline import offline_gpu
 from aotlens.codegen.gpu.records import RunnableGraph
 from aotlens.codegen.gpu.targets import GpuTarget, find_target
-from aotlens.codegen.negated import taking_negated
 from aotlens.codegen.records import Generated, GraphCode
-from aotlens.codegen.separate import with_separate_results
 from aotlens.errors import BackendError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
@@ -107,8 +105,8 @@ class InterpretedGraphs:
         program = self.program(phase)
         if not graph.lowered.source:  # it computes nothing
             return boxed(to_graph_module(program, phase != "inference"))
-        code = with_separate_results(partial(self._call, graph, len(program.outputs)), list(graph.doubtful))
-        return taking_negated(code, graph.negated)
+        count = len(program.outputs) + len(graph.around.crossed)
+        return graph.around.code(partial(self._call, graph, count))
 
     def program(self, phase: Phase) -> Program:
         if phase != "backward":

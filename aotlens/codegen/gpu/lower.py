@@ -14,18 +14,16 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotlens.codegen.around import Around, prepare
 from aotlens.codegen.gpu.fx_work import OURS
 from aotlens.codegen.gpu.observed import observing
 from aotlens.codegen.gpu.places import has_gpu_tensors
 from aotlens.codegen.gpu.records import KernelSource, LoweredGraph, RunnableGraph
 from aotlens.codegen.gpu.retarget import Retargeting
 from aotlens.codegen.gpu.templates import first_choices
-from aotlens.codegen.negated import spell_out_negation
-from aotlens.codegen.separate import doubtful_results
-from aotlens.codegen.tokens import thread_token
+from aotlens.codegen.objects import refuse_objects
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
-from aotlens.ir.slots import DIFFERENTIABLE_OUTPUTS
 from aotlens.partition.records import Partitioned
 from aotlens.report.records import Phase
 from aotlens.torch_api import (
@@ -48,7 +46,10 @@ def lower(parts: Partitioned, config: dict[str, Any]) -> Iterator[LoweredGraph]:
 
 def lower_to_run(parts: Partitioned, config: dict[str, Any]) -> Iterator[RunnableGraph]:
     """The same, with what the wrappers need."""
-    mode = parts.joint.captured.recorder.fake_mode
+    mode, subject = parts.joint.captured.recorder.fake_mode, parts.joint.captured.subject
+    refuse_objects(parts.forward, "forward", subject)
+    if parts.backward is not None:
+        refuse_objects(parts.backward, "backward", subject)
     moving = Retargeting(mode, has_gpu_tensors(parts), draws_in_kernels(config))
     training = parts.backward is not None
     forward = _Graph(parts.forward, "forward" if training else "inference", config)
@@ -81,9 +82,8 @@ class _Graph:
     def lower(self, moving: Retargeting, strides: dict[int, tuple[Any, ...]]) -> RunnableGraph:
         training = self.phase != "inference"
         module = to_graph_module(self.program, training)
-        negated = self._prepare(module, moving, strides)
+        around = self._prepare(module, moving, strides)
         inputs = moving.move(module, self.phase == "forward")
-        doubtful = doubtful_results(module, self._mark_visible(module))
         states = self._states(module, moving)
         with (
             observing(self.phase) as seen,
@@ -108,10 +108,9 @@ class _Graph:
         )
         return RunnableGraph(
             lowered,
+            around,
             constants=dict(getattr(code, "constants", None) or {}),
             states=states,
-            negated=negated,
-            doubtful=tuple(doubtful),
             buffers={
                 access.buffer: access.node for call in seen.calls for access in call.accesses if access.node
             },
@@ -126,27 +125,14 @@ class _Graph:
 
     def _prepare(
         self, module: fx.GraphModule, moving: Retargeting, strides: dict[int, tuple[Any, ...]]
-    ) -> tuple[int, ...]:
-        """Give the inputs their layouts; the positions of those whose negative bit the graph spells out."""
+    ) -> Around:
+        """Give the inputs their layouts, and the graph the form in which it goes to any device."""
         inputs = module.graph.find_nodes(op="placeholder")
         with moving.mode:
             for given, node in zip(self.program.inputs, inputs, strict=True):
                 node.meta[OURS] = given.node.name
                 _restride(node, strides.get(id(given.node)))
-            thread_token(module)
-            return spell_out_negation(module)
-
-    def _mark_visible(self, module: fx.GraphModule) -> list[int]:
-        """The results that the caller sees."""
-        output = module.graph.output_node()
-        results: Any = output.args[0]
-        visible = [
-            at
-            for at, out in enumerate(self.program.outputs)
-            if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS) and isinstance(results[at], fx.Node)
-        ]
-        output.meta["user_visible_output_idxs"] = visible
-        return visible
+            return prepare(module, self.program)
 
     def _flags(self) -> dict[str, bool]:
         if self.phase == "backward":

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from aotlens.codegen.around import Around
 from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.report.records import Phase
 
@@ -125,15 +126,12 @@ class RunnableGraph:
     """A graph with what it takes to run its wrapper."""
 
     lowered: LoweredGraph
+    around: Around
     constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
     """By the name that the wrapper has for each."""
     states: tuple[int, ...] = ()
     """Random states of attentions, by their number: what a forward gives beyond our program's outputs, and a
     backward takes beyond our program's inputs."""
-    negated: tuple[int, ...] = ()
-    """Positions of the inputs that are given as they lie in memory, without their negative bit."""
-    doubtful: tuple[int, ...] = ()
-    """Positions of the results that Inductor may compute inside the memory of another result."""
     buffers: Mapping[str, str] = field(default_factory=dict)
     """By the wrapper's name of a buffer, the node of our program whose value it holds."""
 

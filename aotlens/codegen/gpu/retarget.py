@@ -79,6 +79,9 @@ class Retargeting:
 
     def _moved(self, node: fx.Node) -> Any:
         """The input as it is on the GPU, or still on the CPU."""
+        attention = self.attentions.get(node.meta.get("aotlens_node", ""))
+        if attention is not None and attention.log_sum.graph is not node.graph:
+            node.meta["val"] = attention.log_sum.meta["val"]
         value = node.meta["val"]
         if not isinstance(value, torch.Tensor):
             return value

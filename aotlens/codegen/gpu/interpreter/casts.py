@@ -63,3 +63,15 @@ def multiplying(handle: Any, convert: Any, fp32: Any) -> Any:
         return handle((product + accumulator.data).astype(kind), accumulator.dtype.scalar)
 
     return dot
+
+
+def converting_numbers(original: Any, handle: Any, language: Any) -> Any:
+    """In the place of the conversion of a launch's arguments."""
+
+    def convert(argument: Any) -> Any:
+        if isinstance(argument, float):
+            number = handle(np.array([argument], np.float64), language.float64)
+            return language.tensor(number, language.float64)
+        return original(argument)
+
+    return convert

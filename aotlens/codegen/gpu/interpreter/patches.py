@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.gpu.interpreter.casts import converting, multiplying
+from aotlens.codegen.gpu.interpreter.casts import converting, converting_numbers, multiplying
 from aotlens.codegen.gpu.interpreter.faults import assert_in_kernel
 from aotlens.codegen.gpu.interpreter.libdevice import bound_functions, calling_functions
 from aotlens.codegen.gpu.interpreter.memory import Memory, checking
@@ -82,6 +82,12 @@ def _numbers() -> Iterator[Replacement]:
         "generic_scan",
         scan_by_doubling,
         "the original calls the kernel's function once per element",
+    )
+    yield Replacement(
+        interpreter,
+        "_implicit_cvt",
+        converting_numbers(interpreter._implicit_cvt, interpreter.TensorHandle, tl),
+        "the original leaves a float that a kernel is given as Python's",
     )
     yield Replacement(
         builder, "create_assert", assert_in_kernel, "tells the kernel's assertions from the interpreter's own"

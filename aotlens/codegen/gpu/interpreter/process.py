@@ -11,10 +11,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from multiprocessing.connection import Connection, Pipe
 
+from aotlens.codegen.gpu.interpreter.operators import run_operator
 from aotlens.codegen.gpu.interpreter.packing import packed, unpacked
-from aotlens.codegen.gpu.interpreter.records import Answer, Finding, Job, Place
+from aotlens.codegen.gpu.interpreter.records import Answer, Finding, Job, OperatorCall, Place
 
 WORKER = "aotlens.codegen.gpu.interpreter.worker"
 GRAPH_LIMIT_S = 600.0
@@ -35,15 +37,21 @@ class Interpreter:
             if self._process.poll() is not None:
                 self._process, self._connection = self._started()
             try:
-                self._connection.send_bytes(packed(job))
-                if not self._connection.poll(limit_s):
-                    self._process.kill()
-                    return _failed(job, f"the graph took longer than {limit_s:g} s in the interpreter")
-                answer: Answer = unpacked(self._connection.recv_bytes())
-                return answer
+                return self._asked(job, time.monotonic() + limit_s, limit_s)
             except (EOFError, ConnectionError):
                 status = self._process.wait()
                 return _failed(job, f"the interpreter's process ended: exit code {status}")
+
+    def _asked(self, job: Job, deadline: float, limit_s: float) -> Answer:
+        """The answer, after all the operators that the graph needs from this process."""
+        self._connection.send_bytes(packed(job))
+        while self._connection.poll(max(0.0, deadline - time.monotonic())):
+            received: Answer | OperatorCall = unpacked(self._connection.recv_bytes())
+            if isinstance(received, Answer):
+                return received
+            self._connection.send_bytes(packed(run_operator(received)))
+        self._process.kill()
+        return _failed(job, f"the graph took longer than {limit_s:g} s in the interpreter")
 
     def close(self) -> None:
         """End the process."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import torch
 
-from aotlens.errors import UnsupportedError
+from aotlens.errors import UserError
 
 FindingKind = Literal["out of bounds", "failed assertion", "not interpreted", "library"]
 
@@ -112,7 +112,26 @@ class Answer:
     finding: Finding | None = None
 
 
-class NotInterpretedError(UnsupportedError):
+@dataclass(frozen=True, slots=True)
+class OperatorCall:
+    """An operator that only the program's own process has: one that the user registered."""
+
+    name: str
+    """`namespace.operator.overload`."""
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorResult:
+    result: Any
+    args: tuple[Any, ...]
+    """As the operator left them, and the keyword arguments beside."""
+    kwargs: Mapping[str, Any]
+    error: str = ""
+
+
+class NotInterpretedError(UserError):
     """A kernel that the interpreter cannot run, which says nothing about the kernel."""
 
 

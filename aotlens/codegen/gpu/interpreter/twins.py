@@ -19,8 +19,35 @@ def register_twins() -> Any:
     """The registration, which holds as long as it is kept."""
     library = torch.library.Library("aten", "IMPL")
     for name, twin in TWINS.items():
-        library.impl(name, twin, "CPU")
+        library.impl(name, _laid_out(getattr(aten, name).default, twin), "CPU")
     return library
+
+
+def _laid_out(op: Any, twin: Callable[..., Any]) -> Callable[..., Any]:
+    """The twin, with its results in the layout that torch promises for the operator."""
+
+    def call(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        promised = op(*map(_on_meta, args), **{key: _on_meta(value) for key, value in kwargs.items()})
+        return tuple(
+            _like(found, shape) for found, shape in zip(twin(*args, **kwargs), promised, strict=True)
+        )
+
+    return call
+
+
+def _on_meta(value: Any) -> Any:
+    return value.to("meta") if isinstance(value, Tensor) else value
+
+
+def _like(found: Any, promised: Any) -> Any:
+    if (
+        not isinstance(found, Tensor)
+        or promised is None
+        or found.shape != promised.shape
+        or found.stride() == promised.stride()
+    ):
+        return found
+    return torch.empty_strided(found.shape, promised.stride(), dtype=found.dtype).copy_(found)
 
 
 def _without_dropout(probability: float) -> None:

@@ -17,10 +17,24 @@ import torch
 from aotlens.codegen.gpu.interpreter.blocks import enlarge
 from aotlens.codegen.gpu.interpreter.faults import LaunchError, finding_of
 from aotlens.codegen.gpu.interpreter.memory import Memory
+from aotlens.codegen.gpu.interpreter.operators import (
+    ELSEWHERE,
+    Ask,
+    operator_elsewhere,
+    with_operators_elsewhere,
+)
 from aotlens.codegen.gpu.interpreter.packing import packed, unpacked
 from aotlens.codegen.gpu.interpreter.patches import apply, replacements
 from aotlens.codegen.gpu.interpreter.random_numbers import Draws
-from aotlens.codegen.gpu.interpreter.records import Answer, Inside, Job, Launch, Place
+from aotlens.codegen.gpu.interpreter.records import (
+    Answer,
+    Inside,
+    Job,
+    Launch,
+    OperatorCall,
+    OperatorResult,
+    Place,
+)
 from aotlens.codegen.gpu.interpreter.twins import register_twins
 from aotlens.codegen.gpu.interpreter.wrapper import HandingOutSeeds, on_cpu
 from aotlens.torch_api import interpreting_modules
@@ -31,7 +45,13 @@ def main(descriptor: int) -> None:
     connection = Connection(descriptor)
     torch.set_num_threads(1)
     np.seterr(all="ignore")  # masked lanes divide by zero, as on a GPU
-    worker = Worker()
+
+    def ask(call: OperatorCall) -> OperatorResult:
+        connection.send_bytes(packed(call))
+        answer: OperatorResult = unpacked(connection.recv_bytes())
+        return answer
+
+    worker = Worker(ask)
     while True:
         try:
             received = connection.recv_bytes()
@@ -44,6 +64,7 @@ def main(descriptor: int) -> None:
 class Worker:
     """This process; mutable: one graph runs at a time."""
 
+    ask: Ask
     memory: Memory = field(default_factory=Memory)
     draws: Draws = field(default_factory=Draws)
     _kept: list[Any] = field(default_factory=list)
@@ -82,8 +103,9 @@ class Worker:
     def _loaded(self, job: Job, launches: list[Launch]) -> Any:
         """The wrapper as a module of this job's own, with its kernels watched."""
         modules = interpreting_modules()
-        key, path = modules.codecache.PyCodeCache.write(on_cpu(job.source))
-        module = modules.codecache.PyCodeCache.load_by_key_path(key, path, attrs=dict(job.constants))
+        attributes = {**job.constants, ELSEWHERE: operator_elsewhere(self.ask)}
+        key, path = modules.codecache.PyCodeCache.write(with_operators_elsewhere(on_cpu(job.source)))
+        module = modules.codecache.PyCodeCache.load_by_key_path(key, path, attrs=attributes)
         occurrences: Counter[str] = Counter()
         for name, kernel in list(vars(module).items()):
             if isinstance(kernel, modules.autotuner):

@@ -1,0 +1,65 @@
+"""What stands around the code that Inductor makes of a graph, for any device.
+
+Invariant: Inductor gets the graph without what it would get wrong, and the code that is called does the rest.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+
+from aotlens.codegen.crossed import take_out_crossed_writes, writing_crossed
+from aotlens.codegen.negated import spell_out_negation, taking_negated
+from aotlens.codegen.separate import (
+    doubtful_results,
+    results_of_writes,
+    views_of_results,
+    with_distinct_results,
+    with_results_apart,
+    with_separate_results,
+)
+from aotlens.codegen.tokens import thread_token
+from aotlens.ir.program import Program
+from aotlens.ir.slots import DIFFERENTIABLE_OUTPUTS
+
+Code = Callable[[list[Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """Positions among the inputs and results of one graph."""
+
+    negated: tuple[int, ...]
+    """Inputs that are given as they lie in memory, without their negative bit."""
+    crossed: tuple[int, ...]
+    """Inputs that are written when the graph has ended, with the results after the program's own."""
+    doubtful: tuple[int, ...]
+    """Results that Inductor may compute inside the memory of another."""
+    views: tuple[int, ...]
+    """Results that may be the same tensor as another."""
+    updated: tuple[tuple[int, int], ...]
+    """Results that show what an input gets in the graph, each with that input's position."""
+
+    def code(self, code: Code) -> Code:
+        """The graph's code as the module text calls it."""
+        apart = with_separate_results(with_results_apart(code, list(self.updated)), list(self.doubtful))
+        distinct = with_distinct_results(apart, list(self.views))
+        return taking_negated(writing_crossed(distinct, self.crossed), self.negated)
+
+
+def prepare(module: fx.GraphModule, program: Program) -> Around:
+    """Change the graph, within its fake mode, and mark which results the caller sees."""
+    thread_token(module)
+    negated = spell_out_negation(module)
+    crossed = take_out_crossed_writes(module)
+    output = module.graph.output_node()
+    results: Any = output.args[0]
+    visible = [
+        at
+        for at, out in enumerate(program.outputs)
+        if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS) and isinstance(results[at], fx.Node)
+    ]
+    output.meta["user_visible_output_idxs"] = visible
+    doubtful, views = doubtful_results(module, visible), views_of_results(module, visible)
+    return Around(negated, crossed, tuple(doubtful), tuple(views), tuple(results_of_writes(module)))

@@ -1,0 +1,62 @@
+"""Operators that the user registered: the interpreter's process lacks them, so the program's own runs them.
+
+Invariant: what an operator writes to reaches the caller's tensors, as if it had run there.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from aotlens.codegen.gpu.interpreter.records import OperatorCall, OperatorResult
+from aotlens.torch_api import pytree
+
+_OPERATOR = re.compile(r"\btorch\.ops\.(\w+)\.(\w+)\.(\w+)\b")
+ELSEWHERE = "operator_elsewhere"
+"""The wrapper's name of the function that finds an operator in the other process."""
+
+Ask = Callable[[OperatorCall], OperatorResult]
+
+
+def with_operators_elsewhere(source: str) -> str:
+    """The wrapper's text, whose unknown operators are asked for."""
+
+    def found(match: re.Match[str]) -> str:
+        return match.group() if _known(*match.groups()) else f'{ELSEWHERE}("{".".join(match.groups())}")'
+
+    return _OPERATOR.sub(found, source)
+
+
+def _known(namespace: str, operator: str, overload: str) -> bool:
+    packet = getattr(getattr(torch.ops, namespace), operator, None)
+    return packet is not None and (not hasattr(packet, "overloads") or hasattr(packet, overload))
+
+
+def operator_elsewhere(ask: Ask) -> Callable[[str], Callable[..., Any]]:
+    """Gives, by its name, a function that runs the operator in the other process."""
+
+    def named(name: str) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            answer = ask(OperatorCall(name, args, kwargs))
+            if answer.error:
+                raise RuntimeError(answer.error)
+            left = pytree.tree_leaves((answer.args, answer.kwargs))
+            for mine, theirs in zip(pytree.tree_leaves((args, kwargs)), left, strict=True):
+                if isinstance(mine, torch.Tensor):
+                    mine.copy_(theirs)
+            return answer.result
+
+        return call
+
+    return named
+
+
+def run_operator(call: OperatorCall) -> OperatorResult:
+    """In the program's own process."""
+    namespace, operator, overload = call.name.split(".")
+    try:
+        function = getattr(getattr(getattr(torch.ops, namespace), operator), overload)
+        return OperatorResult(function(*call.args, **call.kwargs), call.args, call.kwargs)
+    except Exception as error:  # noqa: BLE001 (the user's code may raise anything; the other end tells it)
+        return OperatorResult(None, call.args, call.kwargs, f"{type(error).__name__}: {error}")
