@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +21,11 @@ from torch._guards import TracingContext, detect_fake_mode, tracing
 from torch._higher_order_ops.auto_functionalize import auto_functionalized, can_auto_functionalize
 from torch._higher_order_ops.effects import _get_effect, with_effects
 from torch._higher_order_ops.torchbind import call_torchbind
-from torch._higher_order_ops.triton_kernel_wrap import get_mutated_tensors, triton_kernel_wrapper_functional
+from torch._higher_order_ops.triton_kernel_wrap import (
+    get_mutated_tensors,
+    kernel_side_table,
+    triton_kernel_wrapper_functional,
+)
 from torch._library.fake_class_registry import FakeScriptObject, has_fake_class, maybe_to_fake_obj
 from torch._ops import OpOverload, TorchBindOpOverload
 from torch._subclasses.fake_tensor import (
@@ -129,7 +134,9 @@ __all__ = [
     "trace_above_autograd",
     "tracing",
     "transfer_to_cpu",
+    "triton_kernel_name",
     "triton_kernel_wrapper_functional",
+    "triton_operators",
     "unbacked_symbols",
     "uncompiled_flex_attention",
     "with_effects",
@@ -359,7 +366,55 @@ def written_by_triton_kernel(launch: dict[str, Any]) -> list[str]:
     Torch reads them off the kernel's intermediate code; where it cannot, every tensor counts as written.
     """
     rest = (launch["kwargs"], launch["tma_descriptor_metadata"])
-    return list(get_mutated_tensors(launch["kernel_idx"], launch["constant_args_idx"], *rest))
+    with _some_triton_target():
+        return list(get_mutated_tensors(launch["kernel_idx"], launch["constant_args_idx"], *rest))
+
+
+def triton_operators() -> dict[Any, Callable[..., Any]]:
+    """The user's `torch.library.triton_op`s that write to no argument, each with the function behind it.
+
+    Torch takes that function for the fake kernel too.
+    """
+    library = sys.modules.get("torch._library.triton")
+    if library is None:
+        return {}
+    from torch._library.custom_ops import OPDEFS
+
+    found = {name: OPDEFS[name] for name in library.triton_ops_to_kernels if name in OPDEFS}
+    operators = {definition._opoverload: definition._abstract_fn for definition in found.values()}
+    return {op: function for op, function in operators.items() if not op._schema.is_mutable}
+
+
+def triton_kernel_name(launch: dict[str, Any]) -> str:
+    """The user's name of the kernel that a launch runs."""
+    kernel: Any = kernel_side_table.get_kernel(launch["kernel_idx"])
+    while hasattr(kernel, "fn"):  # an autotuner holds the kernel, which holds the function
+        kernel = kernel.fn
+    return str(getattr(kernel, "__name__", kernel))
+
+
+@contextmanager
+def _some_triton_target() -> Iterator[None]:
+    """Within it Triton translates kernels for some GPU, where it knows of none.
+
+    What a kernel writes to does not depend on the GPU.
+    """
+    if find_spec("triton") is None:
+        yield
+        return
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    known = triton.runtime.driver
+    before = known._active
+    try:
+        known.active.get_current_target()
+    except (RuntimeError, AssertionError):  # no driver of Triton finds a device, or its library
+        known._active = SimpleNamespace(get_current_target=lambda: GPUTarget("cuda", 90, 32))
+    try:
+        yield
+    finally:
+        known._active = before
 
 
 def class_of_object(value: Any) -> str:

@@ -31,6 +31,7 @@ from aotlens.torch_api import (
     inductor_decompositions,
     recording_flags,
     tracing,
+    triton_operators,
 )
 
 Config = dict[str, Any]
@@ -42,6 +43,7 @@ def decompositions(config: Config) -> dict[Any, Callable[..., Any]]:
         return {
             **inductor_decompositions(),
             **AS_THE_KERNEL,
+            **triton_operators(),
             torch.ops.higher_order.hints_wrapper: _unwrapped,
         }
 

@@ -7,12 +7,19 @@ from typing import Any
 
 import torch
 
+from aotlens.errors import UnsupportedError
+from aotlens.ir.program import is_higher_order
 from aotlens.pretend.placement import CPU, checked, is_on_gpu, place, running
-from aotlens.torch_api import FakeTensor, TorchDispatchMode, current_fake_mode, pytree
+from aotlens.torch_api import FakeTensor, TorchDispatchMode, current_fake_mode, pytree, triton_kernel_name
+
+LAUNCHES = ("triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutation")
+"""The operators that stand for a launch."""
 
 
 class Placing(TorchDispatchMode):
     """Makes what is asked for on a GPU on the CPU, and marks it and what comes of it."""
+
+    supports_higher_order_operators = True
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -23,6 +30,9 @@ class Placing(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if is_higher_order(func):
+            _refuse_launch(func, kwargs)
+            return func(*args, **kwargs)
         if current_fake_mode() is not None or any(issubclass(kind, FakeTensor) for kind in types):
             return func(*args, **kwargs)
         device = kwargs.get("device")
@@ -42,6 +52,15 @@ class Placing(TorchDispatchMode):
                 if isinstance(tensor, torch.Tensor) and not is_on_gpu(tensor):
                     place(tensor, on_gpu=True)
         return result
+
+
+def _refuse_launch(func: Any, kwargs: dict[str, Any]) -> None:
+    """The user's own Triton kernel, called in a script that is not run on fake tensors."""
+    if func.name() in LAUNCHES and current_fake_mode() is None:
+        raise UnsupportedError(
+            f"running the Triton kernel `{triton_kernel_name(kwargs)}` without a GPU",
+            hint="with --fake the script runs without values, and the kernel is shown",
+        )
 
 
 def _any_on_gpu(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -9,3 +9,10 @@ def norm(x_ptr, y_ptr, BLOCK: tl.constexpr):  # type: ignore  # noqa: ANN001, AN
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at)
     tl.store(y_ptr + at, x / tl.sum(x, 0))
+
+
+@triton.jit
+def doubling(x_ptr, out_ptr, count, BLOCK: tl.constexpr):  # type: ignore  # noqa: ANN001, ANN201, N803, PGH003
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < count)
+    tl.store(out_ptr + at, x * 2, mask=at < count)

@@ -69,6 +69,7 @@ _CONFIG = {
     "triton.cudagraphs": False,  # would record on the device
     "use_static_triton_launcher": False,  # loads the binary by itself
     "triton.autotune_at_compile_time": False,  # would run kernels
+    "triton.unique_user_kernel_names": True,  # the user's own kernels are told apart by their names
 }
 
 
