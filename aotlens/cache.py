@@ -108,6 +108,27 @@ class Store:
         """Of all entries."""
         return sum(file.size_bytes for file in self._files())
 
+    def by_kind(self) -> dict[str, tuple[int, int]]:
+        """Number and bytes of the entries of each kind, the largest kind first."""
+        found: dict[str, tuple[int, int]] = {}
+        for file in self._files():
+            kind = file.path.relative_to(self.folder).parts[0]
+            number, size_bytes = found.get(kind, (0, 0))
+            found[kind] = (number + 1, size_bytes + file.size_bytes)
+        return dict(sorted(found.items(), key=lambda item: -item[1][1]))
+
+    def clear(self) -> tuple[int, int]:
+        """Remove every entry, and what was left half written; their number and bytes."""
+        files = list(self._files())
+        for file in files:
+            file.path.unlink(missing_ok=True)
+        self._kept_bytes = 0
+        return len(files), sum(file.size_bytes for file in files)
+
+    @property
+    def limit_bytes(self) -> int:
+        return self._limit_bytes
+
     def _path(self, kind: str, key: str) -> Path:
         return self.folder / kind / key[:2] / key
 

@@ -45,6 +45,7 @@ class Running:
 
     key: TraceKey
     bar: ProgressBar
+    verify: bool = False
     job: Job | None = None
     stopped: bool = False
 
@@ -75,11 +76,17 @@ class Tracer:
         if settings.may_trace:
             await asyncio.get_running_loop().run_in_executor(None, self._client(settings).warm)
 
-    async def trace(self, path: str, qualname: str | None, settings: Settings) -> Answer:
-        """Trace and hold what came back; a newer trace of the same key cancels this one."""
+    async def trace(
+        self, path: str, qualname: str | None, settings: Settings, *, verify: bool = False
+    ) -> Answer:
+        """Trace and hold what came back; a newer trace of the same key cancels this one.
+
+        With `verify` the first call of each target is compared with eager too.
+        """
         key = (path, qualname)
         self.cancel(key)
-        running = Running(key, ProgressBar(self._server, f"Tracing {_shown(key)}"))
+        doing = "Verifying" if verify else "Tracing"
+        running = Running(key, ProgressBar(self._server, f"{doing} {_shown(key)}"), verify)
         self._running.append(running)
         snapshot = self._views.snapshot(path)
         running.bar.start()
@@ -129,7 +136,7 @@ class Tracer:
             running.key[0],
             running.key[1],
             settings.args,
-            settings.trace_options(),
+            replace(settings.trace_options(), verify=running.verify),
             on_progress,
             settings.time_limit_s,
             settings.memory_limit_bytes,

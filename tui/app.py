@@ -36,7 +36,7 @@ from tui.messages import (
 )
 from tui.panes.base import Subject
 from tui.panes.registry import CHOICES
-from tui.tracing import Asked, Tracing, WorkerTracing
+from tui.tracing import NONE, Asked, Questions, Tracing, WorkerTracing
 from tui.view.changes import changes
 from tui.view.rows import Line
 from tui.view.source import SourceStore
@@ -97,16 +97,16 @@ class AotlensApp(App[int]):
 
     # Tracing.
 
-    def start_trace(self, *, fresh: bool = False, what_if: tuple[str, ...] = ()) -> None:
+    def start_trace(self, *, fresh: bool = False, questions: Questions = NONE) -> None:
         """Trace anew; what is shown stays, dimmed, until the answer is there."""
         if self.tracing is None:
             return
-        self._what_if = what_if
+        self._what_if = questions.what_if
         self.state = TraceState("tracing", self.state.trace + 1)
         self._started = time.monotonic()
         self.workbench.show_tracing(has_result=self.report is not None)
         self._tick()
-        self.tracing.start(self.state.trace, self.post_message, fresh, what_if)
+        self.tracing.start(self.state.trace, self.post_message, fresh, questions)
 
     def on_trace_progress(self, event: TraceProgress) -> None:
         if self._is_current(event.trace):
@@ -134,10 +134,10 @@ class AotlensApp(App[int]):
         return failure.kind == "cancelled" or bool(self._what_if)
 
     def on_what_if_wanted(self, event: WhatIfWanted) -> None:
-        self.start_trace(what_if=(event.change,))
+        self.start_trace(questions=Questions(what_if=(event.change,)))
 
     def on_trace_wanted(self, event: TraceWanted) -> None:
-        self.start_trace(fresh=True)
+        self.start_trace(fresh=True, questions=Questions(verify=event.verify))
 
     def on_source_changed(self, event: SourceChanged) -> None:
         self.start_trace()

@@ -61,7 +61,11 @@ class TargetChosen(Message):
 
 
 class TraceWanted(Message):
-    """The user wants the trace to run again."""
+    """The user wants the trace to run again, perhaps compared with eager."""
+
+    def __init__(self, *, verify: bool = False) -> None:
+        super().__init__()
+        self.verify = verify
 
 
 class WhatIfWanted(Message):

@@ -19,10 +19,27 @@ Post = Callable[[Message], object]
 """Safe to call from any thread, as `App.post_message` is."""
 
 
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What one trace is asked beside what the user started the app with."""
+
+    what_if: tuple[str, ...] = ()
+    """Changes of the policy."""
+    verify: bool = False
+    """How the compiled calls compare with eager."""
+
+    def added_to(self, options: TraceOptions) -> TraceOptions:
+        what_if = (*options.what_if, *self.what_if)
+        return replace(options, what_if=what_if, verify=options.verify or self.verify)
+
+
+NONE = Questions()
+
+
 class Tracing(Protocol):
     """What the app asks of whoever traces; tests give a stand-in."""
 
-    def start(self, trace: int, post: Post, fresh: bool, what_if: tuple[str, ...] = ()) -> None: ...
+    def start(self, trace: int, post: Post, fresh: bool, questions: Questions = NONE) -> None: ...
 
     def cancel(self) -> None: ...
 
@@ -60,14 +77,14 @@ class WorkerTracing:
         self._client = WorkerClient()
         self._job: Job | None = None
 
-    def start(self, trace: int, post: Post, fresh: bool, what_if: tuple[str, ...] = ()) -> None:
+    def start(self, trace: int, post: Post, fresh: bool, questions: Questions = NONE) -> None:
         self.cancel()
 
         def progressed(progress: Progress) -> None:
             post(TraceProgress(trace, progress.stage, progress.detail))
 
         asked = self._asked
-        options = replace(asked.options, what_if=(*asked.options.what_if, *what_if))
+        options = questions.added_to(asked.options)
         job: Job = self._client.submit(
             asked.path, asked.qualname, asked.argv, options, on_progress=progressed, fresh=fresh
         )

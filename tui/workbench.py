@@ -81,6 +81,7 @@ class Workbench(Screen[object]):
         Binding("z", "zoom", "Zoom"),
         Binding("t", "targets", "Targets", show=False),
         Binding("r", "retrace", "Retrace"),
+        Binding("v", "verify", "Verify"),
         Binding("escape", "escape", "Cancel", show=False),
     ]
 
@@ -294,10 +295,14 @@ class Workbench(Screen[object]):
     # The other keys.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self.can_trace if action == "retrace" else True
+        return self.can_trace if action in ("retrace", "verify") else True
 
     def action_retrace(self) -> None:
         self.post_message(TraceWanted())
+
+    def action_verify(self) -> None:
+        """Compare the first call of each target with eager."""
+        self.post_message(TraceWanted(verify=True))
 
     def action_targets(self) -> None:
         """To the list of targets, which a narrow screen shows only while it is used."""

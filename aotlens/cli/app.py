@@ -40,6 +40,7 @@ COMMANDS = (
     Command("verify", "compare compiled with eager: values, gradients, mutations, aliasing", True),
     Command("export", "write a target as a standalone Python module", True),
     Command("rule", "explain a diagnostic"),
+    Command("cache", "what is kept between runs, and how to be rid of it"),
     Command("doctor", "what is installed, and what can be generated and run here"),
 )
 

@@ -1,14 +1,13 @@
 """The short table that `aotlens run` ends with."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from rich.console import Console
 from rich.text import Text
 
 from aotlens.report.layout import KEEP, WIDTH, Row, page_width, paragraph, print_lines, table, to_text
 from aotlens.report.places import place
-from aotlens.report.records import Target
+from aotlens.report.records import Target, Verdict
 from aotlens.report.summary import (
     applied_steps,
     counted,
@@ -20,17 +19,6 @@ from aotlens.report.summary import (
 )
 
 _INDENT = "      "
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """How a target compared with eager."""
-
-    ok: bool
-    text: str
-    """What was compared, or the first thing that differs; further lines tell what was left out."""
-    stopped: bool = False
-    """Nothing was compared: the code could not be run here, which says nothing about it."""
 
 
 def print_closing(

@@ -25,6 +25,7 @@ from aotlens.report.records import (
     Site,
     Span,
     Target,
+    Verdict,
 )
 from aotlens.report.summary import counted, human_bytes
 
@@ -203,6 +204,14 @@ def from_failure(failure: Failure) -> Diagnostic:
 def mismatch(message: str, span: Span | None) -> Diagnostic:
     """AL701: compiled and eager differ."""
     return Diagnostic("AL701", "error", message, span)
+
+
+def with_verdict(target: Target, verdict: Verdict | None) -> Target:
+    """The target with how a call compared with eager; a difference is a finding."""
+    if verdict is None:
+        return target
+    differs = () if verdict.ok or verdict.stopped else (mismatch(verdict.text, target.span),)
+    return replace(target, verified=verdict, diagnostics=(*target.diagnostics, *differs))
 
 
 def _line_span(file: str, line: int) -> Span:

@@ -46,7 +46,7 @@ from aotlens.report.partition_records import (
     Use,
     WhatIf,
 )
-from aotlens.report.source_records import Dimension, FailingBackward, Site, Span, Tensor
+from aotlens.report.source_records import Dimension, FailingBackward, Site, Span, Tensor, Verdict
 
 __all__ = [
     "SCHEMA",
@@ -106,6 +106,7 @@ __all__ = [
     "UnfusedCode",
     "Use",
     "Variable",
+    "Verdict",
     "WhatIf",
     "Wrapper",
     "WrapperStep",
@@ -355,6 +356,8 @@ class Target:
     """Effects and higher-order operators, in the order in which they run."""
     failing_backward: FailingBackward | None = None
     """Set where the backward raises whenever it runs, as eager's does."""
+    verified: Verdict | None = None
+    """How a call compared with eager; None where nobody asked, or it was never called."""
     timings_ms: dict[str, float] = field(default_factory=dict)
     """Wall time by stage name, in the order in which the stages ran."""
     diagnostics: tuple[Diagnostic, ...] = ()

@@ -57,3 +57,14 @@ class Tensor:
     def short(self) -> str:
         """The form shown everywhere: `f32[8, 16]`."""
         return f"{self.dtype}[{', '.join(str(size) for size in self.shape)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a target compared with eager."""
+
+    ok: bool
+    text: str
+    """What was compared, or the first thing that differs; further lines tell what was left out."""
+    stopped: bool = False
+    """Nothing was compared: the code could not be run here, which says nothing about it."""

@@ -70,11 +70,13 @@ def applied_steps(target: Target) -> tuple[WrapperStep, ...]:
 
 
 def target_summary(target: Target) -> str:
-    """`training · 412 fw / 655 bw nodes · saves 34.1 MiB · 3 wrapper steps`."""
+    """`training · 412 fw / 655 bw nodes · saves 34.1 MiB · 3 wrapper steps · verified`."""
     parts = [target.mode, graph_counts(target)]
     if target.partition:
         parts.append(f"saves {human_bytes(target.partition.saved_bytes)}")
     parts.append(counted(len(applied_steps(target)), "wrapper step"))
+    if target.verified is not None and not target.verified.stopped:
+        parts.append("verified" if target.verified.ok else "DIFFERS FROM EAGER")
     return " · ".join(parts)
 
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from aotlens.options import CompileOptions
-from aotlens.report.closing import Verdict
 from aotlens.report.diagnose import mismatch
-from aotlens.report.records import Report, Target
+from aotlens.report.records import Report, Target, Verdict
 from aotlens.session.chooser import refuse_unknown, within_script
 from aotlens.session.collect import Collector
 from aotlens.session.failures import exit_status, failure_of

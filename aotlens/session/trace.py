@@ -19,13 +19,14 @@ from aotlens.options import KERNEL_LIMIT_S, CompileOptions
 from aotlens.pipeline import Compiled
 from aotlens.pretend.autocast import assumed_casts
 from aotlens.report.codec import encode
-from aotlens.report.diagnose import from_failure
+from aotlens.report.diagnose import from_failure, with_verdict
 from aotlens.report.records import Diagnostic, Report, Target
 from aotlens.session.chooser import refuse_unknown
 from aotlens.session.collect import REPEATS, Collector
 from aotlens.session.driver import Driver, Hooks, Order
 from aotlens.session.failures import failure_of
 from aotlens.session.reads import Reads, recording_reads
+from aotlens.session.verify import Verifier
 from aotlens.worker.child import ProgressFunction
 from aotlens.worker.codec import Outcome
 from aotlens.worker.protocol import Failure, TraceOptions, TraceRequest
@@ -42,7 +43,8 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     """Run what the request asks for, and report what was captured."""
     collector = Collector(_repeats(request.options))
     order = _order(request)
-    driver = Driver(order, collector, Hooks(on_stage=progress))
+    verifier = Verifier(collector) if request.options.verify else None
+    driver = Driver(order, collector, _hooks(verifier, progress))
     with recording_reads(request.list_reads) as reads:
         failure = _failure(driver.everything, request.path)
     unknown = partial(refuse_unknown, collector.compiled, order.options, request.options.what_if)
@@ -52,7 +54,7 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     progress("report", "")
     targets: list[Target] = []
     with observing(on_stage=lambda stage: progress(stage, "")):
-        build = partial(_build, collector, request.options, targets)
+        build = partial(_build, collector, request.options, verifier, targets)
         failure = _failure(build, request.path) or failure
     refused, notes = collector.refused, []
     if targets and failure is not None and failure.kind == "no-value":  # more than the targets needs memory
@@ -67,6 +69,12 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     report = _report(request, targets, refused, notes) if targets else None
     data = encode(report) if report is not None else None
     return Outcome(data, failure, _files(request.path, reads), reads.outside)
+
+
+def _hooks(verifier: Verifier | None, progress: ProgressFunction) -> Hooks:
+    if verifier is None:
+        return Hooks(on_stage=progress)
+    return Hooks(verifier.compare, verifier.around, verifier.before_direct, progress)
 
 
 def _repeats(asked: TraceOptions) -> int | None:
@@ -91,15 +99,18 @@ def _order(request: TraceRequest) -> Order:
     return Order(request.path, request.qualname, request.argv, options, asked.fake)
 
 
-def _build(collector: Collector, asked: TraceOptions, targets: list[Target]) -> None:
+def _build(
+    collector: Collector, asked: TraceOptions, verifier: Verifier | None, targets: list[Target]
+) -> None:
     """Fills `targets` one by one, so that a failure leaves those before it.
 
     An example may ask for what the script's run has shown already; the run's capture is the one kept.
     """
     shown: set[object] = set()
-    for compiled in collector.compiled:
+    verdicts = verifier.verdicts() if verifier is not None else [None] * len(collector.compiled)
+    for compiled, verdict in zip(collector.compiled, verdicts, strict=True):
         _compile_backward(compiled)
-        target = compiled.target(asked.what_if, asked.dead_values)
+        target = with_verdict(compiled.target(asked.what_if, asked.dead_values), verdict)
         if target.gpu_assumptions:
             target = replace(target, gpu_assumptions=(*target.gpu_assumptions, *assumed_casts()))
         if target.frontend == "dynamo":

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aotlens.options import CompileOptions, Interpreted
-from aotlens.report.closing import Verdict
+from aotlens.report.records import Verdict
 from aotlens.session.collect import Collector
 from aotlens.session.targets import Call
 from aotlens.verify import Verification, verify_first_call, verify_with

@@ -51,6 +51,8 @@ class TraceOptions:
     """Changes of the policy whose totals the report shall hold beside those of the policy itself."""
     fake: bool = False
     """Run the script on tensors that hold no memory."""
+    verify: bool = False
+    """Also compare the first call of each target with eager, on copies of its arguments."""
     dead_values: bool = False
     """Run the graphs on random numbers too, to find saved values on which no gradient depends."""
 

@@ -11,6 +11,7 @@ from lsp_server.translate.diagnostics import uri_of
 from lsp_server.views import Shown, TargetKey, Views, target_key
 
 TRACE, SHOW, CANCEL, EXPLAIN = "aotlens.trace", "aotlens.show", "aotlens.cancel", "aotlens.explain"
+VERIFY = "aotlens.verify"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ def _traced(views: Views, shown: Shown) -> list[Lens]:
             lenses.append(Lens(line, "backward", SHOW, (uri, target.qualname, "backward")))
         if target.wrapper:
             lenses.append(Lens(line, "wrapper", SHOW, (uri, target.qualname, "wrapper")))
+        if target.verified is None:
+            lenses.append(Lens(line, "verify", VERIFY, (uri, shown.trace.key[1])))
         lenses.append(Lens(line, "trace again", TRACE, (uri, shown.trace.key[1])))
     return lenses
 

@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import Any, cast, get_args
 
 from aotlens.report.codec import encode
-from aotlens.report.records import Report
-from aotlens.worker.protocol import Answer, Failure, FailureKind, Progress
+from aotlens.report.diagnose import with_verdict
+from aotlens.report.records import Report, Verdict
+from aotlens.worker.protocol import Answer, Failure, FailureKind, Progress, TraceOptions
 from lsp_server.server import build_server, log_to
 from lsp_server.tracer import WorkerFactory
 from lsp_server.transport import serve_stdio
@@ -59,11 +60,18 @@ class StandInWorker:
         self._number += 1
         job = StandInJob(self._number)
         on_progress: Callable[[Progress], None] = rest[2]
-        threading.Thread(target=self._run, args=(job, path, qualname, on_progress), daemon=True).start()
+        threading.Thread(
+            target=self._run, args=(job, path, qualname, rest[1], on_progress), daemon=True
+        ).start()
         return job
 
     def _run(
-        self, job: StandInJob, path: str, qualname: str | None, on_progress: Callable[[Progress], None]
+        self,
+        job: StandInJob,
+        path: str,
+        qualname: str | None,
+        options: TraceOptions,
+        on_progress: Callable[[Progress], None],
     ) -> None:
         on_progress(Progress(job.id, "import", os.path.basename(path)))
         if qualname == "slow":
@@ -79,6 +87,10 @@ class StandInWorker:
         report = gpu_sample() if qualname == "gpu" else sample_report(BIG if qualname == "big" else 0)
         if qualname in ("Block", "score"):
             report = _only(report, qualname)
+        if options.verify:
+            verdicts = (Verdict(True, "3 values equal eager"), Verdict(False, "out differs by 0.5"))
+            pairs = zip(report.targets, verdicts, strict=False)
+            report = replace(report, targets=tuple(with_verdict(*pair) for pair in pairs))
         job.answer(Answer(job.id, encode(report), None, elapsed_ms=12.0))
 
 

@@ -10,8 +10,9 @@ from rich.console import Console
 
 from aotlens.errors import UserError
 from aotlens.report import Diagnostic, Report, Target
-from aotlens.report.closing import Verdict, closing_text, print_closing
+from aotlens.report.closing import closing_text, print_closing
 from aotlens.report.layout import WIDTH
+from aotlens.report.records import Verdict
 from aotlens.report.text import Shown, print_report, report_text
 from tests.conftest import Golden
 from tests.report.sample import sample_report, tensor, training_target

@@ -10,7 +10,7 @@ from aotlens.worker.protocol import Failure
 from tests.report.sample import sample_report
 from tui.app import AotlensApp
 from tui.messages import TraceEnded, TraceProgress
-from tui.tracing import Post
+from tui.tracing import NONE, Post, Questions
 from tui.widgets.code import CodeView
 from tui.widgets.lines import LineList
 from tui.widgets.table import VirtualTable
@@ -26,13 +26,13 @@ class FakeTracing:
     def __init__(self) -> None:
         self.started: list[tuple[int, bool]] = []
         """Number of each trace, and whether it was to be fresh."""
-        self.asked: list[tuple[str, ...]] = []
-        """The what-ifs of each trace."""
+        self.asked: list[Questions] = []
+        """What each trace was asked beside."""
         self.post: Post = lambda message: None
 
-    def start(self, trace: int, post: Post, fresh: bool, what_if: tuple[str, ...] = ()) -> None:
+    def start(self, trace: int, post: Post, fresh: bool, questions: Questions = NONE) -> None:
         self.started.append((trace, fresh))
-        self.asked.append(what_if)
+        self.asked.append(questions)
         self.post = post
 
     def cancel(self) -> None:

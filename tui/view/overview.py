@@ -7,7 +7,7 @@ from aotlens.report.alive import alive_folds, lifetime
 from aotlens.report.certificates import reason_text
 from aotlens.report.fold import Fold, fold, in_layer
 from aotlens.report.ledger import KINDS
-from aotlens.report.records import Memory, Partition, Report, SavedValue, Target
+from aotlens.report.records import Memory, Partition, Report, SavedValue, Target, Verdict
 from aotlens.report.summary import call_count, counted, human_bytes, human_ms
 from tui.view.diagnostics import diagnostic_key, severity_part
 from tui.view.gpu import blocker_lines, costly_lines, gpu_parts
@@ -79,11 +79,21 @@ def facts(report: Report, target: Target) -> Iterator[Line]:
         yield from memory_facts(target.memory, target)
     for label, parts, jump in gpu_parts(target):
         yield fact(label, *parts, jump=jump)
+    if target.verified is not None:
+        yield verdict_fact(target.verified)
     if target.timings_ms:
         slowest = sorted(target.timings_ms.items(), key=lambda item: -item[1])[:3]
         shown = ", ".join(f"{stage} {human_ms(elapsed_ms)}" for stage, elapsed_ms in slowest)
         total = sum(target.timings_ms.values())
         yield fact("time", Part(human_ms(total)), Part(f"  {shown}", "dim"))
+
+
+def verdict_fact(verdict: Verdict) -> Line:
+    """How a call compared with eager."""
+    word, role = ("stopped", "warning") if verdict.stopped else ("ok", "ok")
+    if not verdict.ok and not verdict.stopped:
+        word, role = "DIFFERS", "error"
+    return fact("verified", Part(word, role), Part(f"  {verdict.text.splitlines()[0]}", "dim"))
 
 
 def saved_fact(partition: Partition) -> Line:

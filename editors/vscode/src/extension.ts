@@ -9,6 +9,7 @@ import { LanguageClient, RevealOutputChannelOn } from "vscode-languageclient/nod
 const SECTION = "aotlens";
 const SCHEME = "aotlens";
 const TRACE = "aotlens.trace";
+const VERIFY = "aotlens.verify";
 
 let client: LanguageClient | undefined;
 
@@ -17,7 +18,8 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
   context.subscriptions.push(
     log,
     vscode.workspace.registerTextDocumentContentProvider(SCHEME, { provideTextDocumentContent }),
-    vscode.commands.registerCommand("aotlens.traceFile", traceFile),
+    vscode.commands.registerCommand("aotlens.traceFile", () => onThisFile(TRACE)),
+    vscode.commands.registerCommand("aotlens.verifyFile", () => onThisFile(VERIFY)),
     vscode.commands.registerCommand("aotlens.restartServer", () => restart(log)),
     vscode.commands.registerCommand("aotlens.showLog", () => log.show()),
     vscode.workspace.onDidGrantWorkspaceTrust(() => client?.sendNotification("aotlens/trusted", {})),
@@ -55,7 +57,7 @@ async function start(log: vscode.LogOutputChannel): Promise<void> {
       revealOutputChannelOn: RevealOutputChannelOn.Never,
       middleware: {
         executeCommand: async (name, args, next): Promise<unknown> => {
-          if (name === TRACE) {
+          if (name === TRACE || name === VERIFY) {
             await save(args[0]); // the trace reads the file on disk
           }
           return next(name, args);
@@ -130,11 +132,11 @@ async function save(uri: unknown): Promise<void> {
   }
 }
 
-async function traceFile(): Promise<void> {
+async function onThisFile(command: string): Promise<void> {
   const document = vscode.window.activeTextEditor?.document;
   if (client === undefined || document === undefined) {
     return;
   }
   // The client library registers the server's own commands, this one among them.
-  await vscode.commands.executeCommand(TRACE, client.code2ProtocolConverter.asUri(document.uri));
+  await vscode.commands.executeCommand(command, client.code2ProtocolConverter.asUri(document.uri));
 }

@@ -1,0 +1,55 @@
+"""`aotlens cache info|clear`: what is kept on disk between runs."""
+
+import argparse
+
+from aotlens.cache import FOLDER_VARIABLE, Store, cache_folder, open_store
+from aotlens.cli.terminal import say, write_data
+from aotlens.errors import UserError
+from aotlens.report.summary import counted, human_bytes
+
+KINDS = {
+    "answers": "whole answers of `aotlens inspect`",
+    "gpu-graphs": "graphs as code for a GPU",
+    "gpu-kernels": "kernels compiled for a GPU",
+    "gpu-sass": "disassembled kernels",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=("info", "clear"), nargs="?", default="info", help="default: info")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    store = _store()
+    if arguments.action == "clear":
+        number, size_bytes = store.clear()
+        say(f"removed {counted(number, 'file')}, {human_bytes(size_bytes)}, from {store.folder}")
+        return 0
+    write_data("".join(f"{line}\n" for line in _lines(store)), None)
+    return 0
+
+
+def _store() -> Store:
+    """Raises UserError where nothing is kept."""
+    folder = cache_folder()
+    if folder is None:
+        raise UserError(f"nothing is kept: {FOLDER_VARIABLE} is set to nothing")
+    store = open_store()
+    if store is None:
+        raise UserError(f"nothing is kept: {folder} cannot be a folder of yours alone; set {FOLDER_VARIABLE}")
+    return store
+
+
+def _lines(store: Store) -> list[str]:
+    found = store.by_kind()
+    number, size_bytes = (sum(column) for column in zip(*found.values(), strict=True)) if found else (0, 0)
+    limit = f"of at most {human_bytes(store.limit_bytes)}; what was not used for longest goes first"
+    lines = [
+        f"{store.folder}  ({FOLDER_VARIABLE})",
+        f"{counted(number, 'file')}, {human_bytes(size_bytes)} {limit}",
+    ]
+    width = max((len(kind) for kind in found), default=0)
+    for kind, (entries, kind_bytes) in found.items():
+        about = f"  {KINDS[kind]}" if kind in KINDS else ""
+        lines.append(f"  {kind:<{width}}  {entries:>6}  {human_bytes(kind_bytes):>10}{about}")
+    return lines
