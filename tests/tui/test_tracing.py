@@ -8,6 +8,7 @@ from rich.console import Console
 from textual.pilot import Pilot
 
 from aotlens.report import SavedValue, encode
+from aotlens.report.records import Verdict
 from aotlens.worker.protocol import Answer, Failure
 from tests.report.sample import MODEL, sample_report, span, tensor
 from tests.tui.driving import FakeTracing, drive, lines, settle, source, table
@@ -178,3 +179,20 @@ def test_a_fault_of_the_app_is_told_in_few_lines_without_the_report(monkeypatch:
     assert "this is a fault of aotlens" in text
     assert text.count("\n") < 120
     assert "sample_model" not in text
+
+
+def test_a_key_compares_with_eager_and_the_overview_tells_the_verdict() -> None:
+    tracing = FakeTracing()
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        report = sample_report()
+        tracing.answer(report)
+        await settle(pilot)
+        await pilot.press("v")
+        assert [asked.verify for asked in tracing.asked] == [False, True]
+        verdict = Verdict(False, "out differs by 0.5 at [0, 1]\nfirst at mul_1")
+        tracing.answer(replace(report, targets=(replace(report.targets[0], verified=verdict),)))
+        await settle(pilot)
+        assert "verified  DIFFERS  out differs by 0.5 at [0, 1]" in lines(app, "overview-lines")
+
+    drive(scenario, AotlensApp("model.py", tracing=tracing))
