@@ -12,7 +12,6 @@ from pathlib import Path
 
 from lsprotocol import types
 
-from aotlens.cache import open_store
 from aotlens.errors import AotlensError, UserError
 from aotlens.report import rules
 from aotlens.report.export import refuse_unbound
@@ -156,10 +155,7 @@ async def restart(server: Server) -> None:
 async def clear(server: Server) -> None:
     """Forget every trace, and what was kept of earlier ones in memory and on disk."""
     server.views.forget()
-    store = open_store()
-    if store is not None:
-        await asyncio.get_running_loop().run_in_executor(None, store.clear)
-    await restart(server)
+    await asyncio.get_running_loop().run_in_executor(None, server.tracer.forget, server.settings)
     server.publish_all()
     server.refresh()
 

@@ -124,6 +124,11 @@ class Tracer:
         if worker is not None:
             worker.close()
 
+    def forget(self, settings: Settings) -> None:
+        """Have nothing answered from what was kept; the next trace starts a new worker."""
+        self._client(settings).forget()
+        self.restart()
+
     async def _answer(self, running: Running, settings: Settings) -> Answer:
         loop = asyncio.get_running_loop()
 

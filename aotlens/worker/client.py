@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+from aotlens.cache import open_store
 from aotlens.worker.codec import Message, ProtocolError, decode, encode
 from aotlens.worker.protocol import (
     Answer,
@@ -136,6 +137,13 @@ class WorkerClient:
             server, self._server = self._server, None
         if server is not None:
             server.close()
+
+    def forget(self) -> None:
+        """End the server with the answers that it holds, and remove what is kept on disk."""
+        self.close()
+        store = open_store()
+        if store is not None:
+            store.clear()
 
     def __enter__(self) -> "WorkerClient":
         return self

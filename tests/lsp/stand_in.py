@@ -56,6 +56,9 @@ class StandInWorker:
     def close(self) -> None:
         pass
 
+    def forget(self) -> None:
+        pass
+
     def submit(self, path: str, qualname: str | None, *rest: Any) -> StandInJob:
         self._number += 1
         job = StandInJob(self._number)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from aotlens.worker.client import WorkerClient
 from aotlens.worker.kept import KeptAnswers, open_answers
 from aotlens.worker.protocol import Answer, Failure, TraceOptions, TraceRequest
 from tests.cli.command import python
@@ -107,3 +108,9 @@ open("data.txt")
 print([os.path.relpath(path) for path in reads.paths], [before, reads.outside])
 """
     assert python("-c", program).out == ("['data.txt', '.', 'absent'] ['', 'it starts other programs']\n")
+
+
+def test_a_client_that_forgets_leaves_nothing_on_disk(kept: KeptAnswers) -> None:
+    kept.store.put("answers", "ab" * 32, {})
+    WorkerClient().forget()
+    assert kept.store.by_kind() == {}
