@@ -95,12 +95,12 @@ def _report_imports() -> Iterator[str]:
 
 
 def _worker_imports() -> Iterator[str]:
-    for name in ("aotlens.worker", *WORKER_DATA):
+    for name in ("aotlens.worker", "aotlens.cache", *WORKER_DATA):
         for entry in _at_run_time(modules()[name]):
             loaded = resolved(entry)
             if not (
                 _is_stdlib(loaded)
-                or _is_in(loaded, (*WORKER_DATA, "aotlens.errors"))
+                or _is_in(loaded, (*WORKER_DATA, "aotlens.errors", "aotlens.cache"))
                 or _is_report_data(loaded)
             ):
                 yield _say(modules()[name], entry)
