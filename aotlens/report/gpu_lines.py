@@ -1,7 +1,7 @@
 """What kernels for a GPU cost together, as the text report shows it: by phase, by line, and what is apart."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.text import Text
@@ -36,7 +36,9 @@ def gpu_summary(target: Target, width: int) -> Iterator[Text]:
     totals = target.gpu_totals
     yield heading(f"GPU, {totals[0].target}", "predicted, one call; sizes of the example")
     header = Row(("", "kernels", "library calls", "read", "written", "FLOP", "floor"), ("dim",) * 7)
-    rows = [_total(total) for total in totals]
+    rows = [_total(total, total.phase) for total in totals]
+    if len(totals) > 1:
+        rows.append(_total(_together(totals), "together"))
     yield from table([header, *rows], width, frozenset(range(1, 7)))
     if any(total.unknown for total in totals):
         count = counted(sum(total.unknown for total in totals), "call")
@@ -49,9 +51,21 @@ def gpu_summary(target: Target, width: int) -> Iterator[Text]:
         yield from _line_table(target.gpu_lines, whole, width)
 
 
-def _total(total: PhaseCost) -> Row:
+def _together(totals: tuple[PhaseCost, ...]) -> PhaseCost:
+    return replace(
+        totals[0],
+        generated=sum(total.generated for total in totals),
+        library=sum(total.library for total in totals),
+        bytes_read=sum(total.bytes_read for total in totals),
+        bytes_written=sum(total.bytes_written for total in totals),
+        flops=sum(total.flops for total in totals),
+        floor_us=sum(total.floor_us for total in totals),
+    )
+
+
+def _total(total: PhaseCost, name: str) -> Row:
     cells = (
-        total.phase,
+        name,
         str(total.generated),
         str(total.library),
         human_bytes(total.bytes_read),

@@ -30,9 +30,7 @@ def our_name(node: fx.Node) -> str:
 
 def in_graph_order(nodes: Iterable[fx.Node]) -> list[fx.Node]:
     """The nodes that compute something or come in, each once."""
-    found = [node for node in dict.fromkeys(nodes) if node.op != "output"]
-    positions = {node: at for graph in {one.graph for one in found} for at, node in enumerate(graph.nodes)}
-    return sorted(found, key=positions.__getitem__)
+    return sorted(node for node in dict.fromkeys(nodes) if node.op != "output")
 
 
 def is_view(node: fx.Node) -> bool:
