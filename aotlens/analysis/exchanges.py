@@ -10,7 +10,7 @@ import torch
 
 from aotlens.analysis.records import AliasBase, BaseInfo, Exchange, InputBase, IntermediateBaseOf
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.storage import Storage
+from aotlens.capture.storage import Storage, Tracked
 from aotlens.errors import UnsupportedError
 
 
@@ -21,7 +21,8 @@ def is_exchanged(captured: Captured, given: CapturedInput) -> bool:
     tracked = captured.recorder.tracked(given.argument)
     if tracked.storage is given.storage:
         first = given.fake.untyped_storage()._cdata
-        if given.argument.untyped_storage()._cdata != first:
+        left = given.base is not None and any(given.argument is one for one in captured.recorder.exchanged)
+        if left or given.argument.untyped_storage()._cdata != first:
             raise UnsupportedError(
                 f"storage mutation of `{given.slot.name}`",
                 captured.subject.span,
@@ -47,13 +48,30 @@ class Exchanges:
     def _exchange(self, given: CapturedInput) -> Exchange:
         tracked = self._captured.recorder.tracked(given.argument)
         storage = tracked.storage
-        owner = next((at for at, other in self._inputs() if other.storage is storage), None)
-        if owner is not None:
-            return Exchange(InputBase(owner), tracked.chain)
+        if any(other.storage is storage for _, other in self._inputs()):
+            return self._from_input(given, tracked)
         if id(storage) not in self.known:
             self.bases.append(BaseInfo(storage.base, self._differentiable(storage)))
             self.known[id(storage)] = IntermediateBaseOf(len(self.bases) - 1)
         return Exchange(self.known[id(storage)], tracked.chain)
+
+    def _from_input(self, given: CapturedInput, tracked: Tracked) -> Exchange:
+        """The new storage from the input there from which the fewest views lead to the exchanged one."""
+        chains = {id(node): chain for chain, node in tracked.storage.joined.items()}
+        found: tuple[int, int] | None = None
+        for at, other in self._inputs():
+            if other.storage is tracked.storage:
+                chain = chains.get(id(other.node), ())  # as it came: its own sizes may have changed since
+                leads = tracked.chain[: len(chain)] == chain
+                if leads and (found is None or len(chain) > found[0]):
+                    found = len(chain), at
+        if found is None:
+            raise UnsupportedError(
+                f"storage mutation of `{given.slot.name}`, which ends in the memory of several inputs",
+                self._captured.subject.span,
+                "return the new tensor instead",
+            )
+        return Exchange(InputBase(found[1]), tracked.chain[found[0] :])
 
     def _inputs(self) -> Iterator[tuple[int, CapturedInput]]:
         for index, given in enumerate(self._captured.inputs):

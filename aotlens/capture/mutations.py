@@ -17,7 +17,7 @@ from aotlens.capture.partial_overlaps import refuse_partial_overlap
 from aotlens.capture.storage import Storage, Tracked, repeated_dims
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
-from aotlens.errors import UnsupportedError
+from aotlens.errors import RefusedRuntimeError, UnsupportedError
 from aotlens.ir.program import Node, op_name
 
 
@@ -46,6 +46,12 @@ def record_metadata_mutation(tape: Tape, call: Write) -> Any:
     tensor = call.args[0]
     tracked = tape.tracked(tensor)
     if call.func is aten.detach_.default:
+        if tracked.chain in tracked.storage.joined:
+            raise RefusedRuntimeError(
+                "`detach_` of an input that overlaps another (Can't detach views in-place)",
+                tape.span,
+                "use `detach`",
+            )
         return call.func(*call.args, **call.kwargs)
     functional = call.operator.functional
     if functional is None:

@@ -31,7 +31,7 @@ from aotlens.capture.size_guards import noting_guards
 from aotlens.capture.stale_views import is_stale, stale_error
 from aotlens.capture.variables import VariableObserver
 from aotlens.capture.views import CANNOT_VIEW
-from aotlens.errors import AotlensError, UnsupportedError, UserError
+from aotlens.errors import AotlensError, RefusedRuntimeError, UnsupportedError, UserError
 from aotlens.ir.origin import Place, span_of
 from aotlens.report.records import Span
 from aotlens.torch_api import (
@@ -165,6 +165,39 @@ KEEP_SYMBOLS = (
     "keep the value a tensor (`torch.where`), or a symbol (`.item()` in place of `float()`, `int()`), or "
     "move this line out of the compiled function"
 )
+SAID_BY_TORCH: tuple[tuple[tuple[str, ...], type[UnsupportedError], str, str], ...] = (
+    (
+        (" on tensor with symbolic sizes",),
+        UnsupportedError,
+        "an operator that needs known sizes, under symbolic sizes",
+        "",
+    ),
+    (
+        ("tried to directly modify sizes for customized tensor",),
+        UnsupportedError,
+        "an operator that changes sizes in place, under symbolic sizes",
+        "",
+    ),
+    (
+        ("data is not allocated yet",),
+        UnsupportedError,
+        "an operator that reads a tensor's values",
+        KEEP_TENSORS,
+    ),
+    (
+        (".numpy() is not supported",),
+        UnsupportedError,
+        "a tensor's values in numpy",
+        "keep to torch, or leave this line uncompiled",
+    ),
+    (
+        ("Can't detach views in-place",),
+        RefusedRuntimeError,
+        "`detach_` of a view, or of an input that overlaps another (Can't detach views in-place)",
+        "use `detach`",
+    ),
+)
+"""Phrases of torch's errors, and how they are told."""
 
 
 @contextmanager
@@ -248,15 +281,9 @@ def _refusal(error: Exception, span: Span | None) -> AotlensError | None:
         return UnsupportedError("an index in brackets that depends on data", span, hint)
     if not isinstance(error, RuntimeError):
         return None
-    if "Cannot call " in text and " on tensor with symbolic sizes" in text:
-        return UnsupportedError("an operator that needs known sizes, under symbolic sizes", span)
-    if "tried to directly modify sizes for customized tensor" in text:
-        return UnsupportedError("an operator that changes sizes in place, under symbolic sizes", span)
-    if "data is not allocated yet" in text:
-        return UnsupportedError("an operator that reads a tensor's values", span, KEEP_TENSORS)
-    if ".numpy() is not supported" in text:
-        hint = "keep to torch, or leave this line uncompiled"
-        return UnsupportedError("a tensor's values in numpy", span, hint)
+    for phrases, kind, case, hint in SAID_BY_TORCH:
+        if any(phrase in text for phrase in phrases):
+            return kind(case, span, hint)
     if "modified by an inplace operation" in text or "has been detached in-place" in text:
         first = text.strip().splitlines()[0]
         return UserError(f"the backward of this function fails in eager too: {first}", span=span)

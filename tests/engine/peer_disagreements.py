@@ -73,6 +73,7 @@ DISAGREEMENTS = (
             "exchanges/set_then_source_is_mutated",
             "exchanges/data_assigned",
             "exchanges/data_of_a_leaf_assigned",
+            "exchanges/data_of_one_of_several_on_its_storage",
             "exchanges/storages_swapped",
             "exchanges/set_then_view_returned",
             "exchanges/mutated_then_set",

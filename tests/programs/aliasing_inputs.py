@@ -399,3 +399,9 @@ def view_of_an_alias_that_moves_after(x: Tensor, y: Tensor) -> Tensor:
     flat.add_(1)
     y.unsqueeze_(0)
     return flat
+
+
+@cases(lambda: views_of(plain(4), lambda t: t, lambda t: t.detach()), later="Can't detach views in-place")
+def overlapping_detached_in_place(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    y.detach_()
+    return y * 2, x

@@ -140,6 +140,11 @@ def set_with_a_gradient(x: Tensor, y: Tensor) -> Tensor:
     return made
 
 
+def _with_a_part() -> tuple[Tensor, Tensor]:
+    made = tape(4, 4)
+    return made[1:], made
+
+
 def _with_its_transpose() -> tuple[Tensor, Tensor]:
     made = plain(4, 4)
     return made, made.t()
@@ -150,3 +155,19 @@ def data_of_an_overlapping_input_assigned_beside_a_write(x: Tensor, y: Tensor) -
     y.data = y.data * 2
     x.mul_(3)
     return x, y
+
+
+@cases(lambda: (leaf(2, 4), *_with_a_part()))
+def data_of_one_of_several_on_its_storage(x: Tensor, part: Tensor, whole: Tensor) -> Tensor:
+    x.data = whole.data
+    return part * 2
+
+
+@cases(_with_a_part, later="storage mutation of `part`")
+def data_assigned_and_back_beside_a_write(part: Tensor, whole: Tensor) -> Tensor:
+    row = part.unsqueeze(0)
+    part.data = part.data * 2
+    whole[...] = whole * 2
+    with torch.no_grad():
+        part.data = whole.data[1:]
+    return row
