@@ -23,7 +23,7 @@ from aotlens.verify.first_call import observe_alone
 from tests.engine.checking import Outcome, check, prepared
 from tests.engine.test_programs import direct
 from tests.programs import PROGRAMS, Program
-from tests.programs.exceptions import EXCEPTIONS, ROUNDED
+from tests.programs.exceptions import EXCEPTIONS, OTHER_VALUES
 from tests.shards import Row, Shards, crash
 
 SHARDS = Shards("tests.programs", Path("build/programs.jsonl"))
@@ -69,7 +69,8 @@ def _verdict(case: Case, outcome: Outcome) -> tuple[str, str]:
     differences = [
         found
         for found in outcome.differences
-        if found.kind not in tolerated and not any(row.covers(name, case.backend, found) for row in ROUNDED)
+        if found.kind not in tolerated
+        and not any(row.covers(name, case.backend, found) for row in OTHER_VALUES)
     ]
     if differences:
         return "differs", "; ".join(map(str, differences[:3]))

@@ -1,7 +1,7 @@
 """What a program of the list does otherwise in one of the ways, and why: known or symbolic sizes, a backend.
 
-Promise: a row of `EXCEPTIONS` stands for a refusal by name, one of `ROUNDED` for values that differ by a
-rounding.  What is refused in every way says so beside the program (`refused`, `later`).
+Promise: a row of `EXCEPTIONS` stands for a refusal by name, one of `OTHER_VALUES` for values that
+are Inductor's own.  What is refused in every way says so beside the program (`refused`, `later`).
 """
 
 from dataclasses import dataclass
@@ -34,32 +34,52 @@ class RefusedThere:
         )
 
 
-EXCEPTIONS: tuple[RefusedThere, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
-class RoundedThere:
-    """Why values differ from eager by a rounding with Inductor, and the programs that show it."""
+class DiffersThere:
+    """Why Inductor's results are not eager's, and the programs that show it."""
 
     reason: str
-    relative: float
-    """Largest error, as a part of the largest value."""
+    kinds: frozenset[str]
+    """Of difference."""
     programs: tuple[str, ...]
+    relative: float | None = None
+    """Largest error, as a part of the largest value; None: any."""
 
     def covers(self, program: str, backend: str, difference: Difference) -> bool:
+        error = difference.max_rel
         return (
             backend == "inductor"
-            and difference.kind in ("value", "gradient")
-            and difference.max_rel is not None
-            and difference.max_rel <= self.relative
+            and difference.kind in self.kinds
+            and (self.relative is None or (error is not None and error <= self.relative))
             and any(fnmatchcase(program, pattern) for pattern in self.programs)
         )
 
 
-ROUNDED = (
-    RoundedThere(
+EXCEPTIONS = (
+    RefusedThere(
+        "Inductor draws from the default generator, in an order of its own",
+        "Inductor cannot compile",
+        (
+            "randomness/*generator*",
+            "randomness/seeded_*",
+            "randomness/state_*",
+            "randomness/forked",
+            "randomness/drawn_from_a_state_that_was_read",
+        ),
+        backend="inductor",
+    ),
+)
+
+OTHER_VALUES = (
+    DiffersThere(
         "Inductor keeps what lies between two bfloat16 values in float32",
-        0.01,
-        ("modes/autocast_to_another_type", "modes/TwiceTheWeight"),
+        frozenset({"value", "gradient"}),
+        ("modes/autocast_to_another_type", "modes/TwiceTheWeight", "checkpointing/under_autocast"),
+        relative=0.01,
+    ),
+    DiffersThere(
+        "Inductor removes `run_and_save_rng_state` when nobody reads its results, and with it a draw",
+        frozenset({"value", "gradient", "random state"}),
+        ("randomness/unused_draw_with_its_state",),
     ),
 )
