@@ -36,6 +36,7 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+# Goes on where a stopped run ended, and judges again what was not fine; PROGRAMS_ARGS=--fresh starts anew.
 test-programs: $(READY)
 	$(BIN)/python -m tests.programs $(PROGRAMS_ARGS)
 

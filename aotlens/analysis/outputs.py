@@ -87,7 +87,7 @@ def _by_storage(captured: Captured) -> dict[int, list[int]]:
     for index, value in enumerate(captured.outputs):
         if isinstance(value, torch.Tensor) and all(captured.outputs[i] is not value for i in range(index)):
             leaf = made_leaf_under(captured, value)
-            if any(other is leaf for other in captured.outputs):
+            if leaf is not None and any(other is leaf for other in captured.outputs):
                 continue
             groups.setdefault(id(captured.recorder.tracked(value).storage), []).append(index)
     return groups

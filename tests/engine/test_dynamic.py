@@ -172,3 +172,22 @@ def test_known_sizes_have_no_guards() -> None:
     target = compile_direct(doubled, (torch.randn(3),), {}, CompileOptions(backend="eager")).target()
     assert target.guards == ()
     assert not list(guard_lines(target, 100))
+
+
+def halves_apart(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return x + y
+
+
+def test_inputs_that_lie_apart_on_one_storage_are_checked_to_stay_so() -> None:
+    memory = torch.arange(20.0)
+    compiled = compile_direct(
+        halves_apart, (memory[:4], memory[4:8]), {}, CompileOptions(dynamic=True, backend="eager")
+    )
+    assert torch.equal(
+        compiled.call(memory[:4], memory[4:8]), halves_apart(memory[:4].clone() / 2, memory[4:8])
+    )
+    with pytest.raises(AssertionError, match="`x` and `y` lie otherwise on their storage"):
+        compiled.call(memory[:6], memory[4:10])
+    apart = torch.arange(6.0), torch.arange(6.0)
+    assert torch.equal(compiled.call(*apart), torch.arange(6.0) * 3)

@@ -51,6 +51,22 @@ def test_symbolic_sizes(program: Program) -> None:
     judge(program, direct(CompileOptions(backend="eager", dynamic=True)), grow=True)
 
 
+SIZES_THAT_STAY = (
+    "distributed/linear",
+    "jagged/linear",
+    "aliasing_inputs/interleaved_columns_do_not_overlap",
+    "aliasing_inputs/halves_of_non_leaf",
+    "subclasses/halves_of_one_storage",
+)
+"""Whose sizes, or places on one storage, are built in although symbolic ones are asked for."""
+
+
+@pytest.mark.parametrize("name", SIZES_THAT_STAY)
+def test_symbolic_sizes_that_stay(name: str) -> None:
+    program = next(program for program in PROGRAMS if program.name == name)
+    judge(program, direct(CompileOptions(backend="eager", dynamic=True)))
+
+
 SIZES_IN_THE_BACKWARD = (
     "mutation/view_taken_before_is_mutated",
     "mutation/copy_broadcast_with_gradient",
