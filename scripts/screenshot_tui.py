@@ -30,6 +30,8 @@ class Picture:
     size: tuple[int, int] = (146, 42)
     row: tuple[str, str] | None = None
     """Table and key of the row to select; None leaves the first."""
+    gpu: str | None = None
+    """Of a report that has the kernels for this GPU."""
 
 
 PICTURES = (
@@ -38,6 +40,8 @@ PICTURES = (
     Picture("saved", ("4",)),
     Picture("memory", ("5", "p")),
     Picture("wrapper", ("6",)),
+    Picture("kernels", ("7", "l"), gpu="h100"),
+    Picture("kernel", ("7", "down", "p", "right_square_bracket"), gpu="h100"),
     Picture("light", ("d", "3"), row=("nodes", "bmm")),
     Picture("narrow", ("4",), size=(80, 24)),
 )
@@ -66,10 +70,11 @@ def portable(svg: str) -> str:
     return steady.replace("<text ", '<text xml:space="preserve" ')
 
 
-def trace() -> Path:
+def trace(gpu: str | None = None) -> Path:
     """A report of the example, through the command that users have."""
     file = Path(tempfile.mkdtemp()) / "report.json"
     command = [sys.executable, "-m", "aotlens", "inspect", EXAMPLE, "--format", "json", "-o", str(file)]
+    command += ["--gpu", gpu] if gpu is not None else []
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return file
 
@@ -82,12 +87,13 @@ def main() -> None:
     parser.add_argument("--png", action="store_true", help="also write PNGs")
     arguments = parser.parse_args()
     report = arguments.report.resolve() if arguments.report else trace()
+    reports = {None: report, **{gpu: trace(gpu) for gpu in {picture.gpu for picture in PICTURES} - {None}}}
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
     IMAGES.mkdir(parents=True, exist_ok=True)
     for picture in PICTURES:
         file = IMAGES / f"tui-{picture.name}.svg"
-        file.write_text(asyncio.run(take(picture, report)), encoding="utf-8")
+        file.write_text(asyncio.run(take(picture, reports[picture.gpu])), encoding="utf-8")
         print(file.relative_to(ROOT))
         if arguments.png:
             subprocess.run(["rsvg-convert", "-o", str(file.with_suffix(".png")), str(file)], check=True)
