@@ -69,7 +69,8 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
         compiled = cache[signature(fn, args, kwargs)] = compile_direct(fn, args, kwargs, chosen)
         unchanged = surroundings_check(compiled.captured.surroundings)
         outside = [given.outside for given in compiled.captured.inputs if given.outside is not None]
-        variants.append(Variant(compiled, unchanged, OwnedTensors(fn, leaves, outside)))
+        moved = any(info.is_moved for info in compiled.parts.joint.meta.inputs)
+        variants.append(Variant(compiled, unchanged, OwnedTensors(fn, leaves, outside, moved)))
         return compiled.call(*args, **kwargs)
 
     call.compiled = cache  # type: ignore[attr-defined]

@@ -136,7 +136,9 @@ class OwnedTensors:
     Tensors that the function reaches by itself are the same objects; that much is checked elsewhere.
     """
 
-    def __init__(self, fn: Any, leaves: list[Any], outside: list[Any]) -> None:
+    def __init__(self, fn: Any, leaves: list[Any], outside: list[Any], moved: bool = False) -> None:
+        self._moved = moved
+        """Whether a call changes the sizes or strides of one, so that those are compared each time."""
         self._places = tensor_places(fn) if isinstance(fn, torch.nn.Module) else []
         self._described = _describe([store[key] for store, key in self._places])
         self._outside = [(tensor, tensor.shape, tensor.stride()) for tensor in outside]
@@ -150,6 +152,8 @@ class OwnedTensors:
                 return False
         if not self._places and not self._outside:
             return True
+        if self._moved and not self._same_kind():
+            return False
         for store, key, tensor, requires_grad, shape in self._known:
             now = store.get(key)
             if now is not tensor or now.requires_grad is not requires_grad or now.shape != shape:

@@ -125,8 +125,10 @@ class Guards:
                 self._refuse(f"{found} != {held!r}", "ValueError", message, found)
 
     def _tensors(self) -> None:
-        for name, given in self._inputs():
-            if not given.is_tensor or not isinstance(given.slot, UserInput):
+        for at, (name, given) in enumerate(self._inputs()):
+            if not given.is_tensor or not (
+                isinstance(given.slot, UserInput) or self._is_laid_anew(at, given)
+            ):
                 continue
             if given.duplicate_of is not None:  # the same tensor as one that is checked
                 continue
@@ -141,6 +143,11 @@ class Guards:
             other_kind = f"type({name}) is not torch.Tensor and {_not_plain(name)}"
             different = f"{other_kind} or {shape} or {name}.dtype is not {fake.dtype} or {strides}"
             self._refuse(different, "TypeError", message)
+
+    def _is_laid_anew(self, at: int, given: CapturedInput) -> bool:
+        """Whether it is the module's own and a call leaves it in other memory, sizes or strides."""
+        rebound = given.slot.name in self._captured.structure.rebound
+        return rebound or (at < len(self._meta.inputs) and self._meta.inputs[at].is_moved)
 
     def _wrapper(self, name: str, given: CapturedInput, wrapped: Wrapped) -> None:
         """A subclass of the same kind, with the same metadata, around tensors of the same sizes."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import aotlens
 from aotlens.errors import UnsupportedError
 from aotlens.options import CompileOptions
+from aotlens.pipeline import compile_direct
 from tests.programs.program import leaf, plain
 
 EAGER = CompileOptions(backend="eager")
@@ -327,3 +328,52 @@ def test_the_report_shows_values_that_are_built_in() -> None:
         ("times == 2", "times"),
         ("CONFIG.scale == 1.5", "CONFIG.scale"),
     ]
+
+
+class Turning(nn.Module):
+    """A buffer that lies otherwise after each call."""
+
+    kept: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.arange(16.0).view(4, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept.t_()
+        return x @ self.kept
+
+
+class Growing(nn.Module):
+    """A buffer that the layer binds to a longer one."""
+
+    kept: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(1, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept = torch.cat([self.kept, x])
+        return self.kept.sum(0) * self.kept.shape[0]
+
+
+@pytest.mark.parametrize("kind", [Turning, Growing])
+def test_a_buffer_that_lies_otherwise_after_a_call_is_never_taken_as_it_was(kind: type[nn.Module]) -> None:
+    x, options = torch.randn(1, 4), CompileOptions(backend="eager")
+    eager, module = kind(), kind()
+    call = aotlens.compile(module, options=options)
+    for _ in range(4):
+        torch.testing.assert_close(call(x), eager(x))
+    module = kind()
+    flat = compile_direct(module, (x,), {}, options).call
+    flat(x)
+    with pytest.raises(TypeError, match="`kept` must be a tensor like"):
+        flat(x)
+
+
+def test_a_buffer_that_is_turned_is_compiled_anew_in_place_of_functorch() -> None:
+    eager, module, x = Turning(), Turning(), torch.randn(1, 4)
+    call = aotlens.aot_module(module, lambda gm, _: gm, lambda gm, _: gm)
+    for _ in range(4):
+        torch.testing.assert_close(call(x), eager(x))
