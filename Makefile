@@ -2,6 +2,7 @@
 #   make demo    train the example GPT through the engine and compare it with eager
 #   make test    the tests             make check   format, lint, types, layering and tests
 #   make test-programs  every program of the shared list in every way beside eager, over an hour
+#   make test-gpu-numbers  the same programs as code for a GPU, interpreted, beside eager; needs no GPU
 #   make test-ops  every operator and module of torch's databases, into docs/operators.md
 #   make bench   the benchmarks        make clean   remove .venv and caches
 
@@ -15,7 +16,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-ops test-programs check format lint types layering bench clean
+.PHONY: help setup demo test test-ops test-programs test-gpu-numbers check format lint types layering bench clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -39,6 +40,9 @@ test: $(READY)
 # Goes on where a stopped run ended, and judges again what was not fine; PROGRAMS_ARGS=--fresh starts anew.
 test-programs: $(READY)
 	$(BIN)/python -m tests.programs $(PROGRAMS_ARGS)
+
+test-gpu-numbers: $(READY)
+	$(BIN)/python -m tests.gpu_numbers $(GPU_NUMBERS_ARGS)
 
 # Goes on where a stopped run ended; OPS_ARGS=--fresh starts anew.
 test-ops: $(READY)

@@ -13,7 +13,12 @@ from torch import Tensor
 
 from aotlens.codegen.gpu.interpreted import InterpretedGraphs, Run
 from aotlens.codegen.gpu.interpreter.process import interpreter
-from aotlens.codegen.gpu.interpreter.records import Drawn, NotInterpretedError
+from aotlens.codegen.gpu.interpreter.records import (
+    Drawn,
+    KernelFaultError,
+    Launch,
+    NotInterpretedError,
+)
 from aotlens.codegen.gpu.node_values import expected_of, node_values
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct, other_call
@@ -21,7 +26,7 @@ from aotlens.torch_api import flex_gradients_on_cpu
 from aotlens.verify.captured import same_random_state
 from aotlens.verify.compare import Verification, compare
 from aotlens.verify.first_call import observe_alone
-from aotlens.verify.observe import Failure, Observation
+from aotlens.verify.observe import Observation
 from aotlens.verify.redrawn import Law, Redrawing, law_of
 from aotlens.verify.values import TOLERANCES, close, computed_in, error_between, shown
 from aotlens.verify.world import World, callable_tensors, copies, world
@@ -46,6 +51,8 @@ class GpuVerification:
     """Why values that hang on random numbers were not compared; empty where all were."""
     culprit: str = ""
     """The first kernel that writes something else than torch computes; empty where none is found."""
+    fault: str = ""
+    """What a kernel does that no kernel may do; empty where none does."""
     stopped: str = ""
     """Why a graph did not run to its end, where that says nothing about its code."""
 
@@ -60,6 +67,8 @@ class GpuVerification:
     def _verdict(self) -> str:
         if self.stopped:
             return self.stopped
+        if self.fault:
+            return self.fault
         text = self.comparison.summary().removeprefix("verified: ").removeprefix("mismatch: ")
         if not self.comparison.ok:
             return text.replace("compiled", self.target) + (f"; {self.culprit}" if self.culprit else "")
@@ -153,7 +162,7 @@ class _Comparison:
         if unmatched:
             kept = tuple(one for one in comparison.differences if one.kind not in AFTER_OTHER_DRAWS)
             comparison = replace(comparison, differences=kept, draws=False)
-        stopped = _stopped(found)
+        stopped = _raised(found, NotInterpretedError)
         return GpuVerification(
             comparison=comparison,
             target=graphs.target.sm,
@@ -161,9 +170,15 @@ class _Comparison:
             skipped=tuple(text for run in graphs.runs for text in run.skipped),
             laws=laws,
             unmatched=unmatched,
-            culprit="" if comparison.ok or stopped or unmatched else culprit(graphs),
+            culprit=culprit(graphs) if _is_in_values(comparison) and not stopped and not unmatched else "",
+            fault=_raised(found, KernelFaultError),
             stopped=stopped,
         )
+
+
+def _is_in_values(comparison: Verification) -> bool:
+    """Whether both ran and gave other numbers; a fault names its kernel by itself."""
+    return any(one.kind in AFTER_OTHER_DRAWS for one in comparison.differences)
 
 
 def computing_dtypes(compiled: Compiled) -> frozenset[torch.dtype]:
@@ -193,13 +208,10 @@ def _unmatched(redrawing: Redrawing, drawn: Sequence[Drawn | None]) -> str:
     )
 
 
-def _stopped(found: Observation) -> str:
+def _raised(found: Observation, kind: type[Exception]) -> str:
+    """What the call or its backward raised of this kind."""
     failures = (found.failure, found.backward_failure)
-    return next((one.message for one in failures if one is not None and _is_refusal(one)), "")
-
-
-def _is_refusal(failure: Failure) -> bool:
-    return issubclass(failure.kind, NotInterpretedError)
+    return next((one.message for one in failures if one is not None and issubclass(one.kind, kind)), "")
 
 
 def _counts(runs: Sequence[Run]) -> tuple[tuple[str, int], ...]:
@@ -219,17 +231,22 @@ def culprit(graphs: InterpretedGraphs) -> str:
         values = node_values(graphs.program(phase), phase, list(run.job.inputs), drawing)
         answer = interpreter().run(replace(run.job, keep_buffers=True))
         for launch in answer.launches:
-            expected = expected_of(run.graph, launch.place, values)
-            for at, buffer in launch.buffers:
-                if at not in expected:
-                    continue
-                node, value = expected[at]
-                if buffer.numel() == value.numel() and not close(buffer.reshape(value.shape), value):
-                    spans = graphs.spans(run.graph, launch.place.kernel, launch.place.occurrence)
-                    places = ", ".join(f"{span.file}:{span.line}" for span in spans)
-                    return (
-                        f"the first kernel that differs is the {phase} kernel `{launch.place.kernel}`"
-                        f" ({places}): for `{node}` it writes {shown(buffer)}, torch computes {shown(value)}"
-                        f" (max error {error_between(buffer.reshape(value.shape), value):.2g})"
-                    )
+            wrong = _first_wrong(launch, expected_of(run.graph, launch.place, values))
+            if wrong:
+                places = ", ".join(graphs.places(run.graph, launch.place))
+                name = f"the {phase} kernel `{launch.place.kernel}` ({places})"
+                return f"the first kernel that differs is {name}: {wrong}"
+    return ""
+
+
+def _first_wrong(launch: Launch, expected: Mapping[int, tuple[str, Tensor]]) -> str:
+    """What a launch wrote for a node of the graph, and torch did not compute; empty where nothing is."""
+    for at, buffer in launch.buffers:
+        node, value = expected.get(at, ("", None))
+        if value is None or buffer.numel() != value.numel():
+            continue
+        written = buffer.reshape(value.shape)
+        if not close(written, value):
+            most = f"max error {error_between(written, value):.2g}"
+            return f"for `{node}` it writes {shown(written)}, torch computes {shown(value)} ({most})"
     return ""

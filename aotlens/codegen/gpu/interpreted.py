@@ -41,7 +41,7 @@ from aotlens.ir.program import Program
 from aotlens.observe import announce_stage
 from aotlens.options import CompileOptions, Interpreted
 from aotlens.partition.records import Partitioned
-from aotlens.report.records import Phase, Span
+from aotlens.report.records import Phase
 
 LOWERING_LIMIT_S = 600.0
 MOST_SKIPPED = 8
@@ -206,19 +206,19 @@ class InterpretedGraphs:
             f"the {graph.lowered.phase} kernel `{kernel}`" if kernel else f"the {graph.lowered.phase} graph"
         )
         line = f", at `{finding.line}`" if finding.line else ""
-        spans = self.spans(graph, kernel, finding.place.occurrence)
-        places = "; ".join(f"{span.file}:{span.line}" for span in spans)
-        users = f" (computes {places})" if places else ""
+        places = self.places(graph, finding.place)
+        users = f" (computes {', '.join(places)})" if places else ""
         return f"{subject}{users} {MESSAGES[finding.kind]}{line}: {finding.message}"
 
-    def spans(self, graph: RunnableGraph, kernel: str, occurrence: int) -> tuple[Span, ...]:
+    def places(self, graph: RunnableGraph, place: Place) -> tuple[str, ...]:
         """The user's lines that a launch computes."""
-        calls = [call for call in graph.lowered.calls if call.name == kernel]
-        if occurrence >= len(calls):
+        calls = [call for call in graph.lowered.calls if call.name == place.kernel]
+        if place.occurrence >= len(calls):
             return ()
         nodes = {node.name: node for node in self.program(graph.lowered.phase).nodes}
-        places = (nodes[name].origin.place.innermost for name in calls[occurrence].nodes if name in nodes)
-        return tuple(dict.fromkeys(span for span in places if span is not None))
+        wanted = (name for name in calls[place.occurrence].nodes if name in nodes)
+        spans = (nodes[name].origin.place.innermost for name in wanted)
+        return tuple(dict.fromkeys(f"{span.file}:{span.line}" for span in spans if span is not None))
 
 
 def copied(inputs: list[Any]) -> Iterator[Any]:
