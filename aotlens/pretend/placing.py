@@ -15,6 +15,9 @@ from aotlens.torch_api import FakeTensor, TorchDispatchMode, current_fake_mode, 
 LAUNCHES = ("triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutation")
 """The operators that stand for a launch."""
 
+TO_COPY = torch.ops.aten._to_copy.default
+DEVICE_PUT = torch.ops.prims.device_put.default
+
 
 class Placing(TorchDispatchMode):
     """Makes what is asked for on a GPU on the CPU, and marks it and what comes of it."""
@@ -35,16 +38,14 @@ class Placing(TorchDispatchMode):
             return func(*args, **kwargs)
         if current_fake_mode() is not None or any(issubclass(kind, FakeTensor) for kind in types):
             return func(*args, **kwargs)
-        device = kwargs.get("device")
-        asked = device is not None and checked(device).type == "cuda"
-        if asked:
-            kwargs = {**kwargs, "device": CPU}
-        if kwargs.get("pin_memory"):
-            kwargs = {**kwargs, "pin_memory": False}
-        on_gpu = asked or _any_on_gpu(args, kwargs)
+        if func is DEVICE_PUT:
+            func, args, kwargs = TO_COPY, args[:1], {"device": args[1]}
+        on_gpu = _is_asked_for(func, kwargs)
+        if on_gpu is None:
+            on_gpu = _any_on_gpu(args, kwargs)
         running.append(func)
         try:
-            result = func(*args, **kwargs)
+            result = func(*args, **_on_cpu(kwargs))
         finally:
             running.pop()
         if on_gpu and not func._schema.is_mutable:
@@ -61,6 +62,26 @@ def _refuse_launch(func: Any, kwargs: dict[str, Any]) -> None:
             f"running the Triton kernel `{triton_kernel_name(kwargs)}` without a GPU",
             hint="with --fake the script runs without values, and the kernel is shown",
         )
+
+
+def _is_asked_for(func: Any, kwargs: dict[str, Any]) -> bool | None:
+    """Whether the GPU is asked for by name; None where the arguments decide.
+
+    C++ names the device of a tensor's options, with their layout, and believes it to be the CPU.
+    """
+    device = kwargs.get("device")
+    if device is None:
+        return None
+    if checked(device).type == "cuda":
+        return True
+    return False if func is TO_COPY and kwargs.get("layout") is None else None
+
+
+def _on_cpu(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """What the CPU's operator is given."""
+    if kwargs.get("device") is not None and torch.device(kwargs["device"]).type == "cuda":
+        kwargs = {**kwargs, "device": CPU}
+    return {**kwargs, "pin_memory": False} if kwargs.get("pin_memory") else kwargs
 
 
 def _any_on_gpu(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
