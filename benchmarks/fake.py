@@ -1,7 +1,7 @@
-"""What it takes to inspect a training step whose parameters do not fit: `examples/decoder_7b.py` under `--fake`.
+"""What it takes to inspect a training step of 7 billion parameters: `examples/decoder_7b.py` under `--fake`.
 
-Each case is one `aotlens inspect` with an empty cache.  Memory is that of all its processes together, what they
-share counted once, looked at twice a second.
+Each case is one `aotlens inspect` with an empty cache.  Memory is that of all its processes together, what
+they share counted once, looked at twice a second.
 """
 
 import json
@@ -100,8 +100,8 @@ def row(layers: int, gpu: str) -> tuple[Cell, ...]:
 def main() -> None:
     columns = ("decoder_7b.py", "parameters GB", "nodes", "kernels", "wall s", "CPU s", "peak GB")
     note = (
-        "`aotlens inspect --fake` of a training step in bfloat16, width 4096, 2048 tokens, empty cache; with a"
-        " GPU's name also its kernels, those of the first configuration compiled. Wall time depends on the load."
+        "`aotlens inspect --fake` of a training step in bfloat16, width 4096, 2048 tokens, with an empty cache;"
+        " with a GPU's name also its kernels. Wall time depends on what else the machine does."
     )
     publish("fake", [Table("Fake", columns, tuple(row(*case) for case in CASES), note)])
 
