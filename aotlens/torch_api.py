@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -126,6 +126,7 @@ __all__ = [
     "run_joint_passes",
     "saved_tensor_hooks_replaced",
     "set_joint_signature",
+    "setting_up_optimizers_in",
     "sink_tokens",
     "strip_overloads",
     "symbolic_sizes",
@@ -818,8 +819,27 @@ def run_joint_passes(module: Any, fake_mode: FakeTensorMode, config: dict[str, A
                 V.set_fake_mode(fake_mode),
                 _accepting_constants(fake_mode),
                 tracing(TracingContext(fake_mode)),
+                _asking_cpu(module) if pretends_gpu() else nullcontext(),
             ):
                 joint_graph_passes(module, device)
+
+
+@contextmanager
+def _asking_cpu(module: Any) -> Iterator[None]:
+    """Within it, nodes ask for the CPU, not for a GPU that is not there: constants fold by running them."""
+    _set_devices(module, "cuda", _CPU)
+    try:
+        yield
+    finally:
+        _set_devices(module, "cpu", torch.device("cuda", 0))
+
+
+def _set_devices(module: Any, before: str, after: torch.device) -> None:
+    for node in module.graph.nodes:
+        device, value = node.kwargs.get("device"), node.meta.get("val")
+        on_gpu = isinstance(value, torch.Tensor) and value.device.type == "cuda"
+        if on_gpu and device is not None and device.type == before:
+            node.kwargs = {**node.kwargs, "device": after}
 
 
 def recording_flags() -> dict[str, Any]:
@@ -1042,6 +1062,25 @@ _fakes: Any = SimpleNamespace(have_no_gpu=False, to_cpu=False, asked_last=None)
 def pretends_gpu() -> bool:
     """Whether fake tensors may be on a GPU that is not there, as `missing_gpu_replacements` has it."""
     return bool(_fakes.have_no_gpu)
+
+
+def setting_up_optimizers_in(mode: TorchDispatchMode) -> Iterator[tuple[Any, str, Any, str]]:
+    """What has Dynamo make the state of an optimizer in a mode: owner, name, new value, reason."""
+    from torch._dynamo import utils  # seconds to import
+    from torch._dynamo.variables import optimizer
+
+    call: Any = optimizer.OptimizerVariable.call_method
+
+    def call_method(self: Any, tx: Any, name: str, *rest: Any) -> Any:
+        with mode if name == "_init_group" else nullcontext():
+            return call(self, tx, name, *rest)
+
+    def is_static(tensor: Any) -> bool:
+        return utils.get_static_address_type(tensor) is not None
+
+    why = "Dynamo runs this part of the script itself, with all modes off"
+    yield optimizer.OptimizerVariable, "call_method", call_method, why
+    yield optimizer, "_is_static_for_cudagraphs", is_static, "would load what records CUDA graphs"
 
 
 def device_for_autograd(fake: Any) -> torch.device:

@@ -100,8 +100,8 @@ def row(layers: int, gpu: str) -> tuple[Cell, ...]:
 def main() -> None:
     columns = ("decoder_7b.py", "parameters GB", "nodes", "kernels", "wall s", "CPU s", "peak GB")
     note = (
-        "`aotlens inspect --fake` of a training step in bfloat16, width 4096, 2048 tokens, with an empty cache;"
-        " with a GPU's name also its kernels. Wall time depends on what else the machine does."
+        "`aotlens inspect --fake` of a training step in bfloat16, width 4096, 2048 tokens, with an empty"
+        " cache; with a GPU's name also its kernels. Wall time depends on what else the machine does."
     )
     publish("fake", [Table("Fake", columns, tuple(row(*case) for case in CASES), note)])
 

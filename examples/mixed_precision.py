@@ -1,4 +1,4 @@
-"""A training loop as it is written for a GPU: autocast, a gradient scaler, pinned batches, CUDA's own calls."""
+"""A training loop as written for a GPU: autocast, a gradient scaler, pinned batches, CUDA's own calls."""
 
 import torch
 import torch.nn.functional as F
@@ -33,8 +33,8 @@ def loss_of(x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
     return F.cross_entropy(model(x), y, weight=weights.to(x.device))
 
 
-for x, y in DataLoader(data, batch_size=128, shuffle=True, pin_memory=True):
-    x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+for batch in DataLoader(data, batch_size=128, shuffle=True, pin_memory=True):
+    x, y = (tensor.to(device, non_blocking=True) for tensor in batch)
     with torch.autocast("cuda", dtype=torch.float16):
         loss = loss_of(x, y, weights)
     scaler.scale(loss).backward()

@@ -19,7 +19,14 @@ from aotlens.pretend.placement import placement_replacements
 from aotlens.pretend.placing import Placing
 from aotlens.pretend.queries import script_replacements
 from aotlens.pretend.transfers import transfer_replacements
-from aotlens.torch_api import FakeTensorMode, made_on_cpu_first, missing_gpu_replacements, refusing_fakes
+from aotlens.torch_api import (
+    FakeTensorMode,
+    TorchDispatchMode,
+    made_on_cpu_first,
+    missing_gpu_replacements,
+    refusing_fakes,
+    setting_up_optimizers_in,
+)
 
 __all__ = ["pretending"]
 
@@ -31,13 +38,22 @@ def pretending(gpu: str | None, fake: bool) -> Iterator[None]:
         if gpu is not None and not torch.cuda.is_available():
             stack.enter_context(_pretended_gpu(gpu, twin=not fake))
             if not fake:
-                stack.enter_context(Placing())
+                stack.enter_context(_around_script(Placing()))
         elif not torch.cuda.is_available():
             stack.enter_context(replaced(Replacement(*refusing_fakes())))
         if fake:
             for replacement in faked_replacements():
                 stack.enter_context(replaced(replacement))
-            stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+            stack.enter_context(_around_script(FakeTensorMode(allow_non_fake_inputs=True)))
+        yield
+
+
+@contextmanager
+def _around_script(mode: TorchDispatchMode) -> Iterator[None]:
+    with ExitStack() as stack:
+        for row in setting_up_optimizers_in(mode):
+            stack.enter_context(replaced(Replacement(*row)))
+        stack.enter_context(mode)
         yield
 
 

@@ -121,3 +121,26 @@ def test_kernels_are_generated_for_what_is_on_the_gpu_and_the_report_says_so() -
 def test_kernels_to_run_are_refused() -> None:
     with pretending("h100", fake=False), pytest.raises(UnsupportedError, match="on a GPU that is not there"):
         recorded(functional.gelu, torch.randn(4, device="cuda"), backend="inductor")
+
+
+def test_dynamo_makes_the_state_of_an_optimizer_on_the_gpu() -> None:
+    with pretending("h100", fake=False):
+        model = nn.Linear(4, 4).cuda()
+        optimizer = torch.optim.AdamW(model.parameters())
+        model(torch.randn(2, 4, device="cuda")).sum().backward()
+        torch.compile(optimizer.step, backend="eager")()
+        state = optimizer.state[model.weight]
+        assert {name: value.is_cuda for name, value in state.items()} == {
+            "step": True,
+            "exp_avg": True,
+            "exp_avg_sq": True,
+        }
+
+
+def test_constants_fold_beside_tensors_on_the_gpu() -> None:
+    def scaled(x: Tensor) -> Tensor:
+        return x * torch.ones(4, device="cuda") + torch.zeros(4, device=x.device)
+
+    with pretending("h100", fake=False):
+        found = places(recorded(scaled, torch.randn(4, device="cuda", requires_grad=True)))
+    assert set(found.values()) <= {"cuda"}
