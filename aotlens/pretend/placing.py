@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.operators import aten
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import is_higher_order
 from aotlens.pretend.placement import CPU, checked, is_on_gpu, place, running
@@ -15,7 +16,7 @@ from aotlens.torch_api import FakeTensor, TorchDispatchMode, current_fake_mode, 
 LAUNCHES = ("triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutation")
 """The operators that stand for a launch."""
 
-TO_COPY = torch.ops.aten._to_copy.default
+TO_COPY = aten._to_copy.default
 DEVICE_PUT = torch.ops.prims.device_put.default
 
 

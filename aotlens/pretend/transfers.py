@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.operators import aten
 from aotlens.codegen.gpu.offline import Replacement
 from aotlens.pretend.placement import CPU, GPU, checked, is_on_gpu, place
 from aotlens.torch_api import FakeTensor, transfer_to_cpu
-
-aten = torch.ops.aten
 
 _to: Any = torch.Tensor.to
 
