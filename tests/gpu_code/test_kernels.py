@@ -68,6 +68,9 @@ def test_forward_and_backward_of_an_mlp(gpu: str, sm: str) -> None:
         assert chosen.grid is not None
         assert min(chosen.grid) >= 1
         assert f".target {sm}" in _text(kernel, "ptx")
+        for language in ("ttir", "ttgir"):
+            assert "tt.store" in _text(kernel, language)
+            assert "loc(" not in _text(kernel, language)
         assert all(span.file == __file__ for span in kernel.spans)
     assert {span.line for kernel in generated for span in kernel.spans} == {
         Mlp.forward.__code__.co_firstlineno + 1

@@ -24,6 +24,8 @@ TOOL_LIMIT_S = 30.0
 BLOCKS = ("BLOCK", "GROUP_M", "SPLIT_K")
 """How the names of a template's block sizes begin."""
 
+_PLACE = re.compile(r" loc\((?:[^()]|\([^()]*\))*\)")
+_PLACE_TABLE = re.compile(r"^#loc\d* = .*\n", re.MULTILINE)
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
@@ -50,7 +52,7 @@ def build_kernel(kernel: KernelSource, target: GpuTarget) -> BuiltKernel:
     results = sorted(_usable(autotuner), key=_spills_much)  # stable: Inductor's order otherwise
     configs = tuple(_config(autotuner, result, kernel, target) for result in results)
     chosen: dict[str, Any] = results[0].kernel.asm
-    texts = tuple((name, str(chosen[name])) for name in TEXTS if name in chosen)
+    texts = tuple((name, without_places(str(chosen[name]))) for name in TEXTS if name in chosen)
     return BuiltKernel(kernel.name, configs, texts, chosen["cubin"])
 
 
@@ -69,6 +71,12 @@ def _compile(autotuner: Any) -> None:
 def _last_line(error: Exception) -> str:
     """Its own message, below the lines of the kernel that it quotes."""
     return str(error).strip().splitlines()[-1]
+
+
+def without_places(text: str) -> str:
+    """The text without MLIR's record of where in the Triton source each operation stood: half of it, and no
+    part of the program."""
+    return _PLACE.sub("", _PLACE_TABLE.sub("", text))
 
 
 def _usable(autotuner: Any) -> Iterator[Any]:
