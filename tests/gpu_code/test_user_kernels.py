@@ -66,6 +66,14 @@ def test_a_kernel_behind_an_operator_is_shown_and_compiled(target: Target) -> No
     assert target.gpu_error == ""
 
 
+def test_what_a_kernel_is_given_counts_and_what_it_computes_is_unknown(target: Target) -> None:
+    kernel, pointwise = target.kernels
+    assert (kernel.bytes_read, kernel.bytes_written, kernel.flops) == (4 * LENGTH, 4 * LENGTH, None)
+    assert (pointwise.bytes_read, pointwise.bytes_written) == (8 * LENGTH, 4 * LENGTH)
+    (apart,) = pointwise.unfused
+    assert (apart.code, apart.bytes, apart.kernel) == ("user-kernel", 4 * LENGTH, kernel.name)
+
+
 def test_a_kernel_does_not_keep_a_cuda_graph_from_recording(target: Target) -> None:
     assert target.cuda_graph is not None
     assert target.cuda_graph.verdict == "recorded"

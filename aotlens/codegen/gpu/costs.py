@@ -23,14 +23,14 @@ def with_costs(row: Kernel, call: KernelCall, target: GpuTarget, span_of: SpanOf
     written = sum(access.bytes for access in call.accesses if access.written)
     work = tuple(Work(one.flops, one.dtype, "matrix" if one.is_product else "vector") for one in call.work)
     least = floor(target, sum(map(_through_memory, call.accesses)), work)
-    flops = sum(one.flops for one in call.work)
+    flops = sum(one.flops for one in call.work) if call.work else None
     return replace(
         row,
         bytes_read=read,
         bytes_written=written,
         bytes_moved=read + written,
         flops=flops,
-        intensity=flops / (read + written) if read + written else None,
+        intensity=flops / (read + written) if flops is not None and read + written else None,
         floor_us=least.time_us,
         bound=least.bound,
         accesses=tuple(_access(access, span_of) for access in call.accesses),

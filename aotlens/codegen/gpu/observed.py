@@ -15,7 +15,7 @@ from torch import fx
 from aotlens.codegen.gpu.fx_work import OURS, in_graph_order, our_name, work_of
 from aotlens.codegen.gpu.records import Access, KernelCall, NodeWork, NotFused
 from aotlens.codegen.gpu.refusals import Refusals
-from aotlens.codegen.gpu.traffic import Traffic, flat
+from aotlens.codegen.gpu.traffic import Traffic, flat, is_users_kernel
 from aotlens.errors import InternalError
 from aotlens.report.records import Phase
 from aotlens.torch_api import compiling_modules
@@ -76,20 +76,22 @@ class Observed:
         self._add(name, origins, operations, self._known(name, traffic, account))
         for read, written in finished:
             work = tuple(NodeWork(node, read.bytes // SUM_ITEM, "f32", False) for node in read.by)
-            self.calls.append(KernelCall(LAST_SUM, self.phase, read.by, (read, written), work))
+            last = KernelCall(LAST_SUM, self.phase, read.by, (read, written), work, is_extern=True)
+            self.calls.append(last)
 
     def library_call(self, call: Any, name: str) -> None:
         origins = _computed(call)
         traffic = Traffic(self.modules)
 
         def account() -> Account:
-            work = tuple(work_of(node) for node in origins if node.op == "call_function")
+            computed = [] if is_users_kernel(call) else origins  # nobody knows a user's arithmetic
+            work = tuple(work_of(node) for node in computed if node.op == "call_function")
             return tuple(traffic.of_library(call, origins)), work
 
         outputs = flat(getattr(call, "outputs", ()))
         parts = [part.get_operation_name() for part in outputs if hasattr(part, "get_operation_name")]
         operations = [call.get_operation_name(), *parts]
-        self._add(name, origins, operations, self._known(name, traffic, account))
+        self._add(name, origins, operations, self._known(name, traffic, account), is_extern=True)
 
     def _known(self, name: str, traffic: Traffic, account: Callable[[], Account]) -> Account:
         """The account of one call; empty, with a note, where it fails: the kernels are worth more than it."""
@@ -102,11 +104,18 @@ class Observed:
             return (), ()
         return found if traffic.is_known else ((), ())
 
-    def _add(self, name: str, origins: list[fx.Node], operations: list[str], account: Account) -> None:
+    def _add(
+        self,
+        name: str,
+        origins: list[fx.Node],
+        operations: list[str],
+        account: Account,
+        is_extern: bool = False,
+    ) -> None:
         nodes = tuple(dict.fromkeys(filter(None, map(our_name, origins))))
         added = "" if nodes else _added(origins)
         self.refusals.note_call(id(self.modules.v.graph.scheduler), operations, len(self.calls))
-        self.calls.append(KernelCall(name, self.phase, nodes, *account, added))
+        self.calls.append(KernelCall(name, self.phase, nodes, *account, added, is_extern))
 
 
 def _computed(call: Any) -> list[fx.Node]:

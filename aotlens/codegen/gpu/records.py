@@ -90,6 +90,8 @@ class KernelCall:
     work: tuple[NodeWork, ...] = ()
     added: str = ""
     """Why Inductor makes this call, where no node of our program asks for it."""
+    is_extern: bool = False
+    """Whether Inductor did not write it: a library call, or the user's own kernel."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,18 +77,24 @@ class Traffic:
         yield from self._accesses(writes, True)
 
     def of_library(self, call: Any, origins: Iterable[fx.Node]) -> Iterator[Access]:
-        """Of a library call: what it is given and what it gives, as they are laid out."""
+        """Of a library call, or a kernel of the user's: what it is given and gives, as they are laid out.
+
+        A kernel of the user's may read what it writes, too: nobody knows.
+        """
         by = dict.fromkeys(origins)
         reads: dict[str, _Touched] = {}
         writes: dict[str, _Touched] = {}
+        results = list(flat(getattr(call, "outputs", None) or call.get_outputs()))
+        changed = set(call.get_mutation_names())
+        changed.update(name for one in results if one is not call for name in one.get_mutation_names())
+        only_written = changed if is_users_kernel(call) else set()
         for given in flat(call.inputs):
-            self._lay(reads, given, by)
-        for result in flat(getattr(call, "outputs", None) or [call]):
+            if given.get_name() not in only_written:
+                self._lay(reads, given, by)
+        for result in (*results, *map(self._graph.get_buffer, sorted(changed))):
             self._lay(writes, result, by)
-        for name in call.get_mutation_names():
-            self._lay(writes, self._graph.get_buffer(name), by)
         yield from self._accesses(reads, False)
-        yield from self._accesses(writes, True)
+        yield from self._accesses(writes, True, frozenset(changed))
 
     def of_partial_sums(self, kernel: Any, call: int) -> tuple[list[Access], list[tuple[Access, Access]]]:
         """Sums that a kernel leaves to the wrapper: what it writes; what each last step reads and writes."""
@@ -118,8 +124,9 @@ class Traffic:
 
     def _region(self, dep: Any, node: Any) -> tuple[Any, _Region]:
         """What one access of a scheduler's node reaches, under a key that equal accesses share."""
-        whole = self._number(self._graph.get_numel(dep.name))
-        item = self._graph.get_dtype(dep.name).itemsize
+        name = self._graph.scheduler.mutation_real_name.get(dep.name, dep.name)
+        whole = self._number(self._graph.get_numel(name))
+        item = self._graph.get_dtype(name).itemsize
         if not hasattr(dep, "var_names"):  # it may reach all of it
             return "all", _Region(whole * item, whole * item)
         dep = dep.normalize_with_stride_order()
@@ -148,14 +155,17 @@ class Traffic:
         touched.regions[tuple(steps), layout.offset] = _Region(size, size)
         touched.origins.update(by)
 
-    def _accesses(self, found: dict[str, _Touched], written: bool) -> Iterator[Access]:
+    def _accesses(
+        self, found: dict[str, _Touched], written: bool, changed: frozenset[str] = frozenset()
+    ) -> Iterator[Access]:
+        """The accesses; a value that is changed is written by the call and not by what made it."""
         for name, touched in found.items():
             most = self._extent(name)
             size = min(sum(region.bytes for region in touched.regions.values()), most)
             sectors = min(sum(region.sector_bytes for region in touched.regions.values()), most)
             value = self._value(name)
             by: Iterable[fx.Node] = touched.origins
-            if value is not None:
+            if value is not None and name not in changed:
                 by = [value] if written else list(readers(value, frozenset(touched.origins))) or by
             yield Access(
                 buffer=name,
@@ -192,6 +202,11 @@ class Traffic:
             self.is_known = False
             return 1
         return int(self._graph.sizevars.optimization_hint(expression, fallback=1))
+
+
+def is_users_kernel(call: Any) -> bool:
+    """Whether a call is of a Triton kernel that the user wrote."""
+    return hasattr(call, "mutable_args")
 
 
 def _layout(value: Any) -> Any:

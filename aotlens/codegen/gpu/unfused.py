@@ -54,26 +54,33 @@ def code_of(words: str) -> UnfusedCode:
 
 def unfused_rows(graph: LoweredGraph, span_of: SpanOf) -> dict[int, tuple[Unfused, ...]]:
     """By the position of a call, the earlier calls that it shares values with, the costliest first."""
-    generated = {kernel.name for kernel in graph.kernels}
     found: dict[int, list[Unfused]] = {}
     for pair in graph.not_fused:
-        library = any(graph.calls[at].name not in generated for at in (pair.first, pair.second))
-        if (library and not pair.is_produced) or (not library and not pair.why):
-            continue
-        found.setdefault(pair.second, []).append(_row(graph, pair, library, span_of))
+        is_extern = any(graph.calls[at].is_extern for at in (pair.first, pair.second))
+        if pair.is_produced if is_extern else pair.why:
+            found.setdefault(pair.second, []).append(_row(graph, pair, span_of))
     return {at: tuple(sorted(rows, key=lambda row: (-row.bytes, row.call))) for at, rows in found.items()}
 
 
-def _row(graph: LoweredGraph, pair: NotFused, library: bool, span_of: SpanOf) -> Unfused:
+def _code(graph: LoweredGraph, pair: NotFused, value: str) -> UnfusedCode:
+    first, second = graph.calls[pair.first], graph.calls[pair.second]
+    written = {kernel.name for kernel in graph.kernels}
+    if any(call.is_extern and call.name not in written for call in (first, second)):
+        return "library"
+    if first.is_extern or second.is_extern:
+        return "user-kernel"
+    if pair.is_produced and not value and not set(first.nodes).isdisjoint(second.nodes):
+        return "steps"
+    return code_of(pair.why)
+
+
+def _row(graph: LoweredGraph, pair: NotFused, span_of: SpanOf) -> Unfused:
     read = _accesses(graph, pair.second, False)
     largest = pair.buffers[0]
     value = read[largest].node
-    code: UnfusedCode = "library" if library else code_of(pair.why)
-    both = set(graph.calls[pair.first].nodes) & set(graph.calls[pair.second].nodes)
-    if pair.is_produced and not value and both and not library:
-        code = "steps"
+    code = _code(graph, pair, value)
     made = _accesses(graph, pair.first, True).get(largest)
-    spans = [span_of(name) for name in (value, *(made.by if made is not None else ()))]
+    spans = [span_of(name) for name in (*(made.by if made is not None else ()), value)]
     return Unfused(
         kernel=graph.calls[pair.first].name,
         call=pair.first,
