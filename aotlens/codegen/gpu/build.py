@@ -3,23 +3,21 @@
 import logging
 import os
 import re
-import subprocess
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from aotlens.codegen.gpu.cubin import read_cubin
 from aotlens.codegen.gpu.records import BuiltConfig, BuiltKernel, KernelSource
+from aotlens.codegen.gpu.sass import run_tool, tools
 from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.errors import BackendError
 from aotlens.torch_api import compiling_modules
 
 TEXTS = ("ttir", "ttgir", "llir", "ptx")
-"""Triton's own stages, in order; `disassembled` gives the last language, SASS, which takes longest."""
+"""Triton's own stages, in order; `aotlens.codegen.gpu.sass` has the last language."""
 MOST_SPILLED_WORDS = 16
 """Inductor does not try configurations that spill more than this."""
-TOOL_LIMIT_S = 30.0
 
 BLOCKS = ("BLOCK", "GROUP_M", "SPLIT_K")
 """How the names of a template's block sizes begin."""
@@ -132,39 +130,16 @@ def _is_number(text: str) -> bool:
     return text.removeprefix("-").isdigit()
 
 
-def _tools() -> Path:
-    """Where Triton's wheel keeps NVIDIA's tools."""
-    import triton
-
-    return Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-
-
-def disassembled(cubin: bytes) -> str:
-    """SASS; empty where there is no disassembler, or it does not know the architecture."""
-    tool = _tools() / "nvdisasm"
-    if not tool.is_file():
-        return ""
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        done = _run(str(tool), "-c", file.name)
-    return done.stdout if done.returncode == 0 else ""
-
-
 def _spill_bytes(ptx: str, target: GpuTarget) -> int:
     """What the assembler says of a thread's spills, in the kernel and in the functions that it brings along:
     a frame holds other things too."""
     major, minor = target.compute_capability
-    tool = _tools() / ("ptxas-blackwell" if major >= 10 else "ptxas")
+    tool = tools() / ("ptxas-blackwell" if major >= 10 else "ptxas")
     suffix = "a" if major >= 9 else ""
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
         file.write(ptx)
         file.flush()
-        done = _run(
+        done = run_tool(
             str(tool), "-v", f"--gpu-name=sm_{major * 10 + minor}{suffix}", file.name, "-o", os.devnull
         )
     return sum(int(size) for found in _SPILLS.findall(done.stderr) for size in found)
-
-
-def _run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=TOOL_LIMIT_S, check=False)

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from aotlens.codegen.gpu.build import build_kernel, disassembled, prepare
+from aotlens.codegen.gpu.build import build_kernel, prepare
 from aotlens.codegen.gpu.cache import GpuCache
+from aotlens.codegen.gpu.cubin import read_cubin
 from aotlens.codegen.gpu.forked import Failed, Job, in_children
 from aotlens.codegen.gpu.lower import lower
 from aotlens.codegen.gpu.offline import offline_gpu
 from aotlens.codegen.gpu.records import BuiltKernel, GpuOrder, KernelSource, LoweredGraph
+from aotlens.codegen.gpu.sass import disassembled
 from aotlens.observe import announce_stage
 from aotlens.partition.records import Partitioned
 from aotlens.report.records import Phase
@@ -24,6 +26,9 @@ __all__ = ["Generated", "generate"]
 
 LOWERING_LIMIT_S = 600.0
 SASS = "sass"
+
+_Key = tuple[Phase, str]
+"""A kernel's phase and name."""
 
 Then = Callable[[Any], None]
 """Takes one result of a job, or how it failed."""
@@ -75,12 +80,18 @@ class _Generation:
             self._add(Job("Inductor", work, LOWERING_LIMIT_S), self._lowered)
         for graph in known or ():
             self._lowered(graph)
-        for job, result in in_children(self._jobs, _cores()):
-            self._then[job](result)
+        self._work()
         self._result.with_choices()
+        if SASS in self._order.texts:
+            self._disassemble()
         if known is None and not self._result.error:
             self._cache.keep_graphs(key, tuple(self._result.graphs))
         return self._result
+
+    def _work(self) -> None:
+        """Until no job is left, also of those that results bring."""
+        for job, result in in_children(self._jobs, _cores()):
+            self._then[job](result)
 
     def _add(self, job: Job[Any], then: Then) -> None:
         self._jobs.append(job)
@@ -134,28 +145,40 @@ class _Generation:
         self._built(source, built)
 
     def _built(self, source: KernelSource, built: BuiltKernel) -> None:
-        if SASS not in self._order.texts or not built.cubin:
-            self._keep(source, built, "")
-        elif (sass := self._cache.sass(built.cubin)) is not None:
-            self._keep(source, built, sass)
-        else:
-            work = partial(_one_sass, built.cubin)
-            job = Job(f"the disassembler on `{source.name}`", work, self._order.kernel_limit_s)
-            self._add(job, partial(self._disassembled, source, built))
-
-    def _disassembled(self, source: KernelSource, built: BuiltKernel, sass: str | Failed) -> None:
-        """A kernel is shown without its SASS where that cannot be had."""
-        if not isinstance(sass, Failed):
-            self._cache.keep_sass(built.cubin, sass)
-        self._keep(source, built, "" if isinstance(sass, Failed) else sass)
-
-    def _keep(self, source: KernelSource, built: BuiltKernel, sass: str) -> None:
         texts = tuple(text for text in built.texts if text[0] in self._order.texts)
-        if sass:
-            texts += ((SASS, sass),)
         done = self._result.kernels
         done[source.phase, source.name] = replace(built, texts=texts)
         announce_stage(f"kernels for {self._order.target.sm}: {len(done)} of {self._wanted}")
+
+    def _disassemble(self) -> None:
+        """Add the SASS of every kernel, where somebody wants it and it can be had."""
+        batches: list[dict[str, _Key]] = []
+        for key, kernel in self._result.kernels.items():
+            if (sass := self._cache.sass(kernel.cubin) if kernel.cubin else "") is not None:
+                self._keep_sass(key, sass)
+                continue
+            name = next(iter(read_cubin(kernel.cubin)))
+            batch = next((batch for batch in batches if name not in batch), None)
+            if batch is None:
+                batches.append(batch := {})
+            batch[name] = key
+        for batch in batches:
+            announce_stage(f"machine code for {self._order.target.sm}: {len(batch)}")
+            cubins = {name: self._result.kernels[key].cubin for name, key in batch.items()}
+            job = Job("the disassembler", partial(disassembled, cubins), self._order.kernel_limit_s)
+            self._add(job, partial(self._disassembled, batch))
+        self._work()
+
+    def _disassembled(self, batch: dict[str, _Key], result: tuple[str, str] | Failed) -> None:
+        if not isinstance(result, Failed):  # without SASS a kernel is shown all the same
+            name, sass = result
+            self._cache.keep_sass(self._result.kernels[batch[name]].cubin, sass)
+            self._keep_sass(batch[name], sass)
+
+    def _keep_sass(self, key: _Key, sass: str) -> None:
+        kernel = self._result.kernels[key]
+        if sass:
+            self._result.kernels[key] = replace(kernel, texts=(*kernel.texts, (SASS, sass)))
 
     def _pretending(self, work: Callable[[], Iterable[Any]]) -> Callable[[], Iterator[Any]]:
         """The work with the target's GPU pretended."""
@@ -170,10 +193,6 @@ class _Generation:
 
 def _one_kernel(source: KernelSource, order: GpuOrder) -> Iterator[BuiltKernel]:
     yield build_kernel(source, order.target)
-
-
-def _one_sass(cubin: bytes) -> Iterator[str]:
-    yield disassembled(cubin)
 
 
 def _cores() -> int:
