@@ -141,6 +141,16 @@ class Compiled:
             return {}
         return unknown_overrides(self.joint, split.sides, overrides, user_names(self.joint))
 
+    def measure(self) -> tuple[str, ...]:
+        """Time each kernel of the compiled graphs where it runs, on numbers that are made up.
+
+        Later reports tell the times; returns how they were measured, or why not.
+        """
+        graphs = (self.code.forward, *((self.code.backward,) if self.code.backward is not None else ()))
+        with COMPILING:
+            announce_stage("measure")
+            return tuple(dict.fromkeys(filter(None, (graph.measure() for graph in graphs))))
+
     def stages(self) -> tuple[StageProgram, ...]:
         """The stages up to the module text as programs that run, built anew at each call."""
         return stage_programs(self.parts)

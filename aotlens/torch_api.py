@@ -88,6 +88,7 @@ __all__ = [
     "has_ordered_effect",
     "has_saved_tensor_hooks",
     "hide_from_dynamo",
+    "hold_gpu",
     "hooked_values",
     "indexing_by_tensors",
     "inductor_config_patch",
@@ -107,6 +108,7 @@ __all__ = [
     "make_token",
     "mark_symbolic",
     "missing_gpu_replacements",
+    "names_of_generated",
     "next_sequence_number",
     "numbers_of_data",
     "object_methods_handled_by",
@@ -845,6 +847,23 @@ def _set_devices(module: Any, before: str, after: torch.device) -> None:
         on_gpu = isinstance(value, torch.Tensor) and value.device.type == "cuda"
         if on_gpu and device is not None and device.type == before:
             node.kwargs = {**node.kwargs, "device": after}
+
+
+HELD_CYCLES = 2_000_000
+"""About a millisecond: longer than a process takes to launch the calls of a graph."""
+
+
+def hold_gpu() -> None:
+    """Keep the current stream busy, so that what is launched next waits in its queue."""
+    torch.cuda._sleep(HELD_CYCLES)
+
+
+def names_of_generated(code: Any) -> dict[str, Any] | None:
+    """What is known in the module that Inductor generated for a graph; None where it generated none."""
+    runner = getattr(code, "compiled_fn_runner", None)
+    call = runner.call if runner is not None else getattr(code, "current_callable", None)
+    names = getattr(getattr(call, "__func__", call), "__globals__", None)
+    return names if names is not None and "async_compile" not in names and "call" in names else None
 
 
 def recording_flags() -> dict[str, Any]:

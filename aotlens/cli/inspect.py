@@ -48,6 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run the whole script on tensors that hold no memory: for a model larger than the machine's",
     )
     parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="with --backend inductor: run the kernels on random numbers, and tell how long each takes; on a"
+        " GPU that the script uses this is always done",
+    )
+    parser.add_argument(
         "--what-if",
         metavar="CHANGE",
         action="append",
@@ -76,6 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         to_end=arguments.to_end,
         gpu=arguments.gpu,
         max_autotune=arguments.max_autotune,
+        measure=arguments.measure,
         fake=arguments.fake,
         gpu_texts=asked.traced,
         kernel_limit_s=arguments.kernel_time_limit,

@@ -5,7 +5,8 @@ sees, which inputs stay at their address, the strides that the forward chose) is
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +15,8 @@ from torch import fx
 from aotlens.capture.margin_losses import AS_THE_KERNEL
 from aotlens.codegen.around import prepare
 from aotlens.codegen.boxed import boxed
-from aotlens.codegen.kernels import kernels_of
+from aotlens.codegen.kernels import call_numbers, kernels_of
+from aotlens.codegen.measure import RUNS, Measurable, measured_us
 from aotlens.codegen.objects import refuse_objects
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.errors import AotlensError, BackendError
@@ -29,6 +31,7 @@ from aotlens.torch_api import (
     compile_with_inductor,
     inductor_config_patch,
     inductor_decompositions,
+    names_of_generated,
     recording_flags,
     tracing,
     triton_operators,
@@ -56,15 +59,21 @@ def _unwrapped(body: Callable[..., Any], args: Any, kwargs: dict[str, Any], hint
 def inductor_code(parts: Partitioned, config: Config, lazy: bool = True) -> Generated:
     """Compiled forward at once, compiled backward at its first call when it is lazy."""
     unit = _Unit(parts, config)
-    forward = GraphCode(parts.forward, unit.compile_forward, kernels=unit.kernels_of("forward"))
+    phase = "forward" if parts.backward is not None else "inference"
+    forward = GraphCode(
+        parts.forward,
+        unit.compile_forward,
+        kernels=unit.kernels_of(phase),
+        measure=partial(unit.measure, phase),
+    )
     if parts.backward is None:
-        inference = GraphCode(parts.forward, unit.compile_forward, kernels=unit.kernels_of("inference"))
-        return Generated(inference, None)
+        return Generated(forward, None)
     backward = GraphCode(
         parts.backward,
         unit.compile_backward,
         lazy=lazy,
         kernels=unit.kernels_of("backward"),
+        measure=partial(unit.measure, "backward"),
         donated=donated_positions(parts),
     )
     return Generated(forward, backward)
@@ -93,12 +102,27 @@ class _Unit:
         self._config = config
         self._strides: dict[int, tuple[Any, ...]] = {}
         self._kernels: dict[str, tuple[Kernel, ...]] = {}
+        self._measurable: dict[str, Measurable] = {}
         self._in_one_piece = True
         with inductor_config_patch(config):
             self._recording = recording_flags()
 
     def kernels_of(self, phase: str) -> Callable[[], tuple[Kernel, ...]]:
         return lambda: self._kernels.get(phase, ())
+
+    def measure(self, phase: str) -> str:
+        """Time each call of a graph that is compiled; returns how it was done, or why it was not."""
+        graph, rows = self._measurable.get(phase), self._kernels.get(phase, ())
+        if graph is None or not rows:
+            return ""
+        timer = graph.timer
+        try:
+            times = measured_us(graph, timer)
+        except (RuntimeError, ValueError, IndexError, TypeError, AttributeError) as error:
+            return f"the {phase} was not measured: {type(error).__name__}: {error}"
+        timed = zip(rows, times, strict=True)
+        self._kernels[phase] = tuple(replace(row, time_us=taken) for row, taken in timed)
+        return f"measured: median of {RUNS} warm runs on {timer.name}, on random numbers"
 
     def compile_forward(self) -> Callable[[list[Any]], Any]:
         program = self._parts.forward
@@ -165,6 +189,10 @@ class _Unit:
                 span=place.span,
             ) from error
         self._kernels[phase] = kernels_of(result, provenance, program, phase)
+        names = names_of_generated(result)
+        if names is not None:
+            handles = tuple(call_numbers(provenance))
+            self._measurable[phase] = Measurable(result.source_code, names, handles, tuple(inputs))
         if phase == "forward":
             self._in_one_piece = len(getattr(result, "partition_maps", None) or ()) <= 1
         return around.code(boxed(result))

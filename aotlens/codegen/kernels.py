@@ -36,6 +36,11 @@ def kernels_of(
     return tuple(found)
 
 
+def call_numbers(provenance: dict[str, Any]) -> list[int]:
+    """The numbers of the calls, in the order of the rows."""
+    return sorted(map(_call_order, provenance))
+
+
 def _call_order(key: str) -> int:
     """Inductor numbers its calls: `name:7`."""
     return int(key.rsplit(":", 1)[1])

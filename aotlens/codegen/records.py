@@ -19,6 +19,8 @@ class GraphCode:
     """Whether `compile` waits for the first call."""
     kernels: Callable[[], tuple[Kernel, ...]] = tuple
     """What was generated so far."""
+    measure: Callable[[], str] = str
+    """Times each call of what was generated, which `kernels` tells from then on; says how, or why not."""
     gpu_kernels: Callable[[], tuple[Kernel, ...]] = tuple
     """What the program becomes on the GPU target; generated when somebody asks."""
     donated: tuple[int, ...] = ()

@@ -30,6 +30,7 @@ from aotlens.report.build_values import value_guards
 from aotlens.report.describe import describe_tensor
 from aotlens.report.diagnose import diagnose
 from aotlens.report.kernel_totals import line_costs, phase_costs
+from aotlens.report.measured import beside_floors
 from aotlens.report.memory import memory_of
 from aotlens.report.sites import site_of
 from aotlens.runtime.records import LoadedModule
@@ -48,6 +49,8 @@ def build_target(
     graphs = (code.forward, *((code.backward,) if code.backward else ()))
     kernels = [kernel for graph in graphs for kernel in graph.kernels()]
     kernels += [kernel for graph in graphs for kernel in graph.gpu_kernels()]
+    if code.gpu is not None and code.gpu == _machines_gpu():
+        kernels = list(beside_floors(kernels))
     target = rows.Target(
         name=subject.name,
         qualname=subject.qualname,
@@ -73,6 +76,14 @@ def build_target(
         timings_ms={name: round(elapsed, 3) for name, elapsed in timings_ms.items()},
     )
     return _with_diagnostics(target)
+
+
+def _machines_gpu() -> str | None:
+    """The architecture of the GPU that is in use here: `sm_90`; None where none is."""
+    if not torch.cuda.is_initialized():
+        return None
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}"
 
 
 def _failing(parts: Partitioned) -> rows.FailingBackward | None:

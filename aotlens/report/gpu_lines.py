@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.text import Text
 
 from aotlens.report.kernel_records import Kernel, LineCost, PhaseCost, Unfused
+from aotlens.report.kernel_totals import known_sum
 from aotlens.report.layout import Row, heading, paragraph, table
 from aotlens.report.places import shown_path, text_of
 from aotlens.report.records import Span, Target
@@ -35,11 +36,13 @@ def gpu_summary(target: Target, width: int) -> Iterator[Text]:
     """The sums by phase, and the costliest lines."""
     totals = target.gpu_totals
     yield heading(f"GPU, {totals[0].target}", "predicted, one call; sizes of the example")
-    header = Row(("", "kernels", "library calls", "read", "written", "FLOP", "floor"), ("dim",) * 7)
+    timed = "measured" if any(total.time_us is not None for total in totals) else ""
+    figures = ("read", "written", "FLOP", "floor", timed, "")
+    header = Row(("", "kernels", "library calls", *figures), ("dim",) * 8)
     rows = [_total(total, total.phase) for total in totals]
     if len(totals) > 1:
         rows.append(_total(_together(totals), "together"))
-    yield from table([header, *rows], width, frozenset(range(1, 7)))
+    yield from table([header, *rows], width, frozenset(range(1, 8)))
     if any(total.unknown for total in totals):
         count = counted(sum(total.unknown for total in totals), "call")
         unknown = f"the sums lack {count} whose sizes only the data tells, or whose traffic is not known"
@@ -60,6 +63,7 @@ def _together(totals: tuple[PhaseCost, ...]) -> PhaseCost:
         bytes_written=sum(total.bytes_written for total in totals),
         flops=sum(total.flops for total in totals),
         floor_us=sum(total.floor_us for total in totals),
+        time_us=known_sum(total.time_us for total in totals),
     )
 
 
@@ -72,6 +76,8 @@ def _total(total: PhaseCost, name: str) -> Row:
         human_bytes(total.bytes_written),
         human_flops(total.flops),
         human_us(total.floor_us),
+        human_us(total.time_us) if total.time_us is not None else "",
+        "",
     )
     return Row(cells)
 
@@ -82,13 +88,15 @@ def _line_table(lines: tuple[LineCost, ...], whole: float, width: int) -> Iterat
     files = {line.span.file for line in shown}
     where = f" in {shown_path(shown[0].span.file)}" if len(files) == 1 else ""
     yield heading("Costliest lines", f"{of}{where}; a kernel of several lines is divided among them")
-    header = Row(("floor", "", "read", "written", "FLOP", "fw", "bw", "line"), ("dim",) * 8)
+    timed = "measured" if any(line.time_us is not None for line in lines) else ""
+    header = Row(("floor", "", timed, "read", "written", "FLOP", "fw", "bw", "line"), ("dim",) * 9)
     training = any(line.kernels_backward for line in lines)
     rows = [
         Row(
             (
                 human_us(line.floor_us),
                 f"{line.floor_us / whole:.0%}",
+                human_us(line.time_us) if line.time_us is not None else "",
                 human_bytes(line.bytes_read),
                 human_bytes(line.bytes_written),
                 human_flops(line.flops).removesuffix("FLOP").rstrip(),
@@ -102,8 +110,8 @@ def _line_table(lines: tuple[LineCost, ...], whole: float, width: int) -> Iterat
         for line in shown
     ]
     if not training:
-        header = Row((*header.cells[:6], "", header.cells[7]), header.styles)
-    yield from table([header, *rows], width, frozenset(range(7)))
+        header = Row((*header.cells[:7], "", header.cells[8]), header.styles)
+    yield from table([header, *rows], width, frozenset(range(8)))
 
 
 def _file(line: LineCost, files: set[str]) -> str:

@@ -16,8 +16,8 @@ MOST_PLACES = 3
 """Lines of the user's that one kernel's row names."""
 INDENT = " " * 6
 
-FIGURES = ("floor", "read", "written", "FLOP/B", "regs", "occ.", "waves")
-NUMBERS = frozenset(range(1, 8))
+FIGURES = ("floor", "measured", "read", "written", "FLOP/B", "regs", "occ.", "waves")
+NUMBERS = frozenset(range(1, 9))
 """Which columns of the table hold numbers."""
 
 
@@ -28,6 +28,8 @@ def kernel_lines(target: Target, width: int) -> Iterator[Text]:
     if here:
         yield heading("Kernels", str(len(here)))
         yield from table([_row(kernel) for kernel in here], width)
+        for text in target.measured:
+            yield from paragraph(text, width, "  ", "dim")
     if here and on_gpu:
         yield Text()
     if on_gpu:
@@ -58,7 +60,9 @@ def _gpu_lines(kernels: list[Kernel], width: int) -> Iterator[Text]:
             lambda kernel: in_layer(kernel.layer, kernel.name),
             lambda kernel: (_cells(kernel), _built(kernel), _expressions(kernel)),
         )
-        header = Row((phase, *FIGURES), ("bold", *("dim" for _ in FIGURES)))
+        timed = any(kernel.time_us is not None for kernel in kernels)
+        figures = tuple(name if timed or name != "measured" else "" for name in FIGURES)
+        header = Row((phase, *figures), ("bold", *("dim" for _ in figures)))
         yield from table([header, *(_gpu_row(group, width) for group in folds)], width, NUMBERS)
 
 
@@ -80,6 +84,7 @@ def _cells(kernel: Kernel) -> tuple[str, ...]:
     """The figures of one kernel; empty where they are unknown."""
     costs = (
         human_us(kernel.floor_us) if kernel.floor_us is not None else "",
+        human_us(kernel.time_us) if kernel.time_us is not None else "",
         human_bytes(kernel.bytes_read) if kernel.bytes_read is not None else "",
         human_bytes(kernel.bytes_written) if kernel.bytes_written is not None else "",
         f"{kernel.intensity:.1f}" if kernel.intensity is not None else "",

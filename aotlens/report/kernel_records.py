@@ -185,6 +185,8 @@ class LineCost:
     flops: int
     floor_us: float
     """An estimate."""
+    time_us: float | None = None
+    """Measured; a kernel of several lines is divided among them as its floor is.  None when not all ran."""
 
     @property
     def launches(self) -> int:
@@ -206,5 +208,7 @@ class PhaseCost:
     flops: int
     floor_us: float
     """The sum over the kernels, an estimate."""
+    time_us: float | None = None
+    """The sum of what was measured; None when not all ran."""
     unknown: int = 0
     """Calls of which nothing is known, which the sums lack."""

@@ -35,6 +35,7 @@ def _phase(kernels: list[Kernel]) -> PhaseCost:
         bytes_written=sum(kernel.bytes_written or 0 for kernel in kernels),
         flops=sum(kernel.flops or 0 for kernel in kernels),
         floor_us=sum(kernel.floor_us or 0.0 for kernel in kernels),
+        time_us=known_sum(kernel.time_us for kernel in kernels),
         unknown=sum(kernel.floor_us is None for kernel in kernels),
     )
 
@@ -45,6 +46,8 @@ class _Line:
 
     span: Span
     shares: list[KernelShare] = field(default_factory=list)
+    times: list[float | None] = field(default_factory=list)
+    """What each share has of its kernel's measured time."""
     forward: int = 0
     backward: int = 0
 
@@ -59,12 +62,27 @@ def line_costs(kernels: Iterable[Kernel]) -> tuple[LineCost, ...]:
             line = lines.setdefault((span.file, span.line), _Line(span))
             line.span = max(line.span, span, key=_extent)
             line.shares.append(share)
+            line.times.append(_time_of(share, kernel))
             touched[id(line)] = line
         for line in touched.values():
             line.backward += kernel.phase == "backward"
             line.forward += kernel.phase != "backward"
     costs = [_cost(line) for line in lines.values()]
     return tuple(sorted(costs, key=lambda cost: (-cost.floor_us, cost.span.file, cost.span.line)))
+
+
+def _time_of(share: KernelShare, kernel: Kernel) -> float | None:
+    """By its part of the floor; by the number of shares where the floor is nothing."""
+    if kernel.time_us is None:
+        return None
+    whole = sum(one.floor_us for one in kernel.shares)
+    return kernel.time_us * (share.floor_us / whole if whole else 1 / len(kernel.shares))
+
+
+def known_sum(times: Iterable[float | None]) -> float | None:
+    """The sum; None where one of them is not known."""
+    known = list(times)
+    return None if None in known else sum(time for time in known if time is not None)
 
 
 def _extent(span: Span) -> tuple[int, int]:
@@ -80,4 +98,5 @@ def _cost(line: _Line) -> LineCost:
         bytes_written=sum(share.bytes_written for share in line.shares),
         flops=sum(share.flops for share in line.shares),
         floor_us=sum(share.floor_us for share in line.shares),
+        time_us=known_sum(line.times),
     )

@@ -340,6 +340,8 @@ class Target:
     """In call order, the forward's first; with a GPU target its kernels come after those of the backend."""
     gpu_assumptions: tuple[str, ...] = ()
     """What was assumed when the graphs, recorded on the CPU, were moved to the GPU target."""
+    measured: tuple[str, ...] = ()
+    """How the kernels' times were measured, or why they were not; empty where nobody asked."""
     gpu_error: str = ""
     """Why no code could be generated for the GPU target; empty where it was, and without one."""
     cuda_graph: CudaGraph | None = None

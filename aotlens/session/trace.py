@@ -110,7 +110,9 @@ def _build(
     verdicts = verifier.verdicts() if verifier is not None else [None] * len(collector.compiled)
     for compiled, verdict in zip(collector.compiled, verdicts, strict=True):
         _compile_backward(compiled)
+        measured = compiled.measure() if _measures(asked) else ()
         target = with_verdict(compiled.target(asked.what_if, asked.dead_values), verdict)
+        target = replace(target, measured=measured)
         if target.gpu_assumptions:
             target = replace(target, gpu_assumptions=(*target.gpu_assumptions, *assumed_casts()))
         if target.frontend == "dynamo":
@@ -121,6 +123,11 @@ def _build(
         if target.gpu_error:
             file = target.span.file if target.span is not None else None
             collector.refused.append(Failure("unsupported", target.gpu_error, file=file))
+
+
+def _measures(asked: TraceOptions) -> bool:
+    """On a GPU that the script uses kernels are always timed; elsewhere when somebody asks."""
+    return asked.measure or (torch.cuda.is_initialized() and not asked.fake)
 
 
 def _compile_backward(compiled: Compiled) -> None:

@@ -53,6 +53,8 @@ class TraceOptions:
     """Run the script on tensors that hold no memory."""
     verify: bool = False
     """Also compare the first call of each target with eager, on copies of its arguments."""
+    measure: bool = False
+    """Time each kernel where it runs, on numbers that are made up, also where that is a CPU."""
     dead_values: bool = False
     """Run the graphs on random numbers too, to find saved values on which no gradient depends."""
 

@@ -1,0 +1,166 @@
+"""Times of the calls of a compiled graph: each at its own row, by a clock that the device has."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from aotlens.codegen.measure import MARK, CpuTimer, Measurable, measured_us, with_marks
+from aotlens.options import CompileOptions
+from aotlens.pipeline import Compiled, compile_direct
+from aotlens.report.kernel_records import Kernel, KernelShare
+from aotlens.report.kernel_totals import line_costs, phase_costs
+from aotlens.report.measured import beside_floors
+from aotlens.report.source_records import Span
+
+WRAPPER = """
+async_compile.wait(globals())
+del async_compile
+
+def call(args):
+    first, second = args
+    args.clear()
+    if True:
+        # [Provenance debug handles] extern_kernels.mm:4
+        third = multiply(first,
+                         second)
+        # Topologically Sorted Source Nodes: []
+        # [Provenance debug handles] fused_add:5
+        fused_add.run(third, 64)
+        del third
+    # [Provenance debug handles] fused_add:7
+    # [Provenance debug handles] fused_mul:9
+    fused_add.run(first, 64)
+    return (first,)
+"""
+
+
+class Steps:
+    """A device that has done each piece of work at once, and whose clock the work sets."""
+
+    name = "a device of the tests"
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.held = self.waited = 0
+
+    def hold(self) -> None:
+        self.held += 1
+
+    def mark(self) -> float:
+        return self.now
+
+    def elapsed_us(self, first: float, second: float) -> float:
+        return second - first
+
+    def wait(self) -> None:
+        self.waited += 1
+
+
+class FusedAdd:
+    def __init__(self, device: Steps) -> None:
+        self.device = device
+
+    def run(self, value: Any, size: int) -> None:
+        self.device.now += 2.5
+
+
+def graph(device: Steps, handles: tuple[int, ...]) -> Measurable:
+    def multiply(first: Tensor, second: Tensor) -> Tensor:
+        device.now += 10
+        return first
+
+    names = {"multiply": multiply, "fused_add": FusedAdd(device)}
+    return Measurable(WRAPPER, names, handles, (torch.empty(2, 2), torch.empty(2, dtype=torch.int64)))
+
+
+def test_each_call_has_its_own_time() -> None:
+    device = Steps()
+    assert measured_us(graph(device, (4, 5, 7, 8)), device, runs=3) == (10.0, 2.5, 2.5, None)
+    assert (device.held, device.waited) == (6, 6)
+
+
+def test_marks_stand_around_whole_statements() -> None:
+    text = with_marks(WRAPPER)
+    calls = [
+        line.strip() for line in text.splitlines() if "call" not in line and "(" in line and "#" not in line
+    ]
+    assert calls[2:8] == [
+        f"{MARK}(4)",
+        "third = multiply(first,",
+        f"{MARK}(4)",
+        f"{MARK}(5)",
+        "fused_add.run(third, 64)",
+        f"{MARK}(5)",
+    ]
+
+
+def test_the_random_state_is_as_before() -> None:
+    before = torch.get_rng_state()
+    device = Steps()
+    measured_us(graph(device, (4,)), device, runs=1)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def activated(x: Tensor, weight: Tensor) -> Tensor:
+    return torch.softmax((x @ weight).relu().sin(), -1)
+
+
+def compiled() -> Compiled:
+    args = tuple(torch.randn(16, 16, requires_grad=True) for _ in range(2))
+    found = compile_direct(activated, args, {}, CompileOptions("inductor"))
+    found.call(*args).sum().backward()
+    return found
+
+
+def test_every_kernel_of_forward_and_backward_is_timed_where_it_runs() -> None:
+    found = compiled()
+    assert [kernel.time_us for kernel in found.target().kernels] == [None] * len(found.target().kernels)
+    (how,) = found.measure()
+    assert how.startswith("measured: median of 20 warm runs on this machine's CPU")
+    kernels = found.target().kernels
+    assert {kernel.phase for kernel in kernels} == {"forward", "backward"}
+    assert all(kernel.time_us is not None and kernel.time_us > 0 for kernel in kernels)
+
+
+def test_a_graph_that_cannot_run_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(value: Any) -> Any:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr("aotlens.codegen.measure._made_up", failing)
+    found = compiled()
+    assert found.measure() == (
+        "the forward was not measured: RuntimeError: out of memory",
+        "the backward was not measured: RuntimeError: out of memory",
+    )
+    assert all(kernel.time_us is None for kernel in found.target().kernels)
+
+
+LINE, OTHER = Span("m.py", 3, 4, 3, 9), Span("m.py", 7, 4, 7, 9)
+HERE = Kernel("fused_0", "forward", "cuda:0", "", (), (), time_us=6.0)
+PREDICTED = Kernel(
+    *("fused_0", "forward", "sm_90", "", (), (LINE, OTHER)),
+    floor_us=3.0,
+    shares=(KernelShare(LINE, 1, 1, 1, 2.0), KernelShare(OTHER, 1, 1, 1, 1.0)),
+)
+
+
+def test_a_time_stands_beside_the_floor_of_the_same_call() -> None:
+    later = replace(PREDICTED, name="mm", call=1)
+    found = beside_floors((HERE, replace(HERE, name="mm", time_us=9.0), PREDICTED, later))
+    assert [kernel.time_us for kernel in found] == [6.0, 9.0, 6.0, 9.0]
+    assert [(line.span, line.time_us) for line in line_costs(found)] == [(LINE, 10.0), (OTHER, 5.0)]
+    assert [total.time_us for total in phase_costs(found)] == [15.0]
+
+
+def test_kernels_that_are_not_the_same_keep_no_time() -> None:
+    found = beside_floors((replace(HERE, name="other"), PREDICTED))
+    assert [kernel.time_us for kernel in found] == [6.0, None]
+    assert [line.time_us for line in line_costs(found)] == [None, None]
+    assert [total.time_us for total in phase_costs(found)] == [None]
+
+
+def test_the_clock_is_the_devices() -> None:
+    assert isinstance(graph(Steps(), ()).timer, CpuTimer)
