@@ -1,9 +1,12 @@
 """`aotlens verify TARGET`: compiled against eager, in this process."""
 
 import argparse
+from textwrap import wrap
 
 from aotlens.cli.target import add_compile_options, add_target, check_gpu, check_script, policy_of
 from aotlens.cli.terminal import show_failure, stdout_on_stderr, write_data
+
+WIDTH = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.gpu is not None and verified.verdicts:
         from aotlens.verify.values import tolerances
 
-        write_data(f"equal means: {tolerances()}\n", None)
+        write_data("\n".join(wrap(f"equal: within {tolerances()}", WIDTH)) + "\n", None)
     for failure in verified.failures:
         show_failure(failure.message, failure.traceback, failure.exit_code)
     return verified.exit_code

@@ -61,7 +61,7 @@ class GpuVerification:
         return self.comparison.ok and not any(law.deviates for law in self.laws) and not self.stopped
 
     def summary(self) -> str:
-        """One line for the user, and one more for each kernel that could not be interpreted."""
+        """One line for the user, one of what ran, and one for each kernel that could not be interpreted."""
         return "\n".join([self._verdict(), *(f"not interpreted: {text}" for text in self.skipped)])
 
     def _verdict(self) -> str:
@@ -71,9 +71,8 @@ class GpuVerification:
             return self.fault
         text = self.comparison.summary().removeprefix("verified: ").removeprefix("mismatch: ")
         if not self.comparison.ok:
-            return text.replace("compiled", self.target) + (f"; {self.culprit}" if self.culprit else "")
-        parts = [text, self._interpreted(), *self._random()]
-        return "; ".join(part for part in parts if part)
+            return "\n".join(filter(None, [text.replace("compiled", self.target), self.culprit]))
+        return "\n".join([text, "; ".join([self._interpreted(), *self._random()])])
 
     def _interpreted(self) -> str:
         counts = " and ".join(f"{count} {phase}" for phase, count in self.kernels)

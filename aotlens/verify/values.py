@@ -32,11 +32,11 @@ EXACT = Tolerance(0.0, 0.0)
 def tolerances() -> str:
     """What `equal` means, in one line for the user."""
     rows = (
-        f"{str(dtype).removeprefix('torch.')} {limit.relative:g} of the size + {limit.absolute:g}"
+        f"{limit.relative:g} × size + {limit.absolute:g} in {str(dtype).removeprefix('torch.')}"
         for dtype, limit in TOLERANCES.items()
         if not dtype.is_complex
     )
-    return ", ".join([*rows, "integers and the rest to the bit"])
+    return ", ".join([*rows, "all other types to the bit"])
 
 
 def inner_tensors(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:

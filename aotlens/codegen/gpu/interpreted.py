@@ -57,6 +57,7 @@ def interpreted_code(parts: Partitioned, options: CompileOptions) -> Generated:
     assert isinstance(options.backend, Interpreted)  # the caller asks
     assert options.gpu is not None  # which belongs to it
     require_triton()
+    interpreter()  # its process imports while this one generates code
     graphs = InterpretedGraphs(
         parts, find_target(options.gpu), dict(options.inductor_config), options.backend.own_blocks
     )
