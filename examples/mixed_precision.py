@@ -19,7 +19,7 @@ class Classifier(nn.Module):
 
 device = torch.device("cuda")
 print(f"training on {torch.cuda.get_device_name(device)}")
-torch.cuda.manual_seed(0)
+torch.manual_seed(0)
 
 model = Classifier().to(device)
 weights = torch.linspace(0.5, 1.5, 10)  # stays on the CPU

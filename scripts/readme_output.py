@@ -2,9 +2,9 @@
 
 A block stands between `<!-- output: COMMAND -->` and `<!-- /output -->`; COMMAND is run from the
 repository's root with the `aotlens` of the running Python.  `<!-- output stderr: COMMAND -->` takes
-stderr, `<!-- output 1-30: COMMAND -->` only those lines, `<!-- output markdown: COMMAND -->` what is
-Markdown already.  `--check` changes nothing and exits with 1 when a block is not current; times are not
-compared.
+stderr, `<!-- output error: COMMAND -->` the stderr of a command that fails by the user's mistake,
+`<!-- output 1-30: COMMAND -->` only those lines, `<!-- output markdown: COMMAND -->` what is Markdown
+already.  `--check` changes nothing and exits with 1 when a block is not current; times are not compared.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(
-    r"<!-- output(?P<stderr> stderr)?(?P<markdown> markdown)?(?: (?P<first>\d+)-(?P<last>\d+))?:"
+    r"<!-- output(?P<stderr> stderr| error)?(?P<markdown> markdown)?(?: (?P<first>\d+)-(?P<last>\d+))?:"
     r" (?P<command>[^\n]+?) -->\n"
     r".*?<!-- /output -->",
     re.DOTALL,
@@ -33,6 +33,8 @@ SETTINGS = {
 }
 FINE_EXIT_CODES = (0, 1)
 """1 means findings, which a document may well show."""
+MISTAKE = 2
+"""The exit code of a command that fails by the user's mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Arguments:
     documents: tuple[Path, ...]
 
 
-def run(command: str, stderr: bool) -> str:
+def run(command: str, stderr: bool, fails: bool) -> str:
     """What the command prints, without trailing blanks and this machine's folders."""
     program, *rest = shlex.split(command)
     if program == "aotlens":
@@ -53,7 +55,7 @@ def run(command: str, stderr: bool) -> str:
     done = subprocess.run(
         [*start, *rest], cwd=ROOT, env=os.environ | SETTINGS, capture_output=True, text=True, check=False
     )
-    if done.returncode not in FINE_EXIT_CODES:
+    if done.returncode not in ((MISTAKE,) if fails else FINE_EXIT_CODES):
         sys.exit(f"{command!r} failed with exit code {done.returncode}:\n{done.stderr}")
     printed = done.stderr if stderr else done.stdout
     lines = [line.rstrip() for line in printed.replace(f"{ROOT}/", "").strip("\n").splitlines()]
@@ -75,7 +77,7 @@ def filled(block: re.Match[str], outputs: dict[tuple[str, bool], str]) -> str:
     key = command, stderr
     if key not in outputs:
         print(f"running: {command}", file=sys.stderr)
-        outputs[key] = run(command, stderr)
+        outputs[key] = run(command, stderr, fails=block["stderr"] == " error")
     shown = cut(outputs[key], block["first"], block["last"])
     opening = block.group().partition("\n")[0]
     if block["markdown"]:
