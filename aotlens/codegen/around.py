@@ -12,9 +12,11 @@ from torch import fx
 from aotlens.codegen.crossed import take_out_crossed_writes, writing_crossed
 from aotlens.codegen.negated import spell_out_negation, taking_negated
 from aotlens.codegen.separate import (
+    copies_of_one,
     doubtful_results,
     results_of_writes,
     views_of_results,
+    with_copies,
     with_distinct_results,
     with_results_apart,
     with_separate_results,
@@ -40,11 +42,13 @@ class Around:
     """Results that may be the same tensor as another."""
     updated: tuple[tuple[int, int], ...]
     """Results that show what an input gets in the graph, each with that input's position."""
+    copies: tuple[int, ...]
+    """Results that may share memory with another of which they are a copy."""
 
     def code(self, code: Code) -> Code:
         """The graph's code as the module text calls it."""
         apart = with_separate_results(with_results_apart(code, list(self.updated)), list(self.doubtful))
-        distinct = with_distinct_results(apart, list(self.views))
+        distinct = with_distinct_results(with_copies(apart, list(self.copies)), list(self.views))
         return taking_negated(writing_crossed(distinct, self.crossed), self.negated)
 
 
@@ -62,4 +66,5 @@ def prepare(module: fx.GraphModule, program: Program) -> Around:
     ]
     output.meta["user_visible_output_idxs"] = visible
     doubtful, views = doubtful_results(module, visible), views_of_results(module, visible)
-    return Around(negated, crossed, tuple(doubtful), tuple(views), tuple(results_of_writes(module)))
+    updated, copies = results_of_writes(module), copies_of_one(module, visible)
+    return Around(negated, crossed, tuple(doubtful), tuple(views), tuple(updated), tuple(copies))

@@ -101,6 +101,43 @@ def views_of_results(module: fx.GraphModule, visible: list[int]) -> list[int]:
     ]
 
 
+def with_copies(code: Code, copies: list[int]) -> Code:
+    """The graph's code, with each of these results in memory of its own."""
+    if not copies:
+        return code
+
+    def copied(arguments: list[Any]) -> list[Any]:
+        results = list(code(arguments))
+        for at in copies:
+            storage = results[at].untyped_storage()._cdata
+            others = (other for index, other in enumerate(results) if index != at)
+            if any(
+                isinstance(one, torch.Tensor) and one.untyped_storage()._cdata == storage for one in others
+            ):
+                results[at] = results[at].clone()
+        return results
+
+    return copied
+
+
+def copies_of_one(module: fx.GraphModule, visible: list[int]) -> list[int]:
+    """The results that are copies of what another result is or copies; Inductor takes them for one value."""
+    results: Any = module.graph.output_node().args[0]
+    shown = [_shown_by(result) if isinstance(result, fx.Node) else None for result in results]
+    roots = [root_of(result) for result in results]
+    return [
+        at
+        for at in visible
+        if shown.count(shown[at]) == 1
+        and _is_tensor(results[at])
+        and any(roots[at] is roots[other] for other in range(len(results)) if other != at)
+    ]
+
+
+def _is_tensor(result: Any) -> bool:
+    return isinstance(result, fx.Node) and isinstance(result.meta.get("val"), torch.Tensor)
+
+
 def _shown_by(node: fx.Node) -> fx.Node:
     while is_view_operator(node.target):
         node = node.args[0]  # type: ignore[assignment]

@@ -42,7 +42,7 @@ def with_joint_passes(joint: JointProgram, config: dict[str, Any]) -> JointProgr
     reading = _Reading(joint.program, module)
     run_joint_passes(module, joint.captured.recorder.fake_mode, config)
     program = reading.changed(module)
-    if program is None or _reads_anew(program, joint):
+    if program is None or _reads_anew(program, joint) or _merges_results(program, joint.program):
         return joint
     return replace(joint, program=program, recorded=joint.program)
 
@@ -63,6 +63,15 @@ def _can_follow(joint: JointProgram) -> bool:
 def _reads_anew(program: Program, joint: JointProgram) -> bool:
     """Whether something reads an input that the function changes, and did not before."""
     return not _reads_of_changed(program, joint) <= _reads_of_changed(joint.program, joint)
+
+
+def _merges_results(after: Program, before: Program) -> bool:
+    """Whether two results are one value by then, since a pass has removed the copies between them."""
+
+    def distinct(program: Program) -> int:
+        return len({id(out.value) for out in program.outputs if isinstance(out.value, Node)})
+
+    return distinct(after) < distinct(before)
 
 
 def _reads_of_changed(program: Program, joint: JointProgram) -> set[tuple[str, str]]:

@@ -270,3 +270,15 @@ def fresh_with_view_after_copy(x: Tensor) -> tuple[Tensor, Tensor]:
 def operand_of_cat_beside_it(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     hidden = x.sin()
     return torch.cat([hidden, y * 2]), hidden
+
+
+@cases(lambda: (leaf(3, 4),), "inductor")
+def copied_twice(x: Tensor) -> tuple[Tensor, Tensor]:
+    made = x.sin()
+    return made.clone(), made.clone()
+
+
+@cases(lambda: (plain(3, 4),), "inductor")
+def input_written_and_copied_twice(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    x.sin_()
+    return x.clone(), x, x.clone()
