@@ -900,6 +900,7 @@ def compiling_modules() -> SimpleNamespace:
     import torch._inductor.select_algorithm  # imports the templates, which look at the device once
     from torch._dynamo import device_interface
     from torch._inductor import async_compile, codecache, config, debug, graph, ir, scheduler
+    from torch._inductor.codegen import cpp as cpp_codegen
     from torch._inductor.codegen import triton as triton_codegen
     from torch._inductor.runtime import triton_heuristics
     from torch._inductor.virtualized import V
@@ -915,6 +916,7 @@ def compiling_modules() -> SimpleNamespace:
         ir=ir,
         scheduler=scheduler,
         v=V,
+        cpp_codegen=cpp_codegen,
         triton_codegen=triton_codegen,
         heuristics=triton_heuristics,
         libraries=os.path.join(os.path.dirname(torch.__file__), "lib"),

@@ -112,9 +112,15 @@ def test_kernels_are_generated_for_what_is_on_the_gpu_and_the_report_says_so() -
     target = compiled.target()
     assert target.gpu_error == ""
     assert [row.kind for row in target.kernels] == ["generated"] * len(target.kernels)
-    lines = {span.line - on_both.__code__.co_firstlineno for row in target.kernels for span in row.spans}
-    assert 3 in lines
-    assert 2 not in lines, "the product on the CPU is no kernel of the GPU"
+    lines = {
+        (row.target, span.line - on_both.__code__.co_firstlineno)
+        for row in target.kernels
+        for span in row.spans
+    }
+    assert ("sm_90", 3) in lines
+    assert ("cpu", 2) in lines
+    assert ("sm_90", 2) not in lines, "the product on the CPU is no kernel of the GPU"
+    assert [total.target for total in target.gpu_totals] == ["sm_90"]
     assert target.gpu_assumptions[0] == "tensors are where the script has put them, on the GPU or on the CPU"
 
 

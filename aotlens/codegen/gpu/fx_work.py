@@ -28,6 +28,11 @@ def our_name(node: fx.Node) -> str:
     return str(node.meta.get(OURS, ""))
 
 
+def our_names(nodes: Iterable[fx.Node]) -> tuple[str, ...]:
+    """Of the nodes that are ours, each once."""
+    return tuple(dict.fromkeys(filter(None, map(our_name, nodes))))
+
+
 def in_graph_order(nodes: Iterable[fx.Node]) -> list[fx.Node]:
     """The nodes that compute something or come in, each once."""
     return sorted(node for node in dict.fromkeys(nodes) if node.op != "output")

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import fx
 
-from aotlens.codegen.gpu.fx_work import OURS, in_graph_order, our_name, work_of
+from aotlens.codegen.gpu.fx_work import OURS, in_graph_order, our_names, work_of
 from aotlens.codegen.gpu.records import Access, KernelCall, NodeWork, NotFused
 from aotlens.codegen.gpu.refusals import Refusals
 from aotlens.codegen.gpu.traffic import Traffic, flat, is_users_kernel
@@ -79,6 +79,12 @@ class Observed:
             last = KernelCall(LAST_SUM, self.phase, read.by, (read, written), work, is_extern=True)
             self.calls.append(last)
 
+    def cpu_call(self, schedule: Any, name: str) -> None:
+        """A call of a kernel for the CPU; its memory is not the GPU's, and counts nothing."""
+        members = [node for one in schedule if hasattr(one, "get_nodes") for node in one.get_nodes()]
+        nodes = our_names(in_graph_order(origin for node in members for origin in node.node.origins))
+        self.calls.append(KernelCall(name, self.phase, nodes, is_extern=True, on_cpu=True))
+
     def library_call(self, call: Any, name: str) -> None:
         origins = _computed(call)
         traffic = Traffic(self.modules)
@@ -112,7 +118,7 @@ class Observed:
         account: Account,
         is_extern: bool = False,
     ) -> None:
-        nodes = tuple(dict.fromkeys(filter(None, map(our_name, origins))))
+        nodes = our_names(origins)
         added = "" if nodes else _added(origins)
         self.refusals.note_call(id(self.modules.v.graph.scheduler), operations, len(self.calls))
         self.calls.append(KernelCall(name, self.phase, nodes, *account, added, is_extern))
@@ -164,6 +170,7 @@ def _listeners(seen: Observed) -> tuple[tuple[Any, str, Callable[..., Any]], ...
     scheduling, scheduler = modules.triton_codegen.TritonScheduling, modules.scheduler
     define: Callable[..., str] = scheduling.define_kernel
     comment: Callable[..., None] = scheduling.codegen_comment
+    comment_of_cpu: Callable[..., None] = modules.cpp_codegen.CppScheduling.codegen_comment
     can_fuse: Callable[..., bool] = scheduler.Scheduler.can_fuse
     cycles: Callable[..., bool] = scheduler.Scheduler.will_fusion_create_cycle
 
@@ -179,6 +186,11 @@ def _listeners(seen: Observed) -> tuple[tuple[Any, str, Callable[..., Any]], ...
     def note_launch(self: Any, node_schedule: Any, kernel_name: str | None = None) -> None:
         comment(self, node_schedule, kernel_name)
         seen.kernel_call(node_schedule, kernel_name)
+
+    def note_cpu_call(self: Any, node_schedule: Any, kernel_name: str | None = None) -> None:
+        comment_of_cpu(self, node_schedule, kernel_name)
+        if kernel_name is not None:
+            seen.cpu_call(node_schedule, kernel_name)
 
     def note_library_call(node: Any, name: str, is_extern: bool = False) -> int:
         if is_extern:
@@ -207,6 +219,7 @@ def _listeners(seen: Observed) -> tuple[tuple[Any, str, Callable[..., Any]], ...
         (modules.async_compile.AsyncCompile, "triton", keep),
         (scheduling, "define_kernel", note_kernel),
         (scheduling, "codegen_comment", note_launch),
+        (modules.cpp_codegen.CppScheduling, "codegen_comment", note_cpu_call),
         (modules.debug, "set_kernel_post_grad_provenance_tracing", note_library_call),
         (scheduler.Scheduler, "can_fuse", ask),
         (scheduler.Scheduler, "will_fusion_create_cycle", ask_of_cycles),

@@ -92,6 +92,8 @@ class KernelCall:
     """Why Inductor makes this call, where no node of our program asks for it."""
     is_extern: bool = False
     """Whether Inductor did not write it: a library call, or the user's own kernel."""
+    on_cpu: bool = False
+    """Whether it computes what the script has put on the CPU."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,11 +60,11 @@ def kernel_rows(
         row = Kernel(
             name=call.name,
             phase=call.phase,
-            target=target.sm,
+            target="cpu" if call.on_cpu else target.sm,
             source=sources.get(call.name, ""),
             nodes=members,
             spans=spans,
-            kind="generated" if call.name in sources else "library",
+            kind="generated" if call.name in sources or call.on_cpu else "library",
             call=at,
             unfused=unfused.get(at, ()),
             layer=places.layer(members),
