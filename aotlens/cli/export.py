@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     # The eager backend: its graphs are Python text that needs nothing but torch.
     options = TraceOptions("eager", arguments.dynamic, str(policy_of(arguments)))
-    traced = trace_target(arguments.target, arguments.argv, options, TIME_LIMIT_S)
+    traced = trace_target(arguments.target, arguments.argv, options, TIME_LIMIT_S, fresh=True)
     if traced.failure is not None:
         return show_failure(traced.failure.message, traced.failure.traceback, traced.failure.exit_code)
     targets = traced.report.targets if traced.report is not None else ()

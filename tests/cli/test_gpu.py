@@ -17,7 +17,7 @@ from aotlens.cache import open_store
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.process import tree
 from aotlens.worker.protocol import TraceOptions
-from tests.cli.command import ROOT, aotlens
+from tests.cli.command import ROOT, aotlens, python
 
 SCRIPT = """\
 from pathlib import Path
@@ -75,6 +75,18 @@ def test_mistakes_show_before_anything_is_traced(script: Path, words: tuple[str,
     ended = aotlens("inspect", script, *words)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(f"aotlens: error: {message}")
+
+
+def test_without_triton_it_is_said_how_to_install_it(script: Path) -> None:
+    program = f"""
+import sys
+sys.modules["triton"] = None
+from aotlens.cli import main
+sys.exit(main(["inspect", {str(script)!r}, "--gpu", "h100"]))
+"""
+    ended = python("-c", program)
+    assert (ended.code, ended.out) == (2, "")
+    assert "needs Triton, which is not installed; install it with pip install 'aotlens[gpu]'" in ended.err
 
 
 def _until(happens: Callable[[], bool], what: str) -> None:
