@@ -9,7 +9,7 @@ from torch import fx
 
 from aotlens.capture.assignments import variables_of_nodes
 from aotlens.capture.floats import Floats
-from aotlens.capture.frames import is_user_file
+from aotlens.capture.frames import calling_place, is_user_file
 from aotlens.capture.graph_places import PlacedRunner, spans_of_node
 from aotlens.capture.operators import Decompositions
 from aotlens.capture.owned import call_on, module_tensors
@@ -47,12 +47,16 @@ def capture_graph_module(
         slots.append(_slot(node, len(slots)))
     values = [*owned.values(), *example_inputs]
 
+    subject = _subject(gm)
+    called_at = () if subject is not None else calling_place().spans
+    subject = subject or _subject_of_torchs_own(gm, called_at)
+
     def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
         flat = [given.argument for given in inputs]
         attributes = dict(zip(map(id, owned.values()), flat, strict=False))
-        return _Runner(gm, recorder, attributes, fixed_floats).run(*flat[len(owned) :])
+        return _Runner(gm, recorder, called_at, attributes, fixed_floats).run(*flat[len(owned) :])
 
-    captured = capture_run(_subject(gm), FlatCall(values, tuple(slots), None, run), settings)
+    captured = capture_run(subject, FlatCall(values, tuple(slots), None, run), settings)
     variables = variables_of_nodes(gm, spans_of_node)
     return _flat(captured, variables)
 
@@ -69,14 +73,19 @@ class _Runner(PlacedRunner):
     """
 
     def __init__(
-        self, gm: fx.GraphModule, recorder: Recorder, attributes: dict[int, Any], fixed_floats: bool
+        self,
+        gm: fx.GraphModule,
+        recorder: Recorder,
+        called_at: tuple[Span, ...],
+        attributes: dict[int, Any],
+        fixed_floats: bool,
     ) -> None:
-        super().__init__(gm, recorder)
+        super().__init__(gm, recorder, called_at)
         self._attributes = attributes
         self._fixed_floats = fixed_floats
 
     def inner(self, body: fx.GraphModule) -> PlacedRunner:
-        return _Runner(body, self.recorder, self._attributes, self._fixed_floats)
+        return _Runner(body, self.recorder, self.called_at, self._attributes, self._fixed_floats)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         found = super().get_attr(target, args, kwargs)
@@ -182,14 +191,26 @@ def user_name(source: str) -> str:
     return match.group(1) + match.group(2)
 
 
-def _subject(gm: fx.GraphModule) -> Subject:
-    """The outermost user function that Dynamo compiled."""
+def _subject(gm: fx.GraphModule) -> Subject | None:
+    """The outermost user function that Dynamo compiled; None where all of it is torch's own."""
     for node in gm.graph.nodes:
         codes = [found for found in node.meta.get("aotlens_codes", ()) if is_user_file(found[1])]
         if codes:
             qualname, file, line = codes[-1]
-            name = user_qualname(qualname, file)
-            owner, after, place = name.partition(" after ")
-            short = owner.removesuffix(".forward").rsplit(".", 1)[-1] + after + place
-            return Subject(gm, short, name, "dynamo", Span(file, line, 0, line, 0))
-    return Subject(gm, type(gm).__name__, type(gm).__name__, "dynamo", None)
+            return _named(gm, user_qualname(qualname, file), Span(file, line, 0, line, 0))
+    return None
+
+
+def _subject_of_torchs_own(gm: fx.GraphModule, called_at: tuple[Span, ...]) -> Subject:
+    """A layer of torch's own, compiled by itself: it stands where it is called."""
+    codes = next((found for node in gm.graph.nodes if (found := node.meta.get("aotlens_codes"))), ())
+    layers = [name for name, *_ in codes if name.endswith(".forward")]
+    name = layers[-1] if layers else type(gm).__name__
+    return _named(gm, name, called_at[0] if called_at else None)
+
+
+def _named(gm: fx.GraphModule, name: str, span: Span | None) -> Subject:
+    """`Net.forward` is called `Net`, and what follows a break keeps that."""
+    owner, after, place = name.partition(" after ")
+    short = owner.removesuffix(".forward").rsplit(".", 1)[-1] + after + place
+    return Subject(gm, short, name, "dynamo", span)

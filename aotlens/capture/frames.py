@@ -57,3 +57,14 @@ def user_place(boundary: CodeType) -> Place:
             found.append((code, frame.f_lasti))
         frame = frame.f_back
     return Place(tuple(found))
+
+
+def calling_place() -> Place:
+    """The user's own frames around the compiler, innermost first: the line that called what is compiled."""
+    found: list[tuple[CodeType, int]] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if is_own_file(frame.f_code.co_filename):
+            found.append((frame.f_code, frame.f_lasti))
+        frame = frame.f_back
+    return Place(tuple(found))

@@ -168,3 +168,26 @@ def test_what_follows_a_graph_break_has_a_name_of_its_own() -> None:
     line = Broken.forward.__code__.co_firstlineno + 2
     assert [compiled.name for compiled in seen] == ["Broken", f"Broken after line {line}"]
     assert seen[1].qualname.endswith(f"<locals>.Broken.forward after line {line}")
+
+
+def test_a_layer_of_torchs_own_stands_where_it_is_called() -> None:
+    seen: list[Compiled] = []
+    layers = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), backend="aotlens")
+
+    def step(x: Tensor) -> Any:
+        return layers(x)
+
+    with observing(on_compiled=seen.append):
+        step(torch.ones(3, 4))
+    target = seen[0].target()
+    line = step.__code__.co_firstlineno + 1
+    assert (target.name, target.qualname, target.span and target.span.line) == (
+        "Sequential",
+        "Sequential.forward",
+        line,
+    )
+    sites = [site for row in target.inputs for site in row.sites]
+    assert {(site.span.file, site.span.line, site.text) for site in sites} == {(__file__, line, "layers(x)")}
+    forward = target.stage("forward")
+    assert forward is not None
+    assert {node.spans[0].line for node in forward.nodes if node.op == "call_function"} == {line}
