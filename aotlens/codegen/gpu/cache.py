@@ -30,6 +30,9 @@ _PREFIXES = ("TRITON_", "TORCH", "MLIR_", "LLVM_", "PTXAS_", "NVPTX_", "DISABLE_
 _FOLDERS = ("TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_DUMP_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_HOME")
 """Where torch and Triton put files, which changes nothing in them."""
 
+DRIVER = Path("/dev/nvidiactl")
+"""There where a GPU of NVIDIA's is: torch may then measure instead of choosing by rule."""
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -103,7 +106,7 @@ class GpuCache:
 def _surroundings() -> list[str]:
     """What every result depends on besides its own text."""
     read = [f"{name}={value}" for name, value in sorted(os.environ.items()) if _is_read(name)]
-    return [*_versions(), *read]
+    return [*_versions(), f"driver {DRIVER.exists()}", *read]
 
 
 def _is_read(name: str) -> bool:
