@@ -21,6 +21,8 @@ from aotlens.torch_api import unbacked_symbols
 SECTOR = 32
 """Bytes that the memory moves at least, on every GPU of the table."""
 
+DRAWS = frozenset({"aten::bernoulli.p", "aten::rand_like", "aten::randn_like", "aten::randint_like"})
+
 UNKNOWN_EXTENT = 1 << 62
 
 Steps = list[tuple[int, int]]
@@ -88,7 +90,7 @@ class Traffic:
         changed = set(call.get_mutation_names())
         changed.update(name for one in results if one is not call for name in one.get_mutation_names())
         only_written = changed if is_users_kernel(call) else set()
-        for given in flat(call.inputs):
+        for given in () if _only_sizes(call) else flat(call.inputs):
             if given.get_name() not in only_written:
                 self._lay(reads, given, by)
         for result in (*results, *map(self._graph.get_buffer, sorted(changed))):
@@ -202,6 +204,12 @@ class Traffic:
             self.is_known = False
             return 1
         return int(self._graph.sizevars.optimization_hint(expression, fallback=1))
+
+
+def _only_sizes(call: Any) -> bool:
+    """Whether a library call takes only the sizes of its argument: a draw."""
+    operator = getattr(call, "op_overload", None)
+    return operator is not None and operator.name() in DRAWS
 
 
 def is_users_kernel(call: Any) -> bool:
