@@ -17,6 +17,7 @@ from aotlens.session.chooser import within_script
 from aotlens.session.collect import Collector, StopScript
 from aotlens.session.failures import exit_status, failure_of
 from aotlens.session.intercept import AroundBackend, BeforeDirect, Router, intercepted, is_routed
+from aotlens.session.lacking import PRETENDED
 from aotlens.session.script import Script, load_script, new_module, run_script
 from aotlens.session.targets import Call, Watch, example_calls, find_target, marking
 from aotlens.worker.protocol import Failure
@@ -95,7 +96,7 @@ class Driver:
         self._order = replace(self._order, options=within_script(self._order.options))
         module = new_module(script, "__main__" if plan.runs else script.name)
         stages = self._collector.listening(lambda stage: self._hooks.on_stage(stage, ""))
-        world = pretending(self._order.options.gpu, self._order.fake)
+        world = self._world()
         with stages, intercepted(self._router(plan)), world:
             if plan.runs:
                 self._hooks.on_stage("run", "")
@@ -104,6 +105,18 @@ class Driver:
             self._collector.run_on()
             for target in plan.examples:
                 self._compile_examples(module, target)
+
+    @contextmanager
+    def _world(self) -> Iterator[None]:
+        """What is pretended to the script; an error that leaves it says for which GPU."""
+        gpu = self._order.options.gpu
+        with pretending(gpu, self._order.fake):
+            try:
+                yield
+            except Exception as error:
+                if gpu is not None:
+                    setattr(error, PRETENDED, gpu)
+                raise
 
     def nothing_found(self) -> Failure:
         """Why there is no target, and what the user can do."""

@@ -21,6 +21,9 @@ NO_GPU = (
 )
 """What torch says where a device is asked for that is not there."""
 
+PRETENDED = "aotlens_gpu"
+"""The attribute of an error that left a script for which a GPU was pretended: its name."""
+
 VALUES = {
     "aten._local_scalar_dense.default": "a number from a tensor (`.item()`, `float()`, `if`, a format)",
     "aten.equal.default": "whether two tensors are equal",
@@ -30,6 +33,7 @@ VALUES = {
 NO_VALUE = {
     ".numpy() is not supported": "an array of a tensor's values (`.numpy()`)",
     "format string passed to FakeTensor": VALUES["aten._local_scalar_dense.default"],
+    "Can't pickle local object 'WeakValueDictionary": "a tensor's memory, to save it",
     "data is not allocated yet": "a tensor's memory",
     "Cannot access data pointer of Tensor": "a tensor's memory",
 }
@@ -43,6 +47,10 @@ def lacks_gpu(error: BaseException, script: str) -> str:
         return ""
     if not any(words in str(one) for one in _chain(error) for words in NO_GPU):
         return ""
+    pretended = next((gpu for one in _chain(error) if (gpu := getattr(one, PRETENDED, None))), None)
+    if pretended is not None:
+        said = str(error).strip().partition("\n")[0].partition(". This could be")[0]
+        return f"needs more of a GPU than `--gpu {pretended}` can pretend: {type(error).__name__}: {said}"
     return (
         "asks for a GPU, and there is none here; `--gpu NAME` (h100, a100, …) goes on as if that one were"
         f" there: aotlens inspect {script} --gpu h100"
