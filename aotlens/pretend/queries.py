@@ -69,6 +69,12 @@ def script_replacements(target: GpuTarget) -> Iterator[Replacement]:
         "Dynamo asks it about streams and devices",
     )
     yield Replacement(torch, "Generator", Generator, "one for the GPU would look for its driver")
+    yield Replacement(
+        torch.nn.DataParallel,
+        "forward",
+        lambda model, *args, **kwargs: model.module(*args, **kwargs),
+        "with one GPU it only calls the module, after copies that need one",
+    )
     yield Replacement(torch, "load", load, "tensors that are loaded to the GPU are marked")
     yield Replacement(
         torch.backends.cuda, "is_built", lambda: True, "scripts ask it in place of is_available"

@@ -16,6 +16,7 @@ from aotlens.pretend.placement import CPU, GPU, checked, is_on_gpu, place
 from aotlens.torch_api import FakeTensor, transfer_to_cpu
 
 _to: Any = torch.Tensor.to
+_type: Any = torch.Tensor.type
 
 
 def transfer_replacements() -> Iterator[Replacement]:
@@ -23,6 +24,7 @@ def transfer_replacements() -> Iterator[Replacement]:
     yield Replacement(torch.Tensor, "to", to, why)
     yield Replacement(torch.Tensor, "cuda", cuda, why)
     yield Replacement(torch.Tensor, "cpu", cpu, why)
+    yield Replacement(torch.Tensor, "type", typed, "names the device, or changes it")
     pinned = "only a GPU's driver pins memory"
     yield Replacement(torch.Tensor, "pin_memory", lambda tensor, device=None: tensor.clone(), pinned)
     yield Replacement(torch.Tensor, "is_pinned", lambda tensor, device=None: False, pinned)
@@ -47,6 +49,17 @@ def cuda(tensor: Any, device: Any = None, non_blocking: bool = False, memory_for
 def cpu(tensor: Any, memory_format: Any = None) -> Any:
     """`Tensor.cpu`."""
     return _placed(tensor, CPU, (), {} if memory_format is None else {"memory_format": memory_format})
+
+
+def typed(tensor: Any, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+    """`Tensor.type`: the name of the old tensor type, or the tensor as that type."""
+    if dtype is None:
+        name: str = _type(tensor)
+        return name.replace("torch.", "torch.cuda.", 1) if tensor.is_cuda else name
+    if isinstance(dtype, str) and dtype.startswith("torch.cuda."):
+        return _type(tensor, dtype.replace("torch.cuda.", "torch.", 1)).cuda()
+    changed = _type(tensor, dtype, non_blocking, **kwargs)
+    return changed.cpu() if isinstance(dtype, str) else changed
 
 
 def _named_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], Any]:

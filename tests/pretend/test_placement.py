@@ -81,6 +81,8 @@ def test_what_is_asked_for_on_the_gpu_and_what_comes_of_it_is_there() -> None:
         assert {(one.device.type, one.is_cuda, one.get_device()) for one in on_cpu} == {("cpu", False, -1)}
         assert a.to("cuda") is a
         assert a.cuda() is a
+        assert (a.type(), a.cpu().type()) == ("torch.cuda.FloatTensor", "torch.FloatTensor")
+        assert nn.DataParallel(nn.Linear(4, 2).cuda())(a).is_cuda
         assert "device='cuda:0'" in repr(a)
         torch.set_default_device("cuda")
         try:
