@@ -31,7 +31,7 @@ from aotlens.verify.redrawn import Law, Redrawing, law_of
 from aotlens.verify.values import TOLERANCES, close, computed_in, error_between, shown
 from aotlens.verify.world import World, callable_tensors, copies, world
 
-AFTER_OTHER_DRAWS = ("value", "mutation", "gradient", "backward mutation", "random state")
+AFTER_OTHER_DRAWS = ("value", "mutation", "gradient", "backward mutation")
 """Kinds of difference that other random numbers make."""
 
 
@@ -155,12 +155,11 @@ class _Comparison:
             unmatched = _unmatched(redrawing, drawn)
             laws = tuple(map(law_of, redrawing.given))
         comparison = compare(found, expected)
+        comparison = _without(comparison, "random state")  # a GPU has a generator of its own
         if _takes_attention(graphs.runs):  # lays its results out as no CPU operator does
-            kept = tuple(one for one in comparison.differences if one.kind != "stride")
-            comparison = replace(comparison, differences=kept)
+            comparison = _without(comparison, "stride")
         if unmatched:
-            kept = tuple(one for one in comparison.differences if one.kind not in AFTER_OTHER_DRAWS)
-            comparison = replace(comparison, differences=kept, draws=False)
+            comparison = _without(comparison, *AFTER_OTHER_DRAWS)
         stopped = _raised(found, NotInterpretedError)
         return GpuVerification(
             comparison=comparison,
@@ -173,6 +172,12 @@ class _Comparison:
             fault=_raised(found, KernelFaultError),
             stopped=stopped,
         )
+
+
+def _without(comparison: Verification, *kinds: str) -> Verification:
+    """Of what differs only the other kinds."""
+    kept = tuple(one for one in comparison.differences if one.kind not in kinds)
+    return replace(comparison, differences=kept, draws=False)
 
 
 def _is_in_values(comparison: Verification) -> bool:

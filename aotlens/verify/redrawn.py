@@ -41,6 +41,8 @@ NOTHING = Drawn("rand", torch.zeros(0, dtype=torch.int64), torch.zeros(0), again
 class Redrawing(TorchDispatchMode):
     """Within it, each draw gives what a kernel drew in its place."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, drawn: Sequence[Drawn | None]) -> None:
         super().__init__()
         self._drawn = list(drawn)

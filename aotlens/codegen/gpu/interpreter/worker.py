@@ -36,7 +36,7 @@ from aotlens.codegen.gpu.interpreter.records import (
     Place,
 )
 from aotlens.codegen.gpu.interpreter.twins import register_twins
-from aotlens.codegen.gpu.interpreter.wrapper import HandingOutSeeds, on_cpu
+from aotlens.codegen.gpu.interpreter.wrapper import HAND_OUT_SEEDS, on_cpu
 from aotlens.torch_api import interpreting_modules
 
 
@@ -86,7 +86,7 @@ class Worker:
         try:
             module = self._loaded(job, launches)
             wrapper = module.__file__
-            with torch.no_grad(), HandingOutSeeds(self.draws):
+            with torch.no_grad():
                 outputs = module.call(list(job.inputs))
         except Exception as error:  # noqa: BLE001 (told to the other end, whatever it is)
             finding = finding_of(error, wrapper)
@@ -103,7 +103,8 @@ class Worker:
     def _loaded(self, job: Job, launches: list[Launch]) -> Any:
         """The wrapper as a module of this job's own, with its kernels watched."""
         modules = interpreting_modules()
-        attributes = {**job.constants, ELSEWHERE: operator_elsewhere(self.ask)}
+        called = {HAND_OUT_SEEDS: self.draws.hand_out, ELSEWHERE: operator_elsewhere(self.ask)}
+        attributes = {**job.constants, **called}
         key, path = modules.codecache.PyCodeCache.write(with_operators_elsewhere(on_cpu(job.source)))
         module = modules.codecache.PyCodeCache.load_by_key_path(key, path, attrs=attributes)
         occurrences: Counter[str] = Counter()

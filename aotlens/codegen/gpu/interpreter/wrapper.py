@@ -8,20 +8,20 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.gpu.interpreter.random_numbers import Draws
-from aotlens.torch_api import TorchDispatchMode
-
 _ON_CUDA = re.compile(r"device\(type='cuda', index=\d+\)|'cuda:\d+'|'cuda'")
 _CALL = re.compile(r"^(class Runner\b|def call\()", re.MULTILINE)
-_SEEDS_FROM = -(2**63)
-"""The lower end of what Inductor draws its seeds from."""
+_SEEDS = re.compile(r"\baten\.randint\.low_out\(-9223372036854775808, \d+, \[\d+\], out=(\w+)\)")
+"""Inductor's own draw of the seeds for its kernels: from all 64-bit integers."""
+HAND_OUT_SEEDS = "hand_out_seeds"
+"""The wrapper's name of the function that fills a tensor with seeds instead."""
 
 
 def on_cpu(source: str) -> str:
     """The wrapper with its own calls on the CPU; the kernels' sources keep their GPU."""
     found = [match.start() for match in _CALL.finditer(source)]
     at = found[0] if found else len(source)
-    return source[:at] + _ON_CUDA.sub(_named_cpu, source[at:])
+    calls = _ON_CUDA.sub(_named_cpu, source[at:])
+    return source[:at] + _SEEDS.sub(rf"{HAND_OUT_SEEDS}(\1)", calls)
 
 
 def _named_cpu(match: re.Match[str]) -> str:
@@ -37,18 +37,3 @@ def unwritten(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
     else:
         whole.fill_(True if dtype is torch.bool else torch.iinfo(dtype).max)
     return made
-
-
-class HandingOutSeeds(TorchDispatchMode):
-    """Knows the draw of Inductor's seeds among the wrapper's calls, and hands out numbered ones."""
-
-    def __init__(self, draws: Draws) -> None:
-        super().__init__()
-        self._draws = draws
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        options = kwargs or {}
-        if func is torch.ops.aten.randint.low_out and args[0] == _SEEDS_FROM:
-            self._draws.hand_out(options["out"])
-            return options["out"]
-        return func(*args, **options)
