@@ -26,6 +26,8 @@ from tests.engine.checking import check, prepared
 from tests.engine.test_programs import direct
 from tests.programs import PROGRAMS, Program
 
+TASKS = 150
+"""Programs that one process compiles, before another one takes its place: torch keeps much of each."""
 LIMIT_S = 900.0
 """For one program; a process that ends is noticed by it too."""
 
@@ -117,12 +119,13 @@ def tell(line: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.gpu_numbers", description=__doc__)
     parser.add_argument("--only", default="", metavar="TEXT", help="programs with this in their name")
+    parser.add_argument("--skip", type=int, default=0, metavar="N", help="of these, leave out the first N")
     parser.add_argument("--gpu", default="sm_90")
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
-    wanted = [program.name for program in PROGRAMS if arguments.only in program.name]
+    wanted = [program.name for program in PROGRAMS if arguments.only in program.name][arguments.skip :]
     counts: Counter[str] = Counter()
-    with multiprocessing.get_context("spawn").Pool(arguments.workers, _quiet) as pool:
+    with multiprocessing.get_context("spawn").Pool(arguments.workers, _quiet, maxtasksperchild=TASKS) as pool:
         verdicts = pool.imap_unordered(partial(judged, gpu=arguments.gpu), wanted)
         for _ in wanted:
             verdict = verdicts.next(LIMIT_S)

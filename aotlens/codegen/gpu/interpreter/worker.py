@@ -4,6 +4,8 @@
 Triton looks at it when its own functions are defined.
 """
 
+import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -39,6 +41,8 @@ from aotlens.codegen.gpu.interpreter.twins import register_twins
 from aotlens.codegen.gpu.interpreter.wrapper import HAND_OUT_SEEDS, on_cpu
 from aotlens.torch_api import interpreting_modules
 
+FOLDER = "TORCHINDUCTOR_CACHE_DIR"
+
 
 def main(descriptor: int) -> None:
     """Answer until the other end is closed."""
@@ -56,6 +60,7 @@ def main(descriptor: int) -> None:
         try:
             received = connection.recv_bytes()
         except EOFError:
+            shutil.rmtree(os.environ.get(FOLDER, ""), ignore_errors=True)  # where the kernels were written
             return
         connection.send_bytes(packed(worker.answer(unpacked(received))))
 
