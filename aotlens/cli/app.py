@@ -12,6 +12,7 @@ from rich_argparse import RichHelpFormatter
 from aotlens._version import __version__
 from aotlens.cli.terminal import internal_error, user_error
 from aotlens.errors import AotlensError
+from aotlens.logs import show_logs
 
 __all__ = ["COMMANDS", "run_command"]
 
@@ -55,6 +56,7 @@ TARGET is SCRIPT or SCRIPT::name, for a function, method or module class of the 
 def run_command(argv: list[str] | None = None) -> int:
     """Parse, run, and turn every error into one message and its exit code."""
     words = sys.argv[1:] if argv is None else argv
+    show_logs()
     try:
         return _dispatch(words)
     except AotlensError as error:

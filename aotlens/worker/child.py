@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from aotlens.logs import show_logs
 from aotlens.worker.codec import Outcome, encode
 from aotlens.worker.process import die_with_parent
 from aotlens.worker.protocol import Failure, Progress, TraceRequest
@@ -89,6 +90,7 @@ def _settle(pipes: Writing, parent_pid: int) -> None:
     faulthandler.enable(pipes.dump, all_threads=False)
     faulthandler.register(DUMP_SIGNAL, pipes.dump, all_threads=False)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    show_logs()
     _prefer_to_be_killed()
 
 

@@ -62,6 +62,21 @@ def test_the_second_time_nothing_is_traced(script: Path) -> None:
     assert entry["read"].keys() == {str(script), str(script.parent / "factor.txt")}
 
 
+def test_a_damaged_entry_is_traced_again_and_told_to_who_asks(
+    script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AOTLENS_LOG", "debug")
+    words = ("inspect", script)
+    first = aotlens(*words)
+    store = open_store()
+    assert store is not None
+    (path,) = store.folder.glob("answers/*/*")
+    path.write_bytes(path.read_bytes()[:-10])
+    again = aotlens(*words)
+    assert (first.code, again.code) == (0, 0)
+    assert again.err == f"aotlens.cache: ignored the entry {path}: it is cut off or damaged\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
