@@ -134,6 +134,8 @@ def base_input(tape: Tape, slot: FlatInput, fake: Any, like: Any, name: str) -> 
         if not is_leaf:
             with torch.enable_grad():
                 argument = NonLeaf.apply(leaf)
+    if isinstance(like, torch.nn.Parameter):  # the function may ask, and a module takes nothing else for one
+        argument._is_param = True
     if not fake.dim() and fake.item_memo is not None:  # Dynamo knows the value, and guards on it
         argument.item_memo = fake.item_memo
     storage = Storage(node, argument)

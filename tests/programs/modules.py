@@ -274,3 +274,31 @@ class SharedModule(nn.Module):
 @cases(lambda: (plain(5, Fixed(3)),), "dynamo", "inductor")
 def one_module_at_two_names() -> nn.Module:
     return SharedModule()
+
+
+@cases(lambda: (plain(3, Fixed(4)),), "dynamo")
+class UpdatesParametersByOperators(nn.Module):
+    """`+=` binds what it has written to; a module takes nothing but a parameter there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4))
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            self.weight += x.sum(0)
+            self.inner.weight *= 0.5
+        return self.inner(x) * self.weight
+
+
+@cases(lambda: (plain(3, Fixed(4)),))
+class AsksForParameters(nn.Module):
+    """What is a parameter is one while it is recorded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight if isinstance(self.weight, nn.Parameter) else x + self.weight
