@@ -795,7 +795,14 @@ def compile_with_inductor(
     from torch._inductor.virtualized import V
 
     before = create_kernel_information_json()
-    with without_autocast(), V.set_fake_mode(fake_mode), _accepting_constants(fake_mode), _called_draws():
+    target = _some_triton_target() if pretends_gpu() else nullcontext()
+    with (
+        target,
+        without_autocast(),
+        V.set_fake_mode(fake_mode),
+        _accepting_constants(fake_mode),
+        _called_draws(),
+    ):
         if not inductor_config.fallback_random:
             replace_random_passes(module)
         code = compile_fx_inner(module, inputs, **flags)

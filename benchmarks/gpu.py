@@ -1,87 +1,221 @@
-"""What a training step costs on a GPU: eager, torch.compile and aotlens, both with Inductor.
+"""What a step costs on a GPU: eager, torch.compile and aotlens, the latter two with Inductor.
 
-Needs a GPU: `python -m benchmarks gpu` asks for it by name.
+Needs a GPU: `python -m benchmarks gpu` asks for it by name.  `python -m benchmarks.gpu --device cpu` runs the
+same code on small sizes, prints, and keeps nothing.
 """
 
+import argparse
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from rich.console import Console
+from torch import Tensor, nn
 
 from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.options import CompileOptions
-from benchmarks.harness import Cell, Table, arguments, publish
-from benchmarks.models import VOCABULARY
+from benchmarks.harness import Cell, Samples, Table, publish, show_cell, take_turns
+from benchmarks.models import VOCABULARY, ConvNet
 from examples.train_gpt import GPT, Config
 
-LAYERS, WIDTH, CONTEXT, BATCH, STEPS = 12, 512, 512, 8, 20
+TARGET = 1.02
+"""Of torch.compile's step, aotlens' may take so much."""
 
 
-def model() -> GPT:
-    torch.manual_seed(0)
-    config = Config(VOCABULARY, context=CONTEXT, layers=LAYERS, width=WIDTH, dropout=0.0)
-    return GPT(config).cuda()
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large the models are, and how often a step runs within one round."""
+
+    layers: int
+    width: int
+    context: int
+    batch: int
+    blocks: int
+    image: int
+    chain: int
+    steps: int
 
 
-def contenders() -> dict[str, Callable[[GPT], Any]]:
-    """How each one makes a callable of the model."""
-    return {
-        "eager": lambda made: made,
-        "torch.compile": torch.compile,
-        "aotlens, policy default": lambda made: torch.compile(made, backend=aotlens("default")),
-        "aotlens, policy min-cut": lambda made: torch.compile(made, backend=aotlens("min-cut")),
-    }
+GPU = Size(layers=12, width=512, context=512, batch=8, blocks=16, image=64, chain=1 << 22, steps=20)
+TINY = Size(layers=1, width=32, context=16, batch=2, blocks=1, image=8, chain=1 << 10, steps=2)
 
 
-def aotlens(policy: str) -> Callable[..., Any]:
-    return dynamo_backend(CompileOptions(backend="inductor", policy=policy))
+class Chain(nn.Module):
+    """Pointwise operators between two sums: what one kernel can hold."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(length))
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        for _ in range(4):
+            x = torch.sin(x * self.scale) + torch.sigmoid(y) * x.tanh()
+            y = nn.functional.gelu(y) - 0.5 * x
+        return (x * y).mean()
 
 
-def measure(make: Callable[[GPT], Any], rounds: int) -> tuple[float, float, float]:
-    """(seconds of the first step, median milliseconds of a step, peak MiB of a step)."""
-    torch.compiler.reset()
-    made = model()
-    call = make(made)
-    tokens = torch.randint(VOCABULARY, (BATCH, CONTEXT + 1), device="cuda")
-    ids, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    make: Callable[[], nn.Module]
+    inputs: Callable[[], tuple[Tensor, ...]]
 
-    def step() -> None:
-        call(ids, targets).backward()
-        made.zero_grad(set_to_none=False)
 
-    started = time.perf_counter()
-    step()
-    torch.cuda.synchronize()
-    first = time.perf_counter() - started
-    step()
-    torch.cuda.reset_peak_memory_stats()
-    times = []
-    for _ in range(rounds):
-        torch.cuda.synchronize()
+def cases(size: Size) -> tuple[Case, ...]:
+    config = Config(VOCABULARY, size.context, layers=size.layers, width=size.width, dropout=0.0)
+    tokens = (size.batch, size.context)
+    images = (4 * size.batch, 3, size.image, size.image)
+    return (
+        Case(
+            f"GPT, {size.layers} layers, width {size.width}",
+            lambda: GPT(config),
+            lambda: (torch.randint(VOCABULARY, tokens), torch.randint(VOCABULARY, tokens)),
+        ),
+        Case(
+            f"conv net, {3 * size.blocks + 1} convolutions",
+            lambda: ConvNet(size.blocks, 4 * 16),
+            lambda: (torch.randn(images), torch.randint(10, images[:1])),
+        ),
+        Case(
+            f"pointwise chain, {size.chain:,} numbers",
+            lambda: Chain(size.chain),
+            lambda: (torch.randn(size.chain), torch.randn(size.chain)),
+        ),
+    )
+
+
+def aotlens(policy: str) -> Callable[[nn.Module], Any]:
+    backend = dynamo_backend(CompileOptions(backend="inductor", policy=policy))
+    return lambda model: torch.compile(model, backend=backend)
+
+
+CONTENDERS: dict[str, Callable[[nn.Module], Any]] = {
+    "torch.compile": torch.compile,
+    "aotlens": aotlens("min-cut"),
+    "aotlens, policy default": aotlens("default"),
+    "eager": lambda model: model,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    name: str
+    size: Size
+
+    def wait(self) -> None:
+        if self.name == "cuda":
+            torch.cuda.synchronize()
+
+
+@dataclass(slots=True)
+class Runner:
+    """One contender on one case, built at its first step; mutable: it learns what building took."""
+
+    case: Case
+    make: Callable[[nn.Module], Any]
+    device: Device
+    first_s: float = 0.0
+    peak_mib: float = 0.0
+
+    def __post_init__(self) -> None:
+        torch.manual_seed(0)
+        self.model = self.case.make().to(self.device.name)
+        self.inputs = [value.to(self.device.name) for value in self.case.inputs()]
+        self.call = self.make(self.model)
+        self.first_s = self._timed(self.step)
+        self.forward()
+        if self.device.name == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+            self.step()
+            self.device.wait()
+            self.peak_mib = torch.cuda.max_memory_allocated() / 2**20
+
+    model: Any = None
+    inputs: Any = None
+    call: Any = None
+
+    def step(self) -> None:
+        self.call(*self.inputs).backward()
+        self.model.zero_grad(set_to_none=False)
+
+    def forward(self) -> None:
+        with torch.no_grad():
+            self.call(*self.inputs)
+
+    def timed_steps(self) -> float:
+        return self._timed(lambda: [self.step() for _ in range(self.device.size.steps)])
+
+    def timed_forwards(self) -> float:
+        return self._timed(lambda: [self.forward() for _ in range(self.device.size.steps)])
+
+    def _timed(self, action: Callable[[], object]) -> float:
+        """Wall time, with the device's work done on both ends."""
+        self.device.wait()
         started = time.perf_counter()
-        for _ in range(STEPS):
-            step()
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - started) / STEPS * 1000)
-    return first, sorted(times)[len(times) // 2], torch.cuda.max_memory_allocated() / 2**20
+        action()
+        self.device.wait()
+        return time.perf_counter() - started
+
+
+def measure(case: Case, device: Device, rounds: int) -> list[tuple[Cell, ...]]:
+    """One row for each contender; they take turns, so that what slows the machine slows all."""
+    torch.compiler.reset()
+    runners = {name: Runner(case, make, device) for name, make in CONTENDERS.items()}
+    steps = take_turns({name: one.timed_steps for name, one in runners.items()}, rounds)
+    forwards = take_turns({name: one.timed_forwards for name, one in runners.items()}, rounds)
+    peer = next(iter(CONTENDERS))
+
+    def cells(samples: dict[str, Samples], name: str) -> tuple[Cell, Cell]:
+        per_call = samples[name].median_s / device.size.steps
+        return round(per_call * 1000, 3), round(samples[name].median_s / samples[peer].median_s, 3)
+
+    return [
+        (
+            case.name,
+            name,
+            *cells(forwards, name),
+            *cells(steps, name),
+            round(one.first_s, 2),
+            round(one.peak_mib),
+        )
+        for name, one in runners.items()
+    ]
+
+
+COLUMNS = ("case", "engine", "forward ms", "of peer", "step ms", "of peer", "first step s", "peak MiB")
+
+
+def table(device: Device, rounds: int) -> Table:
+    rows = [row for case in cases(device.size) for row in measure(case, device, rounds)]
+    ours = [row for row in rows if row[1] == "aotlens"]
+    met = all(float(share) <= TARGET for row in ours for share in (row[3], row[5]))
+    where = torch.cuda.get_device_name() if device.name == "cuda" else "a CPU, small sizes: a trial"
+    note = (
+        f"Wall time of a forward without gradients, and of forward and backward, float32; median of {rounds}"
+        f" rounds of {device.size.steps} calls, contenders in turn; {where}. At most {TARGET} of torch.compile:"
+        f" {'met' if met else 'not met'}."
+    )
+    return Table("Steps on a GPU", COLUMNS, tuple(rows), note)
 
 
 def main() -> None:
-    options = arguments("training step on a GPU beside torch.compile", rounds=5)
+    parser = argparse.ArgumentParser(description="steps on a GPU beside torch.compile", allow_abbrev=False)
+    parser.add_argument("--rounds", type=int, default=7, help="turns for each contender")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    options = parser.parse_args()
+    if options.device == "cpu":
+        found = table(Device("cpu", TINY), options.rounds)
+        for row in found.rows:
+            Console().print("  ".join(map(show_cell, row)), highlight=False)
+        Console().print(found.note, highlight=False)
+        return
     if not torch.cuda.is_available():
         sys.exit("this benchmark needs a GPU")
-    rows: list[tuple[Cell, ...]] = []
-    for name, make in contenders().items():
-        first, step_ms, peak = measure(make, options.rounds)
-        rows.append((name, round(first, 2), round(step_ms, 3), round(peak)))
-    note = (
-        f"GPT of {LAYERS} layers, width {WIDTH}, {BATCH} × {CONTEXT} tokens, float32; wall time, "
-        f"forward and backward; {torch.cuda.get_device_name()}."
-    )
-    columns = ("engine", "first step s", "step ms", "peak MiB")
-    publish("gpu", [Table("Training step on a GPU", columns, tuple(rows), note)])
+    torch.set_float32_matmul_precision("high")
+    publish("gpu", [table(Device("cuda", GPU), options.rounds)])
 
 
 if __name__ == "__main__":
