@@ -81,6 +81,7 @@ __all__ = [
     "dynamo_knows",
     "first_expression",
     "flex_gradients_on_cpu",
+    "forked_after_cuda",
     "functionalizes_rng",
     "get_decompositions",
     "graph_module_hooks",
@@ -107,6 +108,7 @@ __all__ = [
     "make_shape_env",
     "make_token",
     "mark_symbolic",
+    "marked_static",
     "missing_gpu_replacements",
     "names_of_generated",
     "next_sequence_number",
@@ -130,6 +132,7 @@ __all__ = [
     "set_joint_signature",
     "setting_up_optimizers_in",
     "sink_tokens",
+    "static_input",
     "strip_overloads",
     "symbolic_sizes",
     "tell_of_silent_changes",
@@ -871,6 +874,21 @@ def names_of_generated(code: Any) -> dict[str, Any] | None:
     call = runner.call if runner is not None else getattr(code, "current_callable", None)
     names = getattr(getattr(call, "__func__", call), "__globals__", None)
     return names if names is not None and "async_compile" not in names and "call" in names else None
+
+
+def forked_after_cuda() -> bool:
+    """Whether a parent of this process has started CUDA, which a forked child cannot use then."""
+    return bool(torch.cuda._is_in_bad_fork())
+
+
+def marked_static(tensor: Any) -> bool:
+    """Whether the user called `torch._dynamo.mark_static_address` on a tensor."""
+    return getattr(tensor, "_dynamo_static_input_type", None) is not None
+
+
+def static_input(placeholder: Any) -> bool:
+    """The same of the tensor that Dynamo passes for a placeholder."""
+    return "_dynamo_static_input_type" in placeholder.meta.get("tensor_dict", {})
 
 
 def recording_flags() -> dict[str, Any]:

@@ -146,10 +146,17 @@ class Runner:
             self.call(*self.inputs)
 
     def timed_steps(self) -> float:
-        return self._timed(lambda: [self.step() for _ in range(self.device.size.steps)])
+        return self._timed(self._repeated(self.step))
 
     def timed_forwards(self) -> float:
-        return self._timed(lambda: [self.forward() for _ in range(self.device.size.steps)])
+        return self._timed(self._repeated(self.forward))
+
+    def _repeated(self, action: Callable[[], None]) -> Callable[[], None]:
+        def repeat() -> None:
+            for _ in range(self.device.size.steps):
+                action()
+
+        return repeat
 
     def _timed(self, action: Callable[[], object]) -> float:
         """Wall time, with the device's work done on both ends."""
@@ -195,8 +202,8 @@ def table(device: Device, rounds: int) -> Table:
     where = torch.cuda.get_device_name() if device.name == "cuda" else "a CPU, small sizes: a trial"
     note = (
         f"Wall time of a forward without gradients, and of forward and backward, float32; median of {rounds}"
-        f" rounds of {device.size.steps} calls, contenders in turn; {where}. At most {TARGET} of torch.compile:"
-        f" {'met' if met else 'not met'}."
+        f" rounds of {device.size.steps} calls, contenders in turn; {where}. At most {TARGET} of"
+        f" torch.compile: {'met' if met else 'not met'}."
     )
     return Table("Steps on a GPU", COLUMNS, tuple(rows), note)
 

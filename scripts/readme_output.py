@@ -24,6 +24,8 @@ BLOCK = re.compile(
     r".*?<!-- /output -->",
     re.DOTALL,
 )
+NO_PROGRAMS = ("--stage kernels", "--stage cuda-graph")
+"""Commands that print tables."""
 TIME = re.compile(r"\d[\d,]*(\.\d+)? ?(ms|s|µs)\b")
 SETTINGS = {
     "AOTLENS_CACHE_DIR": "",  # a document shows what a first run prints
@@ -82,7 +84,7 @@ def filled(block: re.Match[str], outputs: dict[tuple[str, bool], str]) -> str:
     opening = block.group().partition("\n")[0]
     if block["markdown"]:
         return f"{opening}\n{shown}\n<!-- /output -->"
-    shows_stage = " --stage " in command and ".." not in command and "--stage kernels" not in command
+    shows_stage = " --stage " in command and ".." not in command and not command.endswith(NO_PROGRAMS)
     is_program = command.startswith("aotlens export") or shows_stage
     language = "python" if is_program else "text"
     return f"{opening}\n```{language}\n{shown}\n```\n<!-- /output -->"

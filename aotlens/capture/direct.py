@@ -19,7 +19,7 @@ from aotlens.capture.surroundings import refuse_changes
 from aotlens.errors import UnsupportedError
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, UserInput
 from aotlens.report.records import Span
-from aotlens.torch_api import pytree
+from aotlens.torch_api import marked_static, pytree
 
 
 def capture_direct(
@@ -36,8 +36,9 @@ def capture_direct(
     paths, spec = pytree.tree_flatten_with_path((args, kwargs))
     signature = _signature(function)
     slots: list[FlatInput] = list(owned_slots(owned))
-    for index, (path, _) in enumerate(paths):
-        slots.append(UserInput(argument_name(path, signature), len(owned) + index))
+    for index, (path, value) in enumerate(paths):
+        own_name, is_static = argument_name(path, signature), marked_static(value)
+        slots.append(UserInput(own_name, len(owned) + index, is_static=is_static))
     values = [*owned.values(), *(value for _, value in paths)]
     surroundings = NOTHING if settings.allow_side_effects else reach(function, values)
     reached = reached_tensors(surroundings, values)

@@ -20,7 +20,7 @@ from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings, SplitRegion
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
 from aotlens.report.records import Span, Variable
-from aotlens.torch_api import FakeTensorMode, TracingContext, detect_fake_mode
+from aotlens.torch_api import FakeTensorMode, TracingContext, detect_fake_mode, static_input
 
 
 def capture_graph_module(
@@ -152,7 +152,7 @@ def _slot(node: fx.Node, index: int) -> FlatInput:
         return Parameter(fqn, index, fqn)
     if "_buffers[" in text and fqn:
         return Buffer(fqn, index, fqn)
-    return UserInput(user_name(text), index)
+    return UserInput(user_name(text), index, is_static=static_input(node))
 
 
 def _owned_slots(gm: fx.GraphModule, owned: dict[str, Any]) -> list[FlatInput]:

@@ -22,7 +22,7 @@ from aotlens.codegen.records import Generated, GraphCode
 from aotlens.errors import AotlensError, BackendError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
-from aotlens.ir.slots import Buffer, Parameter, SavedInput
+from aotlens.ir.slots import SavedInput, stays_in_place
 from aotlens.partition.records import Partitioned
 from aotlens.report.records import Kernel
 from aotlens.torch_api import (
@@ -200,7 +200,7 @@ class _Unit:
 
 def _static(program: Program) -> list[int]:
     """The forward's inputs that are at the same address on every call: parameters and buffers."""
-    return [at for at, given in enumerate(program.inputs) if isinstance(given.slot, (Parameter, Buffer))]
+    return [at for at, given in enumerate(program.inputs) if stays_in_place(given.slot)]
 
 
 def _static_saved(parts: Partitioned, in_one_piece: bool) -> list[int]:
@@ -214,6 +214,6 @@ def _static_saved(parts: Partitioned, in_one_piece: bool) -> list[int]:
     for at, given in enumerate(parts.backward.inputs):
         if isinstance(given.slot, SavedInput) and id(given.node) in slots:
             owner = slots[id(given.node)]
-            if isinstance(owner, (Parameter, Buffer)) or (owner is None and in_one_piece):
+            if stays_in_place(owner) or (owner is None and in_one_piece):
                 found.append(at)
     return found

@@ -18,6 +18,8 @@ class UserInput:
     index: int
     """Position among the flat inputs (parameters and buffers first)."""
     inner: tuple[str, ...] = ()
+    is_static: bool = False
+    """Whether the caller says that each call passes the same tensor (`mark_static_address`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,11 @@ GraphOutput = (
 )
 DIFFERENTIABLE_OUTPUTS = (UserOutput, MutatedInput, IntermediateBase, DataSize)
 """The kinds of output that go through autograd to the wrapper."""
+
+
+def stays_in_place(slot: Any) -> bool:
+    """Whether a graph input is at the same address on every call."""
+    return isinstance(slot, (Parameter, Buffer)) or (isinstance(slot, UserInput) and slot.is_static)
 
 
 def inner_slot(slot: Any, path: tuple[str, ...]) -> Any:

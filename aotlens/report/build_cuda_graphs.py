@@ -14,7 +14,7 @@ import torch
 from aotlens.capture.operators import aten
 from aotlens.ir.origin import Origin
 from aotlens.ir.program import Node, Program, ProgramInput, draws, is_higher_order, writes_input
-from aotlens.ir.slots import Buffer, Parameter, SavedInput
+from aotlens.ir.slots import Buffer, Parameter, SavedInput, stays_in_place
 from aotlens.partition.records import Partitioned
 from aotlens.report.cuda_graph_records import BlockerKind, CudaGraph, CudaGraphBlocker, CudaGraphVerdict
 from aotlens.report.cuda_graph_rules import (
@@ -177,7 +177,7 @@ class _Finder:
     def _written(self, node: Node) -> BlockerKind | None:
         """A tensor that is at the same address on each call may be written to."""
         given = self._inputs.get(id(node.args[0]))
-        if given is None or isinstance(given.slot, (Parameter, Buffer)):
+        if given is None or stays_in_place(given.slot):
             return None
         names = {slot.fqn for slot in self._static}
         if isinstance(given.slot, SavedInput) and given.slot.name in names:

@@ -13,6 +13,7 @@ from aotlens.report.records import Report, Span, Stage, StageNode, Target, Wrapp
 
 WRAPPER = "wrapper"
 KERNELS = "kernels"
+CUDA_GRAPH = "cuda-graph"
 """The stage name that stands for the module text that runs."""
 
 ChangeKind = Literal["replaced", "added", "removed", "rewired"]
@@ -196,6 +197,8 @@ def unknown_stage(report: Report, name: str) -> UserError:
         known.append(WRAPPER)
     if any(target.kernels for target in report.targets):
         known.append(KERNELS)
+    if any(target.cuda_graph is not None for target in report.targets):
+        known.append(CUDA_GRAPH)
     both = parse_range(name)
     missing = [one for one in both or (name,) if one not in known]
     if not missing:

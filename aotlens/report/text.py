@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from aotlens.report.activations import partition_lines
-from aotlens.report.changes import KERNELS, WRAPPER, parse_range, stage_difference, unknown_stage
+from aotlens.report.changes import CUDA_GRAPH, KERNELS, WRAPPER, parse_range, stage_difference, unknown_stage
 from aotlens.report.changes_text import difference_lines
 from aotlens.report.closing import timings_text
 from aotlens.report.cuda_graph_lines import cuda_graph_lines
@@ -191,6 +191,8 @@ def _shown_stage(target: Target, name: str, width: int) -> list[Text] | None:
         return None if difference is None else list(difference_lines(difference))
     if name == KERNELS:
         return list(kernel_lines(target, width)) or None
+    if name == CUDA_GRAPH:
+        return list(cuda_graph_lines(target.cuda_graph, width)) or None
     if name == WRAPPER:
         return list(_source_lines(target.wrapper.source)) if target.wrapper else None
     stage = target.stage(name)

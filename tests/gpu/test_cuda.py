@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import torch
 
+from aotlens.codegen.gpu.offline import offline_gpu, replacements
+from aotlens.codegen.gpu.targets import find_target
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from tests.engine.checking import Compiler
@@ -67,3 +69,46 @@ def test_kernels_are_reported_with_their_device() -> None:
     kernels = compiled.target().kernels
     assert {kernel.phase for kernel in kernels} == {"forward", "backward"}
     assert all(kernel.target.startswith("cuda") and "triton" in kernel.name for kernel in kernels)
+
+
+def test_every_kernel_is_timed_by_events() -> None:
+    """Also those of libraries; the sum is no more than a step takes, and each takes some time."""
+    x, weight = (torch.randn(512, 512, device="cuda", requires_grad=True) for _ in range(2))
+
+    def fn(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return torch.softmax((x @ weight).sin(), dim=-1)
+
+    compiled = compile_direct(fn, (x, weight), {}, CompileOptions(backend="inductor"))
+    compiled.call(x, weight).sum().backward()
+    (how,) = compiled.measure()
+    assert torch.cuda.get_device_name() in how
+    kernels = compiled.target().kernels
+    assert {kernel.phase for kernel in kernels} == {"forward", "backward"}
+    assert all(kernel.time_us is not None and 0 < kernel.time_us < 1e5 for kernel in kernels)
+
+
+def test_a_target_that_is_this_gpu_has_times_beside_its_floors() -> None:
+    major, minor = torch.cuda.get_device_capability()
+    x = torch.randn(512, 512, device="cuda", requires_grad=True)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x.sin() * 2, dim=-1)
+
+    options = CompileOptions(backend="inductor", gpu=f"sm_{major}{minor}")
+    compiled = compile_direct(fn, (x,), {}, options)
+    compiled.call(x).sum().backward()
+    compiled.measure()
+    target = compiled.target()
+    predicted = [kernel for kernel in target.kernels if kernel.target.startswith("sm_")]
+    assert target.gpu_error == ""
+    assert predicted
+    assert all(kernel.time_us is not None and kernel.floor_us is not None for kernel in predicted)
+    assert all(line.time_us is not None for line in target.gpu_lines)
+
+
+def test_nothing_is_replaced_for_the_machines_own_gpu() -> None:
+    major, minor = torch.cuda.get_device_capability()
+    target = find_target(f"sm_{major}{minor}")
+    before = [vars(one.owner).get(one.name) for one in replacements(target)]
+    with offline_gpu(target):
+        assert [vars(one.owner).get(one.name) for one in replacements(target)] == before

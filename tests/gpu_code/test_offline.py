@@ -9,7 +9,7 @@ from torch.utils._triton import has_triton
 
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
-from aotlens.codegen.gpu.offline import offline_gpu, replacements
+from aotlens.codegen.gpu.offline import is_this_machines, offline_gpu, replacements
 from aotlens.codegen.gpu.stand_ins import properties_of
 from aotlens.codegen.gpu.targets import find_target
 from aotlens.torch_api import compiling_modules
@@ -84,3 +84,23 @@ def _on_the_cpu() -> tuple[str, torch.Tensor]:
     function = torch.compile(lambda x: (x * 2).softmax(-1), options={"fx_graph_cache": False})
     result, (code,) = run_and_get_code(function, torch.arange(12.0).view(3, 4))
     return code[code.index("import torch") :], result  # a running number stands above
+
+
+def test_nothing_is_replaced_where_the_gpu_is_the_machines_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as can be told without one; `tests/gpu` asks a real one."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: TARGET.compute_capability)
+    before = _state()
+    with offline_gpu(TARGET):
+        assert _state() == before
+    assert not is_this_machines(find_target("a100"))
+
+
+def test_to_a_child_of_a_process_that_uses_the_gpu_it_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> tuple[int, int]:
+        raise RuntimeError("Cannot re-initialize CUDA in forked subprocess")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", refused)
+    monkeypatch.setattr("aotlens.codegen.gpu.offline.forked_after_cuda", lambda: True)
+    assert not is_this_machines(TARGET)

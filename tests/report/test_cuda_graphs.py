@@ -222,6 +222,12 @@ def test_a_write_outside_of_the_graph_runs_beside_it() -> None:
     assert diagnose(_target(found)) == ()
 
 
+def test_an_argument_that_is_always_the_same_one_may_be_written_to() -> None:
+    cache = torch.zeros(2, 4)
+    torch._dynamo.mark_static_address(cache)
+    assert verdict(cached, grad(4), cache).verdict == "recorded"
+
+
 def test_symbolic_sizes_are_recorded_again_for_each() -> None:
     found = verdict(lambda x: x * 2, grad(4, 4), dynamic=True)
     assert (found.verdict, told(found)) == ("recorded", [("symbolic_size", "forward", "")])

@@ -19,7 +19,7 @@ from aotlens.codegen.gpu.device_guard import ensure_cuda_guard
 from aotlens.codegen.gpu.needs import require_triton
 from aotlens.codegen.gpu.stand_ins import NullContext, driver_for, interface_for, properties_of
 from aotlens.codegen.gpu.targets import GpuTarget
-from aotlens.torch_api import FakeTensorMode, compiling_modules
+from aotlens.torch_api import FakeTensorMode, compiling_modules, forked_after_cuda
 
 __all__ = [
     "Replacement",
@@ -84,7 +84,12 @@ class Replacement:
 
 
 def is_this_machines(target: GpuTarget) -> bool:
-    """Whether the machine has a GPU of the target's architecture, for which nothing need be pretended."""
+    """Whether this process can use a GPU of the target's architecture, for which nothing need be pretended.
+
+    A child of a process that uses the GPU cannot: to it the GPU is one that is not there.
+    """
+    if forked_after_cuda():
+        return False
     return torch.cuda.is_available() and torch.cuda.get_device_capability() == target.compute_capability
 
 
