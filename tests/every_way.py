@@ -95,7 +95,7 @@ def _listed(case: Case, message: str) -> bool:
 
 
 def cases(backends: tuple[str, ...], only: str) -> Iterator[Case]:
-    for backend, dynamic, policy in product(backends, (False, True), POLICIES):
+    for backend, policy, dynamic in product(backends, POLICIES, (False, True)):
         for program in PROGRAMS:
             if only in program.name:
                 yield Case(program, backend, dynamic, policy)
