@@ -68,6 +68,12 @@ EXCEPTIONS = (
         ),
         backend="inductor",
     ),
+    RefusedThere(
+        "how much memory a tensor gets depends on its new sizes, which symbols do not tell",
+        "an operator that changes sizes in place, under symbolic sizes",
+        ("metadata/resize_*",),
+        dynamic=True,
+    ),
 )
 
 OTHER_VALUES = (
