@@ -1,5 +1,6 @@
 """What of a graph Inductor cannot follow, for any device: objects that keep a state of their own."""
 
+from aotlens.capture.operators import aten
 from aotlens.capture.records import Subject
 from aotlens.errors import BackendError
 from aotlens.ir.program import Program
@@ -14,7 +15,8 @@ def refuse_objects(program: Program, phase: Phase, subject: Subject) -> None:
     """Raises BackendError.
 
     Inductor draws from its own seeds, and so cannot follow a generator or the random state.  Nor does it keep
-    calls of a torchbind object's methods in order: each reads what another one wrote.
+    calls of a torchbind object's methods in order: each reads what another one wrote.  Its code knows the
+    symbols of sizes and strides, not one for an input's place on its storage.
     """
     ops = [node.op for node in program.nodes if getattr(node.op, "__module__", "") in RANDOM_STATE]
     given = [item.node for item in program.inputs] + list(program.constants())
@@ -23,6 +25,8 @@ def refuse_objects(program: Program, phase: Phase, subject: Subject) -> None:
         what = what or "a `torch.Generator`"
     if any(isinstance(node.val, (FakeScriptObject, ScriptObject)) for node in given):
         what = "a torchbind object"
+    if any(node.op is aten.sym_storage_offset.default for node in program.nodes):
+        what = what or "a symbol for where an input starts on its storage"
     if what:
         raise BackendError(
             f"Inductor cannot compile {what} in the {phase} graph of `{subject.name}`; "

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.places import place_of
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.ir.program import Node, Program, ProgramOutput
 from aotlens.ir.render import Names
@@ -271,8 +272,12 @@ def _coerce(builder: TextBuilder, name: str, val: Any) -> None:
     if not (val.is_floating_point() or val.is_complex()):
         return
     if any(isinstance(size, torch.SymInt) for size in (*val.shape, *val.stride())):
-        if val.is_contiguous():
+        order = _dense_order(val)
+        if order == tuple(range(val.dim())):
             builder.add(f"{name} = {name}.contiguous()")
+        elif order is not None:
+            back = tuple(order.index(dim) for dim in range(val.dim()))
+            builder.add(f"{name} = {name}.permute({order}).contiguous().permute({back})")
         return
     if val.numel() < 2:
         return
@@ -281,6 +286,18 @@ def _coerce(builder: TextBuilder, name: str, val: Any) -> None:
             f"{name} = torch.empty_strided({tuple(val.shape)}, {tuple(val.stride())}, "
             f"dtype={val.dtype}, device={name}.device).copy_({name})"
         )
+
+
+def _dense_order(val: Any) -> tuple[int, ...] | None:
+    """The order of dimensions in which a tensor of symbolic sizes is contiguous; None when there is none."""
+    if val.is_contiguous():
+        return tuple(range(val.dim()))
+    place = place_of(val)
+    if place is None:
+        return None
+    order = tuple(sorted(range(val.dim()), key=lambda dim: -place.strides[dim]))
+    with val.fake_mode, torch.no_grad():
+        return order if val.permute(order).is_contiguous() else None
 
 
 def _gradients(parts: Partitioned, names: Names) -> list[int | None]:

@@ -69,6 +69,13 @@ EXCEPTIONS = (
         backend="inductor",
     ),
     RefusedThere(
+        "Inductor's code knows the symbols of sizes and strides alone",
+        "a symbol for where an input starts on its storage",
+        ("view_writes/strided_view_of_an_input_inside_a_storage",),
+        backend="inductor",
+        dynamic=True,
+    ),
+    RefusedThere(
         "how much memory a tensor gets depends on its new sizes, which symbols do not tell",
         "an operator that changes sizes in place, under symbolic sizes",
         ("metadata/resize_*",),
