@@ -89,3 +89,9 @@ def test_symbolic_sizes_default_partition(program: Program) -> None:
 @pytest.mark.parametrize("program", tagged("inductor"), ids=name_of)
 def test_inductor_backend(program: Program) -> None:
     judge(program, direct(CompileOptions(backend="inductor")))
+
+
+@pytest.mark.parametrize("name", ["views_of_intermediates/transposed"])
+def test_inductor_backend_with_symbolic_sizes(name: str) -> None:
+    program = next(program for program in PROGRAMS if program.name == name)
+    judge(program, direct(CompileOptions(backend="inductor", dynamic=True)))
