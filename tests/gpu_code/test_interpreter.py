@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from aotlens.codegen.gpu.interpreter.random_numbers import Draws
 from aotlens.codegen.gpu.interpreter.records import Drawn
 from aotlens.codegen.gpu.lower import lower_to_run
 from aotlens.options import CompileOptions, Interpreted
+from aotlens.session.verify_targets import verify_targets
 from aotlens.verify.gpu_code import GpuVerification, verify_gpu_code
 from aotlens.verify.redrawn import law_of
 
@@ -194,3 +196,29 @@ def test_the_device_library_is_known_by_its_symbols() -> None:
 def test_numbers_that_do_not_follow_their_law(kind: Any, values: Any, deviates: bool) -> None:
     drawn = Drawn(kind, torch.arange(len(values)), torch.from_numpy(values), again=0, agrees=True)
     assert bool(law_of(drawn).deviates) is deviates
+
+
+SCRIPT = """\
+import torch
+
+
+# aotlens: example f32[4, 6]
+def scaled(x):
+    return (x * 2).softmax(-1)
+
+
+layer = torch.nn.Linear(6, 2)
+compiled = torch.compile(layer)
+losses = [compiled(torch.randn(3, 6)).sum() for _ in range(2)]
+"""
+
+
+def test_the_targets_of_a_script(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    found = verify_targets(str(script), None, [], OPTIONS)
+    assert (found.failures, found.exit_code) == ((), 0)
+    texts = {name: verdict.text if verdict else "" for name, verdict in found.verdicts}
+    assert sorted(texts) == ["Linear", "scaled"]
+    assert "1 value, 2 gradients equal eager" in texts["Linear"]
+    assert "inference kernel" in texts["scaled"]
