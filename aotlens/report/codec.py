@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from aotlens.errors import ReportError
-from aotlens.report.changes import parse_range, stage_difference, unknown_stage
-from aotlens.report.records import SCHEMA, Report
+from aotlens.report.changes import KERNELS, WRAPPER, parse_range, stage_difference, unknown_stage
+from aotlens.report.records import SCHEMA, Report, Target
 
 T = TypeVar("T")
 Convert = Callable[[Any], Any]
@@ -25,6 +25,12 @@ _ROW_DEPTH = 6
 
 KEYS = {"from_": "from"}
 """Record fields whose JSON key is a Python keyword."""
+
+PARTS = {
+    WRAPPER: ("wrapper",),
+    KERNELS: ("gpu_totals", "gpu_lines", "kernels", "gpu_assumptions", "gpu_error", "cuda_graph"),
+}
+"""The target's keys that stand for what is no graph."""
 
 _SCALARS: dict[object, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (int,), float: (int, float)}
 _JSON_NAMES = {str: "a string", bool: "true or false", int: "a whole number", float: "a number"}
@@ -50,19 +56,31 @@ def loads(text: str) -> Report:
 
 
 def stage_json(report: Report, stage: str) -> str:
-    """One stage, or the difference `A..B` of two, of every target that has it, as JSON text."""
-    both = parse_range(stage)
+    """One stage, or the difference `A..B` of two, of every target that has it, as JSON text.
+
+    The wrapper and the kernels are keyed as in the whole report.
+    """
     rows: list[dict[str, object]] = []
     for target in report.targets:
-        found: Any = stage_difference(target, *both) if both is not None else target.stage(stage)
+        found = _stage_data(target, stage)
         if found is not None:
-            key = "difference" if both is not None else "stage"
-            rows.append(
-                {"name": target.name, "qualname": target.qualname, key: _record_encoder(type(found))(found)}
-            )
+            rows.append({"name": target.name, "qualname": target.qualname, **found})
     if not rows:
         raise unknown_stage(report, stage)
     return _indented({"schema": SCHEMA, "targets": rows}, "  ", 0)
+
+
+def _stage_data(target: Target, stage: str) -> dict[str, object] | None:
+    """What `--stage` picks of one target; None when the target lacks it."""
+    if stage in PARTS:
+        data = _record_encoder(Target)(target)
+        there = any(data[key] for key in PARTS[stage])
+        return {key: data[key] for key in PARTS[stage]} if there else None
+    both = parse_range(stage)
+    found: Any = stage_difference(target, *both) if both is not None else target.stage(stage)
+    if found is None:
+        return None
+    return {"difference" if both is not None else "stage": _record_encoder(type(found))(found)}
 
 
 def encode(report: Report) -> dict[str, object]:

@@ -159,9 +159,17 @@ def unfused_lines(kernels: list[Kernel], width: int) -> Iterator[Text]:
         yield from table([_pair_row(pair, len(pairs[pair]), width) for pair in group], width)
     rest = [pair for pair in pairs if pair not in shown]
     if rest:
-        count = counted(sum(len(pairs[pair]) for pair in rest), "pair")
-        size = human_bytes(sum(shared[pair] for pair in rest))
-        yield from paragraph(f"and {count} that share less, {size} together", width, "  ", "dim")
+        count = sum(len(pairs[pair]) for pair in rest)
+        text = _unlisted(count, sum(shared[pair] for pair in rest), bool(shown))
+        yield from paragraph(text, width, "  ", "dim")
+
+
+def _unlisted(count: int, shared_bytes: int, is_rest: bool) -> str:
+    """What is said of pairs that are not listed: those that share less than others, or all."""
+    size = f"{human_bytes(shared_bytes)}{' together' if count > 1 else ''}"
+    if not is_rest:
+        return f"what is shared is little: {size}"
+    return f"and {counted(count, 'pair')} that share{'s' if count == 1 else ''} less, {size}"
 
 
 def _pair(one: Unfused, kernel: Kernel) -> _Pair:

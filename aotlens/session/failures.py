@@ -18,7 +18,8 @@ from aotlens.worker.stacks import is_users
 __all__ = ["exit_status", "failure_of", "user_traceback"]
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
-_CAPTURE = str(Path(_PACKAGE, "capture"))
+_BETWEEN = (str(Path(_PACKAGE, "capture")), str(Path(_PACKAGE, "pretend")))
+"""Where the user's own calls of torch pass through on their way."""
 
 
 def failure_of(error: BaseException, script: str) -> Failure:
@@ -150,8 +151,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _is_our_fault(error: BaseException, script: str) -> bool:
     """Whether the engine was at work, on no call of the user's code, when it was raised.
 
-    An operator that the user called reaches torch through our dispatch modes in `capture`; an error of
-    torch below them (sizes that do not match) is the user's.
+    An operator that the user called reaches torch through our dispatch modes in `capture`, and through what
+    stands for a GPU that is not there in `pretend`; an error of torch below them (sizes that do not match, a
+    checkpoint that is not there) is the user's.
     """
     files = [file for file, _ in _frames(error.__traceback__)]
     users = [at for at, file in enumerate(files) if _is_script(file, script) or is_users(file)]
@@ -161,7 +163,7 @@ def _is_our_fault(error: BaseException, script: str) -> bool:
     engine = [file for file in below if file.startswith(_PACKAGE) and not file.startswith(_session_folder())]
     if not engine:
         return False
-    return below[-1].startswith(_PACKAGE) or not all(file.startswith(_CAPTURE) for file in engine)
+    return below[-1].startswith(_PACKAGE) or not all(file.startswith(_BETWEEN) for file in engine)
 
 
 def _session_folder() -> str:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aotlens.errors import ReportError
+from aotlens.errors import ReportError, UserError
 from aotlens.report import SCHEMA, Input, Report, Site, Target, decode, dumps, encode, loads
+from aotlens.report.codec import stage_json
 from tests.report.sample import sample_report
 
 
@@ -53,6 +54,21 @@ def test_a_node_is_one_line() -> None:
 def test_encoded_data_is_json() -> None:
     data = encode(sample_report())
     assert json.loads(json.dumps(data)) == data
+
+
+@pytest.mark.parametrize(
+    ("stage", "keys"),
+    [
+        ("kernels", ["gpu_totals", "gpu_lines", "kernels", "gpu_assumptions", "gpu_error", "cuda_graph"]),
+        ("wrapper", ["wrapper"]),
+    ],
+)
+def test_one_part_of_a_report(stage: str, keys: list[str]) -> None:
+    part = json.loads(stage_json(sample_report(), stage))["targets"][0]
+    whole = json.loads(dumps(sample_report()))["targets"][0]
+    assert part == {key: whole[key] for key in ["name", "qualname", *keys]}
+    with pytest.raises(UserError, match=f"no stage '{stage}'"):
+        stage_json(Report("2.13.0", "3.11", "x"), stage)
 
 
 def test_from_is_a_json_key() -> None:
