@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from aotlens.codegen.gpu.offline import Replacement
+from aotlens.errors import RefusedRuntimeError
 from aotlens.torch_api import FakeTensor
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
@@ -41,10 +42,10 @@ def _holder(tensor: torch.Tensor) -> Any:
 
 
 def checked(device: Any) -> torch.device:
-    """The device that a script names; raises as torch does for a GPU beyond the one that is pretended."""
+    """The device that a script names; Raises for a GPU beyond the one that is pretended."""
     named = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
     if named.type == "cuda" and named.index not in (None, 0):
-        raise RuntimeError(f"there is no `{named}`: aotlens pretends one GPU, `cuda:0`")
+        raise RefusedRuntimeError(f"`{named}`", hint="aotlens pretends one GPU: write `cuda` or `cuda:0`")
     return named
 
 

@@ -114,7 +114,7 @@ def _built(kernel: Kernel) -> str:
 
 def _grid(config: KernelConfig) -> str:
     if config.grid is None:
-        return "a symbolic number of blocks"
+        return "as many blocks as the sizes need"
     sizes = [size for size in config.grid if size > 1] or [1]
     return f"{'×'.join(map(str, sizes))} {'block' if sizes == [1] else 'blocks'}"
 

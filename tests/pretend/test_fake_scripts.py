@@ -168,6 +168,25 @@ def test_a_script_on_a_gpu(client: WorkerClient, tmp_path: Path, fake: bool) -> 
     assert any(text.startswith("autocast('cuda') casts by CUDA's rules") for text in target.gpu_assumptions)
 
 
+OWN_ERRORS = [
+    ("torch.load('absent.pt', map_location='cuda')", "raised FileNotFoundError: "),
+    ("torch.ones(2, device='cuda:7')", "not supported: `cuda:7`; aotlens pretends one GPU"),
+]
+
+
+@pytest.mark.parametrize(("line", "what"), OWN_ERRORS)
+def test_the_script_s_own_error_is_told_at_its_line(
+    client: WorkerClient, tmp_path: Path, line: str, what: str
+) -> None:
+    pytest.importorskip("triton", reason="code for a GPU needs Triton")
+    failure = trace(client, tmp_path, f"\n{line}\n", gpu="h100").failure
+    assert failure is not None
+    at = line_of(f"\n{line}\n", line)
+    assert (failure.line, failure.exit_code) == (at, 2)
+    assert what in failure.message
+    assert "aotlens/" not in failure.traceback
+
+
 def test_a_decoder_wider_than_this_test_may_be() -> None:
     """Two layers of full width: 1.3 GB of parameters, and as much again for gradients, in 0.6 GB at most."""
     code = (

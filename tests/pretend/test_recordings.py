@@ -121,7 +121,7 @@ def test_kernels_are_generated_for_what_is_on_the_gpu_and_the_report_says_so() -
     assert ("cpu", 2) in lines
     assert ("sm_90", 2) not in lines, "the product on the CPU is no kernel of the GPU"
     assert [total.target for total in target.gpu_totals] == ["sm_90"]
-    assert target.gpu_assumptions[0] == "tensors are where the script has put them, on the GPU or on the CPU"
+    assert target.gpu_assumptions[1] == "tensors are where the script has put them, on the GPU or on the CPU"
 
 
 def test_kernels_to_run_are_refused() -> None:

@@ -61,8 +61,16 @@ class _Unit:
         return self._order.target.sm
 
     def assumptions(self) -> tuple[str, ...]:
-        """Of all graphs, each once."""
-        return tuple(dict.fromkeys(text for graph in self._generated().graphs for text in graph.assumptions))
+        """Whose figures the GPU's are, then those of all graphs, each once."""
+        target, graphs = self._order.target, self._generated().graphs
+        texts = dict.fromkeys(text for graph in graphs for text in graph.assumptions)
+        if not graphs:
+            return tuple(texts)
+        bandwidth = f"{target.bandwidth_gb_per_s:,} GB/s of memory"
+        return (
+            f"the GPU is the {target.name}: {target.multiprocessors} multiprocessors, {bandwidth}",
+            *texts,
+        )
 
     def error(self) -> str:
         """Why there are no kernels; empty where there are."""
