@@ -134,13 +134,20 @@ def base_input(tape: Tape, slot: FlatInput, fake: Any, like: Any, name: str) -> 
         if not is_leaf:
             with torch.enable_grad():
                 argument = NonLeaf.apply(leaf)
-    if isinstance(like, torch.nn.Parameter):  # the function may ask, and a module takes nothing else for one
-        argument._is_param = True
+    be_of_kind(argument, like)
     if not fake.dim() and fake.item_memo is not None:  # Dynamo knows the value, and guards on it
         argument.item_memo = fake.item_memo
     storage = Storage(node, argument)
     tape.track(argument, storage)
     return _captured(tape, slot, argument, (node, leaf if requires_grad else None, is_leaf))
+
+
+def be_of_kind(argument: Any, like: Any) -> None:
+    """Make it a parameter or a buffer where the caller's is: a function may ask, and modules do."""
+    if isinstance(like, torch.nn.Parameter):
+        argument._is_param = True
+    elif isinstance(like, torch.nn.Buffer):
+        argument._is_buffer, argument.persistent = True, getattr(like, "persistent", True)
 
 
 def _captured(tape: Tape, slot: FlatInput, argument: Any, known: tuple[Node, Any, bool]) -> CapturedInput:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.bases import be_of_kind
 from aotlens.capture.records import CapturedInput
 from aotlens.capture.storage import Storage
 from aotlens.capture.tape import TRACK, Tape
@@ -53,6 +54,7 @@ def wrapper_input(tape: Tape, value: Any, slot: FlatInput, name: str, dynamic: b
     with torch.no_grad():
         wrapped, argument = rebuild(fake, make_inner)
     argument, leaf = _with_grad(value, fake, argument)
+    be_of_kind(argument, value)
     node = Node(tape.name(name), None, (), {}, fake, Origin(NOWHERE, ""))
     storage = Storage(node, argument)
     tape.track(argument, storage)

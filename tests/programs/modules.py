@@ -302,3 +302,18 @@ class AsksForParameters(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.weight if isinstance(self.weight, nn.Parameter) else x + self.weight
+
+
+@cases(lambda: (plain(3, Fixed(4)),))
+class AsksForBuffers(nn.Module):
+    """The same of a buffer."""
+
+    scale: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Buffer(torch.ones(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.scale *= 2
+        return x * self.scale if isinstance(self.scale, nn.Buffer) else x + self.scale
