@@ -287,7 +287,7 @@ class UpdatesParametersByOperators(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.no_grad():
-            self.weight += x.sum(0)
+            self.weight += x.sum(0)  # type: ignore[misc]  # torch declares no `__iadd__` for it
             self.inner.weight *= 0.5
         return self.inner(x) * self.weight
 
