@@ -16,6 +16,7 @@ from aotlens.capture.margin_losses import AS_THE_KERNEL
 from aotlens.codegen.around import prepare
 from aotlens.codegen.boxed import boxed
 from aotlens.codegen.kernels import call_numbers, kernels_of
+from aotlens.codegen.layouts import laid_out
 from aotlens.codegen.measure import RUNS, Measurable, measured_us
 from aotlens.codegen.objects import refuse_objects
 from aotlens.codegen.records import Generated, GraphCode
@@ -158,10 +159,8 @@ class _Unit:
     def _restride(self, identity: int, node: fx.Node) -> None:
         """Give a saved value the strides with which the compiled forward really returns it."""
         stride, val = self._strides.get(identity), node.meta["val"]
-        if stride is None or not isinstance(val, torch.Tensor) or tuple(val.stride()) == stride:
-            return
-        if not any(isinstance(size, torch.SymInt) for size in val.shape):
-            node.meta["val"] = val.as_strided(val.shape, stride)
+        if stride is not None and isinstance(val, torch.Tensor):
+            node.meta["val"] = laid_out(val, stride)
 
     @property
     def _fake_mode(self) -> FakeTensorMode:

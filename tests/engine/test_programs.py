@@ -91,7 +91,7 @@ def test_inductor_backend(program: Program) -> None:
     judge(program, direct(CompileOptions(backend="inductor")))
 
 
-@pytest.mark.parametrize("name", ["views_of_intermediates/transposed"])
+@pytest.mark.parametrize("name", ["views_of_intermediates/transposed", "modules/batch_norm"])
 def test_inductor_backend_with_symbolic_sizes(name: str) -> None:
     program = next(program for program in PROGRAMS if program.name == name)
     judge(program, direct(CompileOptions(backend="inductor", dynamic=True)))

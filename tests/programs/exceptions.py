@@ -76,6 +76,13 @@ EXCEPTIONS = (
         dynamic=True,
     ),
     RefusedThere(
+        "Inductor resizes a storage to known sizes alone",
+        "target: inductor.resize_storage_bytes_.default",
+        ("exchanges/storage_resized_*",),
+        backend="inductor",
+        dynamic=True,
+    ),
+    RefusedThere(
         "how much memory a tensor gets depends on its new sizes, which symbols do not tell",
         "an operator that changes sizes in place, under symbolic sizes",
         ("metadata/resize_*",),
