@@ -15,6 +15,7 @@ import torch
 from aotlens.capture.averages import averages_as_tensors
 from aotlens.capture.bases import with_bases
 from aotlens.capture.containers import WithRefills
+from aotlens.capture.devices import refuse_mixed_devices
 from aotlens.capture.frames import is_user_code
 from aotlens.capture.hooks import callers_hooks
 from aotlens.capture.inputs import make_inputs, outside_inputs
@@ -43,6 +44,7 @@ from aotlens.torch_api import (
     has_saved_tensor_hooks,
     linearization_handled_by,
     object_methods_handled_by,
+    pretends_gpu,
     python_dispatcher,
     pytree,
     quiet_fake_tensors,
@@ -101,6 +103,8 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     inputs, bases = with_bases(inputs, joined)
     inputs = (*inputs, *outside_inputs(recorder, len(inputs)))
     _refuse_gradients(recorder, inputs)
+    if pretends_gpu():
+        refuse_mixed_devices(recorder.nodes, inputs)
     paths, spec = pytree.tree_flatten_with_path(result)
     return Captured(
         subject=subject,

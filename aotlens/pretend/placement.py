@@ -34,6 +34,17 @@ def is_on_gpu(tensor: torch.Tensor) -> bool:
     return bool(getattr(_holder(tensor), MARK, False))
 
 
+def note_derived(tensor: torch.Tensor) -> None:
+    """Mark what C++ has made for itself, believing that the GPU's tensors are on the CPU."""
+    if not isinstance(tensor, FakeTensor) and not is_on_gpu(tensor):
+        setattr(_holder(tensor), MARK, None)
+
+
+def is_derived(tensor: torch.Tensor) -> bool:
+    """Whether C++ has made it for itself, so that it may stand for a tensor of the GPU's."""
+    return getattr(_holder(tensor), MARK, False) is None
+
+
 def _holder(tensor: torch.Tensor) -> Any:
     """What carries the mark: the storage; the tensor itself where it has none (sparse, a wrapper)."""
     if tensor.layout is not torch.strided or hasattr(tensor, "__tensor_flatten__"):

@@ -3,14 +3,16 @@
 Invariant: fake tensors pass; what runs is the CPU's operator, and only new storages are marked.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+from aotlens.capture.devices import meeting, takes_both, what_to_do
 from aotlens.capture.operators import aten
-from aotlens.errors import UnsupportedError
+from aotlens.errors import UnsupportedError, UserError
 from aotlens.ir.program import is_higher_order
-from aotlens.pretend.placement import CPU, checked, is_on_gpu, place, running
+from aotlens.pretend.placement import CPU, checked, is_derived, is_on_gpu, note_derived, place, running
 from aotlens.torch_api import FakeTensor, TorchDispatchMode, current_fake_mode, pytree, triton_kernel_name
 
 LAUNCHES = ("triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutation")
@@ -42,8 +44,11 @@ class Placing(TorchDispatchMode):
         if func is DEVICE_PUT:
             func, args, kwargs = TO_COPY, args[:1], {"device": args[1]}
         on_gpu = _is_asked_for(func, kwargs)
+        given = list(_tensors(args, kwargs))
         if on_gpu is None:
-            on_gpu = _any_on_gpu(args, kwargs)
+            on_gpu = any(map(is_on_gpu, given))
+        if len(given) > 1:
+            _refuse_two_devices(func, given)
         running.append(func)
         try:
             result = func(*args, **_on_cpu(kwargs))
@@ -53,7 +58,26 @@ class Placing(TorchDispatchMode):
             for tensor in pytree.tree_leaves(result):
                 if isinstance(tensor, torch.Tensor) and not is_on_gpu(tensor):
                     place(tensor, on_gpu=True)
+        elif kwargs.get("layout") is not None or any(map(is_derived, given)):
+            for tensor in pytree.tree_leaves(result):
+                if isinstance(tensor, torch.Tensor):
+                    note_derived(tensor)
         return result
+
+
+def _refuse_two_devices(func: Any, given: list[Any]) -> None:
+    """Raises UserError where a GPU would; what C++ has made for itself counts for either."""
+    gpu = next(filter(is_on_gpu, given), None)
+    if gpu is None or takes_both(func):
+        return
+    cpu = next((one for one in given if one.dim() > 0 and not is_on_gpu(one) and not is_derived(one)), None)
+    if cpu is not None:
+        what = what_to_do(_shown(cpu), _shown(gpu))
+        raise UserError(f"{meeting(str(func))}: {what}")
+
+
+def _shown(tensor: Any) -> str:
+    return f"a tensor of size {tuple(tensor.shape)}"
 
 
 def _refuse_launch(func: Any, kwargs: dict[str, Any]) -> None:
@@ -85,13 +109,9 @@ def _on_cpu(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {**kwargs, "pin_memory": False} if kwargs.get("pin_memory") else kwargs
 
 
-def _any_on_gpu(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
     for value in (*args, *kwargs.values()):
         if isinstance(value, torch.Tensor):
-            if is_on_gpu(value):
-                return True
-        elif isinstance(value, (list, tuple)) and any(
-            isinstance(item, torch.Tensor) and is_on_gpu(item) for item in value
-        ):
-            return True
-    return False
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from (item for item in value if isinstance(item, torch.Tensor))

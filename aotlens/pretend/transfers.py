@@ -12,11 +12,13 @@ import torch
 
 from aotlens.capture.operators import aten
 from aotlens.codegen.gpu.offline import Replacement
+from aotlens.errors import UserError
 from aotlens.pretend.placement import CPU, GPU, checked, is_on_gpu, place
 from aotlens.torch_api import FakeTensor, transfer_to_cpu
 
 _to: Any = torch.Tensor.to
 _type: Any = torch.Tensor.type
+_numpy: Any = torch.Tensor.numpy
 
 
 def transfer_replacements() -> Iterator[Replacement]:
@@ -25,6 +27,7 @@ def transfer_replacements() -> Iterator[Replacement]:
     yield Replacement(torch.Tensor, "cuda", cuda, why)
     yield Replacement(torch.Tensor, "cpu", cpu, why)
     yield Replacement(torch.Tensor, "type", typed, "names the device, or changes it")
+    yield Replacement(torch.Tensor, "numpy", numpy, "an array is in the CPU's memory")
     pinned = "only a GPU's driver pins memory"
     yield Replacement(torch.Tensor, "pin_memory", lambda tensor, device=None: tensor.clone(), pinned)
     yield Replacement(torch.Tensor, "is_pinned", lambda tensor, device=None: False, pinned)
@@ -60,6 +63,13 @@ def typed(tensor: Any, dtype: Any = None, non_blocking: bool = False, **kwargs: 
         return _type(tensor, dtype.replace("torch.cuda.", "torch.", 1)).cuda()
     changed = _type(tensor, dtype, non_blocking, **kwargs)
     return changed.cpu() if isinstance(dtype, str) else changed
+
+
+def numpy(tensor: Any, *, force: bool = False) -> Any:
+    """`Tensor.numpy`, which copies nothing from a GPU unless it is told to."""
+    if is_on_gpu(tensor) and not force and not isinstance(tensor, FakeTensor):
+        raise UserError("`.numpy()` of a tensor on cuda:0: an array is on the CPU; write `.cpu().numpy()`")
+    return _numpy(tensor, force=force)
 
 
 def _named_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], Any]:

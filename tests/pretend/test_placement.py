@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from aotlens.codegen.gpu.offline import Replacement
 from aotlens.codegen.gpu.targets import find_target
-from aotlens.errors import UnsupportedError
+from aotlens.errors import UnsupportedError, UserError
 from aotlens.pretend.autocast import autocast_replacements
 from aotlens.pretend.placement import placement_replacements
 from aotlens.pretend.queries import script_replacements
@@ -102,6 +102,22 @@ def test_a_transfer_is_a_copy_and_its_gradient_comes_back() -> None:
         assert x.grad is not None
         assert not x.grad.is_cuda
         assert x.grad.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_tensors_of_two_devices_meet_where_a_gpu_takes_both_only() -> None:
+    with with_gpu():
+        a, at = torch.randn(4, 3, device="cuda"), torch.tensor([0, 2])
+        assert a[at].is_cuda
+        assert (a * torch.tensor(2.0)).is_cuda
+        a[at] = 1.0
+        a.copy_(torch.zeros(4, 3))
+        with pytest.raises(
+            UserError, match=r"`aten.add.Tensor` meets .*size \(3,\) is on the CPU.*`\.cuda\(\)`"
+        ):
+            a + torch.randn(3)
+        with pytest.raises(UserError, match=r"write `\.cpu\(\)\.numpy\(\)`"):
+            a.numpy()
+        assert a.cpu().numpy().shape == (4, 3)
 
 
 def test_a_training_script_runs_on_it() -> None:

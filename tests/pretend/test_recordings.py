@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aotlens.errors import UnsupportedError
+from aotlens.errors import UnsupportedError, UserError
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
 from aotlens.pretend.world import pretending
@@ -45,6 +45,16 @@ def test_each_value_is_where_the_script_has_put_it() -> None:
         assert out.is_cuda
         assert x.grad is not None
         assert x.grad.is_cuda
+
+
+def shifted(x: Tensor, weight: Tensor) -> Tensor:
+    return x * 2 @ weight
+
+
+def test_an_argument_that_was_left_on_the_cpu() -> None:
+    said = r"`aten.mm` meets .*x \* 2 @ weight`: what is computed from `x` is on the CPU, `weight` on cuda:0"
+    with pretending("h100", fake=False), pytest.raises(UserError, match=said):
+        recorded(shifted, torch.randn(2, 4), torch.randn(4, 4, device="cuda", requires_grad=True))
 
 
 def test_what_cpp_derives_from_a_tensor_is_on_its_device() -> None:
