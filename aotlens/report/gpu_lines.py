@@ -47,6 +47,10 @@ def gpu_summary(target: Target, width: int) -> Iterator[Text]:
         count = counted(sum(total.unknown for total in totals), "call")
         unknown = f"the sums lack {count} whose sizes only the data tells, or whose traffic is not known"
         yield from paragraph(unknown, width, "  ", "dim")
+    if any(total.unknown_flops for total in totals):
+        count = counted(sum(total.unknown_flops for total in totals), "call")
+        lacking = f"the FLOP, and the floor by arithmetic, lack {count} whose arithmetic nobody declares"
+        yield from paragraph(lacking, width, "  ", "dim")
     yield from paragraph(ESTIMATE, width, "  ", "dim")
     whole = sum(total.floor_us for total in totals)
     if target.gpu_lines and whole:

@@ -136,7 +136,8 @@ class Kernel:
     """From memory by this launch, each element once, at the example's sizes; None where nothing is known."""
     bytes_written: int | None = None
     flops: int | None = None
-    """A fused multiply-add is two; index arithmetic counts nothing."""
+    """A fused multiply-add is two; index arithmetic counts nothing.  None where nobody knows: in a kernel of
+    the user's, and in a library's operator without a formula."""
     registers: int | None = None
     spill_bytes: int | None = None
     shared_bytes: int | None = None
@@ -212,3 +213,6 @@ class PhaseCost:
     """The sum of what was measured; None when not all ran."""
     unknown: int = 0
     """Calls of which nothing is known, which the sums lack."""
+    unknown_flops: int = 0
+    """Calls whose bytes are known and whose operations are not, so that the operations, and the floor by
+    arithmetic, lack them."""

@@ -37,6 +37,7 @@ def _phase(kernels: list[Kernel]) -> PhaseCost:
         floor_us=sum(kernel.floor_us or 0.0 for kernel in kernels),
         time_us=known_sum(kernel.time_us for kernel in kernels),
         unknown=sum(kernel.floor_us is None for kernel in kernels),
+        unknown_flops=sum(kernel.floor_us is not None and kernel.flops is None for kernel in kernels),
     )
 
 

@@ -219,7 +219,7 @@ def test_shares_are_the_whole_of_a_kernel(rows: dict[str, Rows]) -> None:
                 continue
             assert sum(share.bytes_read for share in kernel.shares) == kernel.bytes_read, name
             assert sum(share.bytes_written for share in kernel.shares) == kernel.bytes_written, name
-            assert sum(share.flops for share in kernel.shares) == kernel.flops, name
+            assert sum(share.flops for share in kernel.shares) == (kernel.flops or 0), name
             assert sum(share.floor_us for share in kernel.shares) == pytest.approx(kernel.floor_us), name
 
 
@@ -259,6 +259,8 @@ def test_why_kernels_are_apart(rows: dict[str, Rows]) -> None:
 
 def test_a_library_call_takes_no_other_work_in(rows: dict[str, Rows]) -> None:
     _, sort, after = rows["through_sort"].kernels
+    (total,) = phase_costs(rows["through_sort"].kernels)
+    assert (sort.flops, sort.bound, total.unknown_flops) == (None, "memory", 1)  # nobody has a formula for it
     assert [(one.code, one.torch, one.bytes) for one in (*sort.unfused, *after.unfused)] == [
         ("library", "", 64 * 4096 * ITEM),
         ("library", "", 64 * 4096 * ITEM),

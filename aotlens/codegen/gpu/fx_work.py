@@ -5,6 +5,7 @@ what it carries, or by what it stands between; and its work is that of what it h
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from operator import getitem
 from typing import Any
 
@@ -16,11 +17,19 @@ from aotlens.codegen.gpu.records import NodeWork
 from aotlens.partition.flops import operator_flops
 from aotlens.report.describe import short_dtype
 
+device_put = torch.ops.prims.device_put.default
+
 OURS = "aotlens_node"
 """Under this key a graph node carries the name of the node of our program that it computes."""
 
 SHOWN_AGAIN = frozenset({aten.reshape.default, aten._unsafe_view.default, getitem})
 """Which Inductor lowers as views, and whose schemas do not say so."""
+
+
+COPIES = frozenset(
+    {aten.copy.default, aten.copy_.default, aten._to_copy.default, aten.clone.default, device_put}
+)
+"""Which move and convert, and compute nothing."""
 
 
 def our_name(node: fx.Node) -> str:
@@ -58,6 +67,19 @@ def readers(value: fx.Node, among: frozenset[fx.Node]) -> Iterator[fx.Node]:
                 waiting.append(user)
             elif user in among:
                 yield user
+
+
+def library_work(nodes: Iterable[fx.Node]) -> tuple[NodeWork, ...]:
+    """What a call of a library computes; nothing where an operator has no formula: nobody knows then."""
+    parts = []
+    for node in nodes:
+        if node.op != "call_function" or is_view(node):
+            continue
+        part = work_of(node)
+        if not part.is_product and node.target not in COPIES:
+            return ()
+        parts.append(part if part.is_product else replace(part, flops=0))
+    return tuple(parts)
 
 
 def work_of(node: fx.Node) -> NodeWork:

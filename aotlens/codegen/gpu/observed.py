@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import fx
 
-from aotlens.codegen.gpu.fx_work import OURS, in_graph_order, our_names, work_of
+from aotlens.codegen.gpu.fx_work import OURS, in_graph_order, library_work, our_names
 from aotlens.codegen.gpu.records import Access, KernelCall, NodeWork, NotFused
 from aotlens.codegen.gpu.refusals import Refusals
 from aotlens.codegen.gpu.traffic import Traffic, flat, is_users_kernel
@@ -90,8 +90,7 @@ class Observed:
         traffic = Traffic(self.modules)
 
         def account() -> Account:
-            computed = [] if is_users_kernel(call) else origins  # nobody knows a user's arithmetic
-            work = tuple(work_of(node) for node in computed if node.op == "call_function")
+            work = () if is_users_kernel(call) else library_work(origins)  # nobody knows a user's arithmetic
             return tuple(traffic.of_library(call, origins)), work
 
         outputs = flat(getattr(call, "outputs", ()))
