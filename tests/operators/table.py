@@ -67,7 +67,7 @@ def write_table(cases: Sequence[CaseTotal]) -> None:
         *_reached(cases),
         "",
         "The first columns count cases: equal when all judged samples are, refused when one is.",
-        "`judged in full` are the cases that have no further sample; the last two columns count samples.",
+        "`judged in full` are those known to have no further sample; the last two columns count samples.",
         "",
         *_counts(cases),
         "",
@@ -87,7 +87,8 @@ def _reached(cases: Sequence[CaseTotal]) -> list[str]:
         f"Of {len(cases):,} cases, {len(cases) - partly.total():,} were judged over all of their samples."
     ]
     for reached, count in sorted(partly.items()):
-        lines.append(f"Over the first {reached} samples, of more: {count:,} cases.")
+        samples = "sample" if reached == 1 else f"{reached} samples"
+        lines.append(f"{count:,} cases were judged over their first {samples} (a further run goes on there).")
     return lines
 
 
