@@ -33,26 +33,13 @@ DOCUMENT = "aotlens/document"
 
 async def trace(server: Server, uri: str, qualname: str | None = None) -> Result:
     """Trace a file's targets, or one of them, and show what came back."""
-    path = path_of(uri)
-    refusal = _refusal(server, path, uri)
-    if path is None or refusal:
-        server.say(refusal, types.MessageType.Warning)
-        return {"failure": "refused", "message": refusal}
-    if _is_unsaved(server, path):
-        message = f"{os.path.basename(path)} has unsaved changes: it is traced as it was saved"
-        server.say(message, types.MessageType.Info)
-    return await _trace(server, path, qualname, asked=True)
+    return await _trace_asked(server, uri, qualname)
 
 
 async def verify(server: Server, uri: str, qualname: str | None = None) -> Result:
     """Trace, and compare the first call of each target with eager; says what came of it."""
-    path = path_of(uri)
-    refusal = _refusal(server, path, uri)
-    if path is None or refusal:
-        server.say(refusal, types.MessageType.Warning)
-        return {"failure": "refused", "message": refusal}
-    result = await _trace(server, path, qualname, asked=True, verify=True)
-    held = server.views.traces.get((path, qualname))
+    result = await _trace_asked(server, uri, qualname, verify=True)
+    held = server.views.traces.get((path_of(uri) or "", qualname))
     if "failure" in result or held is None:
         return result
     verdicts = {target.qualname: target.verified for target in held.report.targets}
@@ -61,6 +48,19 @@ async def verify(server: Server, uri: str, qualname: str | None = None) -> Resul
         server.say(text, types.MessageType.Error if differs else types.MessageType.Info)
     verified = {name: verdict is not None and verdict.ok for name, verdict in verdicts.items()}
     return {**result, "verified": verified}
+
+
+async def _trace_asked(server: Server, uri: str, qualname: str | None, *, verify: bool = False) -> Result:
+    """A trace that a person asked for: what stands in its way is said."""
+    path = path_of(uri)
+    refusal = _refusal(server, path, uri)
+    if path is None or refusal:
+        server.say(refusal, types.MessageType.Warning)
+        return {"failure": "refused", "message": refusal}
+    if _is_unsaved(server, path):
+        message = f"{os.path.basename(path)} has unsaved changes: it is traced as it was saved"
+        server.say(message, types.MessageType.Info)
+    return await _trace(server, path, qualname, asked=True, verify=verify)
 
 
 def _verdict(name: str, verdict: Verdict | None) -> tuple[str, bool]:
