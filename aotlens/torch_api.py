@@ -48,6 +48,7 @@ from torch.utils._python_dispatch import (
 
 __all__ = [
     "DATA_DEPENDENT_ERRORS",
+    "SYMBOLIC_FUNCTIONS",
     "BatchNorm",
     "FakeScriptObject",
     "FakeTensor",
@@ -1101,6 +1102,13 @@ def current_fake_mode() -> FakeTensorMode | None:
     found: FakeTensorMode | None = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
     return found
 
+
+SYMBOLIC_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    name: getattr(torch, f"_sym_{name}")
+    for name in ("sqrt", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")
+    if hasattr(torch, f"_sym_{name}")
+}
+"""Functions of a symbolic number, as graphs call them."""
 
 without_fake_mode: Callable[[], AbstractContextManager[Any]] = unset_fake_temporarily
 """Within it, tensors are real."""

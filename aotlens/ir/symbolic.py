@@ -11,6 +11,7 @@ from torch import fx
 
 from aotlens.errors import UnsupportedError
 from aotlens.ir.sizes import SymbolicExpression
+from aotlens.torch_api import SYMBOLIC_FUNCTIONS
 
 
 def expression_nodes(graph: fx.Graph, op: SymbolicExpression, arguments: list[fx.Node], val: Any) -> fx.Node:
@@ -82,5 +83,6 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "And": operator.and_,
     "Or": operator.or_,
     "Not": torch.sym_not,
+    **{f"OpaqueUnaryFn_{name}": function for name, function in SYMBOLIC_FUNCTIONS.items()},
 }
 """By sympy class: the function that computes it, from two operands or from one."""

@@ -9,6 +9,7 @@ import operator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import fx
 
 from aotlens.ir.from_graph_module import flat_results, imported
@@ -48,16 +49,26 @@ def with_joint_passes(joint: JointProgram, config: dict[str, Any]) -> JointProgr
 
 
 def _can_follow(joint: JointProgram) -> bool:
-    """Not under symbolic sizes, which a pass could fix, nor with effects, whose order none knows."""
+    """Not with symbolic sizes, which a pass could fix, nor with effects, whose order none knows."""
     captured = joint.captured
     nodes = joint.program.nodes
     return (
-        captured.recorder.fake_mode.shape_env is None
+        not any(_is_symbolic(given.node.val) for given in joint.program.inputs)
+        and not any(_is_symbolic(node.val) for node in nodes)
         and joint.failing is None
         and captured.hooks is None
         and not any(given.wrapped is not None for given in captured.inputs)
         and not any(node.bodies() or (has_effect(node) and not writes_input(node)) for node in nodes)
     )
+
+
+def _is_symbolic(val: Any) -> bool:
+    """Dynamo brings an environment of symbols also where no size is one."""
+    if isinstance(val, torch.Tensor):
+        return any(isinstance(size, torch.SymInt) for size in (*val.shape, *val.stride()))
+    if isinstance(val, (tuple, list)):
+        return any(map(_is_symbolic, val))
+    return isinstance(val, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
 def _reads_anew(program: Program, joint: JointProgram) -> bool:

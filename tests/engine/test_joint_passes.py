@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.joint.passes import with_joint_passes
 from aotlens.joint.records import JointProgram
+from aotlens.observe import observing
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct, trace_direct
 
@@ -199,3 +201,28 @@ def test_other_ways_to_compile(options: dict[str, Any]) -> None:
 def test_inductors_own_switch_turns_them_off() -> None:
     joint = trace_direct(attend, heads(), {}, INDUCTOR)
     assert with_joint_passes(joint, {"use_joint_graph_passes": False}) is joint
+
+
+def test_behind_dynamo_too() -> None:
+    seen: list[Compiled] = []
+    torch.compiler.reset()
+    with observing(on_compiled=seen.append):
+        call = torch.compile(attend, backend=dynamo_backend(INDUCTOR))
+        given = heads()
+        found = call(*given)
+    torch.testing.assert_close(found, attend(*given))
+    assert FUSED in targets(seen[0].parts.joint)
+    torch.compiler.reset()
+
+
+def test_symbolic_sizes_stay_symbols_behind_dynamo() -> None:
+    seen: list[Compiled] = []
+    torch.compiler.reset()
+    with observing(on_compiled=seen.append):
+        call = torch.compile(attend, backend=dynamo_backend(INDUCTOR), dynamic=True)
+        for length in (8, 12):
+            given = tuple(torch.randn(2, 4, length, 16, requires_grad=True) for _ in range(3))
+            torch.testing.assert_close(call(*given), attend(*given))
+    assert len(seen) == 1
+    assert seen[0].parts.joint.recorded is None
+    torch.compiler.reset()

@@ -86,7 +86,8 @@ class Traffic:
         by = dict.fromkeys(origins)
         reads: dict[str, _Touched] = {}
         writes: dict[str, _Touched] = {}
-        results = list(flat(getattr(call, "outputs", None) or call.get_outputs()))
+        given_back = flat(getattr(call, "outputs", None) or call.get_outputs())
+        results = [one for one in given_back if hasattr(one, "get_name")]  # attention gives numbers too
         changed = set(call.get_mutation_names())
         changed.update(name for one in results if one is not call for name in one.get_mutation_names())
         only_written = changed if is_users_kernel(call) else set()
