@@ -377,6 +377,21 @@ def written_by_triton_kernel(launch: dict[str, Any]) -> list[str]:
         return list(get_mutated_tensors(launch["kernel_idx"], launch["constant_args_idx"], *rest))
 
 
+@contextmanager
+def quiet_about_refused_kernels() -> Iterator[None]:
+    """Within it torch logs no traceback where Triton refuses a kernel; our report says it in one sentence."""
+    logger = logging.getLogger("torch._dynamo")
+    logger.addFilter(_is_no_refused_kernel)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_is_no_refused_kernel)
+
+
+def _is_no_refused_kernel(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith("Encountered an exception in identify_accessed_tensors")
+
+
 def triton_operators() -> dict[Any, Callable[..., Any]]:
     """The user's `torch.library.triton_op`s that write to no argument, each with the function behind it.
 

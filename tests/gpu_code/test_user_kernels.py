@@ -1,5 +1,6 @@
 """The user's own Triton kernels: shown at the line of their launch, and compiled like Inductor's."""
 
+import logging
 from typing import Any
 
 import pytest
@@ -17,8 +18,8 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.pretend.placing import Placing
 from aotlens.report.records import Target
-from aotlens.torch_api import written_by_triton_kernel
-from tests.gpu.kernels import doubling
+from aotlens.torch_api import quiet_about_refused_kernels, written_by_triton_kernel
+from tests.gpu.kernels import doubling, refused
 
 LENGTH = 1000
 BLOCK = 64
@@ -61,6 +62,7 @@ def test_a_kernel_behind_an_operator_is_shown_and_compiled(target: Target) -> No
     (config,) = kernel.configs
     assert config.grid == (-(-LENGTH // BLOCK), 1, 1)
     assert config.registers > 0
+    assert dict(config.blocks) == {"BLOCK": BLOCK}
     assert {span.line for span in kernel.spans} == {scaled.__code__.co_firstlineno + 1}
     assert pointwise.name.startswith("triton_poi_fused_mul_relu")
     assert target.gpu_error == ""
@@ -72,6 +74,25 @@ def test_what_a_kernel_is_given_counts_and_what_it_computes_is_unknown(target: T
     assert (pointwise.bytes_read, pointwise.bytes_written) == (8 * LENGTH, 4 * LENGTH)
     (apart,) = pointwise.unfused
     assert (apart.code, apart.bytes, apart.kernel) == ("user-kernel", 4 * LENGTH, kernel.name)
+
+
+def test_torch_logs_no_traceback_where_triton_refuses_a_kernel() -> None:
+    """The words are torch's: a release that changes them fails here."""
+    kept: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: kept.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("torch._dynamo")
+    logger.addHandler(handler)
+    bad = {**launch(), "kernel_idx": kernel_side_table.add_kernel(refused)}
+    try:
+        with quiet_about_refused_kernels():
+            written_by_triton_kernel(bad)
+            logger.warning("another")
+        assert kept == ["another"]
+        assert written_by_triton_kernel(bad) == ["x_ptr", "out_ptr"]
+        assert len(kept) == 2
+    finally:
+        logger.removeHandler(handler)
 
 
 def test_a_kernel_does_not_keep_a_cuda_graph_from_recording(target: Target) -> None:

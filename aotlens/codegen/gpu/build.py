@@ -92,7 +92,7 @@ def _spills_much(result: Any) -> bool:
 def _config(autotuner: Any, result: Any, kernel: KernelSource, target: GpuTarget) -> BuiltConfig:
     compiled, config = result.kernel, result.config
     resources = read_cubin(compiled.asm["cubin"])[compiled.name]
-    values = {**_template_blocks(autotuner), **config.kwargs}
+    values = {**_template_blocks(autotuner), **_constants(autotuner), **config.kwargs}
     values = {name: value for name, value in values.items() if isinstance(value, int)}
     return BuiltConfig(
         values=tuple(values.items()),
@@ -110,6 +110,14 @@ def _template_blocks(autotuner: Any) -> dict[str, Any]:
     """The block sizes that a template writes into its text."""
     given = autotuner.inductor_meta.get("config_args", {})
     return {name: value for name, value in given.items() if name.startswith(BLOCKS)}
+
+
+def _constants(autotuner: Any) -> dict[str, Any]:
+    """What a kernel of the user's is given as `tl.constexpr`; Inductor's own are given block sizes alone."""
+    fn = autotuner.fn
+    declared = {fn.arg_names[at] for at in fn.constexprs}
+    given = autotuner.triton_meta.get("constants", {})
+    return {str(name): value for name, value in given.items() if name in declared and type(value) is int}
 
 
 def _grid(autotuner: Any, config: Any, call: tuple[str, ...]) -> tuple[int, int, int] | None:
