@@ -12,7 +12,7 @@ import torch
 from aotlens.analysis.inputs import history
 from aotlens.analysis.leaves import relative_chain
 from aotlens.analysis.own_results import look_again, own_result
-from aotlens.analysis.records import OutputAliasInfo, OutputType
+from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Storage
 from aotlens.errors import UnsupportedError
@@ -53,7 +53,7 @@ def function_view(captured: Captured, index: int, value: Any, at: int) -> Output
     )
 
 
-def view_of_intermediate(captured: Captured, index: int, alone: bool) -> OutputAliasInfo | None:
+def view_of_intermediate(captured: Captured, index: int, group: list[int]) -> OutputAliasInfo | None:
     """The view as a value of the graph, in the memory of what it is a view of.
 
     None where no function made it, or where it is alone with that memory.
@@ -69,7 +69,7 @@ def view_of_intermediate(captured: Captured, index: int, alone: bool) -> OutputA
         refuse_written(value, tracked.storage)
         return None
     # A function's own forward runs with grad mode off, and yet its views have a history.
-    if alone or all(step.grad_enabled for step in tracked.chain):
+    if len(group) == 1 or all(step.grad_enabled for step in tracked.chain):
         return None
     look_again(recorder, value)
     own = own_result(recorder, index, value)
@@ -78,7 +78,13 @@ def view_of_intermediate(captured: Captured, index: int, alone: bool) -> OutputA
             "a view of a wrapper subclass made in a custom function", captured.subject.span, "return a clone"
         )
     reason = "a view made in a custom function, whose backward no repeated view would call"
-    return replace(own, output_type=OutputType.CUSTOM_FUNCTION_VIEW, reason=reason, function_view=True)
+    return replace(
+        own,
+        output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
+        reason=reason,
+        function_view=True,
+        base=OutputBase(next(at for at in group if at != index)),
+    )
 
 
 def refuse_written(value: Any, storage: Storage) -> None:

@@ -71,7 +71,9 @@ def view_of_made_leaf(captured: Captured, index: int, leaf: Any) -> OutputAliasI
     chain = relative_chain(captured.recorder, leaf, value)
     return OutputAliasInfo(
         index=index,
-        output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
+        output_type=OutputType.ALIAS_OF_INPUT
+        if captured.recorder.tracked(value).storage.inputs
+        else OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
         reason=f"a view of result {at}, a leaf that the function makes",
         value=None,
         base=OutputBase(at),

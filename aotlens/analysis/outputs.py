@@ -270,7 +270,7 @@ def _intermediate(
     captured: Captured, index: int, group: list[int], known: dict[int, AliasBase], bases: list[BaseInfo]
 ) -> OutputAliasInfo:
     recorder, value = captured.recorder, captured.outputs[index]
-    of_function = view_of_intermediate(captured, index, len(group) == 1)
+    of_function = view_of_intermediate(captured, index, group)
     if of_function is not None:
         return of_function
     tracked = recorder.tracked(value)

@@ -58,7 +58,7 @@ def is_leaf(info: OutputAliasInfo) -> bool:
 def stands_on_leaf(outputs: Sequence[OutputAliasInfo], info: OutputAliasInfo) -> int:
     """How many results lead from such a leaf to this alias of it; 0 for all others."""
     at = info.same_object_as
-    if at is None:
+    if at is None and info.value is None:
         at = info.base.index if isinstance(info.base, OutputBase) else None
     if at is None:
         return 0

@@ -170,8 +170,6 @@ DISAGREEMENTS = (
             "leaves/with_a_view_of_it_and_what_it_was_detached_from",
             "leaves/with_several_views_of_it",
             "leaves/returned_twice",
-            "leaves/of_an_input_with_a_view_of_it",
-            "leaves/of_an_input_that_requires_grad",
             "leaves/several_on_one_memory",
             "leaves/parameter_made_inside",
             "leaves/gradient_inside_by_it",
@@ -181,9 +179,7 @@ DISAGREEMENTS = (
         "a view that a custom function made has that function's gradient, which no repeated view has",
         ALIASES,
         (
-            "function_views/beside_what_it_looks_at",
             "function_views/beside_a_view_of_it",
-            "function_views/argument_given_back_beside_it",
             "function_views/several_beside_what_they_look_at",
             "function_views/twice_of_one_memory",
             "function_views/beside_its_detached_self_and_a_row",
