@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.containers import watch_containers, with_refills
+from aotlens.capture.frames import calling_place, is_torch_file
 from aotlens.capture.outside import outside_slots, reached_tensors, standing_in
 from aotlens.capture.owned import call_on, module_tensors
 from aotlens.capture.reach import NOTHING, reach
@@ -84,6 +85,11 @@ def describe_subject(function: Any, name: str | None) -> Subject:
     qualname = getattr(owner, "__qualname__", type(function).__qualname__)
     code = getattr(inspect.unwrap(code_owner), "__code__", None)
     span = None
+    if code is not None and is_torch_file(code.co_filename):
+        place = calling_place()
+        return Subject(
+            function, name or qualname.rsplit(".", 1)[-1], qualname, "direct", place.innermost, place
+        )
     if code is not None:
         span = Span(code.co_filename, code.co_firstlineno, 0, code.co_firstlineno, 0)
     return Subject(function, name or qualname.rsplit(".", 1)[-1], qualname, "direct", span)

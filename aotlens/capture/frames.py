@@ -29,6 +29,10 @@ def is_user_file(filename: str) -> bool:
     return not filename.startswith(_STDLIB) or filename.startswith(_SITE)
 
 
+def is_torch_file(filename: str) -> bool:
+    return filename.startswith(_TORCH)
+
+
 def is_own_file(filename: str) -> bool:
     """Whether the user wrote the file: an installed package is not their own."""
     return is_user_file(filename) and not filename.startswith(_SITE)

@@ -24,6 +24,8 @@ class Origins:
         """Of the function that calls the user's: frames outside it are not looked at."""
         self.place: Place | None = None
         """Set by a frontend that knows the place itself; None walks the stack."""
+        self.called_at = NOWHERE
+        """Of what runs where no code of the user's does: see `Subject.called_at`."""
         self._caller = caller
         """Of the higher-order operator whose body is recorded; None for the user's function itself."""
         self._stage: tuple[str, str] | None = None
@@ -52,7 +54,8 @@ class Origins:
             return _in_body(func, place, self._caller)
         if in_backward:
             return self._in_backward(func, place)
-        origin = Origin(place, op_name(func), checkpoint=checkpoint)
+        found = place if place.frames or place.known_spans else self.called_at
+        origin = Origin(found, op_name(func), checkpoint=checkpoint)
         if self._stage is not None:
             origin = Origin(NOWHERE, op_name(func), stage=self._stage[0], reason=self._stage[1])
         number = next_sequence_number() - 1

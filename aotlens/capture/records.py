@@ -12,6 +12,7 @@ from aotlens.capture.modes import Modes
 from aotlens.capture.reach import NOTHING, Reach
 from aotlens.capture.recorder import Call, Recorder
 from aotlens.capture.storage import Storage
+from aotlens.ir.origin import NOWHERE, Place
 from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput, OutsideTensor, SyntheticBase
 from aotlens.ir.subclasses import Wrapped
@@ -116,7 +117,9 @@ class Subject:
     qualname: str
     frontend: Literal["direct", "dynamo"]
     span: Span | None
-    """Of the `def` line; None when the source is not known."""
+    """Of the `def` line, or of the call of a layer that is torch's own; None when neither is known."""
+    called_at: Place = NOWHERE
+    """Where a layer of torch's own is called: none of what runs in it is the user's code."""
 
 
 @dataclass(frozen=True, slots=True)

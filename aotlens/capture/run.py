@@ -79,6 +79,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         UnsupportedError: data-dependent control flow, an operator or case that is refused.
     """
     recorder = Recorder(settings.fake_mode, settings.decompositions, call_boundary.__code__)
+    recorder.origins.called_at = subject.called_at
     recorder.random.is_functional = has_random_rules(settings.decompositions)
     recorder.split_region = settings.split_region
     grad_enabled = torch.is_grad_enabled()
