@@ -11,6 +11,7 @@ from torch.nn import functional
 
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
+from aotlens.codegen.gpu.attention import attentions_in_steps
 from aotlens.codegen.gpu.build import build_kernel
 from aotlens.codegen.gpu.records import KernelSource
 from aotlens.errors import BackendError, UserError
@@ -90,6 +91,21 @@ def test_attention_is_the_one_that_a_gpu_takes(dtype: torch.dtype, op: str) -> N
         f"torch.ops.aten._scaled_dot_product_{op}_attention_backward.default",
     ]
     assert any("scaled_dot_product_attention" in text for text in target.gpu_assumptions)
+
+
+def test_an_attention_that_the_cpu_records_in_its_steps_is_told_with_its_line() -> None:
+    def attend(x: Tensor, dropout: float) -> Tensor:
+        return functional.scaled_dot_product_attention(x, x, x, dropout_p=dropout)
+
+    x = torch.randn(2, 4, 8, 16, requires_grad=True)
+    found = {}
+    for dropout in (0.0, 0.5):
+        compiled = compile_direct(attend, (x, dropout), {}, CompileOptions("eager"))
+        found[dropout] = list(attentions_in_steps(compiled.captured.calls))
+    (said,) = found[0.5]
+    assert f"test_kernels.py:{attend.__code__.co_firstlineno + 1}:16: `functional.scaled_dot" in said
+    assert "a GPU takes one flash or memory-efficient kernel" in said
+    assert found[0.0] == []
 
 
 def test_symbolic_sizes_leave_the_grid_open() -> None:

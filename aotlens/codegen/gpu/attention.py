@@ -5,6 +5,7 @@ its random numbers) goes from the one to the other.
 """
 
 import operator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,8 @@ import torch
 from torch import fx
 
 from aotlens.capture.operators import aten
+from aotlens.capture.recorder import Call
+from aotlens.errors import placed
 
 FORWARD = aten._scaled_dot_product_flash_attention_for_cpu.default
 BACKWARD = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
@@ -22,6 +25,12 @@ FLEX_JOINT_BODY = 8
 """The position of the score's gradient among the arguments of `flex_attention_backward`."""
 WIDEST_HEAD = 256
 """Flash attention takes heads up to this size."""
+
+
+IN_STEPS = (
+    "is shown in its steps, as a CPU computes it with dropout and in a few other cases; a GPU takes one flash"
+    " or memory-efficient kernel, unless the script or the mask forbids both"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +60,14 @@ def to_cuda_attention(module: fx.GraphModule, known: dict[str, Attention]) -> li
         for node in module.graph.find_nodes(op="call_function", target=aten.view.default):
             node.target = aten.reshape.default  # a CUDA operator's result may lie otherwise
     return assumed
+
+
+def attentions_in_steps(calls: Iterable[Call]) -> Iterator[str]:
+    """What is assumed at each line whose attention was recorded in its steps; only there torch takes this
+    softmax."""
+    spans = (origin.place.innermost for func, *_, origin in calls if func is aten._safe_softmax.default)
+    for span in dict.fromkeys(spans):
+        yield f"{placed('scaled_dot_product_attention', span)}, {IN_STEPS}"
 
 
 def _prepare_flex(module: fx.GraphModule) -> None:
