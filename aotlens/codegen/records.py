@@ -41,6 +41,8 @@ class Generated:
     """What was assumed when the programs were moved to the GPU target."""
     gpu: str | None = None
     """The GPU that kernels are told for: `sm_90`; None without one."""
+    gpu_name: str = ""
+    """The GPU that was asked for, by its vendor's name; empty without one."""
     gpu_error: Callable[[], str] = str
     """Why there is no code for the GPU target; empty where there is, and without one."""
     interpreted: Any = None

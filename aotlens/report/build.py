@@ -67,6 +67,7 @@ def build_target(
         gpu_lines=line_costs(kernels),
         gpu_assumptions=code.gpu_assumptions(),
         gpu_error=code.gpu_error(),
+        gpu_name=code.gpu_name,
         cuda_graph=cuda_graph_of(parts, module.text.steps, code.gpu is not None),
         memory=replace(memory_of(parts), fused=bool(kernels)),
         variables=captured.variables,

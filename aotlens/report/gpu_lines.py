@@ -35,7 +35,8 @@ def short_name(name: str) -> str:
 def gpu_summary(target: Target, width: int) -> Iterator[Text]:
     """The sums by phase, and the costliest lines."""
     totals = target.gpu_totals
-    yield heading(f"GPU, {totals[0].target}", "predicted, one call; sizes of the example")
+    name = f"{target.gpu_name} ({totals[0].target})" if target.gpu_name else totals[0].target
+    yield heading(f"GPU, {name}", "predicted, one call; sizes of the example")
     timed = "measured" if any(total.time_us is not None for total in totals) else ""
     figures = ("read", "written", "FLOP", "floor", timed, "")
     header = Row(("", "kernels", "library calls", *figures), ("dim",) * 8)

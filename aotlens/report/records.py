@@ -350,6 +350,8 @@ class Target:
     """The kernels for the GPU target together, by phase; empty without one."""
     gpu_lines: tuple[LineCost, ...] = ()
     """The user's lines on the GPU target, the costliest first."""
+    gpu_name: str = ""
+    """The GPU that was asked for, `H200`; empty without one."""
     memory: Memory | None = None
     variables: tuple[Variable, ...] = ()
     guards: tuple[Guard, ...] = ()

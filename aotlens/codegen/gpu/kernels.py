@@ -42,6 +42,7 @@ def with_gpu_kernels(code: Generated, parts: Partitioned, options: CompileOption
         forward=forward,
         backward=backward,
         gpu=unit.sm,
+        gpu_name=target.name,
         gpu_assumptions=unit.assumptions,
         gpu_error=unit.error,
     )
