@@ -17,8 +17,6 @@ from aotlens.codegen.gpu.records import NodeWork
 from aotlens.partition.flops import operator_flops
 from aotlens.report.describe import short_dtype
 
-device_put = torch.ops.prims.device_put.default
-
 OURS = "aotlens_node"
 """Under this key a graph node carries the name of the node of our program that it computes."""
 
@@ -26,10 +24,18 @@ SHOWN_AGAIN = frozenset({aten.reshape.default, aten._unsafe_view.default, getite
 """Which Inductor lowers as views, and whose schemas do not say so."""
 
 
-COPIES = frozenset(
-    {aten.copy.default, aten.copy_.default, aten._to_copy.default, aten.clone.default, device_put}
+NO_ARITHMETIC = frozenset(
+    {
+        "aten._to_copy.default",
+        "aten.clone.default",
+        "aten.copy.default",
+        "aten.copy_.default",
+        "prims.device_put.default",
+        "prims.inductor_seed.default",
+        "prims.inductor_seeds.default",
+    }
 )
-"""Which move and convert, and compute nothing."""
+"""By name, since Inductor registers its own late: these move and convert, or draw a few seeds."""
 
 
 def our_name(node: fx.Node) -> str:
@@ -76,7 +82,7 @@ def library_work(nodes: Iterable[fx.Node]) -> tuple[NodeWork, ...]:
         if node.op != "call_function" or is_view(node):
             continue
         part = work_of(node)
-        if not part.is_product and node.target not in COPIES:
+        if not part.is_product and str(node.target) not in NO_ARITHMETIC:
             return ()
         parts.append(part if part.is_product else replace(part, flops=0))
     return tuple(parts)
