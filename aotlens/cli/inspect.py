@@ -95,10 +95,13 @@ def run(arguments: argparse.Namespace) -> int:
     if traced.failure is not None:
         failure = traced.failure
         return show_failure(failure.message, failure.traceback, failure.exit_code)
-    refused = traced.report is not None and any(
-        found.severity == "error" for found in traced.report.diagnostics
-    )
-    return 1 if refused else 0
+    return 1 if traced.report is not None and _has_errors(traced.report) else 0
+
+
+def _has_errors(report: Report) -> bool:
+    """Whether a target was refused, or has a finding that is an error."""
+    found = (*report.diagnostics, *(one for target in report.targets for one in target.diagnostics))
+    return any(one.severity == "error" for one in found)
 
 
 def _refuse_together(arguments: argparse.Namespace) -> None:

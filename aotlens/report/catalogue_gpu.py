@@ -83,4 +83,17 @@ GPU = (
         "def field(points):  # f32[4194304, 8]\n    return points[:, 0].exp()",
         "def field(points):  # f32[8, 4194304]\n    return points[0].exp()",
     ),
+    Rule(
+        "AL606",
+        "A kernel could not be compiled for the GPU",
+        "error",
+        "Triton refused a kernel for the GPU that `--gpu` names, or took longer than its time limit. The"
+        " other kernels are shown; this one has no figures.",
+        "Nothing is known of the kernel's cost, and on that GPU it would fail.",
+        "For a kernel of your own the message tells its line. A type that the GPU lacks (bfloat16 before"
+        " `sm_80`, float8 before `sm_89`) needs another type or another GPU; for a time limit there is"
+        " `--kernel-time-limit`.",
+        "def scaled(x):  # bf16, --gpu t4\n    return (x * 2).relu()",
+        "def scaled(x):  # f16\n    return (x * 2).relu()",
+    ),
 )

@@ -117,6 +117,15 @@ def _double(kernel: Kernel, span: Span) -> Diagnostic:
     return Diagnostic("AL603", "information" if half else "warning", message, span)
 
 
+def failed_kernels(target: Target, limits: Limits) -> Iterator[Diagnostic]:
+    """AL606: no code."""
+    for kernel, launches in _on_gpu(target):
+        if kernel.error:
+            why = kernel.error.strip().splitlines()[-1]
+            message = f"{_called(kernel, launches)} could not be compiled for {kernel.target}: {why}"
+            yield _at(kernel, target, "AL606", "error", message)
+
+
 def _called(kernel: Kernel, launches: int) -> str:
     """The kernel by name and phase: ``kernel `triton_poi_fused_mul_0` (backward, 12 launches)``."""
     often = f", {launches} launches" if launches > 1 else ""
@@ -132,4 +141,10 @@ def _at(kernel: Kernel, target: Target, code: str, severity: Severity, message: 
     return Diagnostic(code, severity, message, first, related)
 
 
-GPU_CHECKS: tuple[Check, ...] = (register_spills, low_occupancy, double_precision, *TRAFFIC_CHECKS)
+GPU_CHECKS: tuple[Check, ...] = (
+    register_spills,
+    low_occupancy,
+    double_precision,
+    failed_kernels,
+    *TRAFFIC_CHECKS,
+)

@@ -26,9 +26,9 @@ def memory_lines(memory: Memory, width: int) -> Iterator[Text]:
     note = f"{human_bytes(memory.peak_bytes)} at the peak: {memory.peak_phase}, {memory.peak_node}"
     if 0 < memory.forward_nodes < len(memory.curve):
         note += f"; {human_bytes(memory.held_bytes)} between forward and backward"
-    if memory.fused:
-        note += f"; {FUSED}"
     yield heading("Memory", note)
+    if memory.fused:
+        yield from paragraph(FUSED, width, "  ", "dim")
     if memory.peak_span is not None:
         where = f"{place(memory.peak_span)}  {text_of(memory.peak_span)}"
         yield from paragraph(where, width, "  ", "dim")

@@ -65,12 +65,22 @@ class KeptAnswers:
 
         A file that has changed since may not be what the trace read.
         """
-        if answer.report is None or answer.failure is not None or answer.outside:
+        if (
+            answer.report is None
+            or answer.failure is not None
+            or answer.outside
+            or _has_failed(answer.report)
+        ):
             return
         if any(_changed_since(path, started) for path in answer.files):
             return
         read = {path: file_digest(path) for path in answer.files}
         self.store.put(KIND, _key(request), {"read": read, "answer": encode(answer).decode()})
+
+
+def _has_failed(report: dict[str, Any]) -> bool:
+    """Whether a kernel has no code: a time limit that a busy machine passed says nothing of the next run."""
+    return any(kernel.get("error") for target in report.get("targets", ()) for kernel in target["kernels"])
 
 
 def file_digest(path: str) -> str | None:

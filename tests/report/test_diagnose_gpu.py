@@ -143,6 +143,17 @@ def test_no_double_precision() -> None:
     assert diagnose(_target(_kernel(target="cpu"), stages=(_stage("f64"),))) == ()
 
 
+def test_a_kernel_without_code_is_an_error_told_once() -> None:
+    refused = _kernel(configs=(), error="Traceback\nTriton refuses line 4 of the kernel: bf16")
+    found = diagnose(_target(refused, replace(refused, call=1)))
+    (told,) = found
+    assert told.severity == "error"
+    assert told.message == (
+        f"kernel `{refused.name}` ({refused.phase}, 2 launches) could not be compiled for sm_90:"
+        " Triton refuses line 4 of the kernel: bf16"
+    )
+
+
 def test_the_sample_has_none() -> None:
     for target in (training_target(), inference_target()):
         assert not [found for found in diagnose(target) if found.code.startswith("AL6")]

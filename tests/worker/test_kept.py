@@ -81,6 +81,7 @@ def test_what_may_not_come_twice_is_not_kept(kept: KeptAnswers, folder: Path) ->
         _answer(folder, outside="it asks the network"),
         _answer(folder, failure=failure),
         _answer(folder, report=None),
+        _answer(folder, report={"targets": [{"kernels": [{"error": "took longer than its time limit"}]}]}),
     ):
         kept.keep(REQUEST, answer, _later())
     kept.keep(REQUEST, _answer(folder), started=0.0)  # the files have changed since
