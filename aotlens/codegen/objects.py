@@ -25,7 +25,9 @@ def refuse_objects(program: Program, phase: Phase, subject: Subject) -> None:
         what = what or "a `torch.Generator`"
     if any(isinstance(node.val, (FakeScriptObject, ScriptObject)) for node in given):
         what = "a torchbind object"
-    if any(node.op is aten.sym_storage_offset.default for node in program.nodes):
+    inputs = {id(item.node) for item in program.inputs}
+    places = (node for node in program.nodes if node.op is aten.sym_storage_offset.default)
+    if any(id(node.args[0]) in inputs for node in places):
         what = what or "a symbol for where an input starts on its storage"
     if what:
         raise BackendError(

@@ -93,6 +93,8 @@ DISAGREEMENTS = (
             "modules/batch_norm",
             "modules/batch_norm_under_no_grad",
             "saved_hooks/AllButParameters",
+            "regions/region_that_writes_to_an_operand_in_inference_mode",
+            "regions/MarkedLayersWithStatistics",
         ),
     ),
     Disagreement(

@@ -13,6 +13,7 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
 from aotlens.pretend.world import pretending
 
+pytest.importorskip("triton", reason="code for a GPU needs Triton")
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there, and none is pretended")
 
 
