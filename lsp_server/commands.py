@@ -15,13 +15,13 @@ from lsprotocol import types
 from aotlens.errors import AotlensError, UserError
 from aotlens.report import rules
 from aotlens.report.export import refuse_unbound
-from aotlens.report.records import Target, Verdict
+from aotlens.report.records import Verdict
 from aotlens.worker.protocol import Answer
 from lsp_server.app import Server, path_of
 from lsp_server.settings import from_data
 from lsp_server.tracer import Result
 from lsp_server.translate.lenses import CANCEL, EXPLAIN, SHOW, TRACE, VERIFY
-from lsp_server.translate.pages import Page, parse, parts_of, text_of
+from lsp_server.translate.pages import Page, parse, parts_of, target_of, text_of
 
 EXPORT = "aotlens.export"
 RESTART, CLEAR, DEBUG = "aotlens.restart", "aotlens.clear", "aotlens.printDebugInformation"
@@ -78,7 +78,7 @@ async def export(server: Server, uri: str, qualname: str, destination: str | Non
     Without a destination it goes beside the script; a file that is not one of ours is left alone.
     """
     path = path_of(uri)
-    target = _held_target(server, path, qualname)
+    target = target_of(server.views, path, qualname) if path else None
     if path is None or target is None or target.wrapper is None:
         return _not_exported(server, f"{qualname} has no trace to export: trace it first")
     if server.settings.backend != "eager":
@@ -109,14 +109,6 @@ def _write(file: Path, text: str) -> str:
 def _not_exported(server: Server, message: str) -> Result:
     server.say(message, types.MessageType.Warning)
     return {"uri": None, "message": message}
-
-
-def _held_target(server: Server, path: str | None, qualname: str) -> Target | None:
-    for held in server.views.traces.values():
-        for target in held.report.targets:
-            if held.key[0] == path and target.qualname == qualname:
-                return target
-    return None
 
 
 async def cancel(server: Server, uri: str | None = None) -> int:
@@ -271,7 +263,7 @@ def _is_unsaved(server: Server, path: str) -> bool:
 
 
 def _known_parts(server: Server, page: Page) -> str:
-    target = _held_target(server, page.script, page.qualname)
+    target = target_of(server.views, page.script, page.qualname)
     return f"it has {', '.join(parts_of(target))}" if target is not None else "trace it first"
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from aotlens.report.kernel_texts import kernel_texts
 from aotlens.report.records import Kernel, Span, StageNode, Target
 from lsp_server.index import Spot
-from lsp_server.views import HeldTrace, Views
+from lsp_server.views import Views
 
 SCHEME = "aotlens"
 LANGUAGES = (".ttir", ".ttgir", ".llir", ".ptx", ".sass")
@@ -60,10 +60,9 @@ def parse(uri: str) -> Page | None:
 
 def text_of(views: Views, page: Page) -> str | None:
     """The page's text from the newest trace that has it."""
-    found = _target(views, page)
-    if found is None:
+    target = target_of(views, page.script, page.qualname)
+    if target is None:
         return None
-    _, target = found
     if page.part == "wrapper":
         return target.wrapper.source if target.wrapper else None
     stage = target.stage(page.part)
@@ -80,7 +79,7 @@ def parts_of(target: Target) -> tuple[str, ...]:
 
 def kernel_page(script: str, target: Target, kernel: Kernel) -> Page | None:
     """The page of a kernel's source; None for a library's own."""
-    return Page(script, target.qualname, kernel.name) if kernel.name in _kernel_pages(target) else None
+    return Page(script, target.qualname, kernel.name) if kernel.source else None
 
 
 def _kernel_pages(target: Target) -> dict[str, str]:
@@ -95,8 +94,8 @@ def _kernel_pages(target: Target) -> dict[str, str]:
 
 def source_of(views: Views, page: Page, line: int) -> Span | None:
     """The user's expression behind a line (0-based) of a page."""
-    found = _target(views, page)
-    stage = found[1].stage(page.part) if found else None
+    target = target_of(views, page.script, page.qualname)
+    stage = target.stage(page.part) if target else None
     if stage is None:
         return None
     names = {number: name for name, number in node_lines(stage.text).items()}
@@ -106,8 +105,8 @@ def source_of(views: Views, page: Page, line: int) -> Span | None:
 
 def nodes_of(views: Views, page: Page) -> list[tuple[StageNode, int]]:
     """The nodes of a page with their lines (0-based), in its order."""
-    found = _target(views, page)
-    stage = found[1].stage(page.part) if found else None
+    target = target_of(views, page.script, page.qualname)
+    stage = target.stage(page.part) if target else None
     where = node_lines(stage.text) if stage else {}
     return [(node, where[node.name]) for node in (stage.nodes if stage else ()) if node.name in where]
 
@@ -138,9 +137,10 @@ def node_lines(text: str) -> dict[str, int]:
     return lines
 
 
-def _target(views: Views, page: Page) -> tuple[HeldTrace, Target] | None:
+def target_of(views: Views, script: str, qualname: str) -> Target | None:
+    """A target of a script from the newest trace that has it."""
     for trace in sorted(views.traces.values(), key=lambda one: one.number, reverse=True):
         for target in trace.report.targets:
-            if trace.key[0] == page.script and target.qualname == page.qualname:
-                return trace, target
+            if trace.key[0] == script and target.qualname == qualname:
+                return target
     return None

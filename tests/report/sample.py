@@ -452,6 +452,20 @@ def _diagnostics() -> tuple[Diagnostic, ...]:
     )
 
 
+PLAIN_CONFIG = KernelConfig(
+    blocks={"XBLOCK": 1024},
+    warps=4,
+    stages=1,
+    registers=32,
+    frame_bytes=0,
+    spill_bytes=0,
+    shared_bytes=0,
+    grid=(8448, 1, 1),
+    occupancy=1.0,
+    limit="warps",
+    waves=4.0,
+)
+"""Nothing about it gives cause for a finding."""
 CHOSEN_CONFIG = KernelConfig({"XBLOCK": 256}, 4, 1, 40, 64, 48, 2048, (8, 1, 1), 0.75, "registers", 0.06)
 OTHER_CONFIG = KernelConfig({"XBLOCK": 128}, 4, 1, 32, 0, 0, 0, (16, 1, 1), 1.0, "warps", 0.1)
 

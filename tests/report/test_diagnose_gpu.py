@@ -9,7 +9,7 @@ from aotlens.codegen.gpu.architectures import ARCHITECTURES
 from aotlens.report import Diagnostic, Kernel, Related, Stage, StageNode, Target, Tensor
 from aotlens.report.diagnose import diagnose
 from aotlens.report.diagnose_gpu import HALF_RATE_F64
-from aotlens.report.records import KernelConfig
+from tests.report.sample import PLAIN_CONFIG as CONFIG
 from tests.report.sample import inference_target, span, tensor, training_target
 
 SIGMOID, PRODUCT = span("hidden.sigmoid()"), span("hidden * hidden.sigmoid()")
@@ -25,19 +25,6 @@ PLAIN = Kernel(
     registers=32,
     spill_bytes=0,
     shared_bytes=0,
-)
-CONFIG = KernelConfig(
-    blocks={"XBLOCK": 1024},
-    warps=4,
-    stages=1,
-    registers=32,
-    frame_bytes=0,
-    spill_bytes=0,
-    shared_bytes=0,
-    grid=(8448, 1, 1),
-    occupancy=1.0,
-    limit="warps",
-    waves=4.0,
 )
 
 

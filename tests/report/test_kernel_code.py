@@ -6,22 +6,10 @@ import pytest
 
 from aotlens.errors import UserError
 from aotlens.report.kernel_code import kernel_code, parse_languages
-from aotlens.report.records import Kernel, KernelConfig, KernelText, Report
-from tests.report.sample import training_target
+from aotlens.report.records import Kernel, KernelText, Report
+from tests.report.sample import PLAIN_CONFIG, training_target
 
-CONFIG = KernelConfig(
-    blocks={"XBLOCK": 1024},
-    warps=4,
-    stages=1,
-    registers=32,
-    frame_bytes=0,
-    spill_bytes=0,
-    shared_bytes=16,
-    grid=(8, 1, 1),
-    occupancy=0.5,
-    limit="registers",
-    waves=1.0,
-)
+CONFIG = replace(PLAIN_CONFIG, shared_bytes=16, grid=(8, 1, 1), occupancy=0.5, limit="registers", waves=1.0)
 SUM = Kernel(
     *("triton_red_fused_sum_0", "forward", "sm_90", "\nimport triton\n", (), ()),
     configs=(CONFIG, replace(CONFIG, blocks={"XBLOCK": 8}, grid=None)),

@@ -99,5 +99,5 @@ class MemoryPane(Pane):
         if table.id == "alive":
             lines = tuple(alive_details(by_size(target.memory)[index], target))
         else:
-            lines = tuple(curve_details(target, index))
+            lines = tuple(curve_details(target, index, table.listing.rows.link(index)))
         self.query_one("#memory-detail", LineList).show(lines)

@@ -179,8 +179,8 @@ def curve_plot(target: Target, width: int, at: int | None) -> Iterator[Line]:
     yield Line((Part(" " * (LABEL_WIDTH + 2) + names, "dim"),))
 
 
-def curve_details(target: Target, at: int) -> Iterator[Line]:
-    """What is known of one row of the curve."""
+def curve_details(target: Target, at: int, link: Link) -> Iterator[Line]:
+    """What is known of one row of the curve, which stands for `link`."""
     memory = target.memory
     if memory is None:
         return
@@ -188,7 +188,7 @@ def curve_details(target: Target, at: int) -> Iterator[Line]:
     phase = phase_at(memory, at)
     text = f"  {human_bytes(live)} alive while it runs, {live / max(1, memory.peak_bytes):.0%} of the peak"
     yield Line((Part(name, "title"), Part(text, "dim")))
-    spans = CurveNodes(target).link(phase, name).primary
+    spans = link.primary
     if not spans:
         yield Line((Part("a gradient that autograd copies for its leaf", "dim"),))
         return

@@ -163,15 +163,17 @@ def observing(phase: Phase) -> Iterator[Observed]:
         modules.carried_metadata.remove(OURS)
 
 
-def _listeners(seen: Observed) -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
+Listener = tuple[Any, str, Callable[..., Any]]
+"""An owner, the name of a function of its own, and what stands in its place."""
+
+
+def _listeners(seen: Observed) -> tuple[Listener, ...]:
     """What stands in the place of which function."""
     modules = seen.modules
-    scheduling, scheduler = modules.triton_codegen.TritonScheduling, modules.scheduler
+    scheduling = modules.triton_codegen.TritonScheduling
     define: Callable[..., str] = scheduling.define_kernel
     comment: Callable[..., None] = scheduling.codegen_comment
     comment_of_cpu: Callable[..., None] = modules.cpp_codegen.CppScheduling.codegen_comment
-    can_fuse: Callable[..., bool] = scheduler.Scheduler.can_fuse
-    cycles: Callable[..., bool] = scheduler.Scheduler.will_fusion_create_cycle
 
     def keep(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> _NotLaunched:
         seen.sources[kernel_name] = source_code
@@ -196,6 +198,22 @@ def _listeners(seen: Observed) -> tuple[tuple[Any, str, Callable[..., Any]], ...
             seen.library_call(node, name)
         return len(seen.calls)
 
+    return (
+        (modules.async_compile.AsyncCompile, "triton", keep),
+        (scheduling, "define_kernel", note_kernel),
+        (scheduling, "codegen_comment", note_launch),
+        (modules.cpp_codegen.CppScheduling, "codegen_comment", note_cpu_call),
+        (modules.debug, "set_kernel_post_grad_provenance_tracing", note_library_call),
+        *_fusion_listeners(seen),
+    )
+
+
+def _fusion_listeners(seen: Observed) -> tuple[Listener, ...]:
+    """What hears why two of the scheduler's nodes stay apart."""
+    scheduler = seen.modules.scheduler
+    can_fuse: Callable[..., bool] = scheduler.Scheduler.can_fuse
+    cycles: Callable[..., bool] = scheduler.Scheduler.will_fusion_create_cycle
+
     def ask(self: Any, node1: Any, node2: Any, *args: Any, **kwargs: Any) -> bool:
         seen.refusals.begin()
         fused = False
@@ -215,11 +233,6 @@ def _listeners(seen: Observed) -> tuple[tuple[Any, str, Callable[..., Any]], ...
         return found
 
     return (
-        (modules.async_compile.AsyncCompile, "triton", keep),
-        (scheduling, "define_kernel", note_kernel),
-        (scheduling, "codegen_comment", note_launch),
-        (modules.cpp_codegen.CppScheduling, "codegen_comment", note_cpu_call),
-        (modules.debug, "set_kernel_post_grad_provenance_tracing", note_library_call),
         (scheduler.Scheduler, "can_fuse", ask),
         (scheduler.Scheduler, "will_fusion_create_cycle", ask_of_cycles),
         (scheduler.WhyNoFuse, "__call__", hear),
