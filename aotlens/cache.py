@@ -75,7 +75,7 @@ class Store:
 
     def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
         self.folder = folder
-        self._limit_bytes = limit_bytes
+        self.limit_bytes = limit_bytes
         self._kept_bytes: int | None = None
         """Of all entries, as far as this process knows; None before it has looked."""
 
@@ -125,10 +125,6 @@ class Store:
         self._kept_bytes = 0
         return len(files), sum(file.size_bytes for file in files)
 
-    @property
-    def limit_bytes(self) -> int:
-        return self._limit_bytes
-
     def _path(self, kind: str, key: str) -> Path:
         return self.folder / kind / key[:2] / key
 
@@ -136,13 +132,13 @@ class Store:
         """Remove the entries that were not used for longest, once all take more than the limit."""
         if self._kept_bytes is not None:
             self._kept_bytes += added_bytes
-            if self._kept_bytes <= self._limit_bytes:
+            if self._kept_bytes <= self.limit_bytes:
                 return
         files = sorted(self._files(), key=lambda file: file.used)
         kept = sum(file.size_bytes for file in files)
-        if kept > self._limit_bytes:
+        if kept > self.limit_bytes:
             for file in files:
-                if kept <= self._limit_bytes * KEPT_SHARE:
+                if kept <= self.limit_bytes * KEPT_SHARE:
                     break
                 file.path.unlink(missing_ok=True)
                 kept -= file.size_bytes

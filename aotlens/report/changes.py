@@ -12,9 +12,11 @@ from aotlens.errors import UserError
 from aotlens.report.records import Report, Span, Stage, StageNode, Target, Wrapper, WrapperStep
 
 WRAPPER = "wrapper"
-KERNELS = "kernels"
-CUDA_GRAPH = "cuda-graph"
 """The stage name that stands for the module text that runs."""
+KERNELS = "kernels"
+"""For the code for a GPU."""
+CUDA_GRAPH = "cuda-graph"
+"""For the verdict on CUDA graphs."""
 
 ChangeKind = Literal["replaced", "added", "removed", "rewired"]
 

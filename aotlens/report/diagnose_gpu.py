@@ -9,6 +9,7 @@ from itertools import groupby
 
 from aotlens.report.diagnose_traffic import TRAFFIC_CHECKS
 from aotlens.report.findings import Check, Limits
+from aotlens.report.kernel_totals import gpu_kernels
 from aotlens.report.places import text_of
 from aotlens.report.records import Diagnostic, Kernel, KernelConfig, Related, Severity, Span, Stage, Target
 from aotlens.report.summary import human_bytes
@@ -30,7 +31,7 @@ CAUSES: dict[str, str] = {
 
 def _on_gpu(target: Target) -> Iterator[tuple[Kernel, int]]:
     """Each kernel for a GPU, the launch that fills most of it, and how often it is launched."""
-    launched = sorted((kernel for kernel in target.kernels if kernel.target.startswith("sm_")), key=_identity)
+    launched = sorted(gpu_kernels(target.kernels), key=_identity)
     for _, group in groupby(launched, _identity):
         launches = list(group)
         yield max(launches, key=_fill), len(launches)
@@ -83,7 +84,7 @@ def _cause(config: KernelConfig) -> str:
 
 def double_precision(target: Target, limits: Limits) -> Iterator[Diagnostic]:
     """AL603: f64 on a GPU, at the expressions where it begins."""
-    kernels = [kernel for kernel in target.kernels if kernel.target.startswith("sm_")]
+    kernels = gpu_kernels(target.kernels)
     names = ("forward", "inference", "backward") if kernels else ()
     for stage in filter(None, map(target.stage, names)):
         first = _where_doubles_begin(stage)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from aotlens.errors import UserError
 from aotlens.report.kernel_records import KERNEL_LANGUAGES
 from aotlens.report.kernel_texts import TRITON, kernel_texts
+from aotlens.report.kernel_totals import is_for_gpu
 from aotlens.report.records import Kernel, KernelConfig, Report
 from aotlens.report.summary import human_bytes
 
@@ -62,7 +63,7 @@ def _generated(report: Report) -> Iterator[Kernel]:
         seen: set[tuple[str, str]] = set()
         for kernel in target.kernels:
             known = kernel.phase, kernel.name
-            if kernel.kind == "generated" and kernel.target.startswith("sm_") and known not in seen:
+            if kernel.kind == "generated" and is_for_gpu(kernel) and known not in seen:
                 seen.add(known)
                 yield kernel
 

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from aotlens.report.fold import Fold, fold, in_layer
 from aotlens.report.gpu_lines import gpu_summary, short_name, unfused_lines
-from aotlens.report.kernel_totals import gpu_kernels
+from aotlens.report.kernel_totals import gpu_kernels, is_for_gpu
 from aotlens.report.layout import KEEP, Row, clipped, heading, paragraph, table
 from aotlens.report.places import text_of
 from aotlens.report.records import Kernel, KernelConfig, Span, Target
@@ -24,7 +24,7 @@ NUMBERS = frozenset(range(1, 9))
 def kernel_lines(target: Target, width: int) -> Iterator[Text]:
     """Generated kernels and library calls; nothing when none were generated."""
     on_gpu = gpu_kernels(target.kernels)
-    here = [kernel for kernel in target.kernels if kernel not in on_gpu] if on_gpu else target.kernels
+    here = [kernel for kernel in target.kernels if not is_for_gpu(kernel)]
     if here:
         yield heading("Kernels", str(len(here)))
         yield from table([_row(kernel) for kernel in here], width)

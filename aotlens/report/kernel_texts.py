@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from aotlens.report.kernel_totals import is_for_gpu
 from aotlens.report.records import Kernel
 
 TRITON = "triton"
@@ -12,7 +13,7 @@ def kernel_texts(kernel: Kernel, kernels: Sequence[Kernel]) -> tuple[tuple[str, 
     """Every language that it is there in, with the text; a later launch has those of the first."""
     same = (row for row in kernels if (row.name, row.phase) == (kernel.name, kernel.phase))
     first = next(same, kernel)
-    written = TRITON if kernel.target.startswith("sm_") else "source"
+    written = TRITON if is_for_gpu(kernel) else "source"
     own = ((written, first.source),) if first.source else ()
     return (*own, *((text.language, text.text) for text in first.texts))
 

@@ -11,9 +11,13 @@ from aotlens.report.kernel_records import Kernel, KernelShare, LineCost, PhaseCo
 from aotlens.report.source_records import Span
 
 
+def is_for_gpu(kernel: Kernel) -> bool:
+    return kernel.target.startswith("sm_")
+
+
 def gpu_kernels(kernels: Iterable[Kernel]) -> list[Kernel]:
     """Those for a GPU target, in call order."""
-    return [kernel for kernel in kernels if kernel.target.startswith("sm_")]
+    return [kernel for kernel in kernels if is_for_gpu(kernel)]
 
 
 def phase_costs(kernels: Iterable[Kernel]) -> tuple[PhaseCost, ...]:

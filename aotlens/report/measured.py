@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from aotlens.report.kernel_records import Kernel
-from aotlens.report.kernel_totals import gpu_kernels
+from aotlens.report.kernel_totals import gpu_kernels, is_for_gpu
 
 
 def beside_floors(kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
     """The rows for a GPU target with the times of the rows of this machine, which stay as they are."""
     rows = tuple(kernels)
     predicted = gpu_kernels(rows)
-    ran = [kernel for kernel in rows if kernel not in predicted]
+    ran = [kernel for kernel in rows if not is_for_gpu(kernel)]
     times: dict[tuple[str, int], float | None] = {}
     for phase in dict.fromkeys(kernel.phase for kernel in predicted):
         here = [kernel for kernel in ran if kernel.phase == phase]
@@ -23,6 +23,6 @@ def beside_floors(kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
         if [kernel.name for kernel in here] == [kernel.name for kernel in there]:
             times |= {(phase, other.call): one.time_us for one, other in zip(here, there, strict=True)}
     return tuple(
-        replace(kernel, time_us=times.get((kernel.phase, kernel.call))) if kernel in predicted else kernel
+        replace(kernel, time_us=times.get((kernel.phase, kernel.call))) if is_for_gpu(kernel) else kernel
         for kernel in rows
     )

@@ -101,6 +101,4 @@ def _gpu_verdict(verification: Any) -> Verdict:
 
 
 def _verdict(verification: Verification) -> Verdict:
-    return Verdict(
-        verification.ok, verification.summary().removeprefix("verified: ").removeprefix("mismatch: ")
-    )
+    return Verdict(verification.ok, verification.finding())

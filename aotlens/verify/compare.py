@@ -89,6 +89,10 @@ class Verification:
         parts += [_count(self.mutated, "mutated input")] if self.mutated else []
         return f"verified: {', '.join(parts)} equal eager (max error {self.max_error:.2g})"
 
+    def finding(self) -> str:
+        """The summary without its verdict."""
+        return self.summary().removeprefix("verified: ").removeprefix("mismatch: ")
+
 
 def compare(compiled: Observation, eager: Observation) -> Verification:
     """The compiled observation against the eager one."""

@@ -69,7 +69,7 @@ class GpuVerification:
             return self.stopped
         if self.fault:
             return self.fault
-        text = self.comparison.summary().removeprefix("verified: ").removeprefix("mismatch: ")
+        text = self.comparison.finding()
         if not self.comparison.ok:
             return "\n".join(filter(None, [text.replace("compiled", self.target), self.culprit]))
         return "\n".join([text, "; ".join([self._interpreted(), *self._random()])])

@@ -6,9 +6,8 @@ versions of torch, Python and aotlens are those of the server's process, so they
 
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from aotlens.worker.kept import file_digest
+from aotlens.worker.kept import changed_since, file_digest, question
 from aotlens.worker.protocol import Answer, TraceRequest
 
 _LIMIT = 32
@@ -30,7 +29,7 @@ class Cache:
 
     def find(self, request: TraceRequest) -> Answer | None:
         """The answer, marked as cached, or None when there is none or a file has changed."""
-        entry = None if request.fresh else self._entries.get(_key(request))
+        entry = None if request.fresh else self._entries.get(question(request))
         if entry is None or any(file_digest(file) != digest for file, digest in entry.digests):
             return None
         return replace(entry.answer, id=request.id, cached=True, elapsed_ms=0.0)
@@ -42,20 +41,8 @@ class Cache:
         """
         if answer.report is None or answer.failure is not None:
             return
-        if any(_changed_since(file, started) for file in files):
+        if any(changed_since(file, started) for file in files):
             return
-        self._entries[_key(request)] = _Entry(answer, tuple((file, file_digest(file)) for file in files))
+        self._entries[question(request)] = _Entry(answer, tuple((file, file_digest(file)) for file in files))
         while len(self._entries) > _LIMIT:
             self._entries.popitem(last=False)
-
-
-def _key(request: TraceRequest) -> TraceRequest:
-    """The request without what does not change its result."""
-    return replace(request, id=0, time_limit_s=0.0, memory_limit_bytes=None, fresh=False)
-
-
-def _changed_since(file: str, started: float) -> bool:
-    try:
-        return Path(file).is_file() and Path(file).stat().st_mtime >= started
-    except OSError:
-        return True

@@ -72,7 +72,7 @@ class KeptAnswers:
             or _has_failed(answer.report)
         ):
             return
-        if any(_changed_since(path, started) for path in answer.files):
+        if any(changed_since(path, started) for path in answer.files):
             return
         read = {path: file_digest(path) for path in answer.files}
         self.store.put(KIND, _key(request), {"read": read, "answer": encode(answer).decode()})
@@ -96,16 +96,20 @@ def file_digest(path: str) -> str | None:
         return None
 
 
-def _changed_since(path: str, started: float) -> bool:
+def changed_since(path: str, started: float) -> bool:
     try:
         return os.path.isfile(path) and os.stat(path).st_mtime >= started
     except OSError:
         return True
 
 
+def question(request: TraceRequest) -> TraceRequest:
+    """The request without what does not change its answer."""
+    return replace(request, id=0, time_limit_s=0.0, memory_limit_bytes=None, fresh=False)
+
+
 def _key(request: TraceRequest) -> str:
-    """Without what does not change the answer."""
-    asked = asdict(replace(request, id=0, time_limit_s=0.0, memory_limit_bytes=None, fresh=False))
+    asked = asdict(question(request))
     return digest(repr(sorted(asked.items())), os.getcwd(), *_environment(), *_installation())
 
 
