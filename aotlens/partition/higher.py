@@ -23,16 +23,15 @@ def kept_nodes(parts: Partitioned) -> tuple[Node, ...]:
         for node in given.nodes
         if id(node) not in changed
     ]
-    saved = [recorded_node(parts, given.node) for given in parts.saved_inputs]
+    recorded = recorded_nodes(parts)
+    saved = [recorded.get(given.node.name, given.node) for given in parts.saved_inputs]
     return tuple(dict.fromkeys([*saved, *inputs]))
 
 
-def recorded_node(parts: Partitioned, node: Node) -> Node:
-    """The node of the recording whose value it is: a pass over the joint graph leaves a value its name."""
+def recorded_nodes(parts: Partitioned) -> dict[str, Node]:
+    """The recording's nodes by name, where a pass changed the joint graph: it leaves a value its name."""
     before = parts.joint.recorded
-    if before is None:
-        return node
-    return next((known for known in before.nodes if known.name == node.name), node)
+    return {} if before is None else {node.name: node for node in before.nodes}
 
 
 def derivative_program(

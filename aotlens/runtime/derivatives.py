@@ -15,7 +15,7 @@ from aotlens.errors import AotlensError
 from aotlens.ir.program import Node
 from aotlens.ir.slots import SavedInput
 from aotlens.joint.higher import Derivatives
-from aotlens.partition.higher import derivative_program, kept_nodes, recorded_node
+from aotlens.partition.higher import derivative_program, kept_nodes, recorded_nodes
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.double import changed_inputs, refusal, unsaved_inputs, wanted_slots
 from aotlens.runtime.graphs import load_program
@@ -50,8 +50,10 @@ class DifferentiableBackward:
         self._programs: dict[tuple[int, tuple[bool, ...]], tuple[Any, list[int]]] = {}
         self._kept = kept_nodes(parts)
         given = parts.backward.inputs if parts.backward is not None else ()
+        recorded = recorded_nodes(parts)
         self._saved = [
-            recorded_node(parts, item.node) if isinstance(item.slot, SavedInput) else None for item in given
+            recorded.get(item.node.name, item.node) if isinstance(item.slot, SavedInput) else None
+            for item in given
         ]
         """Of the backward's inputs, the nodes of the recording that were saved."""
 

@@ -230,9 +230,10 @@ def copied(inputs: list[Any]) -> Iterator[Any]:
             yield value
             continue
         storage = value.untyped_storage()
-        kept = storages.setdefault(storage._cdata, storage.clone())
+        if storage._cdata not in storages:
+            storages[storage._cdata] = storage.clone()
         place = (value.storage_offset(), value.shape, value.stride())
-        yield torch.empty(0, dtype=value.dtype).set_(kept, *place)
+        yield torch.empty(0, dtype=value.dtype).set_(storages[storage._cdata], *place)
 
 
 def _write_back(inputs: list[Any], answer: Answer) -> None:
