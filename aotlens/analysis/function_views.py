@@ -22,7 +22,12 @@ from aotlens.torch_api import is_view_of_custom_function
 
 def is_function_view(captured: Captured, given: CapturedInput, value: Any) -> bool:
     """Whether a custom function made the view, whose backward a replayed view would skip."""
-    step, starts = history(value), [history(given.argument), *(one.grad_fn for one in captured.inputs)]
+    starts = [history(given.argument), *(one.grad_fn for one in captured.inputs)]
+    return _passes_function(history(value), starts)
+
+
+def _passes_function(step: Any, starts: list[Any]) -> bool:
+    """Whether a custom function stands between a place in the tape and the first of those it may start from."""
     while step is not None and not any(step is start for start in starts):
         if isinstance(step, torch.autograd.function.BackwardCFunction):
             return True
@@ -68,8 +73,11 @@ def view_of_intermediate(captured: Captured, index: int, group: list[int]) -> Ou
     if history(value) is None:
         refuse_written(value, tracked.storage)
         return None
-    # A function's own forward runs with grad mode off, and yet its views have a history.
-    if len(group) == 1 or all(step.grad_enabled for step in tracked.chain):
+    # A function's own forward mostly runs with grad mode off, and yet its views have a history.
+    if len(group) == 1 or (
+        all(step.grad_enabled for step in tracked.chain)
+        and not _passes_function(history(value), [history(tracked.storage.base_tensor)])
+    ):
         return None
     look_again(recorder, value)
     own = own_result(recorder, index, value)
@@ -83,8 +91,14 @@ def view_of_intermediate(captured: Captured, index: int, group: list[int]) -> Ou
         output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
         reason=reason,
         function_view=True,
-        base=OutputBase(next(at for at in group if at != index)),
+        base=OutputBase(_beside(captured, index, group)),
     )
+
+
+def _beside(captured: Captured, index: int, group: list[int]) -> int:
+    """The result whose memory the view is told to share: all of that memory, where one is."""
+    others = [at for at in group if at != index]
+    return min(others, key=lambda at: bool(captured.recorder.tracked(captured.outputs[at]).chain))
 
 
 def refuse_written(value: Any, storage: Storage) -> None:

@@ -182,7 +182,6 @@ DISAGREEMENTS = (
         ALIASES,
         (
             "function_views/beside_a_view_of_it",
-            "function_views/several_beside_what_they_look_at",
             "function_views/twice_of_one_memory",
             "function_views/beside_its_detached_self_and_a_row",
         ),

@@ -58,23 +58,10 @@ CHOSEN = sorted(
     },
     key=lambda program: program.name,
 )
-FAULTS = {
-    "function_views/argument_given_back_beside_it": "a custom function that gives back its argument, beside "
-    "that argument: Dynamo's operator for it has a plain view as its result, and the gradient is the view's"
-}
-"""Programs that are compiled wrongly behind Dynamo, with what is known of it."""
 CHOSEN = [program for program in CHOSEN if program.name not in NOT_DYNAMOS]
-MARKED = [
-    pytest.param(
-        program,
-        id=program.name,
-        marks=[pytest.mark.xfail(strict=True, reason=FAULTS[program.name])] if program.name in FAULTS else [],
-    )
-    for program in CHOSEN
-]
 
 
-@pytest.mark.parametrize("program", MARKED)
+@pytest.mark.parametrize("program", CHOSEN, ids=lambda program: program.name)
 def test_program(program: Program) -> None:
     judge(program, through_dynamo, grow="dynamic" in program.tags)
 

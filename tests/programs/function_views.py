@@ -34,6 +34,20 @@ class Reversed(Function):
         return -gradient
 
 
+class WithGradModeOn(Function):
+    """A view that a function takes with grad mode on; its gradient is the function's all the same."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.size = x.shape
+        with torch.enable_grad():
+            return x.view(-1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient.view(ctx.size) * 5
+
+
 class FlatAndRow(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,6 +77,30 @@ def beside_a_view_of_it(x: Tensor) -> Any:
 def argument_given_back_beside_it(x: Tensor) -> Any:
     hidden = x * 2
     return hidden, Reversed.apply(hidden)
+
+
+@cases(lambda: (leaf(3, 4),), "dynamo")
+def argument_given_back_beside_it_and_a_row(x: Tensor) -> Any:
+    hidden = x * 2
+    given_back = Reversed.apply(hidden)
+    return hidden[0], given_back, hidden, given_back[1]
+
+
+@cases(lambda: (leaf(3, 4),), "dynamo")
+def argument_given_back_twice(x: Tensor) -> Any:
+    hidden = x * 2
+    return Reversed.apply(Reversed.apply(hidden)), hidden, Reversed.apply(hidden)
+
+
+@cases(lambda: (leaf(3, 4),), "dynamo")
+def input_given_back_beside_a_view(x: Tensor) -> Any:
+    return Reversed.apply(x), x[0], x.sin()
+
+
+@cases(lambda: (leaf(3, 4),), "dynamo")
+def function_with_grad_mode_on_inside(x: Tensor) -> Any:
+    hidden = x * 2
+    return WithGradModeOn.apply(hidden), hidden
 
 
 @cases(lambda: (leaf(3, 4),))
