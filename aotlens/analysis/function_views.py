@@ -27,7 +27,7 @@ def is_function_view(captured: Captured, given: CapturedInput, value: Any) -> bo
 
 
 def _passes_function(step: Any, starts: list[Any]) -> bool:
-    """Whether a custom function stands between a place in the tape and the first of those it may start from."""
+    """Whether a custom function stands between a place in the tape and the first of those to start from."""
     while step is not None and not any(step is start for start in starts):
         if isinstance(step, torch.autograd.function.BackwardCFunction):
             return True
