@@ -27,6 +27,7 @@ from lsp_server.translate.pages import Page, text_of
 from lsp_server.views import Views, real_path
 
 NAME = "aotlens"
+STATUS = "aotlens/status"
 SETTLE_S = 0.15
 """After an edit, how long to wait for the next one before diagnostics are sent again."""
 
@@ -45,6 +46,7 @@ class Server(LanguageServer):
         self.views = Views()
         self.settings = Settings()
         self.tracer = Tracer(self, self.views, worker_factory)
+        self.tracer.on_change = self.tell_status
         self.exit_code = 1
         """What the process ends with: 0 once the client has asked for a shutdown."""
         self.problems: list[str] = []
@@ -151,6 +153,12 @@ class Server(LanguageServer):
             self.workspace_inlay_hint_refresh(None)
         if workspace and workspace.code_lens and workspace.code_lens.refresh_support:
             self.workspace_code_lens_refresh(None)
+
+    def tell_status(self) -> None:
+        """What is being traced, for a client that shows it; its open documents may have new texts."""
+        if self.settings.status:
+            running = [{"script": script, "qualname": name} for script, name in self.tracer.running]
+            self.protocol.notify(STATUS, {"running": running, "traced": len(self.views.traces)})
 
     def say(self, message: str, kind: types.MessageType = types.MessageType.Error) -> None:
         self.window_show_message(types.ShowMessageParams(type=kind, message=message))

@@ -18,6 +18,7 @@ from aotlens.report.export import refuse_unbound
 from aotlens.report.records import Verdict
 from aotlens.worker.protocol import Answer
 from lsp_server.app import Server, path_of
+from lsp_server.menus import TARGETS, TUI, targets, tui_command
 from lsp_server.settings import from_data
 from lsp_server.tracer import Result
 from lsp_server.translate.lenses import CANCEL, EXPLAIN, SHOW, TRACE, VERIFY
@@ -150,6 +151,7 @@ async def clear(server: Server) -> None:
     await asyncio.get_running_loop().run_in_executor(None, server.tracer.forget, server.settings)
     server.publish_all()
     server.refresh()
+    server.tell_status()
 
 
 async def debug_information(server: Server) -> Result:
@@ -291,4 +293,6 @@ COMMANDS = {
     RESTART: restart,
     CLEAR: clear,
     DEBUG: debug_information,
+    TARGETS: targets,
+    TUI: tui_command,
 }

@@ -13,7 +13,7 @@ from lsp_server.targets import bare_functions
 from lsp_server.translate.actions import code_actions, example_actions, is_wanted, trace_actions
 from lsp_server.translate.hints import inlay_hints
 from lsp_server.translate.hover import hover
-from lsp_server.translate.lenses import code_lenses
+from lsp_server.translate.lenses import OPEN_TUI, code_lenses
 
 
 def on_open(server: Server, params: types.DidOpenTextDocumentParams) -> None:
@@ -61,7 +61,8 @@ async def on_code_lens(server: Server, params: types.CodeLensParams) -> list[typ
         return None
     path, document = found
     seen = await server.scan(path, document)
-    return code_lenses(server.views, path, document.uri, seen.found)
+    lenses = code_lenses(server.views, path, document.uri, seen.found)
+    return [lens for lens in lenses if server.settings.terminal or not _opens_tui(lens)]
 
 
 async def on_code_action(server: Server, params: types.CodeActionParams) -> list[types.CodeAction] | None:
@@ -79,6 +80,10 @@ async def on_code_action(server: Server, params: types.CodeActionParams) -> list
     ]
     only = params.context.only
     return [one for one in actions if only is None or is_wanted(one, only)]
+
+
+def _opens_tui(lens: types.CodeLens) -> bool:
+    return lens.command is not None and lens.command.command == OPEN_TUI
 
 
 def on_initialize(server: Server, params: types.InitializeParams) -> None:

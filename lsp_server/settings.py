@@ -37,6 +37,10 @@ class Settings:
     code_lens: bool = True
     virtual_documents: bool = False
     """The client reads `aotlens:` documents by the request `aotlens/document`; else files are written."""
+    terminal: bool = False
+    """The client has a command `aotlens.openTui` that runs the terminal app; lenses then offer it."""
+    status: bool = False
+    """The client takes the notification `aotlens/status`."""
 
     def trace_options(self) -> TraceOptions:
         return TraceOptions(self.backend, self.dynamic, self.policy, gpu=self.gpu)
@@ -103,11 +107,16 @@ SETTINGS: dict[str, tuple[str, Check]] = {
     "inlayHints.mutations": ("inlay_mutations", BOOL),
     "codeLens": ("code_lens", BOOL),
     "virtualDocuments": ("virtual_documents", BOOL),
+    "terminal": ("terminal", BOOL),
+    "status": ("status", BOOL),
 }
 """The name that a user writes, the field, and what it takes."""
 
-CLIENT_ONLY = ("trusted", "virtualDocuments")
-"""Taken from `initializationOptions` alone: a workspace's own settings file must not grant itself trust."""
+CLIENT_ONLY = ("trusted", "virtualDocuments", "terminal", "status")
+"""What the client says of itself and of the workspace.
+
+Taken from `initializationOptions` alone: a workspace's own settings file must not grant itself trust.
+"""
 
 
 def from_data(data: object, base: Settings, at_start: bool) -> tuple[Settings, tuple[str, ...]]:
@@ -138,7 +147,12 @@ def from_data(data: object, base: Settings, at_start: bool) -> tuple[Settings, t
 def _fresh(base: Settings, at_start: bool) -> Settings:
     if at_start:
         return Settings()
-    return Settings(trusted=base.trusted, virtual_documents=base.virtual_documents)
+    return Settings(
+        trusted=base.trusted,
+        virtual_documents=base.virtual_documents,
+        terminal=base.terminal,
+        status=base.status,
+    )
 
 
 def _with(settings: Settings, field: str, value: object) -> Settings:

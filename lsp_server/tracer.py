@@ -60,6 +60,8 @@ class Tracer:
 
     def __init__(self, server: LanguageServer, views: Views, factory: WorkerFactory) -> None:
         self.cwd: str | None = None
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a trace starts and when one has ended."""
         self._server = server
         self._views = views
         self._factory = factory
@@ -88,6 +90,7 @@ class Tracer:
         doing = "Verifying" if verify else "Tracing"
         running = Running(key, ProgressBar(self._server, f"{doing} {_shown(key)}"), verify)
         self._running.append(running)
+        self.on_change()
         snapshot = self._views.snapshot(path)
         running.bar.start()
         answer: Answer | None = None
@@ -100,6 +103,7 @@ class Tracer:
             raise
         finally:
             self._running.remove(running)
+            self.on_change()
             running.bar.end(_outcome(answer))
         return answer
 

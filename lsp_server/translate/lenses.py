@@ -12,6 +12,8 @@ from lsp_server.views import Shown, TargetKey, Views, target_key
 
 TRACE, SHOW, CANCEL, EXPLAIN = "aotlens.trace", "aotlens.show", "aotlens.cancel", "aotlens.explain"
 VERIFY = "aotlens.verify"
+OPEN_TUI = "aotlens.openTui"
+"""The client's own command, as only it has a terminal; see the setting `terminal`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ def _traced(views: Views, shown: Shown) -> list[Lens]:
         if target.verified is None:
             lenses.append(Lens(line, "verify", VERIFY, (uri, shown.trace.key[1])))
         lenses.append(Lens(line, "trace again", TRACE, (uri, shown.trace.key[1])))
+        lenses.append(Lens(line, "terminal app", OPEN_TUI, (uri, target.qualname)))
     return lenses
 
 

@@ -443,3 +443,42 @@ def test_debug_information(client: StrictClient) -> None:
     assert client.command("aotlens.explain", "AL101")["uri"] is None or True
     information = client.command("aotlens.printDebugInformation")
     assert (information["encoding"], information["open"]) == ("utf-16", 0)
+
+
+def test_the_terminal_app_is_offered_where_the_client_can_open_it() -> None:
+    with Process(*STAND_IN) as process:
+        process.client.initialize(ROOT, options={"terminal": True, "gpu": "h100", "args": ["--small"]})
+        uri = traced(process.client, "score")
+        offered = [lens[3] for lens in lenses(process.client, uri) if lens[2] == "aotlens.openTui"]
+        answer = process.client.command("aotlens.tui", uri, "score")
+    assert offered == [[uri, "score"]]
+    assert answer["command"][1:] == [
+        *("-P", "-m", "aotlens", "tui", f"{MODEL}::score"),
+        *("--gpu", "h100", "--", "--small"),
+    ]
+    assert answer["cwd"] == str(ROOT)
+
+
+def test_the_traced_targets_are_listed_with_their_documents(client: StrictClient) -> None:
+    uri = traced(client)
+    found = client.command("aotlens.targets", uri)
+    assert [(one["qualname"], one["uri"]) for one in found] == [("Block", uri), ("score", uri)]
+    assert found[0]["summary"] == "training · 9 fw / 12 bw nodes · saves 8.0 KiB · 3 wrapper steps"
+    assert {"forward", "backward", "wrapper"} <= set(found[0]["parts"])
+    for part in found[0]["parts"]:
+        assert client.command("aotlens.show", uri, "Block", part)["uri"]
+    assert client.command("aotlens.targets", "file:///nowhere.py") == []
+
+
+def test_a_client_that_asks_is_told_what_is_being_traced() -> None:
+    with Process(*STAND_IN) as process:
+        process.client.initialize(ROOT, options={"status": True})
+        traced(process.client, "score")
+        process.client.command("aotlens.clear")
+        told = process.client.all("aotlens/status")
+    running = [{"script": str(MODEL), "qualname": "score"}]
+    assert told == [
+        {"running": running, "traced": 0},
+        {"running": [], "traced": 1},
+        {"running": [], "traced": 0},
+    ]

@@ -1,0 +1,56 @@
+"""What a client asks in order to build menus and terminals of its own.
+
+Invariant: reads what is held, and runs nothing.
+"""
+
+import sys
+
+from aotlens.report.records import Target
+from aotlens.report.summary import target_summary
+from lsp_server.app import Server, path_of
+from lsp_server.settings import Settings
+from lsp_server.tracer import Result
+from lsp_server.translate.diagnostics import uri_of
+from lsp_server.translate.pages import parts_of
+from lsp_server.views import TargetKey, target_key
+
+TARGETS, TUI = "aotlens.targets", "aotlens.tui"
+
+
+async def targets(server: Server, uri: str | None = None) -> list[Result]:
+    """The traced targets, of one script or of all, each with the documents that it has."""
+    path = path_of(uri) if uri else None
+    found: dict[tuple[str, TargetKey], Target] = {}
+    for held in sorted(server.views.traces.values(), key=lambda one: one.number, reverse=True):
+        script = held.key[0]
+        if uri is None or script == path:
+            for target in held.report.targets:
+                found.setdefault((script, target_key(target)), target)
+    return [
+        {
+            "uri": uri_of(server.views, script),
+            "qualname": target.qualname,
+            "summary": target_summary(target),
+            "parts": list(parts_of(target)),
+        }
+        for (script, _), target in found.items()
+    ]
+
+
+async def tui_command(server: Server, uri: str, qualname: str | None = None) -> Result:
+    """The command line of the terminal app for a target, and the folder to run it in."""
+    path = path_of(uri)
+    if path is None:
+        return {"command": None, "message": f"{uri} is no file on disk"}
+    target = f"{path}::{qualname}" if qualname else path
+    python = server.settings.python or sys.executable
+    # -P: the folder that it runs in must not hide our modules, or torch's.
+    command = [python, "-P", "-m", "aotlens", "tui", target, *_options(server.settings)]
+    return {"command": command, "cwd": server.tracer.cwd}
+
+
+def _options(settings: Settings) -> list[str]:
+    options = ["--gpu", settings.gpu] if settings.gpu else []
+    options += ["--policy", settings.policy] if settings.policy != Settings().policy else []
+    options += ["--", *settings.args] if settings.args else []
+    return options
