@@ -6,17 +6,18 @@ Invariant: every notification and every request to the client is one that its ca
 import asyncio
 import logging
 import os
-import shutil
-import tempfile
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
+from attrs import evolve
 from lsprotocol import types
 from pygls.exceptions import FeatureNotificationError, FeatureRequestError, JsonRpcException, PyglsError
 from pygls.lsp.server import LanguageServer
 
+from aotlens.errors import UserError
+from lsp_server.client import Client, client_of
 from lsp_server.document import Document
 from lsp_server.protocol import Protocol
 from lsp_server.settings import Settings
@@ -24,10 +25,13 @@ from lsp_server.targets import Scan, scan
 from lsp_server.tracer import Tracer, WorkerFactory
 from lsp_server.translate.diagnostics import bad_example, diagnostics, uri_of
 from lsp_server.translate.pages import Page, text_of
-from lsp_server.views import Views, real_path
+from lsp_server.views import Views, read_lines, real_path
+from lsp_server.written import WrittenPages
 
 NAME = "aotlens"
 STATUS = "aotlens/status"
+UNSENT = -1
+"""The version of diagnostics that are sent again, whatever they are."""
 SETTLE_S = 0.15
 """After an edit, how long to wait for the next one before diagnostics are sent again."""
 
@@ -44,6 +48,8 @@ class Server(LanguageServer):
             NAME, version, types.TextDocumentSyncKind.Incremental, protocol_cls=Protocol, max_workers=4
         )
         self.views = Views()
+        self.views.rule_address = self.rule_address
+        self.written = WrittenPages()
         self.settings = Settings()
         self.tracer = Tracer(self, self.views, worker_factory)
         self.tracer.on_change = self.tell_status
@@ -53,11 +59,10 @@ class Server(LanguageServer):
         """Bad settings found before the client may be sent messages."""
         self._background: set[asyncio.Task[object]] = set()
         self._said: set[str] = set()
-        self._published: set[str] = set()
+        self._published: dict[str, types.PublishDiagnosticsParams] = {}
+        """What the client was told last, by path; files without findings have no entry."""
         self._settling: dict[str, asyncio.TimerHandle] = {}
         self._scans: dict[str, tuple[int | None, Scan]] = {}
-        self._pages: dict[str, Page] = {}
-        self._page_folder: str | None = None
 
     def background(self, work: Coroutine[Any, Any, object]) -> None:
         """Run a coroutine that no request waits for; its failure is reported as ours."""
@@ -94,42 +99,74 @@ class Server(LanguageServer):
             self._scans[path] = (version, seen)
         return seen
 
+    @property
+    def client(self) -> Client:
+        return self.views.client
+
+    def meet(self, capabilities: types.ClientCapabilities) -> None:
+        """Take note of what the client can do."""
+        self.views.client = client_of(capabilities)
+
+    def open_document(self, path: str, document: Document) -> None:
+        self.views.opened(path, document)
+        last = self._published.get(path)
+        if last is not None:  # a client may have dropped what it knew of the file when it closed it
+            self._published[path] = evolve(last, version=UNSENT)
+        self.background(self.scan_and_publish(path))
+
     def close_document(self, path: str) -> None:
         self.views.closed(path)
+        self.background(self.read_again([path]))
         self._scans.pop(path, None)
         settling = self._settling.pop(path, None)
         if settling is not None:
             settling.cancel()
 
+    async def read_again(self, paths: list[str]) -> None:
+        """What is shown of closed files stands where their text on disk has it."""
+        known = [path for path in paths if path in self.views.files() and path not in self.views.documents]
+        for path in known:
+            lines = await asyncio.get_running_loop().run_in_executor(None, read_lines, path)
+            if path not in self.views.documents:
+                self.views.replaced(path, lines)
+                self.publish(path)
+        if known:
+            self.refresh()
+
     # What the client is told
 
     def publish_all(self) -> None:
-        for path in sorted(self.views.files() | self._published):
+        for path in sorted(self.views.files() | self._published.keys()):
             self.publish(path)
 
     def publish(self, path: str) -> None:
-        """Send a file's diagnostics, with the version of the text that they stand in."""
+        """Send a file's diagnostics, with the version of the text that they stand in, if they are news."""
         found = diagnostics(self.views, path)
         document = self.views.documents.get(path)
         if document is not None:
             version, seen = self._scans.get(path, (None, Scan()))
             if version == document.version:
-                found += [bad_example(one, document, self.views.encoding) for one in seen.bad_examples]
+                found += [bad_example(self.views, one, document) for one in seen.bad_examples]
         elif not self._is_ours(path):
             found = []
-        if not found and path not in self._published:
+        last = self._published.get(path)
+        if not found and last is None:
             return
-        self._published = self._published | {path} if found else self._published - {path}
-        version = document.version if document else None
+        version = document.version if document and self.client.diagnostic_versions else None
         params = types.PublishDiagnosticsParams(uri_of(self.views, path), found, version=version)
+        if params == last:
+            return
+        if found:
+            self._published[path] = params
+        else:
+            del self._published[path]
         self.text_document_publish_diagnostics(params)
 
     def _is_ours(self, path: str) -> bool:
         """Whether findings in a closed file are the user's business: not those in installed packages."""
-        root = self.tracer.cwd
-        return (
-            root is not None and Path(path).is_relative_to(root) and "site-packages" not in Path(path).parts
-        )
+        roots = [path_of(folder.uri) for folder in self.workspace.folders.values()]
+        inside = any(Path(path).is_relative_to(root) for root in [self.tracer.cwd, *roots] if root)
+        return inside and "site-packages" not in Path(path).parts
 
     async def scan_and_publish(self, path: str) -> None:
         document = self.views.documents.get(path)
@@ -148,10 +185,9 @@ class Server(LanguageServer):
 
     def refresh(self) -> None:
         """Have hints and lenses asked for again, where the client can."""
-        workspace = self.client_capabilities.workspace
-        if workspace and workspace.inlay_hint and workspace.inlay_hint.refresh_support:
+        if self.client.refreshes_hints:
             self.workspace_inlay_hint_refresh(None)
-        if workspace and workspace.code_lens and workspace.code_lens.refresh_support:
+        if self.client.refreshes_lenses:
             self.workspace_code_lens_refresh(None)
 
     def tell_status(self) -> None:
@@ -183,37 +219,28 @@ class Server(LanguageServer):
             return None
         if self.settings.virtual_documents:
             return page.uri
-        name = f"{Path(page.script).stem}/{page.qualname.replace('/', '_')}/{page.file_name}"
-        address = self.write_page(name, text)
-        self._pages[address] = page
-        return address
+        return self.written.page(page, text)
 
     def page_of(self, uri: str) -> Page | None:
         """The page written to a file, by the file's address."""
         path = path_of(uri)
-        return self._pages.get(Path(path).as_uri()) if path else None
+        return self.written.page_at(Path(path).as_uri()) if path else None
 
-    def write_page(self, name: str, text: str) -> str:
-        """A read-only file that goes when the server ends; its address."""
-        if self._page_folder is None:
-            self._page_folder = real_path(tempfile.mkdtemp(prefix="aotlens-"))
-        file = Path(self._page_folder, name)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.unlink(missing_ok=True)
-        file.write_text(text, encoding="utf-8")
-        file.chmod(0o444)
-        return file.as_uri()
+    def rule_address(self, code: str) -> str | None:
+        """The page that explains a code; None for a code that has no rule."""
+        try:
+            return self.written.rule(code)
+        except UserError:
+            return None
 
     def end(self) -> None:
         """Leave nothing behind: no process, no file."""
         self.tracer.restart()
-        if self._page_folder is not None:
-            shutil.rmtree(self._page_folder, ignore_errors=True)
+        self.written.remove()
 
     def show_document(self, uri: str) -> bool:
         """Have the client open a document; False when it cannot."""
-        window = self.client_capabilities.window
-        if not (window and window.show_document and window.show_document.support):
+        if not self.client.shows_documents:
             return False
         params: Any = types.ShowDocumentParams(uri=uri, take_focus=True)
         self.window_show_document(params)

@@ -15,13 +15,14 @@ from lsp_server.translate.hints import inlay_hints
 from lsp_server.translate.hover import hover
 from lsp_server.translate.lenses import OPEN_TUI, code_lenses
 
+Actions = list[types.CodeAction] | list[types.Command]
+
 
 def on_open(server: Server, params: types.DidOpenTextDocumentParams) -> None:
     item = params.text_document
     path = path_of(item.uri)
     if path is not None:
-        server.views.opened(path, Document(item.uri, item.text, item.version))
-        server.background(server.scan_and_publish(path))
+        server.open_document(path, Document(item.uri, item.text, item.version))
 
 
 def on_change(server: Server, params: types.DidChangeTextDocumentParams) -> None:
@@ -52,7 +53,7 @@ def on_inlay_hint(server: Server, params: types.InlayHintParams) -> list[types.I
     if found is None:
         return None
     shown = server.views.of(found[0])
-    return [hint for one in shown for hint in inlay_hints(one, server.settings, params.range)]
+    return [hint for one in shown for hint in inlay_hints(server.views, one, server.settings, params.range)]
 
 
 async def on_code_lens(server: Server, params: types.CodeLensParams) -> list[types.CodeLens] | None:
@@ -65,21 +66,23 @@ async def on_code_lens(server: Server, params: types.CodeLensParams) -> list[typ
     return [lens for lens in lenses if server.settings.terminal or not _opens_tui(lens)]
 
 
-async def on_code_action(server: Server, params: types.CodeActionParams) -> list[types.CodeAction] | None:
+async def on_code_action(server: Server, params: types.CodeActionParams) -> Actions | None:
     found = server.document(params.text_document.uri)
     if found is None:
         return None
     path, document = found
-    versioned = _takes_document_changes(server)
     line = params.range.start.line
     seen = await server.scan(path, document)
     actions = [
-        *code_actions(server.views, path, params.range, versioned),
-        *example_actions(document, bare_functions(seen, line), versioned),
+        *code_actions(server.views, path, params.range),
+        *example_actions(server.views, document, bare_functions(seen, line)),
         *trace_actions(document, seen.found, line),
     ]
     only = params.context.only
-    return [one for one in actions if only is None or is_wanted(one, only)]
+    wanted = [one for one in actions if only is None or is_wanted(one, only)]
+    if server.client.action_literals:
+        return wanted
+    return [one.command for one in wanted if one.command is not None]
 
 
 def _opens_tui(lens: types.CodeLens) -> bool:
@@ -87,6 +90,7 @@ def _opens_tui(lens: types.CodeLens) -> bool:
 
 
 def on_initialize(server: Server, params: types.InitializeParams) -> None:
+    server.meet(params.capabilities)
     server.views.encoding = _encoding(server.workspace.position_encoding)
     server.settings, problems = from_data(params.initialization_options, Settings(), at_start=True)
     server.problems += problems
@@ -107,11 +111,6 @@ def _text_change(change: types.TextDocumentContentChangeEvent) -> TextChange:
         return TextChange(change.text)
     start, end = change.range.start, change.range.end
     return TextChange(change.text, (start.line, start.character), (end.line, end.character))
-
-
-def _takes_document_changes(server: Server) -> bool:
-    workspace = server.client_capabilities.workspace
-    return bool(workspace and workspace.workspace_edit and workspace.workspace_edit.document_changes)
 
 
 FEATURES = {

@@ -21,15 +21,12 @@ class LineMap:
         self._current = list(current)
         self._origins = _origins_by_text(self._traced, self._current)
         self._forward: dict[int, int] | None = None
+        self.is_identity = self._is_as_traced()
+        """Whether the text is exactly what was traced."""
 
     @property
     def traced(self) -> tuple[str, ...]:
         return self._traced
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether the text is exactly what was traced."""
-        return len(self._current) == len(self._traced) and self._current == list(self._traced)
 
     def edit(self, edit: LineEdit) -> None:
         """Follow one change of the document."""
@@ -41,8 +38,12 @@ class LineMap:
             self._origins[first : first + old] = [None] * new
         self._current[edit.first : edit.first + len(edit.old)] = edit.new
         self._forward = None
+        self.is_identity = self._is_as_traced()
         if self.is_identity:
             self._origins = list(range(len(self._traced)))
+
+    def _is_as_traced(self) -> bool:
+        return len(self._current) == len(self._traced) and tuple(self._current) == self._traced
 
     def to_current(self, line: int) -> int | None:
         """Where traced line `line` stands now; None when it was changed or removed."""

@@ -10,24 +10,32 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 
+from lsp_server.client import Client
+from lsp_server.protocol import WORK_DONE, ProgressToken
+
 QUICK_S = 0.2
 """A trace that ends sooner shows no bar."""
 
 
 class ProgressBar:
-    """Shown between `start` and `end`; a stage reported before it is up is shown when it is."""
+    """Shown between `start` and `end`; a stage reported before it is up is shown when it is.
 
-    def __init__(self, server: LanguageServer, title: str) -> None:
-        self.token = str(uuid4())
+    A command that came with a token of the client's own is reported under that.
+    """
+
+    def __init__(self, server: LanguageServer, client: Client, title: str) -> None:
+        asked = WORK_DONE.get()
+        self.token: ProgressToken = str(uuid4()) if asked is None else asked
+        self._is_asked = asked is not None
         self._server = server
+        self._client = client
         self._title = title
         self._stage = "starting the tracing process"
         self._shown = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        window = self._server.client_capabilities.window
-        if window and window.work_done_progress:
+        if self._is_asked or self._client.progress:
             self._task = asyncio.ensure_future(self._begin())
 
     def report(self, stage: str) -> None:
@@ -47,7 +55,8 @@ class ProgressBar:
     async def _begin(self) -> None:
         await asyncio.sleep(QUICK_S)
         try:
-            await self._server.work_done_progress.create_async(self.token)
+            if not self._is_asked:
+                await self._server.work_done_progress.create_async(self.token)
         except JsonRpcException:  # the client refused: it shows no bar, the trace goes on
             return
         self._shown = True

@@ -3,7 +3,9 @@
 Invariant: every request is answered, also one that cannot be read; a cancelled command's handler hears of it.
 """
 
-from collections.abc import Awaitable, Callable, Generator
+import inspect
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextvars import ContextVar
 from typing import Any, cast
 
 from lsprotocol import types
@@ -14,6 +16,11 @@ IGNORED = "$/aotlens.unreadable"
 """Stands in for a message that was answered here already; a `$/` notification without handler is dropped."""
 
 Command = Callable[..., Awaitable[object]]
+
+ProgressToken = str | int
+
+WORK_DONE: ContextVar[ProgressToken | None] = ContextVar("work_done", default=None)
+"""The token under which the client of the running command wants to hear of its progress."""
 
 
 class Protocol(LanguageServerProtocol):
@@ -38,7 +45,18 @@ class Protocol(LanguageServerProtocol):
         if handler is None:
             known = ", ".join(sorted(self.fm.commands))
             raise JsonRpcInvalidParams.of(ValueError(f"no command {params.command!r}; known are {known}"))
-        return await cast(Command, handler)(*(params.arguments or ()))
+        arguments = params.arguments or ()
+        _check_arguments(params.command, handler, arguments)
+        WORK_DONE.set(params.work_done_token)
+        return await cast(Command, handler)(*arguments)
+
+    @lsp_method(types.INITIALIZE)
+    def lsp_initialize(self, params: types.InitializeParams) -> Generator[Any, Any, types.InitializeResult]:
+        result = yield from super().lsp_initialize(params)
+        commands = result.capabilities.execute_command_provider
+        if commands is not None:
+            commands.work_done_progress = True
+        return result
 
     # The texts are held by `lsp_server.document`, which splits lines as the protocol says; pygls would keep a
     # second copy that also splits at form feeds.
@@ -60,3 +78,16 @@ class Protocol(LanguageServerProtocol):
         self, params: types.DidCloseTextDocumentParams
     ) -> Generator[Any, Any, None]:
         yield self.fm.features[types.TEXT_DOCUMENT_DID_CLOSE], (params,), None
+
+
+def _check_arguments(name: str, handler: Command, arguments: Sequence[object]) -> None:
+    """Every command takes strings, the last of which may be missing or null."""
+    wanted = inspect.signature(handler)
+    try:
+        wanted.bind(*arguments)
+    except TypeError as error:
+        found = f"{name} takes [{', '.join(wanted.parameters)}], found {list(arguments)}: {error}"
+        raise JsonRpcInvalidParams.of(ValueError(found)) from None
+    for given in arguments:
+        if not isinstance(given, str | None):
+            raise JsonRpcInvalidParams.of(ValueError(f"{name} takes strings, found {given!r}"))

@@ -25,6 +25,7 @@ NOTIFICATIONS: dict[str, Callable[..., Any]] = {
     types.SHUTDOWN: commands.on_shutdown,
     types.TEXT_DOCUMENT_DID_SAVE: commands.on_save,
     types.WORKSPACE_DID_CHANGE_CONFIGURATION: commands.on_configuration,
+    types.WORKSPACE_DID_CHANGE_WATCHED_FILES: commands.on_watched_files,
     types.WINDOW_WORK_DONE_PROGRESS_CANCEL: commands.on_progress_cancel,
     commands.TRUST: commands.on_trust,
     commands.DOCUMENT: commands.read_document,

@@ -25,6 +25,10 @@ from lsp_server.progress import ProgressBar
 from lsp_server.settings import Settings
 from lsp_server.views import Snapshot, TraceKey, Views
 
+START_S = 120.0
+"""How long a worker may take to load torch on a busy machine."""
+SILENCE_S = 30.0
+"""How much longer than a trace's own limit a worker may say nothing before it counts as stuck."""
 LONGEST_LOG = 20_000
 """Characters of a script's output that go to the editor's log."""
 
@@ -48,6 +52,8 @@ class Running:
     verify: bool = False
     job: Job | None = None
     stopped: bool = False
+    heard_at: float = 0.0
+    """When the worker last said something of it, on the loop's clock."""
 
     def stop(self) -> None:
         self.stopped = True
@@ -88,7 +94,8 @@ class Tracer:
         key = (path, qualname)
         self.cancel(key)
         doing = "Verifying" if verify else "Tracing"
-        running = Running(key, ProgressBar(self._server, f"{doing} {_shown(key)}"), verify)
+        bar = ProgressBar(self._server, self._views.client, f"{doing} {_shown(key)}")
+        running = Running(key, bar, verify)
         self._running.append(running)
         self.on_change()
         snapshot = self._views.snapshot(path)
@@ -136,12 +143,17 @@ class Tracer:
     async def _answer(self, running: Running, settings: Settings) -> Answer:
         loop = asyncio.get_running_loop()
 
-        def on_progress(progress: StageProgress) -> None:
-            text = f"{progress.stage} {progress.detail}".strip()
-            loop.call_soon_threadsafe(running.bar.report, text)
+        def report(text: str) -> None:
+            running.heard_at = loop.time()
+            running.bar.report(text)
 
+        def on_progress(progress: StageProgress) -> None:
+            loop.call_soon_threadsafe(report, f"{progress.stage} {progress.detail}".strip())
+
+        worker = self._client(settings)
+        silence_s = settings.time_limit_s + SILENCE_S + (0 if worker.hello else START_S)
         submit = partial(
-            self._client(settings).submit,
+            worker.submit,
             running.key[0],
             running.key[1],
             settings.args,
@@ -153,7 +165,26 @@ class Tracer:
         running.job = await loop.run_in_executor(None, submit)
         if running.stopped:
             running.job.cancel()
-        return await asyncio.wrap_future(running.job.future)
+        return await self._wait(running, asyncio.wrap_future(running.job.future), silence_s)
+
+    async def _wait(self, running: Running, future: asyncio.Future[Answer], silence_s: float) -> Answer:
+        """The worker's answer; one that does not even keep its own time limit is ended."""
+        loop = asyncio.get_running_loop()
+        running.heard_at = loop.time()
+        while not future.done():
+            left = running.heard_at + silence_s - loop.time()
+            if left <= 0 and not self._is_queued(running):
+                break
+            await asyncio.wait([future], timeout=max(left, 0.1))
+        if future.done():
+            return future.result()
+        await loop.run_in_executor(None, self.restart)
+        what = f"the tracing process said nothing for {silence_s:.0f} s and was ended: trace again"
+        return Answer(0, None, Failure("internal", what, exit_code=3))
+
+    def _is_queued(self, running: Running) -> bool:
+        """Whether it may be waiting for others that are being traced: those have limits of their own."""
+        return any(one.heard_at > running.heard_at for one in self._running)
 
     async def _hold(self, key: TraceKey, answer: Answer, snapshot: Snapshot) -> Answer:
         if answer.output:

@@ -5,13 +5,14 @@ place in the text as the client has it now, in the client's units.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 from aotlens.report.records import Diagnostic, Report, Span, Target
 from aotlens.worker.protocol import Failure
+from lsp_server.client import Client
 from lsp_server.document import Document, LineEdit, contents
 from lsp_server.index import FileIndex, Spot, build, files_of
 from lsp_server.linemap import LineMap
@@ -34,11 +35,6 @@ class FileView:
     index: FileIndex
     lines: LineMap
     encoding: Encoding
-
-    @property
-    def is_fresh(self) -> bool:
-        """Whether the file's text is exactly what was traced."""
-        return self.lines.is_identity
 
     def range_of(self, span: Span) -> tuple[Position, Position] | None:
         """Where a span stands now; None when a line of it was changed."""
@@ -103,6 +99,11 @@ class HeldTrace:
     version: int | None
     """The document's version when the trace was asked for; None when it was not open."""
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether every file that the trace tells of is as it was traced: a change in one may change all."""
+        return all(view.lines.is_identity for view in self.views.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -112,8 +113,17 @@ class Shown:
     view: FileView
     newest: frozenset[TargetKey]
 
+    @property
+    def is_fresh(self) -> bool:
+        return self.trace.is_fresh
+
     def has(self, target: Target) -> bool:
         return target_key(target) in self.newest
+
+    def view_of(self, span: Span) -> FileView | None:
+        """The same trace, seen from the file of a span."""
+        base = os.path.dirname(self.trace.key[0])
+        return self.trace.views.get(real_path(os.path.join(base, span.file)))
 
     def spots(self) -> Iterator[Spot]:
         return (spot for spot in self.view.index.spots if self.has(spot.target))
@@ -127,6 +137,9 @@ class Views:
 
     def __init__(self) -> None:
         self.encoding: Encoding = "utf-16"
+        self.client = Client()
+        self.rule_address: Callable[[str], str | None] = lambda code: None
+        """The address of the page that explains a code; set by whoever can write pages."""
         self.documents: dict[str, Document] = {}
         """Open documents by path."""
         self.traces: dict[TraceKey, HeldTrace] = {}
@@ -171,8 +184,8 @@ class Views:
         document = self.documents.get(key[0])
         held = HeldTrace(key, next(self._numbers), report, views, document.version if document else None)
         self.traces[key] = held
-        self.clear_failure(key)
         self.drop(snapshot)
+        self._clear_superseded(held)
         return held
 
     def hold_failure(self, key: TraceKey, failure: Failure, snapshot: Snapshot) -> FailedTrace:
@@ -187,6 +200,17 @@ class Views:
         failed = FailedTrace(failure, file, snapshot)
         self.failures[key] = failed
         return failed
+
+    def _clear_superseded(self, held: HeldTrace) -> None:
+        """What a trace of a whole script, or of one of its targets, makes out of date."""
+        path, qualname = held.key
+        for key in [key for key in self.failures if key == held.key or (qualname is None and key[0] == path)]:
+            self.clear_failure(key)
+        if qualname is None:
+            shown = {target_key(target) for target in held.report.targets}
+            for key, older in list(self.traces.items()):
+                if key[0] == path and older is not held and _targets_of(older.report) <= shown:
+                    del self.traces[key]
 
     def clear_failure(self, key: TraceKey) -> FailedTrace | None:
         failed = self.failures.pop(key, None)
@@ -207,11 +231,15 @@ class Views:
 
     def opened(self, path: str, document: Document) -> None:
         self.documents[path] = document
+        self.replaced(path, document.lines)
+
+    def replaced(self, path: str, lines: Sequence[str]) -> None:
+        """The file has another text, and what led to it is not known."""
         for view in self._of(path):
-            view.lines = LineMap(view.lines.traced, document.lines)
+            view.lines = LineMap(view.lines.traced, lines)
         for snapshot in self._snapshots:
             if snapshot.path == path:
-                snapshot.lines = LineMap(snapshot.lines.traced, document.lines)
+                snapshot.lines = LineMap(snapshot.lines.traced, lines)
 
     def edited(self, path: str, edit: LineEdit) -> None:
         maps = [view.lines for view in self._of(path)]
@@ -222,23 +250,23 @@ class Views:
     def closed(self, path: str) -> None:
         self.documents.pop(path, None)
 
-    def of(self, path: str) -> Iterator["Shown"]:
+    def of(self, path: str) -> Iterator[Shown]:
         """The views of a file, newest first; each shows only the targets that no newer trace has."""
         seen: set[TargetKey] = set()
         for trace in sorted(self.traces.values(), key=lambda one: one.number, reverse=True):
-            newest = {target_key(target) for target in trace.report.targets} - seen
+            newest = _targets_of(trace.report) - seen
             seen |= newest
             if path in trace.views:
                 yield Shown(trace, trace.views[path], frozenset(newest))
 
-    def findings(self, path: str) -> Iterator[tuple[FileView, Diagnostic]]:
+    def findings(self, path: str) -> Iterator[tuple[Shown, Diagnostic]]:
         """The diagnostics of a file, each once."""
         seen: set[Diagnostic] = set()
         for shown in self.of(path):
             for target, finding in shown.view.index.diagnostics:
                 if finding not in seen and (target is None or shown.has(target)):
                     seen.add(finding)
-                    yield shown.view, finding
+                    yield shown, finding
 
     def _of(self, path: str) -> list[FileView]:
         return [held.views[path] for held in self.traces.values() if path in held.views]
@@ -246,6 +274,10 @@ class Views:
     def _current(self, path: str, otherwise: list[str]) -> list[str]:
         document = self.documents.get(path)
         return document.lines if document else otherwise
+
+
+def _targets_of(report: Report) -> set[TargetKey]:
+    return {target_key(target) for target in report.targets}
 
 
 def target_key(target: Target) -> TargetKey:

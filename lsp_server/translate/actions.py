@@ -1,6 +1,6 @@
 """Code actions: the fixes of findings, "explain this rule", and an example for a function that has none."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from lsprotocol import types
 
@@ -10,28 +10,28 @@ from lsp_server.targets import Bare, Found
 from lsp_server.translate.diagnostics import diagnostic, uri_of
 from lsp_server.translate.lenses import EXPLAIN, TRACE
 from lsp_server.translate.ranges import overlaps, span_range
-from lsp_server.views import FileView, Views, real_path
+from lsp_server.views import Shown, Views
 
 TRACE_KIND = "source.aotlens.trace"
 
 
-def code_actions(views: Views, path: str, wanted: types.Range, versioned: bool) -> list[types.CodeAction]:
+def code_actions(views: Views, path: str, wanted: types.Range) -> list[types.CodeAction]:
     """The fixes of the findings that touch a range; an edit on changed text is not offered."""
     found: list[types.CodeAction] = []
     explained: set[str] = set()
-    for view, finding in views.findings(path):
-        shown = diagnostic(views, view, finding)
-        if shown is None or not overlaps(shown.range, wanted):
+    for shown, finding in views.findings(path):
+        told = diagnostic(views, shown, finding)
+        if told is None or not overlaps(told.range, wanted):
             continue
         for number, fix in enumerate(finding.fixes):
-            edit = _workspace_edit(views, view, fix, versioned)
+            edit = workspace_edit(views, shown, fix)
             if edit is not None:
                 found.append(
                     types.CodeAction(
                         title=fix.title,
                         kind=types.CodeActionKind.QuickFix,
-                        diagnostics=[shown],
-                        is_preferred=True if number == 0 else None,
+                        diagnostics=[told],
+                        is_preferred=True if number == 0 and views.client.action_preferred else None,
                         edit=edit,
                     )
                 )
@@ -41,15 +41,13 @@ def code_actions(views: Views, path: str, wanted: types.Range, versioned: bool) 
             command = types.Command(title=title, command=EXPLAIN, arguments=[finding.code])
             found.append(
                 types.CodeAction(
-                    title=title, kind=types.CodeActionKind.QuickFix, diagnostics=[shown], command=command
+                    title=title, kind=types.CodeActionKind.QuickFix, diagnostics=[told], command=command
                 )
             )
     return found
 
 
-def example_actions(
-    document: Document, found: tuple[Bare, ...], versioned: bool
-) -> Iterator[types.CodeAction]:
+def example_actions(views: Views, document: Document, found: tuple[Bare, ...]) -> Iterator[types.CodeAction]:
     """A comment above a function, so that it can be traced without running the script."""
     for function in found:
         place = types.Position(function.first_line, 0)
@@ -58,7 +56,7 @@ def example_actions(
         yield types.CodeAction(
             title=f"Add an example for {function.qualname}, to trace it",
             kind=types.CodeActionKind.RefactorRewrite,
-            edit=_edit_of(document.uri, document.version, edits, versioned),
+            edit=edit_of(views, {document.uri: (document.version, edits)}),
         )
 
 
@@ -81,23 +79,31 @@ def _name(kind: types.CodeActionKind | str | None) -> str:
     return kind.value if isinstance(kind, types.CodeActionKind) else kind or ""
 
 
-def _workspace_edit(views: Views, view: FileView, fix: Fix, versioned: bool) -> types.WorkspaceEdit | None:
-    edits = []
+def workspace_edit(views: Views, shown: Shown, fix: Fix) -> types.WorkspaceEdit | None:
+    """The edits of a fix as the texts stand now; None where one of their places was changed."""
+    files: dict[str, FileEdits] = {}
     for edit in fix.edits:
-        place = span_range(view, edit.span)
-        if place is None or real_path(edit.span.file) != view.index.file:
+        view = shown.view_of(edit.span)
+        place = span_range(view, edit.span) if view else None
+        if view is None or place is None:
             return None
+        document = views.documents.get(view.index.file)
+        version = document.version if document else None
+        _, edits = files.setdefault(uri_of(views, view.index.file), (version, []))
         edits.append(types.TextEdit(range=place, new_text=edit.text))
-    document = views.documents.get(view.index.file)
-    uri = uri_of(views, view.index.file)
-    return _edit_of(uri, document.version if document else None, edits, versioned)
+    return edit_of(views, files)
 
 
-def _edit_of(
-    uri: str, version: int | None, edits: list[types.TextEdit], versioned: bool
-) -> types.WorkspaceEdit:
-    if not versioned:
-        return types.WorkspaceEdit(changes={uri: edits})
-    document = types.OptionalVersionedTextDocumentIdentifier(uri=uri, version=version)
-    change = types.TextDocumentEdit(text_document=document, edits=list(edits))
-    return types.WorkspaceEdit(document_changes=[change])
+FileEdits = tuple[int | None, list[types.TextEdit]]
+"""The version of an open document, None for a closed file, and its edits."""
+
+
+def edit_of(views: Views, files: Mapping[str, FileEdits]) -> types.WorkspaceEdit:
+    """Edits by address, in the form that the client takes."""
+    if not views.client.versioned_edits:
+        return types.WorkspaceEdit(changes={uri: edits for uri, (_, edits) in files.items()})
+    changes = [
+        types.TextDocumentEdit(types.OptionalVersionedTextDocumentIdentifier(uri, version), list(edits))
+        for uri, (version, edits) in files.items()
+    ]
+    return types.WorkspaceEdit(document_changes=changes)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from aotlens.report.certificates import why_text
+from aotlens.report.kernel_texts import moved_bytes
 from aotlens.report.records import (
     Input,
     Kernel,
@@ -113,10 +114,9 @@ def _output_line(row: Output) -> str:
 
 
 def _kernel_line(kernel: Kernel) -> str:
+    moved = moved_bytes(kernel)
     figures = [
-        f"reads {human_bytes(kernel.bytes_read)}" if kernel.bytes_read is not None else "",
-        f"writes {human_bytes(kernel.bytes_written)}" if kernel.bytes_written is not None else "",
-        f"moves {human_bytes(kernel.bytes_moved)}" if kernel.bytes_moved is not None else "",
+        f"moves {human_bytes(moved)}" if moved is not None else "",
         f"{kernel.registers} registers" if kernel.registers is not None else "",
         f"spills {human_bytes(kernel.spill_bytes)}" if kernel.spill_bytes else "",
         f"{kernel.configs[0].occupancy:.0%} of the warps fit" if kernel.configs else "",

@@ -9,26 +9,24 @@ from aotlens.report.records import Input, SavedValue, Span, Variable
 from aotlens.report.summary import human_bytes
 from lsp_server.settings import Settings
 from lsp_server.translate.ranges import overlaps, span_range
-from lsp_server.translate.wording import code, is_mutated, shapes
-from lsp_server.views import Shown
-
-STALE = "\n\n*From the trace before the last edits.*"
+from lsp_server.translate.wording import STALE, code, is_mutated, markup, shapes
+from lsp_server.views import Shown, Views
 
 
-def inlay_hints(shown: Shown, settings: Settings, wanted: types.Range) -> list[types.InlayHint]:
+def inlay_hints(views: Views, shown: Shown, settings: Settings, wanted: types.Range) -> list[types.InlayHint]:
     """The hints of one trace in a range, in the order of the text."""
     found: list[types.InlayHint] = []
     if settings.inlay_shapes:
-        found += _shape_hints(shown)
+        found += _shape_hints(views, shown)
     if settings.inlay_saved:
-        found += _saved_hints(shown)
+        found += _saved_hints(views, shown)
     if settings.inlay_mutations:
-        found += _mutation_hints(shown)
+        found += _mutation_hints(views, shown)
     inside = [hint for hint in found if overlaps(types.Range(hint.position, hint.position), wanted)]
     return sorted(inside, key=lambda hint: (hint.position.line, hint.position.character))
 
 
-def _shape_hints(shown: Shown) -> Iterator[types.InlayHint]:
+def _shape_hints(views: Views, shown: Shown) -> Iterator[types.InlayHint]:
     by_span: dict[Span, list[Variable]] = {}
     for spot in shown.spots():
         if spot.variables:
@@ -45,11 +43,11 @@ def _shape_hints(shown: Shown) -> Iterator[types.InlayHint]:
             position=place.end,
             label=f": {shapes(variable.tensor for variable in variables)}",
             kind=types.InlayHintKind.Type,
-            tooltip=_markdown(shown, f"{code(variables[-1].name)}: {', '.join(facts)}"),
+            tooltip=_tooltip(views, shown, f"{code(variables[-1].name)}: {', '.join(facts)}"),
         )
 
 
-def _saved_hints(shown: Shown) -> Iterator[types.InlayHint]:
+def _saved_hints(views: Views, shown: Shown) -> Iterator[types.InlayHint]:
     by_span: dict[Span, list[SavedValue]] = {}
     for spot in shown.spots():
         costly = [saved for saved in spot.saved if saved.bytes > 0]
@@ -64,7 +62,7 @@ def _saved_hints(shown: Shown) -> Iterator[types.InlayHint]:
                 position=place.end,
                 label=f"saved {human_bytes(_saved_bytes(values))}",
                 padding_left=True,
-                tooltip=_markdown(shown, "Kept for the backward:\n" + "\n".join(dict.fromkeys(lines))),
+                tooltip=_tooltip(views, shown, "Kept for the backward:\n" + "\n".join(dict.fromkeys(lines))),
             )
 
 
@@ -76,7 +74,7 @@ def _saved_bytes(values: Iterable[SavedValue]) -> int:
     return sum(value.bytes for value in values)
 
 
-def _mutation_hints(shown: Shown) -> Iterator[types.InlayHint]:
+def _mutation_hints(views: Views, shown: Shown) -> Iterator[types.InlayHint]:
     marked: set[Span] = set()
     for target in shown.targets():
         signature = shown.view.index.signatures.get(target.qualname)
@@ -91,7 +89,7 @@ def _mutation_hints(shown: Shown) -> Iterator[types.InlayHint]:
                 label="mutated",
                 kind=types.InlayHintKind.Parameter,
                 padding_right=True,
-                tooltip=_markdown(shown, _mutation(row)),
+                tooltip=_tooltip(views, shown, _mutation(row)),
             )
 
 
@@ -100,6 +98,6 @@ def _mutation(row: Input) -> str:
     return "\n".join([f"{code(row.name)} is mutated: {row.reason}", *lines])
 
 
-def _markdown(shown: Shown, text: str) -> types.MarkupContent:
-    note = "" if shown.view.is_fresh else STALE
-    return types.MarkupContent(kind=types.MarkupKind.Markdown, value=text + note)
+def _tooltip(views: Views, shown: Shown, text: str) -> types.MarkupContent:
+    note = "" if shown.is_fresh else f"\n\n{STALE}"
+    return markup(views.client, text + note)

@@ -15,12 +15,11 @@ from lsp_server.index import contains
 from lsp_server.positions import char_index
 from lsp_server.translate.expression import expression_text
 from lsp_server.translate.ranges import span_range
-from lsp_server.translate.wording import code, is_mutated, of_op, per_call
-from lsp_server.views import FileView, Position, Shown, Views
+from lsp_server.translate.wording import STALE, code, is_mutated, markup, of_op, per_call
+from lsp_server.views import Position, Shown, Views
 
 MOST_ROWS = 6
 WORD = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
-STALE = "*From the trace before the last edits.*"
 HANDLING = {
     "not_mutated": "",
     "mutated_in_graph": "written inside the graph",
@@ -40,14 +39,13 @@ def hover(views: Views, path: str, document: Document, place: types.Position) ->
         )
         if found is not None:
             text, span = found
-            return _answer(shown.view, text, span)
+            return _answer(views, shown, text, span)
     return None
 
 
-def _answer(view: FileView, text: str, span: Span | None) -> types.Hover:
-    note = "" if view.is_fresh else f"\n\n{STALE}"
-    content = types.MarkupContent(kind=types.MarkupKind.Markdown, value=text + note)
-    return types.Hover(contents=content, range=span_range(view, span) if span else None)
+def _answer(views: Views, shown: Shown, text: str, span: Span | None) -> types.Hover:
+    note = "" if shown.is_fresh else f"\n\n{STALE}"
+    return types.Hover(markup(views.client, text + note), span_range(shown.view, span) if span else None)
 
 
 Found = tuple[str, Span | None]

@@ -46,7 +46,7 @@ def _traced(views: Views, shown: Shown) -> list[Lens]:
         if line is None or target_key(target) in seen:
             continue
         seen.add(target_key(target))
-        stale = "" if shown.view.is_fresh else "before edits: "
+        stale = "" if shown.is_fresh else "before edits: "
         graph = "forward" if target.mode == "training" else "inference"
         lenses.append(Lens(line, stale + target_summary(target), SHOW, (uri, target.qualname, graph)))
         if target.mode == "training":

@@ -1,9 +1,25 @@
 """The words that several features share and that only an editor needs: Markdown, shapes, short op names."""
 
+import re
 from collections.abc import Iterable
+
+from lsprotocol import types
 
 from aotlens.report.records import Input, Tensor
 from aotlens.report.summary import human_bytes
+from lsp_server.client import Client
+
+STALE = "*From the trace before the last edits.*"
+BOLD = re.compile(r"\*\*(\S(?:.*?\S)?)\*\*")
+MARKS = re.compile(r"`+|^\*|\*$", re.MULTILINE)
+"""What else Markdown adds to our texts."""
+
+
+def markup(client: Client, text: str) -> types.MarkupContent:
+    """Our Markdown as the client takes it."""
+    if client.markdown:
+        return types.MarkupContent(types.MarkupKind.Markdown, text)
+    return types.MarkupContent(types.MarkupKind.PlainText, MARKS.sub("", BOLD.sub(r"\1", text)))
 
 
 def code(text: str) -> str:

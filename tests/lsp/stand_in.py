@@ -16,7 +16,7 @@ from typing import Any, cast, get_args
 from aotlens.report.codec import encode
 from aotlens.report.diagnose import with_verdict
 from aotlens.report.records import Report, Verdict
-from aotlens.worker.protocol import Answer, Failure, FailureKind, Progress, TraceOptions
+from aotlens.worker.protocol import Answer, Failure, FailureKind, Hello, Progress, TraceOptions
 from lsp_server.server import build_server, log_to
 from lsp_server.tracer import WorkerFactory
 from lsp_server.transport import serve_stdio
@@ -49,6 +49,7 @@ class StandInWorker:
         self, python: str | None = None, cwd: str | None = None, on_log: Callable[[str], None] | None = None
     ) -> None:
         self._number = 0
+        self.hello = Hello(0, "", "")
 
     def warm(self) -> None:
         pass

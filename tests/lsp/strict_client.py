@@ -28,7 +28,20 @@ FULL_CAPABILITIES: dict[str, Json] = {
         "codeLens": {"refreshSupport": True},
         "workspaceEdit": {"documentChanges": True},
     },
-    "textDocument": {"publishDiagnostics": {"relatedInformation": True, "versionSupport": True}},
+    "textDocument": {
+        "publishDiagnostics": {
+            "relatedInformation": True,
+            "versionSupport": True,
+            "codeDescriptionSupport": True,
+            "tagSupport": {"valueSet": [1, 2]},
+        },
+        "hover": {"contentFormat": ["markdown", "plaintext"]},
+        "codeAction": {
+            "codeActionLiteralSupport": {"codeActionKind": {"valueSet": ["quickfix", "refactor", "source"]}},
+            "isPreferredSupport": True,
+        },
+        "documentSymbol": {"hierarchicalDocumentSymbolSupport": True},
+    },
 }
 
 
