@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
-from attrs import evolve
 from lsprotocol import types
 from pygls.exceptions import FeatureNotificationError, FeatureRequestError, JsonRpcException, PyglsError
 from pygls.lsp.server import LanguageServer
@@ -30,8 +29,6 @@ from lsp_server.written import WrittenPages
 
 NAME = "aotlens"
 STATUS = "aotlens/status"
-UNSENT = -1
-"""The version of diagnostics that are sent again, whatever they are."""
 SETTLE_S = 0.15
 """After an edit, how long to wait for the next one before diagnostics are sent again."""
 
@@ -61,6 +58,8 @@ class Server(LanguageServer):
         self._said: set[str] = set()
         self._published: dict[str, types.PublishDiagnosticsParams] = {}
         """What the client was told last, by path; files without findings have no entry."""
+        self._unsure: set[str] = set()
+        """Files that were opened since: a client may have dropped what it knew of one when it closed it."""
         self._settling: dict[str, asyncio.TimerHandle] = {}
         self._scans: dict[str, tuple[int | None, Scan]] = {}
 
@@ -109,9 +108,7 @@ class Server(LanguageServer):
 
     def open_document(self, path: str, document: Document) -> None:
         self.views.opened(path, document)
-        last = self._published.get(path)
-        if last is not None:  # a client may have dropped what it knew of the file when it closed it
-            self._published[path] = evolve(last, version=UNSENT)
+        self._unsure.add(path)
         self.background(self.scan_and_publish(path))
 
     def close_document(self, path: str) -> None:
@@ -154,8 +151,9 @@ class Server(LanguageServer):
             return
         version = document.version if document and self.client.diagnostic_versions else None
         params = types.PublishDiagnosticsParams(uri_of(self.views, path), found, version=version)
-        if params == last:
+        if params == last and path not in self._unsure:
             return
+        self._unsure.discard(path)
         if found:
             self._published[path] = params
         else:
