@@ -9,6 +9,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 TORCH ?= torch==2.13.0
+# The one that belongs to that torch, as a GPU's build of it brings along; pip alone would take the newest.
+TRITON ?= $(if $(filter Linux,$(shell uname -s)),triton==3.7.*)
 # Two test processes: what a small CI machine has cores for.
 PYTEST_ARGS ?= -n 2 --dist worksteal
 
@@ -28,7 +30,7 @@ $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 …")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet "$(TORCH)"
-	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	$(BIN)/python -m pip install --quiet -e ".[dev]" $(TRITON)
 	@touch $@
 
 demo: $(READY)

@@ -2,17 +2,17 @@
 
 `python -m tests.gpu_numbers [--only TEXT] [--gpu NAME] [--workers N]`, which is what `make test-gpu-numbers`
 runs.  Needs no GPU.  Tells what differs, what could not be interpreted and why, and fails where something
-differs.
+differs.  A stopped run goes on where it ended: verdicts stand in `build/gpu_numbers.jsonl`.
 """
 
 import argparse
-import multiprocessing
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,11 +25,10 @@ from aotlens.verify.gpu_code import computing_dtypes, verify_gpu_code
 from tests.engine.checking import check, prepared
 from tests.engine.test_programs import direct
 from tests.programs import PROGRAMS, Program
+from tests.shards import Row, Shards
 
-TASKS = 150
-"""Programs that one process compiles, before another one takes its place: torch keeps much of each."""
-LIMIT_S = 900.0
-"""For one program; a process that ends is noticed by it too."""
+SHARDS = Shards("tests.gpu_numbers", Path("build/gpu_numbers.jsonl"), limit_s=200, at_once=150)
+FINE = ("agrees", "agrees but for values", "refused", "differs on the CPU too")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +105,15 @@ def drawn(program: Program, gpu: str) -> Verdict:
     return Verdict(program.name, "differs" if wrong or not found.ok else "agrees", found.summary())
 
 
-def _quiet() -> None:
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
+def _row(name: str, gpu: str) -> Row:
+    verdict = judged(name, gpu)
+    return {"verdict": verdict.kind, "reason": verdict.message}
+
+
+def _cases(only: str, gpu: str) -> Iterator[tuple[str, Callable[[], Row]]]:
+    for program in PROGRAMS:
+        if only in program.name:
+            yield f"{program.name} ({gpu})", partial(_row, program.name, gpu)
 
 
 def tell(line: str) -> None:
@@ -117,24 +122,40 @@ def tell(line: str) -> None:
 
 
 def main() -> int:
+    options = _options()
+    wanted = dict(_cases(options.only, options.gpu))
+    if options.shard is not None:
+        warnings.simplefilter("ignore")
+        torch.set_num_threads(1)
+        SHARDS.judge(options.shard, list(wanted.items())[options.shard :: options.workers])
+        return 0
+    SHARDS.forget(lambda row: row["key"] in wanted and (options.fresh or row["verdict"] not in FINE))
+    arguments = ["--workers", str(options.workers), "--only", options.only, "--gpu", options.gpu]
+    SHARDS.run(options.workers, arguments)
+    return _summary([row for row in SHARDS.rows() if row["key"] in wanted])
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.gpu_numbers", description=__doc__)
     parser.add_argument("--only", default="", metavar="TEXT", help="programs with this in their name")
-    parser.add_argument("--skip", type=int, default=0, metavar="N", help="of these, leave out the first N")
     parser.add_argument("--gpu", default="sm_90")
     parser.add_argument("--workers", type=int, default=2)
-    arguments = parser.parse_args()
-    wanted = [program.name for program in PROGRAMS if arguments.only in program.name][arguments.skip :]
-    counts: Counter[str] = Counter()
-    with multiprocessing.get_context("spawn").Pool(arguments.workers, _quiet, maxtasksperchild=TASKS) as pool:
-        verdicts = pool.imap_unordered(partial(judged, gpu=arguments.gpu), wanted)
-        for _ in wanted:
-            verdict = verdicts.next(LIMIT_S)
-            counts[verdict.kind] += 1
-            if verdict.kind != "agrees":
-                tell(f"{verdict.kind}: {verdict.program}: {(verdict.message.splitlines() or [''])[0]}")
+    parser.add_argument(
+        "--fresh", action="store_true", help="judge again what is judged already; else only what was not fine"
+    )
+    parser.add_argument("--shard", type=int, default=None, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _summary(rows: Sequence[Row]) -> int:
+    """What does not simply agree, a line each; then the counts."""
+    for row in rows:
+        if row["verdict"] != "agrees":
+            tell(f"{row['verdict']}: {row['key']}: {(row['reason'].splitlines() or [''])[0]}")
+    counts = Counter(row["verdict"] for row in rows)
     for kind, count in sorted(counts.items()):
-        tell(f"{kind:16} {count:6,}")
-    return 1 if counts["differs"] or counts["crashed"] else 0
+        tell(f"{kind:22} {count:6,}")
+    return int(bool(counts["differs"] or counts["crashed"]))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 TOO_LONG = (signal.SIGALRM, signal.SIGPROF)
+AGAIN = 75
+"""The exit code of a process that has judged its share and has more to judge."""
 Row = dict[str, Any]
 """A verdict as it is saved: `key`, `verdict`, `reason`, and what its kind of case adds."""
 
@@ -30,6 +32,8 @@ class Shards:
     """One row of JSON a line."""
     limit_s: int = 120
     """Longest that one case may compute; it may wait ten times as long, on a machine that others use."""
+    at_once: int | None = None
+    """Cases that one process judges before another takes its place, for what torch keeps of each."""
 
     def run(self, workers: int, arguments: Sequence[str]) -> None:
         """Every shard to its end; one that is taken down is started again after the case that did it."""
@@ -42,15 +46,21 @@ class Shards:
                     continue
                 del shards[number]
                 if code:
-                    self._record_crash(number, code)
+                    if code != AGAIN:
+                        self._record_crash(number, code)
                     shards[number] = self._start(number, arguments)
 
     def judge(self, number: int, cases: Iterable[tuple[str, Callable[[], Row]]]) -> None:
         """Judge the cases that are not judged yet, in this process."""
         judged = {row["key"] for row in self.rows()}
+        done = 0
         for key, verdict in cases:
             if key in judged:
                 continue
+            if done == self.at_once:
+                self._marker(number).unlink(missing_ok=True)
+                sys.exit(AGAIN)
+            done += 1
             self._marker(number).write_text(key)
             _limit(self.limit_s)
             try:

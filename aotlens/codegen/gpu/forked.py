@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 import traceback
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -88,6 +89,7 @@ def _work(job: Job[Any], answers: Connection, parent: int) -> None:
         die_with_parent(parent)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
+        warnings.simplefilter("ignore")  # a library's advice is no user's, and no error where -W says so
         try:
             for result in job.work():
                 answers.send_bytes(pickle.dumps([result]))

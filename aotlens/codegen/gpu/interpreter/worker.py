@@ -7,6 +7,7 @@ Triton looks at it when its own functions are defined.
 import os
 import shutil
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -49,6 +50,7 @@ def main(descriptor: int) -> None:
     connection = Connection(descriptor)
     torch.set_num_threads(1)
     np.seterr(all="ignore")  # masked lanes divide by zero, as on a GPU
+    warnings.simplefilter("ignore")  # a library's advice is no user's
 
     def ask(call: OperatorCall) -> OperatorResult:
         connection.send_bytes(packed(call))
