@@ -158,6 +158,14 @@ class Policy:
         return ",".join([base, *map(str, self.overrides), *([self.chooser] if self.chooser else [])])
 
 
+def size_bytes(text: str) -> int:
+    """`1048576`, `64 MiB`, `1.5GB` as bytes. Raises UserError for anything else."""
+    found = _AMOUNT.fullmatch(text.strip())
+    if found is None or found["unit"] == "%":
+        raise UserError(f"{text!r} is no size; write bytes (`1048576`), or `64 MiB`, `1.5GB`")
+    return int(float(found["number"]) * _UNITS[(found["unit"] or "").upper()])
+
+
 def _with_term(policy: Policy, word: str) -> Policy:
     keep, separator, what = word.partition(":")
     if keep in ("save", "recompute") and separator and what:

@@ -218,6 +218,7 @@ def _engine_in(loaded: set[str]) -> set[str]:
         "import aotlens",
         "import aotlens.report, aotlens.report.text, aotlens.report.closing, aotlens.report.diagnose",
         f"import {', '.join(WORKER_DATA)}",
+        "import aotlens.cli.check, aotlens.check.format_text, aotlens.check.format_sarif",
         "import lsp_server.app",
         "import tui.app",
         "import aotlens.cli",

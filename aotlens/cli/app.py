@@ -38,6 +38,7 @@ COMMANDS = (
     Command("inspect", "show what compiling a target does: mutations, aliases, saved values, wrapper", True),
     Command("tui", "the same in a terminal app, beside the source", True),
     Command("lsp", "the language server, for editors"),
+    Command("check", "tell the diagnostics of every target that has an example, for CI"),
     Command("verify", "compare compiled with eager: values, gradients, mutations, aliasing", True),
     Command("export", "write a target as a standalone Python module", True),
     Command("rule", "explain a diagnostic"),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # rich.console takes 0.1 s to import
 
 __all__ = [
     "internal_error",
+    "on_terminal",
     "say",
     "show_failure",
     "stderr_console",
@@ -85,6 +86,11 @@ def stdout_on_stderr() -> Iterator[None]:
         os.close(saved)
 
 
+def on_terminal() -> bool:
+    """Whether somebody watches what goes to stderr."""
+    return sys.stderr.isatty()
+
+
 def stderr_console() -> "Console":
     from rich.console import Console  # 0.1 s
 
@@ -94,7 +100,7 @@ def stderr_console() -> "Console":
 @contextmanager
 def waiting(what: str) -> Iterator[Callable[[str], None]]:
     """Shows a spinner on a terminal, and what it is told; silent elsewhere."""
-    if not sys.stderr.isatty():
+    if not on_terminal():
         yield lambda text: None
         return
     with stderr_console().status(what) as status:

@@ -3,6 +3,7 @@
 Invariant: a code never changes its meaning, and every code that is ever reported has a row.
 """
 
+from aotlens.report.catalogue_budgets import BUDGETS
 from aotlens.report.catalogue_cuda_graphs import CUDA_GRAPHS
 from aotlens.report.catalogue_gpu import GPU
 from aotlens.report.catalogue_saved import SAVED
@@ -314,5 +315,16 @@ FAILURES = (
     ),
 )
 
-RULES = (*MUTATION, *ALIASING, *SAVED, *TRACING, *WRAPPER, *CUDA_GRAPHS, *GPU, *CORRECTNESS, *FAILURES)
+RULES = (
+    *MUTATION,
+    *ALIASING,
+    *SAVED,
+    *TRACING,
+    *WRAPPER,
+    *CUDA_GRAPHS,
+    *GPU,
+    *CORRECTNESS,
+    *BUDGETS,
+    *FAILURES,
+)
 """Every rule, by code."""

@@ -29,6 +29,12 @@ def column(span: Span) -> int:
     return len(source_line(span.file, span.line).encode()[: span.col].decode(errors="replace")) + 1
 
 
+def end_column(span: Span) -> int:
+    """The character behind the span's last, counted from 1."""
+    line = source_line(span.file, span.end_line)
+    return len(line.encode()[: span.end_col].decode(errors="replace")) + 1 if line else span.end_col + 1
+
+
 def shown_path(file: str) -> str:
     """The path as a person reads it: relative to the current folder when it lies inside."""
     try:

@@ -12,6 +12,7 @@ FAMILIES = {
     "5": "Wrapper cost and CUDA graphs",
     "6": "GPU kernels",
     "7": "Correctness",
+    "8": "Budgets and ignore comments",
     "9": "Failures",
 }
 

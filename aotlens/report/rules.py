@@ -10,7 +10,7 @@ from pathlib import Path
 from aotlens.errors import UserError
 from aotlens.report.catalogue import FAMILIES, RULES, Rule
 
-__all__ = ["FAMILIES", "RULES", "Rule", "index_page", "page", "pages", "rule"]
+__all__ = ["FAMILIES", "RULES", "Rule", "index_page", "near_codes", "page", "pages", "rule"]
 
 
 def rule(code: str) -> Rule:
@@ -19,9 +19,14 @@ def rule(code: str) -> Rule:
     for entry in RULES:
         if entry.code == wanted:
             return entry
+    raise UserError(f"no rule {code!r}; there is {near_codes(wanted)}")
+
+
+def near_codes(code: str) -> str:
+    """What may have been meant, those of the same family first: `AL301, AL302`; all where none is near."""
     codes = [entry.code for entry in RULES]
-    near = ", ".join(difflib.get_close_matches(wanted, codes, cutoff=0.5)) or ", ".join(codes)
-    raise UserError(f"no rule {code!r}; there is {near}")
+    near = difflib.get_close_matches(code.upper(), codes, cutoff=0.5) or codes
+    return ", ".join(sorted(near, key=lambda one: not one.startswith(code.upper()[:3])))
 
 
 def page(entry: Rule) -> str:

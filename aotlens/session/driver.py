@@ -36,6 +36,8 @@ class Order:
     options: CompileOptions
     fake: bool = False
     """Run the script on tensors that hold no memory."""
+    examples: bool = False
+    """Only the targets that have examples."""
 
 
 def _compile(call: Call, options: CompileOptions) -> None:
@@ -66,7 +68,7 @@ class Plan:
     watched: StaticTarget | None = None
 
     @classmethod
-    def of(cls, script: Script, qualname: str | None) -> "Plan":
+    def of(cls, script: Script, qualname: str | None, only_examples: bool = False) -> "Plan":
         """Raises SyntaxError, or TargetError where the script has no such name."""
         if qualname is not None:
             target = find_target(script, qualname)
@@ -76,7 +78,7 @@ class Plan:
         targets = find_targets(script.source, script.path)
         examples = tuple(target for target in targets if target.how == "example")
         compiles = any(target.how == "compile" for target in targets)
-        return cls(runs=compiles or not examples, examples=examples)
+        return cls(runs=not only_examples and (compiles or not examples), examples=examples)
 
 
 class Driver:
@@ -92,7 +94,7 @@ class Driver:
         """Raises what the script raised, but for an orderly end."""
         self._hooks.on_stage("import", self._order.path)
         script = load_script(self._order.path)
-        plan = Plan.of(script, self._order.qualname)
+        plan = Plan.of(script, self._order.qualname, self._order.examples)
         self._order = replace(self._order, options=within_script(self._order.options))
         module = new_module(script, "__main__" if plan.runs else script.name)
         stages = self._collector.listening(lambda stage: self._hooks.on_stage(stage, ""))

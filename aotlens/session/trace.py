@@ -97,7 +97,7 @@ def _order(request: TraceRequest) -> Order:
         gpu_texts=asked.gpu_texts,
         kernel_limit_s=KERNEL_LIMIT_S if asked.kernel_limit_s is None else asked.kernel_limit_s,
     )
-    return Order(request.path, request.qualname, request.argv, options, asked.fake)
+    return Order(request.path, request.qualname, request.argv, options, asked.fake, asked.examples)
 
 
 def _build(

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -65,16 +65,23 @@ class Job:
 class WorkerClient:
     """One server process, started on first use, and the jobs that wait for its answers."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (how a process is started, all with defaults)
         self,
         python: str | None = None,
         cwd: str | None = None,
         on_log: Callable[[str], None] | None = None,
         command: Sequence[str] | None = None,
+        parallel: int | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> None:
-        """`python` is the interpreter that has torch and aotlens; `command` replaces the whole server."""
-        self._command = list(command or _server_command(python or sys.executable))
+        """`python` is the interpreter that has torch and aotlens; `command` replaces the whole server.
+
+        `parallel` is how many traces run at a time; `env` adds to the environment of the server.
+        """
+        own = [] if parallel is None else [str(parallel)]
+        self._command = list(command or (*_server_command(python or sys.executable), *own))
         self._cwd = cwd
+        self._env = dict(env or {})
         self._on_log = on_log or (lambda line: None)
         self._lock = threading.Lock()
         self._ids = count(1)
@@ -154,14 +161,16 @@ class WorkerClient:
     def _running_server(self) -> "_Server":
         with self._lock:
             if self._server is None or self._server.ended:
-                self._server = _Server(self._command, self._cwd, self._on_log)
+                self._server = _Server(self._command, self._cwd, self._on_log, self._env)
             return self._server
 
 
 class _Server:
     """A server process, the jobs that it owes an answer, and the two threads that read its pipes."""
 
-    def __init__(self, command: list[str], cwd: str | None, on_log: Callable[[str], None]) -> None:
+    def __init__(
+        self, command: list[str], cwd: str | None, on_log: Callable[[str], None], env: Mapping[str, str]
+    ) -> None:
         """Raises OSError when there is no such program."""
         self.hello: Hello | None = None
         self.ended = False
@@ -174,6 +183,7 @@ class _Server:
         self._process = subprocess.Popen(
             command,
             cwd=cwd,
+            env={**os.environ, **env},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

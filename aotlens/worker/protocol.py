@@ -51,6 +51,8 @@ class TraceOptions:
     """Changes of the policy whose totals the report shall hold beside those of the policy itself."""
     fake: bool = False
     """Run the script on tensors that hold no memory."""
+    examples: bool = False
+    """Only the targets that have examples: the script's definitions run, and its main part does not."""
     verify: bool = False
     """Also compare the first call of each target with eager, on copies of its arguments."""
     measure: bool = False

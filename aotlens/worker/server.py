@@ -11,6 +11,7 @@ tracker, and makes each child a direct one: its exit status, process group and d
 import os
 import selectors
 import signal
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -34,6 +35,8 @@ from aotlens.worker.protocol import Answer, Cancel, Hello, Progress, TraceReques
 
 __all__ = ["Server", "main", "serve"]
 
+PARALLEL = 2
+"""How many traces run at a time, where the client does not say."""
 _CHUNK_BYTES = 1 << 16
 _MEMORY_POLL_S = 0.1
 _DUMP_GRACE_S = 0.3
@@ -43,17 +46,21 @@ _AFTER_OUTCOME_S = 2.0
 
 
 def main() -> int:
-    """Warm up, then serve the client on stdin and stdout until it closes them."""
+    """Warm up, then serve the client on stdin and stdout until it closes them.
+
+    The first argument, where there is one, says how many traces run at a time.
+    """
     from aotlens.worker.warm import load  # imports torch
 
+    parallel = int(sys.argv[1]) if len(sys.argv) > 1 else PARALLEL
     reading, writing = take_over_stdio()
     trace, hello = load()
-    return serve(trace, hello, reading, writing)
+    return serve(trace, hello, reading, writing, parallel)
 
 
-def serve(trace: Trace, hello: Hello, reading: int, writing: int) -> int:
+def serve(trace: Trace, hello: Hello, reading: int, writing: int, parallel: int = PARALLEL) -> int:
     """Answer requests from `reading` on `writing` until the client closes."""
-    server = Server(trace, writing)
+    server = Server(trace, writing, parallel)
     server.send(hello)
     try:
         server.loop(reading)
@@ -67,7 +74,7 @@ def serve(trace: Trace, hello: Hello, reading: int, writing: int) -> int:
 class Server:
     """The loop over the client's pipe, the children's pipes and the children's deaths."""
 
-    def __init__(self, trace: Trace, writing: int, parallel: int = 2) -> None:
+    def __init__(self, trace: Trace, writing: int, parallel: int = PARALLEL) -> None:
         self._trace = trace
         self._writing = writing
         self._parallel = parallel

@@ -1,0 +1,99 @@
+"""Which files have something to check, and what: found by reading, nothing is run.
+
+Invariant: files come in the order of the paths, and sorted within a folder; a file that does not parse is
+there with its failure.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from aotlens.check.settings import Settings, settings_for
+from aotlens.errors import TargetError
+from aotlens.session.failures import failure_of
+from aotlens.session.script import load_script
+from aotlens.worker.protocol import Failure
+from aotlens.worker.targets import StaticTarget, find_targets
+
+__all__ = ["SourceFile", "find_files"]
+
+_MENTION = "aotlens"
+"""Every example mentions it, so a file without it is not parsed."""
+_SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file with targets that have examples."""
+
+    path: str
+    """As spans name it: relative where the user's path is."""
+    source: str
+    settings: Settings
+    targets: tuple[StaticTarget, ...]
+    failure: Failure | None = None
+    """Why it cannot be read as Python."""
+
+
+def find_files(paths: Iterable[str]) -> tuple[SourceFile, ...]:
+    """The files among the paths, and below folders, that have examples.
+
+    Raises:
+        UserError: a path that is not there; settings that do not fit.
+    """
+    found: dict[str, SourceFile] = {}
+    for path in _files(paths):
+        file = _read(path) if os.path.realpath(path) not in found else None
+        if file is not None:
+            found[os.path.realpath(path)] = file
+    return tuple(found.values())
+
+
+def _files(paths: Iterable[str]) -> Iterator[str]:
+    for given in paths:
+        path = os.path.normpath(given)
+        if not os.path.exists(path):
+            raise TargetError(f"no such file or folder: {given}", kind="no-file")
+        if os.path.isdir(path):
+            yield from (file for file in _below(path) if not settings_for(file).excludes(file))
+        else:
+            yield path
+
+
+def _below(folder: str) -> Iterator[str]:
+    """Python files below a folder; not those of environments, caches and hidden folders."""
+    for at, folders, files in os.walk(folder):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in _SKIPPED
+            and not os.path.exists(os.path.join(at, name, "pyvenv.cfg"))
+        )
+        yield from (
+            os.path.normpath(os.path.join(at, name)) for name in sorted(files) if name.endswith(".py")
+        )
+
+
+def _read(path: str) -> SourceFile | None:
+    """None for a file without an example. Raises UserError for settings that do not fit."""
+    source = ""
+    try:
+        source = load_script(path).source
+        every = find_targets(source, path) if _MENTION in source else ()
+    except SyntaxError as error:
+        return SourceFile(path, source, settings_for(path), (), failure_of(error, path))
+    targets = tuple(target for target in every if target.how == "example")
+    if not targets:
+        return None
+    settings = settings_for(path)
+    _refuse_unknown(path, settings, tuple(target.qualname for target in every if target.qualname))
+    return SourceFile(path, source, settings, targets)
+
+
+def _refuse_unknown(path: str, settings: Settings, known: tuple[str, ...]) -> None:
+    for name in settings.named_targets(path):
+        if name not in known:
+            there = ", ".join(f"`{one}`" for one in known)
+            table = f'[tool.aotlens.per-target."{settings.relative(path)}::{name}"]'
+            raise TargetError(f"{settings.file}: {table}: {path} has no `{name}`; it has {there}")

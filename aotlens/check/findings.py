@@ -1,0 +1,207 @@
+"""What the traces of all files found: selected, without what comments hide, each finding once.
+
+Invariant: findings are in the order of files and lines, so that two runs print the same.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from aotlens.check.settings import SEVERITIES, Settings
+from aotlens.check.tracing import Traced
+from aotlens.report.diagnose import from_failure
+from aotlens.report.diagnose_budgets import Budget, over_budget
+from aotlens.report.diagnose_ignores import Ignore, covers, parse_ignores, unknown_codes, unused
+from aotlens.report.records import Diagnostic, Target
+
+__all__ = ["Checked", "CheckedTarget", "Finding", "judge"]
+
+FAULT_OF_OURS = "AL911"
+FAILED = "AL9"
+"""The family of failed traces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A diagnostic, and which file's check it came from."""
+
+    diagnostic: Diagnostic
+    file: str
+    """Where it stands; the file that was checked when it has no place."""
+    qualname: str | None = None
+    """The target; None for what concerns the file."""
+    exit_code: int = 1
+    """What it makes the command end with: 0 where it is too mild to fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedTarget:
+    """A target that was traced, with the limits for it."""
+
+    file: str
+    target: Target
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The result of `aotlens check`."""
+
+    files: tuple[str, ...]
+    targets: tuple[CheckedTarget, ...]
+    findings: tuple[Finding, ...]
+    hidden: tuple[Finding, ...]
+    """Findings that a comment hides."""
+    exit_code: int
+
+
+@dataclass(slots=True)
+class _Comment:
+    """An ignore comment, and which of its codes have hidden something."""
+
+    ignore: Ignore
+    used: set[str] = field(default_factory=set)
+
+    def hides(self, diagnostic: Diagnostic) -> bool:
+        if not covers(self.ignore, diagnostic):
+            return False
+        self.used |= {code for code in self.ignore.codes if diagnostic.code.startswith(code)} or {""}
+        return True
+
+
+def judge(traced: Sequence[Traced]) -> Checked:
+    """Every finding of the traces, and the exit code that they come to."""
+    comments = _Comments()
+    told: list[Finding] = []
+    hidden: list[Finding] = []
+    for found in {_identity(found): found for one in traced for found in _of_trace(one)}.values():
+        (hidden if comments.hide(found.diagnostic) else told).append(found)
+    told += comments.useless(traced)
+    ordered = sorted(told, key=_order)
+    return Checked(
+        tuple(dict.fromkeys(one.file.path for one in traced)),
+        tuple(_targets(traced)),
+        tuple(ordered),
+        tuple(sorted(hidden, key=_order)),
+        max((found.exit_code for found in ordered), default=0),
+    )
+
+
+def _of_trace(traced: Traced) -> Iterator[Finding]:
+    """What one trace found and the settings select."""
+    file, settings = traced.file.path, traced.file.settings
+    rows: list[tuple[str | None, Diagnostic]] = []
+    if traced.report is not None:
+        for target in traced.report.targets:
+            budget = settings.budget_of(file, target.qualname)
+            rows += [(target.qualname, one) for one in (*target.diagnostics, *over_budget(target, budget))]
+        rows += [(None, one) for one in traced.report.diagnostics]
+    if traced.failure is not None:
+        rows.append((None, from_failure(traced.failure)))
+    for qualname, diagnostic in rows:
+        where = diagnostic.span.file if diagnostic.span is not None else file
+        if settings.tells(diagnostic.code, where, qualname):
+            yield _finding(diagnostic, where, qualname, settings)
+
+
+def _finding(diagnostic: Diagnostic, file: str, qualname: str | None, settings: Settings) -> Finding:
+    if diagnostic.code == FAULT_OF_OURS:
+        return Finding(diagnostic, file, qualname, 3)
+    if diagnostic.code.startswith(FAILED):
+        return Finding(diagnostic, file, qualname, 2)
+    fails = SEVERITIES.index(diagnostic.severity) <= SEVERITIES.index(settings.fail_on)
+    return Finding(diagnostic, file, qualname, int(fails))
+
+
+def _identity(found: Finding) -> tuple[object, ...]:
+    """Equal for one finding that the traces of two files, or of two examples, came upon."""
+    one, span = found.diagnostic, found.diagnostic.span
+    place = (os.path.realpath(span.file), span.line, span.col) if span is not None else (found.file,)
+    return one.code, one.severity, one.message, place
+
+
+def _targets(traced: Iterable[Traced]) -> Iterator[CheckedTarget]:
+    for one in traced:
+        for target in one.report.targets if one.report is not None else ():
+            budget = one.file.settings.budget_of(one.file.path, target.qualname)
+            yield CheckedTarget(one.file.path, target, budget)
+
+
+def _order(found: Finding) -> tuple[object, ...]:
+    span = found.diagnostic.span
+    return found.file, span.line if span else 0, span.col if span else 0, found.diagnostic.code
+
+
+class _Comments:
+    """The ignore comments of every file that a finding stands in."""
+
+    def __init__(self) -> None:
+        self._by_file: dict[str, list[_Comment]] = {}
+
+    def hide(self, diagnostic: Diagnostic) -> bool:
+        """Whether a comment hides the finding; each that does counts as used."""
+        if diagnostic.span is None:
+            return False
+        hiding = [comment for comment in self._of(diagnostic.span.file) if comment.hides(diagnostic)]
+        return bool(hiding)
+
+    def useless(self, traced: Sequence[Traced]) -> Iterator[Finding]:
+        """Comments at what ran that hide nothing; not of files of which a part could not be traced."""
+        seen = _lines_seen(traced)
+        incomplete = {one.file.path for one in traced if one.failure or one.report is None or _refused(one)}
+        for file in {one.file.path: one.file for one in traced}.values():
+            for comment in self._of(file.path):
+                ignore, settings = comment.ignore, file.settings
+                about = list(unknown_codes(ignore))
+                ran = any((file.path, line) in seen for line in range(ignore.first, ignore.last + 1))
+                if not about and ran and file.path not in incomplete:
+                    about = list(_unused(comment, settings, file.path))
+                for one in about:
+                    if settings.tells(one.code, file.path, None):
+                        yield _finding(one, file.path, None, settings)
+
+    def _of(self, file: str) -> list[_Comment]:
+        key = os.path.realpath(file)
+        if key not in self._by_file:
+            self._by_file[key] = [_Comment(ignore) for ignore in parse_ignores(_text(key), file)]
+        return self._by_file[key]
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:  # generated code, or a file that is gone: it has no comments
+        return ""
+
+
+def _refused(traced: Traced) -> bool:
+    return traced.report is not None and any(one.severity == "error" for one in traced.report.diagnostics)
+
+
+def _unused(comment: _Comment, settings: Settings, file: str) -> Iterator[Diagnostic]:
+    ignore = comment.ignore
+    if not ignore.codes:
+        if not comment.used:
+            yield unused(ignore, ())
+        return
+    codes = [code for code in ignore.codes if code not in comment.used and settings.tells(code, file, None)]
+    if codes:
+        yield unused(ignore, codes)
+
+
+def _lines_seen(traced: Sequence[Traced]) -> set[tuple[str, int]]:
+    """Lines of checked files that a traced target has, or that a trace ran."""
+    paths = {os.path.realpath(one.file.path): one.file.path for one in traced}
+    names = dict(paths)
+    found = set()
+    for one in traced:
+        for static in one.file.targets:
+            found |= {(one.file.path, line) for line in range(static.body.line, static.body.end_line + 1)}
+        for target in one.report.targets if one.report is not None else ():
+            nodes = (node for stage in target.stages for node in stage.nodes)
+            for span in (span for node in nodes for span in node.spans):
+                if span.file not in names:
+                    names[span.file] = paths.get(os.path.realpath(span.file), span.file)
+                found.add((names[span.file], span.line))
+    return found

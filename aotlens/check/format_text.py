@@ -1,0 +1,44 @@
+"""Findings for people, as `aotlens inspect` shows them.
+
+The reporters of `aotlens check` each have `render(checked) -> str`; this one prints to a console, for colour.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from aotlens.check.findings import Checked
+from aotlens.report.excerpt import diagnostic_lines
+from aotlens.report.layout import WIDTH, page_width, print_lines, to_text
+from aotlens.report.summary import counted
+
+__all__ = ["print_findings", "render", "summary"]
+
+
+def print_findings(checked: Checked, console: Console) -> None:
+    print_lines(_lines(checked, page_width(console)), console)
+
+
+def render(checked: Checked) -> str:
+    return to_text(_lines(checked, WIDTH))
+
+
+def summary(checked: Checked) -> str:
+    """`3 findings (1 error, 2 warnings) in 12 targets of 5 files; 2 hidden by comments`."""
+    counts = Counter(found.diagnostic.severity for found in checked.findings)
+    words = {"error": "error", "warning": "warning", "hint": "hint"}
+    parts = [counted(counts[name], word) for name, word in words.items() if counts[name]]
+    if counts["information"]:
+        parts.append(f"{counts['information']} information")
+    told = f" ({', '.join(parts)})" if parts else ""
+    targets, files = counted(len(checked.targets), "target"), counted(len(checked.files), "file")
+    hidden = f"; {len(checked.hidden)} hidden by comments" if checked.hidden else ""
+    return f"{counted(len(checked.findings), 'finding')}{told} in {targets} of {files}{hidden}"
+
+
+def _lines(checked: Checked, width: int) -> Iterator[Text]:
+    for found in checked.findings:
+        yield from diagnostic_lines(found.diagnostic, width)
+        yield Text()

@@ -1,0 +1,263 @@
+"""`[tool.aotlens]` of pyproject.toml as a record.
+
+Invariant: standard library only.  A key that is unknown, or a value that does not fit, is an error that names
+the file, the key and what it takes; nothing is ignored in silence.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+from aotlens.errors import UserError
+from aotlens.policy import FORMS, Policy, size_bytes
+from aotlens.report.diagnose_budgets import NO_LIMITS, Budget
+from aotlens.report.diagnose_ignores import known_prefix
+from aotlens.report.records import Severity
+from aotlens.report.rules import near_codes
+from aotlens.worker.protocol import TraceOptions
+
+__all__ = ["SEVERITIES", "Section", "Settings", "check_codes", "settings_for"]
+
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+"""The gravest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What is set for the files, or the targets, that a pattern fits."""
+
+    pattern: str
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
+    budget: Budget = NO_LIMITS
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What one pyproject.toml says; the defaults where there is none."""
+
+    file: Path | None = None
+    select: tuple[str, ...] | None = None
+    """Codes that are told, or how they start; None tells all."""
+    ignore: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    """Files below a folder that are left out, as patterns over paths from the pyproject's folder."""
+    fail_on: Severity = "warning"
+    """The mildest severity with which a finding makes the command fail."""
+    time_limit_s: float = 120.0
+    options: TraceOptions = field(default_factory=lambda: TraceOptions(examples=True, gpu_texts=()))
+    budget: Budget = NO_LIMITS
+    per_file: tuple[Section, ...] = ()
+    per_target: tuple[Section, ...] = ()
+    """The pattern is `FILE::NAME`."""
+
+    def tells(self, code: str, file: str, qualname: str | None) -> bool:
+        """Whether a finding with that code is told, of that file and target."""
+        select, ignore = self.select, self.ignore
+        for section in self._sections(file, qualname):
+            select = select if section.select is None else section.select
+            ignore = (*ignore, *section.ignore)
+        return (select is None or code.startswith(select)) and not code.startswith(ignore or ("-",))
+
+    def budget_of(self, file: str, qualname: str) -> Budget:
+        """The limits for a target: what is set for all, then for the file, then for the target."""
+        budget = self.budget
+        for section in self._sections(file, qualname):
+            budget = budget.with_limits(section.budget)
+        return budget
+
+    def excludes(self, file: str) -> bool:
+        path = self.relative(file)
+        return any(_fits(path, pattern) for pattern in self.exclude)
+
+    def named_targets(self, file: str) -> tuple[str, ...]:
+        """The targets of a file that have settings of their own, by plain name."""
+        path = self.relative(file)
+        pairs = (section.pattern.partition("::") for section in self.per_target)
+        return tuple(name for where, _, name in pairs if where == path and not set("*?[") & set(name))
+
+    def _sections(self, file: str, qualname: str | None) -> tuple[Section, ...]:
+        path = self.relative(file)
+        files = (section for section in self.per_file if _fits(path, section.pattern))
+        targets = (
+            section for section in self.per_target if fnmatchcase(f"{path}::{qualname}", section.pattern)
+        )
+        return (*files, *(targets if qualname is not None else ()))
+
+    def relative(self, file: str) -> str:
+        """The path as patterns are compared with it: from the pyproject's folder."""
+        path, root = Path(file).resolve(), self.file.parent if self.file is not None else Path.cwd()
+        return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
+
+
+def settings_for(file: str) -> Settings:
+    """What the nearest pyproject.toml with `[tool.aotlens]` says, from the file's folder upwards.
+
+    Raises:
+        UserError: a pyproject.toml that cannot be read, an unknown key, a value that does not fit.
+    """
+    return _of_folder(Path(file).resolve().parent)
+
+
+@cache
+def _of_folder(folder: Path) -> Settings:
+    path = folder / "pyproject.toml"
+    if path.is_file():
+        table = _table(path)
+        if table is not None:
+            return _Reader(path).settings(table)
+    return Settings() if folder.parent == folder else _of_folder(folder.parent)
+
+
+def _table(path: Path) -> Mapping[str, Any] | None:
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {path}: {error}") from error
+    table = data.get("tool", {}).get("aotlens")
+    if table is not None and not isinstance(table, dict):
+        raise UserError(f"{path}: [tool.aotlens] is not a table")
+    return table
+
+
+def check_codes(codes: tuple[str, ...], where: str) -> tuple[str, ...]:
+    """The codes in upper case. Raises UserError for one that no diagnostic starts with."""
+    for code in codes:
+        if not known_prefix(code.upper()):
+            raise UserError(f"{where}: no diagnostic `{code}`; there is {near_codes(code)}")
+    return tuple(code.upper() for code in codes)
+
+
+def _fits(path: str, pattern: str) -> bool:
+    """Whether a pattern fits a path or one of the folders that it lies in."""
+    parents = (parent.as_posix() for parent in Path(path).parents)
+    return any(fnmatchcase(one, pattern.rstrip("/")) for one in (path, *parents))
+
+
+class _Reader:
+    """Reads the tables of one file; every error names the file and the table."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def settings(self, table: Mapping[str, Any]) -> Settings:
+        known = {**_CODES, **_LIMITS, **_WHOLE, "per-file": "", "per-target": ""}
+        self._refuse_unknown(table, tuple(known), "tool.aotlens")
+        whole = {name: self._value(table, name, "tool.aotlens") for name in _WHOLE if name in table}
+        tracing = {name: whole[name] for name in ("backend", "dynamic", "policy", "gpu") if name in whole}
+        plain = {name.replace("-", "_"): value for name, value in whole.items() if name not in tracing}
+        plain |= {"time_limit_s": plain.pop("time_limit")} if "time_limit" in plain else {}
+        section = self._section("", table, "tool.aotlens")
+        return Settings(
+            file=self._path,
+            select=section.select,
+            ignore=section.ignore,
+            options=replace(TraceOptions(examples=True, gpu_texts=()), **tracing),
+            budget=section.budget,
+            per_file=self._sections(table, "per-file"),
+            per_target=self._sections(table, "per-target"),
+            **plain,
+        )
+
+    def _sections(self, table: Mapping[str, Any], name: str) -> tuple[Section, ...]:
+        where = f"tool.aotlens.{name}"
+        rows = table.get(name, {})
+        if not isinstance(rows, dict) or not all(isinstance(row, dict) for row in rows.values()):
+            raise UserError(f'{self._path}: [{where}] takes tables: [{where}."PATTERN"]')
+        for pattern, row in rows.items():
+            inner = f'{where}."{pattern}"'
+            if name == "per-target" and "::" not in pattern:
+                raise UserError(f"{self._path}: [{inner}] is no FILE::NAME")
+            self._refuse_unknown(row, (*_CODES, *_LIMITS), inner)
+        return tuple(self._section(pattern, row, f'{where}."{pattern}"') for pattern, row in rows.items())
+
+    def _section(self, pattern: str, table: Mapping[str, Any], where: str) -> Section:
+        codes = {
+            name: check_codes(self._value(table, name, where), f"{self._path}: [{where}] {name}")
+            for name in _CODES
+            if name in table
+        }
+        limits = {
+            name.replace("-", "_"): self._value(table, name, where) for name in _LIMITS if name in table
+        }
+        return Section(pattern, codes.get("select"), codes.get("ignore", ()), Budget(**limits))
+
+    def _refuse_unknown(self, table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+        for name in table:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                there = f"did you mean `{near[0]}`?" if near else f"there is {', '.join(known)}"
+                raise UserError(f"{self._path}: [{where}] has no setting `{name}`; {there}")
+
+    def _value(self, table: Mapping[str, Any], name: str, where: str) -> Any:
+        kind = (_CODES | _LIMITS | _WHOLE)[name]
+        try:
+            value = kind.read(table[name])
+        except UserError as error:
+            raise UserError(f"{self._path}: [{where}] {name}: {error}") from error
+        if value is None:
+            raise UserError(f"{self._path}: [{where}] {name} takes {kind.takes}, found {table[name]!r}")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a key takes."""
+
+    takes: str
+    read: Callable[[Any], Any]
+    """None for a value that does not fit; a UserError that says more is shown too."""
+
+
+def _strings(value: Any) -> tuple[str, ...] | None:
+    fits = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return tuple(value) if fits else None
+
+
+def _bytes(value: Any) -> int | None:
+    if isinstance(value, str):
+        return size_bytes(value)
+    return value if _is_number(value) and isinstance(value, int) else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+def _policy(value: Any) -> str | None:
+    return str(Policy.parse(value)) if isinstance(value, str) else None
+
+
+def _one_of(*values: str) -> _Kind:
+    return _Kind(
+        ", ".join(f'"{value}"' for value in values), lambda value: value if value in values else None
+    )
+
+
+_BYTES = _Kind('bytes, as 1048576 or "64 MiB"', _bytes)
+_CODES = {
+    "select": _Kind('a list of codes, as ["AL1", "AL301"]', _strings),
+    "ignore": _Kind('a list of codes, as ["AL1", "AL301"]', _strings),
+}
+_LIMITS = {
+    "max-saved-bytes": _BYTES,
+    "max-peak-bytes": _BYTES,
+    "max-wrapper-steps": _Kind(
+        "a whole number", lambda value: value if _is_number(value) and isinstance(value, int) else None
+    ),
+}
+_WHOLE = {
+    "exclude": _Kind('a list of patterns, as ["examples/old/*"]', _strings),
+    "fail-on": _one_of(*SEVERITIES),
+    "time-limit": _Kind("seconds", lambda value: float(value) if _is_number(value) and value else None),
+    "backend": _one_of("eager", "inductor"),
+    "dynamic": _Kind("true or false", lambda value: value if isinstance(value, bool) else None),
+    "policy": _Kind(f"a policy ({', '.join(FORMS)})", _policy),
+    "gpu": _Kind('a GPU, as "h100"', lambda value: value if isinstance(value, str) and value else None),
+}
+"""Keys of the whole; the others stand in `per-file` and `per-target` too."""

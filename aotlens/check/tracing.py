@@ -1,0 +1,111 @@
+"""The traces of many files, at the same time.
+
+Invariant: every file gets its answers, whatever becomes of the others.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import as_completed
+from dataclasses import dataclass
+
+from aotlens.check.files import SourceFile
+from aotlens.report.codec import decode
+from aotlens.report.records import Report
+from aotlens.worker.client import Job, WorkerClient
+from aotlens.worker.kept import KeptAnswers, open_answers
+from aotlens.worker.protocol import Answer, Failure, TraceRequest
+
+__all__ = ["Traced", "trace_files"]
+
+OnDone = Callable[[SourceFile], None]
+
+_ENDED = ("crash", "timeout", "memory")
+"""Failures that take what was traced before with them: each target is then traced by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What tracing one file, or one target of it, came to; both only when a part could be traced."""
+
+    file: SourceFile
+    report: Report | None
+    failure: Failure | None
+    output: str = ""
+    """What the user's code printed."""
+
+
+def trace_files(files: Sequence[SourceFile], jobs: int, fresh: bool, on_done: OnDone) -> tuple[Traced, ...]:
+    """Trace every file's examples, `jobs` at a time; `on_done` hears of each file that is finished.
+
+    Unless `fresh`, an answer from the disk serves as well, where nothing that it depends on has changed.
+    """
+    kept = open_answers()
+    found: dict[str, list[Traced]] = {}
+    waiting: list[tuple[SourceFile, TraceRequest]] = []
+    for file in files:
+        request = _request(file, None, kept is not None)
+        answer = kept.find(request) if kept is not None and not fresh and file.failure is None else None
+        if file.failure is not None:
+            found[file.path] = [Traced(file, None, file.failure)]
+        elif answer is not None:
+            found[file.path] = [_traced(file, answer)]
+        else:
+            waiting.append((file, request))
+            continue
+        on_done(file)
+    if waiting:
+        with WorkerClient(parallel=min(jobs, len(waiting))) as client:
+            _Run(client, kept, found, on_done).trace(waiting)
+    return tuple(traced for file in files for traced in found[file.path])
+
+
+def _request(file: SourceFile, qualname: str | None, list_reads: bool) -> TraceRequest:
+    settings = file.settings
+    return TraceRequest(
+        0, file.path, qualname, (), settings.options, settings.time_limit_s, list_reads=list_reads
+    )
+
+
+def _traced(file: SourceFile, answer: Answer) -> Traced:
+    report = decode(answer.report) if answer.report is not None else None
+    return Traced(file, report, answer.failure, answer.output)
+
+
+class _Run:
+    """The files that the worker traces; fills `found`."""
+
+    def __init__(
+        self, client: WorkerClient, kept: KeptAnswers | None, found: dict[str, list[Traced]], on_done: OnDone
+    ) -> None:
+        self._client = client
+        self._kept = kept
+        self._found = found
+        self._on_done = on_done
+
+    def trace(self, waiting: Sequence[tuple[SourceFile, TraceRequest]]) -> None:
+        started = time.time()
+        jobs = {self._submit(request).future: (file, request) for file, request in waiting}
+        for future in as_completed(jobs):
+            file, request = jobs[future]
+            answer: Answer = future.result()
+            if self._kept is not None:
+                self._kept.keep(request, answer, started)
+            if answer.failure is not None and answer.failure.kind in _ENDED and len(file.targets) > 1:
+                self._found[file.path] = self._one_by_one(file)
+            else:
+                self._found[file.path] = [_traced(file, answer)]
+            self._on_done(file)
+
+    def _one_by_one(self, file: SourceFile) -> list[Traced]:
+        jobs = [self._submit(_request(file, target.qualname, False)) for target in file.targets]
+        return [_traced(file, job.future.result()) for job in jobs]
+
+    def _submit(self, request: TraceRequest) -> Job:
+        return self._client.submit(
+            request.path,
+            request.qualname,
+            request.argv,
+            request.options,
+            time_limit_s=request.time_limit_s,
+            list_reads=request.list_reads,
+        )

@@ -1,0 +1,133 @@
+"""`aotlens check PATH…`: diagnostics of every target that has an example, for CI."""
+
+import argparse
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+
+from aotlens.check.files import SourceFile, find_files
+from aotlens.check.findings import Checked, judge
+from aotlens.check.settings import SEVERITIES, Settings, check_codes
+from aotlens.check.tracing import OnDone, trace_files
+from aotlens.cli.limits import add_limits, limits_of
+from aotlens.cli.target import add_gpu, add_policy, check_gpu, policy_of
+from aotlens.cli.terminal import on_terminal, say, stderr_console, write_data
+from aotlens.errors import UserError
+from aotlens.options import BACKENDS
+
+FORMATS = ("text", "json", "sarif", "github")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", metavar="PATH", nargs="+", help="a Python file, or a folder with any")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="default: %(default)s")
+    parser.add_argument("-o", dest="output", metavar="FILE", help="write there instead of to stdout")
+    for name, does in (("select", "tell only"), ("ignore", "do not tell")):
+        parser.add_argument(
+            f"--{name}", metavar="CODES", help=f"{does} these, as AL1 or AL301,AL801; replaces the setting"
+        )
+    parser.add_argument(
+        "--fail-on",
+        choices=SEVERITIES,
+        help="the mildest severity that makes the exit code 1 (default: warning)",
+    )
+    add_limits(parser)
+    parser.add_argument(
+        "--jobs", metavar="N", type=int, default=_cores(), help="files at a time (default: one a core)"
+    )
+    parser.add_argument("--time-limit", metavar="SECONDS", type=float, help="for each file (default: 120)")
+    parser.add_argument(
+        "--fresh", action="store_true", help="trace even where nothing has changed since the last time"
+    )
+    parser.add_argument("--backend", choices=BACKENDS, help="code generation (default: eager)")
+    parser.add_argument("--dynamic", action="store_true", help="trace with symbolic sizes")
+    add_policy(parser)
+    add_gpu(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.jobs < 1:
+        raise UserError(f"--jobs takes a number from 1 on, found {arguments.jobs}")
+    overrides = _Overrides(arguments)
+    found = find_files(arguments.paths)
+    files = tuple(replace(file, settings=overrides.over(file.settings)) for file in found)
+    for gpu in {file.settings.options.gpu for file in files}:
+        check_gpu(gpu)
+    with _progress(len(files)) as on_done:
+        traced = trace_files(files, arguments.jobs, arguments.fresh, on_done)
+    for one in traced:
+        if one.failure is not None and one.failure.traceback and arguments.format == "text":
+            say(one.failure.traceback.rstrip())
+    checked = judge(traced)
+    _show(checked, arguments)
+    return checked.exit_code
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _Overrides:
+    """What the command line says; each option replaces the setting of its name."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._options: dict[str, object] = {
+            name: value
+            for name, value in (("backend", arguments.backend), ("gpu", arguments.gpu))
+            if value is not None
+        }
+        if arguments.dynamic:
+            self._options["dynamic"] = True
+        if arguments.policy or arguments.memory_budget is not None:
+            self._options["policy"] = str(policy_of(arguments))
+        self._settings: dict[str, object] = {
+            name: check_codes(tuple(filter(None, text.replace(" ", "").split(","))), f"--{name}")
+            for name, text in (("select", arguments.select), ("ignore", arguments.ignore))
+            if text is not None
+        }
+        self._budget = limits_of(arguments)
+        given = {"fail_on": arguments.fail_on, "time_limit_s": arguments.time_limit}
+        self._settings |= {name: value for name, value in given.items() if value is not None}
+
+    def over(self, settings: Settings) -> Settings:
+        options = replace(settings.options, **self._options)  # type: ignore[arg-type]  # argparse checked them
+        budget = settings.budget.with_limits(self._budget)
+        return replace(settings, options=options, budget=budget, **self._settings)  # type: ignore[arg-type]  # same
+
+
+@contextmanager
+def _progress(count: int) -> Iterator[OnDone]:
+    """A bar on a terminal; nothing elsewhere."""
+    if not on_terminal() or not count:
+        yield lambda file: None
+        return
+    from rich.progress import Progress  # 0.1 s, and only for a terminal
+
+    with Progress(console=stderr_console(), transient=True) as bar:
+        task = bar.add_task("tracing", total=count)
+
+        def done(file: SourceFile) -> None:
+            bar.update(task, advance=1, description=f"traced {file.path}")
+
+        yield done
+
+
+def _show(checked: Checked, arguments: argparse.Namespace) -> None:
+    from aotlens.check.format_text import print_findings, summary  # rich: 0.1 s
+
+    if arguments.format == "text" and arguments.output is None:
+        from rich.console import Console  # same
+
+        print_findings(checked, Console())
+    else:
+        renderer = import_module(f"aotlens.check.format_{arguments.format}")
+        write_data(renderer.render(checked), arguments.output)
+    if checked.files:
+        say(f"aotlens: {summary(checked)}")
+    else:
+        say(
+            "aotlens: nothing to check: no function there has an example; write"
+            " `# aotlens: example f32[8, 16]` above a def"
+        )

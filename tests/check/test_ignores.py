@@ -1,0 +1,53 @@
+"""Which statement an ignore comment covers, and which findings it hides."""
+
+from aotlens.report.diagnose_ignores import covers, parse_ignores, unknown_codes, unused
+from aotlens.report.records import Diagnostic, Span
+
+SOURCE = """\
+def f(x, y):
+    x.add_(1)  # aotlens: ignore[AL101, al2]
+    y.add_(
+        2,  # aotlens: ignore
+    )
+    # aotlens: ignore[AL301]
+
+    # another comment
+    z = x @ y
+    return "# aotlens: ignore"
+"""
+
+
+def _finding(code: str, line: int) -> Diagnostic:
+    return Diagnostic(code, "warning", "", Span("f.py", line, 4, line, 8))
+
+
+def test_a_comment_covers_its_statement_or_the_next() -> None:
+    found = [(one.codes, one.first, one.last) for one in parse_ignores(SOURCE, "f.py")]
+    assert found == [(("AL101", "AL2"), 2, 2), ((), 3, 5), (("AL301",), 9, 9)]
+
+
+def test_what_is_hidden() -> None:
+    first, every, _ = parse_ignores(SOURCE, "f.py")
+    assert covers(first, _finding("AL101", 2))
+    assert covers(first, _finding("AL203", 2))
+    assert not covers(first, _finding("AL102", 2))
+    assert not covers(first, _finding("AL101", 3))
+    assert covers(every, _finding("AL904", 5))
+    assert not covers(every, Diagnostic("AL905", "error", "", None))
+
+
+def test_the_comment_is_told_where_it_stands() -> None:
+    first, *_ = parse_ignores(SOURCE, "f.py")
+    told = unused(first, ["AL101"])
+    assert told.span == Span("f.py", 2, 15, 2, 44)
+    assert told.message == "unused `aotlens: ignore`: no AL101 here; remove it"
+
+
+def test_a_code_that_is_none() -> None:
+    (one,) = parse_ignores("x = 1  # aotlens: ignore[AL109]\n", "f.py")
+    (told,) = unknown_codes(one)
+    assert told.message.startswith("`aotlens: ignore[AL109]` names no diagnostic; there is AL105")
+
+
+def test_a_text_that_does_not_parse_has_none() -> None:
+    assert parse_ignores("x = (  # aotlens: ignore\n", "f.py") == ()
