@@ -3,7 +3,9 @@
 Invariant: other threads reach the app by messages only (`messages.py`), and state is replaced only here.
 """
 
+import asyncio
 import os
+import signal
 import sys
 import threading
 import time
@@ -24,6 +26,7 @@ from textual.screen import Screen
 from aotlens.errors import UserError
 from aotlens.report import Report, Target, loads
 from aotlens.worker.protocol import Failure
+from tui.endings import ended_by_signals, exit_code
 from tui.messages import (
     CancelWanted,
     ReportReady,
@@ -44,6 +47,10 @@ from tui.view.state import TraceState, progress_lines, state_parts, title_parts
 from tui.watching import watch_sources
 from tui.widgets.theme import DARK, LIGHT
 from tui.workbench import Workbench
+
+HANGUP = getattr(signal, "SIGHUP", None)
+HANGUP_GRACE_S = 3.0
+"""What the app has for leaving in order; the worker ends with it in any case."""
 
 TICK_S = 0.2
 """How often the clock of a running trace is drawn."""
@@ -79,6 +86,8 @@ class AotlensApp(App[int]):
         self._what_if: tuple[str, ...] = ()
         """What the running trace is asked beside the policy itself."""
         self._started = 0.0
+        self.ended_by: int | None = None
+        """The signal that ended the app."""
         self.register_theme(DARK)
         self.register_theme(LIGHT)
         self.theme = DARK.name
@@ -198,6 +207,21 @@ class AotlensApp(App[int]):
         left = title_parts(self.subject_name, self.report, self.target)
         self.workbench.show_title(left, state_parts(self.state, self.report, self.elapsed_s))
 
+    # Ending.
+
+    def action_help_quit(self) -> None:
+        """Ctrl-C, where no text is selected that it would copy; Textual's own only says what to press."""
+        self.end(signal.SIGINT)
+
+    def end(self, number: int) -> None:
+        """A signal, or the key that stands for one, ends the app."""
+        self.ended_by = number
+        self.exit()
+        if number == HANGUP:  # a terminal that is gone may take no more output, and so hold up the rest
+            leave = threading.Timer(HANGUP_GRACE_S, os._exit, (exit_code(number),))
+            leave.daemon = True
+            leave.start()
+
     def _fatal_error(self) -> None:
         """Textual's hook for an exception that nobody caught; its own prints every local."""
         told = (
@@ -263,6 +287,13 @@ def read_report(file: str) -> Report:
 
 
 def shown(app: AotlensApp) -> int:
-    """Run the app to its end; the exit code: 3 when it failed itself."""
-    app.run()
-    return 3 if app.return_code else 0
+    """Run the app to its end; the exit code: 3 when it failed itself, a shell's for a signal."""
+
+    async def play() -> None:
+        with ended_by_signals(app.end):
+            await app.run_async()
+
+    asyncio.run(play())
+    if app.return_code:
+        return 3
+    return 0 if app.ended_by is None else exit_code(app.ended_by)

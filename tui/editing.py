@@ -8,6 +8,7 @@ from textual.app import App, SuspendNotSupported
 
 from aotlens.report.records import Fix
 from tui.editor import editor_command
+from tui.endings import leaving_interrupts_alone
 from tui.screens import ConfirmScreen
 from tui.view.diagnostics import difference, edited
 from tui.view.source import SourceStore
@@ -17,7 +18,7 @@ def open_editor(app: App[int], path: Path, line: int) -> bool:
     """Run the user's editor in this terminal; False when it could not be run."""
     command = editor_command(str(path), line)
     try:
-        with app.suspend():
+        with app.suspend(), leaving_interrupts_alone():
             subprocess.run(command, check=False)
     except (OSError, SuspendNotSupported) as error:
         app.notify(f"{command[0]}: {error}; set $EDITOR", title="No editor", severity="error", markup=False)

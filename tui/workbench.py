@@ -1,5 +1,6 @@
 """The one screen: source, tabs, and how they are linked."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -8,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import ContentSwitcher, Footer, Input
+from textual.widgets import ContentSwitcher, Input
 
 from aotlens.report.records import Report, Target
 from aotlens.worker.protocol import Failure
@@ -26,11 +27,10 @@ from tui.view.source import SourceStore
 from tui.view.targets import target_listing
 from tui.widgets.bars import ChoiceBar, TitleBar
 from tui.widgets.code import CodeView
+from tui.widgets.key_bar import KeyBar
 from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList
 from tui.widgets.table import VirtualTable
-
-LOG_TAB = len(TABS) - 1
 
 Searchable = VirtualTable | LineList | CodeView
 
@@ -113,7 +113,7 @@ class Workbench(Screen[object]):
                     for kind, _, _ in TABS:
                         yield kind(id=kind.TAB)
         yield Input(id="filter", placeholder="filter", compact=True)
-        yield Footer(compact=True)
+        yield KeyBar(id="keys")
 
     def on_mount(self) -> None:
         self.query_one("#targets").border_title = "Targets"
@@ -320,13 +320,25 @@ class Workbench(Screen[object]):
 
     def action_keys(self) -> None:
         """All keys that act where the cursor is."""
-        here = [*self.pane.BINDINGS, *self.BINDINGS, *self.app.BINDINGS]
-        bindings = [
-            binding for binding in here if isinstance(binding, Binding) and "tab(" not in binding.action
-        ]
-        offered = [binding for binding in bindings if self.check_action(binding.action, ())]
-        keys = [(self.app.get_key_display(binding), binding.description.lower()) for binding in offered]
-        self.app.push_screen(HelpScreen(help_lines(keys)))
+        everywhere = [*self.BINDINGS, *self.app.BINDINGS]
+        lines = help_lines(
+            CHOICES[self.tab_place][1],
+            self._offered(self.pane.BINDINGS),
+            self._offered(everywhere),
+            len(TABS),
+        )
+        self.app.push_screen(HelpScreen(lines))
+
+    def _offered(self, bindings: Sequence[BindingType]) -> list[tuple[str, str]]:
+        """Key and description of those that act; moving to tabs and panes is told for all at once."""
+        known = [binding for binding in bindings if isinstance(binding, Binding)]
+        moving = ("tab(", "app.focus_")
+        acting = [each for each in known if not each.action.startswith(moving) and self._acts(each.action)]
+        return [(self.app.get_key_display(binding), binding.description.lower()) for binding in acting]
+
+    def _acts(self, action: str) -> bool:
+        holders = (self.pane, self)
+        return all(holder.check_action(action, ()) is not False for holder in holders)
 
     def action_copy(self) -> None:
         """The row or line under the cursor, to the terminal's clipboard."""

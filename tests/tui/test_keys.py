@@ -12,7 +12,9 @@ from tests.report.sample import MODEL, sample_report
 from tests.tui.driving import NARROW, drive, lines, lit, rows, select, settle, source, table
 from tui import editing
 from tui.app import AotlensApp
+from tui.panes.registry import TABS
 from tui.screens import ConfirmScreen, HelpScreen
+from tui.widgets.key_bar import KeyBar
 from tui.widgets.theme import DARK, LIGHT
 
 
@@ -119,11 +121,33 @@ def test_question_mark_lists_the_keys_of_the_pane() -> None:
         await pilot.press("3", "question_mark")
         assert isinstance(app.screen, HelpScreen)
         shown = [line.text for line in app.screen.lines]
-        assert "p          program text             d          dark or light" in shown
+        assert shown[:3] == [
+            "In Graphs",
+            "[          stage before             p          program text",
+            "]          next stage               ⌫          node before",
+        ]
+        assert "Everywhere" in shown
         await pilot.press("escape")
         assert not isinstance(app.screen, ModalScreen)
 
     drive(scenario)
+
+
+def test_the_line_of_keys_hides_none_on_a_narrow_screen_and_takes_clicks() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        bar = app.workbench.query_one(KeyBar)
+        for place in range(1, len(TABS) + 1):
+            await pilot.press(str(place))
+            await settle(pilot)
+            drawn = " ".join(bar.render_line(row).text for row in range(bar.size.height))
+            wanted = [each.binding for each in app.screen.active_bindings.values() if each.binding.show]
+            assert [binding.key for binding in wanted if binding.description not in drawn] == []
+            assert "palette" in drawn
+        assert await pilot.click(bar, offset=(1, 0))
+        assert app.focused is not None
+        assert app.focused.id == "filter"
+
+    drive(scenario, size=NARROW)
 
 
 def test_a_shows_the_fix_and_y_writes_it(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """The app in a real terminal: it starts, shows, walks the tabs, quits, and leaves the terminal as it was."""
 
+import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +16,7 @@ from aotlens.report import dumps
 from tests.report.sample import sample_report
 
 ROOT = Path(__file__).parents[2]
+CLEAN = "0 1 0"
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 
 
@@ -38,6 +41,10 @@ class Terminal:
 
     def screen(self) -> str:
         return self.tmux("capture-pane", "-p")
+
+    def modes(self) -> str:
+        """Alternate screen, cursor, mouse."""
+        return self.tmux("display-message", "-p", "#{alternate_on} #{cursor_flag} #{mouse_any_flag}").strip()
 
     def wait(self, shown: Callable[[str], bool], seconds: float = 60) -> str:
         """The screen once it shows what is waited for."""
@@ -68,8 +75,7 @@ def quit_leaves_it_clean(terminal: Terminal) -> None:
     terminal.keys("q")
     screen = terminal.wait(lambda screen: "ended 0" in screen)
     assert screen.strip() == "ended 0"
-    modes = "#{alternate_on} #{cursor_flag} #{mouse_any_flag}"
-    assert terminal.tmux("display-message", "-p", modes) == "0 1 0\n"
+    assert terminal.modes() == CLEAN
 
 
 def test_a_saved_report_in_a_terminal(terminal: Terminal, tmp_path: Path) -> None:
@@ -90,12 +96,45 @@ def test_the_gpt_is_traced_in_a_terminal(terminal: Terminal) -> None:
     quit_leaves_it_clean(terminal)
 
 
-def test_ctrl_c_and_q_while_tracing_leave_nothing_behind(terminal: Terminal) -> None:
-    terminal.run(sys.executable, "-m", "aotlens", "tui", "examples/train_gpt.py")
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found in /proc")
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ids=["ctrl-c", "terminated", "hung up"],
+)
+def test_ended_while_tracing_it_leaves_a_clean_terminal_and_no_process(
+    terminal: Terminal, tmp_path: Path, sent: signal.Signals, code: int
+) -> None:
+    """The worker and its children carry a mark in their environment, by which they are found."""
+    mark = f"AOTLENS_TEST_MARK={tmp_path}"
+    terminal.run("env", mark, sys.executable, "-m", "aotlens", "tui", "examples/train_gpt.py")
     terminal.wait(lambda screen: "Tracing examples/train_gpt.py" in screen)
-    pane = terminal.tmux("display-message", "-p", "#{pane_pid}").strip()
-    terminal.keys("C-c")
-    terminal.keys("q")
-    terminal.wait(lambda screen: "ended 0" in screen)
-    children = subprocess.run(["pgrep", "-P", pane, "-a"], capture_output=True, text=True, check=False).stdout
-    assert [line for line in children.splitlines() if "aotlens" in line] == []
+    running = marked(mark)
+    assert len(running) >= 2, "the app and its worker"
+    if sent is signal.SIGINT:
+        terminal.keys("C-c")
+    else:
+        os.kill(running[0], sent)
+    screen = terminal.wait(lambda screen: "ended" in screen)
+    assert screen.strip() == f"ended {code}"
+    assert terminal.modes() == CLEAN
+    until(lambda: not marked(mark))
+
+
+def marked(mark: str) -> list[int]:
+    """Processes that were started with that variable, the oldest first."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+        except OSError:  # it ended meanwhile, or is another user's
+            continue
+    return sorted(found)
+
+
+def until(true: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.1)

@@ -66,7 +66,7 @@ def test_a_failure_shows_the_users_traceback_and_r_retries() -> None:
             "",
             "ValueError: heads must divide width (model.py:20)",
             "",
-            "r traces again · e opens sample_model.py:20 · 7 shows the output · q quits",
+            "r traces again · e opens sample_model.py:20 · 9 shows what the script printed · q quits",
         ]
         traceback = app.workbench.query_one("#traceback")
         assert traceback.text.raw == tuple(RAISED.traceback.splitlines())  # type: ignore[attr-defined]

@@ -25,3 +25,5 @@ TABS: tuple[tuple[type[Pane], str, str], ...] = (
 """Pane, its label, and the label where there is little room; the key of a tab is its place."""
 
 CHOICES = tuple((str(number), label, short) for number, (_, label, short) in enumerate(TABS, 1))
+
+LOG_KEY = CHOICES[[pane for pane, _, _ in TABS].index(LogPane)][0]

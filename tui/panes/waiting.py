@@ -4,6 +4,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from aotlens.worker.protocol import Failure
+from tui.panes.registry import LOG_KEY
 from tui.view.rows import Line
 from tui.view.source import from_text
 from tui.view.state import failure_lines
@@ -35,7 +36,7 @@ class FailurePane(Vertical):
         yield CodeView(id="traceback")
 
     def show(self, failure: Failure) -> None:
-        self.query_one(LineList).show(failure_lines(failure))
+        self.query_one(LineList).show(failure_lines(failure, LOG_KEY))
         code = self.query_one(CodeView)
         code.show(from_text(failure.traceback.rstrip(), "<traceback>"), coloured=False)
         code.display = bool(failure.traceback)

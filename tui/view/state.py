@@ -111,10 +111,11 @@ FAILURE_TITLES = {
 }
 
 
-def failure_lines(failure: Failure) -> tuple[Line, ...]:
-    """What went wrong, and what can be done here."""
+def failure_lines(failure: Failure, log_key: str) -> tuple[Line, ...]:
+    """What went wrong, and what can be done here; `log_key` opens what the script printed."""
     where = f"{os.path.basename(failure.file)}:{failure.line}" if failure.file and failure.line else ""
-    keys = "r traces again" + (f" · e opens {where}" if where else "") + " · 7 shows the output · q quits"
+    edit = f" · e opens {where}" if where else ""
+    keys = f"r traces again{edit} · {log_key} shows what the script printed · q quits"
     lines = [
         Line((Part(FAILURE_TITLES.get(failure.kind, failure.kind), "error"),)),
         Line(),

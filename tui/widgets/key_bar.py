@@ -1,0 +1,73 @@
+"""The keys that act where the cursor is, on as many lines as they need: a narrow screen hides none."""
+
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.geometry import Size
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui.view.keys import KeyLabel, flowed
+from tui.widgets.theme import component_style
+
+
+class KeyBar(Widget):
+    """Each key with what it does; a click on one is the key."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"key-bar--key", "key-bar--label"}
+    DEFAULT_CSS = """
+    KeyBar { dock: bottom; height: auto; max-height: 3; background: $panel;
+        .key-bar--key { color: $accent; text-style: bold; }
+        .key-bar--label { color: $foreground; }
+    }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.labels: tuple[KeyLabel, ...] = ()
+
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, self._changed)
+
+    def _changed(self, screen: Screen[object]) -> None:
+        if not self.is_attached or screen is not self.screen:
+            return
+        labels = tuple(self._offered(screen))
+        if labels != self.labels:
+            self.labels = labels
+            self.refresh(layout=True)
+
+    def _offered(self, screen: Screen[object]) -> dict[KeyLabel, None]:
+        """The shown bindings in their order, one per action, the palette last."""
+        found: dict[str, KeyLabel] = {}
+        palette = self.app.COMMAND_PALETTE_BINDING
+        for active in screen.active_bindings.values():
+            binding = active.binding
+            offered = (binding.show or binding.key == palette) and active.enabled
+            if offered and binding.action not in found:
+                shown = self.app.get_key_display(binding)
+                found[binding.action] = KeyLabel(binding.key, shown, binding.description)
+        last = [label for label in found.values() if label.key == palette]
+        return dict.fromkeys([*(label for label in found.values() if label.key != palette), *last])
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return max(1, len(flowed(self.labels, width)))
+
+    def render_line(self, y: int) -> Strip:
+        rows = flowed(self.labels, self.size.width)
+        text = Text(no_wrap=True, end="")
+        for label in rows[y] if y < len(rows) else ():
+            text.append(f" {label.shown}", component_style(self, "key-bar--key"))
+            text.append(f" {label.does}", component_style(self, "key-bar--label"))
+        strip = Strip(text.render(self.app.console)).adjust_cell_length(self.size.width)
+        return strip.apply_style(self.rich_style)
+
+    def on_click(self, event: events.Click) -> None:
+        rows, place = flowed(self.labels, self.size.width), event.x
+        for label in rows[event.y] if event.y < len(rows) else ():
+            place -= label.width
+            if place < 0:
+                self.app.simulate_key(label.key)
+                return
