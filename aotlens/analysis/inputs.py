@@ -180,6 +180,15 @@ def history(tensor: Any) -> Any:
         return None
 
 
+def refuses_use(tensor: Any) -> bool:
+    """Whether autograd raises when it is asked for the tensor's place in the tape."""
+    try:
+        tensor.grad_fn  # noqa: B018 - only whether it raises is asked
+    except (RuntimeError, ValueError):
+        return True
+    return False
+
+
 def _refuse_lost_history(captured: Captured, given: CapturedInput, base: CapturedInput) -> None:
     """A write with a gradient to a tensor that only shares memory with those that autograd knows."""
     flat = any(one.kind == "flat" and captured.inputs[one.index] is base for one in captured.bases)

@@ -15,7 +15,7 @@ from aotlens.analysis.function_views import (
     refuse_written,
     view_of_intermediate,
 )
-from aotlens.analysis.inputs import geometry_of, history
+from aotlens.analysis.inputs import geometry_of, history, refuses_use
 from aotlens.analysis.leaves import is_made_leaf, made_leaf_under, relative_chain, view_of_made_leaf
 from aotlens.analysis.own_results import own_or_twin, own_result
 from aotlens.analysis.records import (
@@ -226,6 +226,7 @@ def _view_of_input(
         geometry=None if chain is not None else geometry_of(value),
         requires_grad=value.requires_grad,
         viewed_without_grad=value.requires_grad and history(value) is None and given.argument.requires_grad,
+        refuses_use=refuses_use(value),
         tensor=value,
     )
 
@@ -304,6 +305,7 @@ def _intermediate(
         detached=not value.requires_grad or is_made_leaf(value),
         made_leaf=is_made_leaf(value),
         viewed_without_grad=_viewed_without_grad(value),
+        refuses_use=refuses_use(value),
         tensor=value,
     )
 

@@ -174,6 +174,8 @@ class OutputAliasInfo:
     """The alias carries no history although its base does."""
     viewed_without_grad: bool = False
     """The view was taken with grad mode off, so autograd does not start from it."""
+    refuses_use: bool = False
+    """The same, or one of several views, and its base was written to since: autograd refuses its use."""
     new_leaf: bool = False
     """The function made it require grad itself: a leaf without history."""
     made_leaf: bool = False

@@ -15,6 +15,7 @@ import torch
 from aotlens.capture.bodies import INLINE, record_higher_order
 from aotlens.capture.checkpoints import Checkpoints
 from aotlens.capture.custom_operators import record_custom_mutation
+from aotlens.capture.even_shares import FILLED, MULTIPLIED, is_shared_evenly
 from aotlens.capture.exchanges import record_data_assignment, record_exchange, record_resize_of
 from aotlens.capture.floats import Floats
 from aotlens.capture.masks import draws_mask, through_booleans
@@ -263,6 +264,8 @@ class Recorder(Tape, TorchDispatchMode):
         if any(isinstance(arg, torch.Tensor) and type(arg) is not FakeTensor for arg in args):
             args = tuple(self._faked(arg) for arg in args)
         node_args = tuple([self.argument(arg) for arg in args])
+        if self.in_backward and func is MULTIPLIED and is_shared_evenly(*node_args):
+            return self.pure(FILLED, describe(FILLED), (*args, 0), {})
         try:
             run = operator.fake or func
             result = run(*args, **(without_generators(kwargs) if kwargs and operator.random else kwargs))

@@ -6,8 +6,21 @@ goes through pytree and its spec.
 
 from typing import Any
 
+from aotlens.capture.records import Captured
+from aotlens.ir.render import Names
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.structure import ARGUMENT_SPEC
+
+
+def argument_names(captured: Captured, names: Names) -> list[str]:
+    """The text's name of every flat input: the graph's for what the graph takes."""
+    found: list[str] = []
+    for index, given in enumerate(captured.inputs):
+        if given.node is not None:
+            found.append(names.node(given.node))
+        else:
+            found.append(f"plain_{index}" if not given.is_tensor else f"same_{index}")
+    return found
 
 
 def is_plain(spec: Any) -> bool:

@@ -4,11 +4,18 @@ Invariant: what the graph saves for the backward has the version that the call l
 not have it either.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from aotlens.analysis.inputs import span_of_writes
 from aotlens.analysis.records import InputAliasInfo, MutationType, ViewAndMutationMeta
 from aotlens.errors import UnsupportedError
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.builder import TextBuilder
+
+SET_VERSION = "torch._C._autograd._unsafe_set_version_counter"
+FAR = 1 << 20
+"""More writes than a caller makes to one tensor."""
 
 
 def write_versions_of_unwritten(builder: TextBuilder, meta: ViewAndMutationMeta, names: list[str]) -> None:
@@ -41,6 +48,18 @@ def write_versions(
         name = names[info.index]
         with builder.block(f"if {name}._version == version_{info.index}:"):
             _increment(builder, [info], names)
+
+
+@contextmanager
+def at_other_version(builder: TextBuilder, base: str) -> Iterator[None]:
+    """Within it, lines make a view of `base` as if `base` were written to between the view and now.
+
+    Autograd then refuses every use of the view, as it does in eager.
+    """
+    builder.add(f"version = {base}._version")
+    builder.add(f"{SET_VERSION}(({base},), (version + {FAR},))")
+    yield
+    builder.add(f"{SET_VERSION}(({base},), (version,))")
 
 
 def refuse_saved_beside(parts: Partitioned, moved: list[InputAliasInfo]) -> None:

@@ -1,5 +1,6 @@
 """The text of `call`: what runs around the graphs on each call of the compiled function."""
 
+from contextlib import nullcontext
 from typing import Any
 
 from aotlens.analysis.records import (
@@ -25,7 +26,7 @@ from aotlens.partition.records import Partitioned
 from aotlens.report.describe import size_bytes
 from aotlens.report.records import Site
 from aotlens.report.sites import site_of
-from aotlens.runtime.arguments import Unpacking
+from aotlens.runtime.arguments import Unpacking, argument_names
 from aotlens.runtime.autograd import function_outputs
 from aotlens.runtime.bases import write_bases
 from aotlens.runtime.builder import TextBuilder
@@ -44,6 +45,7 @@ from aotlens.runtime.random_state import write_advance, write_reading
 from aotlens.runtime.structure import refill_lines, result_text
 from aotlens.runtime.subclasses import outer_outputs, output_name, write_unwrapping, write_wrapping
 from aotlens.runtime.versions import (
+    at_other_version,
     only_moved,
     refuse_saved_beside,
     write_versions,
@@ -304,7 +306,12 @@ class WrapperText:
         if info.same_object_as is not None:
             self._builder.add(f"{name} = out_{info.same_object_as}")
             return
-        text, mode = self._base_name(info.base), ambient
+        base = self._base_name(info.base)
+        with at_other_version(self._builder, base) if info.refuses_use else nullcontext():
+            self._write_views(base, info, ambient)
+
+    def _write_views(self, text: str, info: OutputAliasInfo, ambient: bool) -> None:
+        name, mode = f"out_{info.index}", ambient
         if info.geometry is not None:
             text = f"{text}.as_strided({self._geometry(info.geometry)})"
             mode = ambient and not info.viewed_without_grad
@@ -384,14 +391,3 @@ def _once(tensor: Any) -> str:
     repeated = repeated_dims(tensor)
     dims = ", ".join(":1" if dim in repeated else ":" for dim in range(tensor.dim()))
     return f"[{dims}]" if repeated else ""
-
-
-def argument_names(captured: Captured, names: Names) -> list[str]:
-    """The text's name of every flat input: the graph's for what the graph takes."""
-    found: list[str] = []
-    for index, given in enumerate(captured.inputs):
-        if given.node is not None:
-            found.append(names.node(given.node))
-        else:
-            found.append(f"plain_{index}" if not given.is_tensor else f"same_{index}")
-    return found

@@ -291,3 +291,16 @@ def foreach_writes_of_what_has_a_gradient(x: list[Tensor], y: list[Tensor]) -> A
     torch._foreach_mul_(made, y)
     torch._foreach_exp_(made)
     return made
+
+
+@cases(lambda: (leaf(3, 4),), "inductor")
+def largest_and_middle_before_a_hidden_write(x: Tensor) -> tuple[Tensor, Tensor]:
+    hidden = x * 2
+    found = hidden.max(), hidden.median()
+    hidden.data.add_(1)
+    return found
+
+
+@cases(lambda: (leaf(3, 4),), "dynamic")
+def largest_of_equal_ones(x: Tensor) -> Tensor:
+    return (x * 0).max() * x.sin() + x.sign().min()

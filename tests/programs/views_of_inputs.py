@@ -304,3 +304,19 @@ def view_in_grad_mode_of_a_transposed_leaf_under_no_grad(x: Tensor) -> Tensor:
     with torch.no_grad():
         turned = x.t()
     return turned.view_as(turned).diagonal()
+
+
+@cases(lambda: (tape(3, 4),))
+def view_without_grad_of_what_is_written_to_after(x: Tensor) -> Any:
+    with torch.no_grad():
+        row = x[0]
+    x.mul_(2)
+    return row, x[1], x.sin()
+
+
+@cases(lambda: (plain(3, 4), leaf(3, 4)))
+def view_without_grad_of_what_comes_to_require_grad(x: Tensor, y: Tensor) -> Any:
+    with torch.no_grad():
+        row = x[0]
+    x.mul_(y)
+    return row

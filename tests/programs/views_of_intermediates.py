@@ -1,5 +1,7 @@
 """Outputs that share memory with an intermediate of the function, or with each other."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -282,3 +284,29 @@ def copied_twice(x: Tensor) -> tuple[Tensor, Tensor]:
 def input_written_and_copied_twice(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     x.sin_()
     return x.clone(), x, x.clone()
+
+
+@cases(lambda: (leaf(3, 4),), "dynamic")
+def view_without_grad_of_what_is_written_to_after(x: Tensor) -> Any:
+    hidden = x * 2
+    with torch.no_grad():
+        row = hidden[0]
+    hidden.add_(1)
+    return row, hidden
+
+
+@cases(lambda: (leaf(3, 4),))
+def view_without_grad_alone_of_what_is_written_to_after(x: Tensor) -> Any:
+    hidden = x * 2
+    with torch.no_grad():
+        row = hidden[0]
+    hidden.add_(1)
+    return row
+
+
+@cases(lambda: (leaf(3, 4),))
+def several_views_of_what_is_written_to_after(x: Tensor) -> Any:
+    hidden = x * 2
+    rows = hidden.unbind(0)
+    hidden.mul_(hidden.sin())
+    return hidden, hidden[1], rows[0]
