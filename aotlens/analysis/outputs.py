@@ -183,6 +183,8 @@ def _alias_of_input(
     linked = not given.argument.requires_grad and root(value) is root(given.argument)
     leaf = is_made_leaf(value)
     detached = not linked and (not value.requires_grad or (leaf and value._base is None))
+    if linked and chain == ():
+        chain = None  # another tensor on all of it, which autograd knows as a view: `set_` made it so
     view = _view_of_input(captured, index, at, chain)
     return replace(
         view,

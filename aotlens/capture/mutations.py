@@ -167,14 +167,15 @@ def _fitted(tape: Tape, call: Write, target: Any, value: Node) -> Node:
 def grow(tape: Tape, target: Any) -> None:
     """Note that a tensor has other sizes, which an operator gave it to hold its result."""
     storage = tape.tracked(target).storage
-    if not storage.inputs:
-        return
-    for other in (*tape.seen_tensors(), *((storage.base_tensor,) if storage.inputs else ())):
-        if other is not target and getattr(other, TRACK, None) and tape.tracked(other).storage is storage:
-            raise UnsupportedError("a tensor that gets more memory while another looks at it", tape.span)
     if tape.tracked(target).chain:
-        raise UnsupportedError("a view that gets more memory", tape.span, "make a new tensor")
-    storage.grown = True
+        raise UnsupportedError("a view that gets other sizes by `out=`", tape.span, "make a new tensor")
+    for other in (*tape.seen_tensors(), *((storage.base_tensor,) if storage.inputs else ())):
+        if other is target or not getattr(other, TRACK, None):
+            continue
+        known = tape.tracked(other)
+        if known.storage is storage and (known.chain or storage.inputs):
+            raise UnsupportedError("a tensor that gets more memory while another looks at it", tape.span)
+    storage.grown = bool(storage.inputs)
 
 
 def only_reads(call: Write) -> bool:

@@ -144,7 +144,11 @@ def _refuse_gradients(recorder: Recorder, inputs: Sequence[CapturedInput]) -> No
     """A backward inside the function that leaves a gradient in an input: the caller's would not get it."""
     for given in inputs:
         argument = given.argument if given.leaf is not given.outside else given.outside
-        if not given.requires_grad or not argument.is_leaf or type(argument.grad) is not FakeTensor:
+        if (
+            not given.requires_grad or not given.is_leaf
+        ):  # a view of what is detached in place cannot be asked
+            continue
+        if not argument.is_leaf or type(argument.grad) is not FakeTensor:
             continue
         argument.grad = None
         raise UnsupportedError(

@@ -107,7 +107,7 @@ DISAGREEMENTS = (
         "a result on the storage that an input was given shares memory with it, and a view of the input "
         "taken before still shares the former memory",
         ALIASES,
-        ("exchanges/set_then_view_returned",),
+        ("exchanges/set_then_view_returned", "exchanges/view_set_to_what_it_is_a_view_of"),
     ),
     Disagreement(
         "the input that a custom function marked dirty and returned is that input",

@@ -405,3 +405,17 @@ def view_of_an_alias_that_moves_after(x: Tensor, y: Tensor) -> Tensor:
 def overlapping_detached_in_place(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     y.detach_()
     return y * 2, x
+
+
+def with_a_view_of_the_leaf() -> tuple[Tensor, ...]:
+    x = leaf(3, 3)
+    return x, x.t()
+
+
+@cases(with_a_view_of_the_leaf)
+def detached_in_place_under_a_view_that_is_written_to(x: Tensor, y: Tensor) -> Any:
+    found = x.sin()
+    x.detach_()
+    with torch.no_grad():
+        y.clamp_(-1, 1)
+    return found

@@ -1,5 +1,7 @@
 """Tensors that get another storage, or a storage of another size: `set_`, assignments to `.data`."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -171,3 +173,10 @@ def data_assigned_and_back_beside_a_write(part: Tensor, whole: Tensor) -> Tensor
     with torch.no_grad():
         part.data = whole.data[1:]
     return row
+
+
+@cases(lambda: (plain(3, 4),))
+def view_set_to_what_it_is_a_view_of(x: Tensor) -> Any:
+    view = x.unsqueeze(0)
+    view.set_(x)
+    return view, x

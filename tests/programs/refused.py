@@ -119,3 +119,18 @@ def view_that_no_strides_give_caught(x: Tensor) -> Tensor:
         return x.t().view(-1)
     except RuntimeError:
         return x.t().reshape(-1)
+
+
+@cases(lambda: (plain(3, 4),), refused="a view that gets other sizes by `out=`")
+def view_that_gets_other_sizes(x: Tensor) -> Tensor:
+    rows = torch.zeros(8)
+    torch.sin(x, out=rows[:2])
+    return rows
+
+
+@cases(lambda: (plain(3, 4),), refused="gets more memory while another looks at it")
+def intermediate_that_grows_under_a_view(x: Tensor) -> tuple[Tensor, Tensor]:
+    rows = torch.zeros(8)
+    view = rows[2:]
+    torch.sin(x, out=rows)
+    return rows, view
