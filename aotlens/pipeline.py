@@ -203,11 +203,12 @@ def _capture(
     options: CompileOptions,
     name: str | None,
 ) -> Captured:
-    mode = _fake_mode((args, kwargs, module_tensors(fn)), options.dynamic, _has_ragged(args, kwargs))
+    ragged = _has_ragged(args, kwargs)
+    mode = _fake_mode((args, kwargs, module_tensors(fn)), options.dynamic, ragged)
     settings = Settings(
         fake_mode=mode,
         decompositions=_decompositions(options),
-        dynamic=options.dynamic or (mode.shape_env is not None and not _has_ragged(args, kwargs)),
+        dynamic=options.dynamic or (mode.shape_env is not None and not ragged),
         observe_variables=options.observe_variables,
         allow_side_effects=options.allow_side_effects,
         split_region=partial(split_region, policy=options.partition),

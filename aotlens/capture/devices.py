@@ -4,7 +4,7 @@ Invariant: what only C++ makes on the CPU, because it is told that the GPU's ten
 the user's; so only values that come from an argument count.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ import torch
 from aotlens.capture.records import CapturedInput
 from aotlens.errors import UserError, placed
 from aotlens.ir.program import Node, is_higher_order
+from aotlens.torch_api import pytree
 
 
 def _names(text: str) -> frozenset[str]:
@@ -70,15 +71,7 @@ def refuse_mixed_devices(nodes: Iterable[Node], inputs: Iterable[CapturedInput])
 
 
 def _has_array_on_cpu(node: Node) -> bool:
-    return any(map(is_array_on_cpu, _tensors(node.val)))
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
-    else:
-        yield value
+    return any(map(is_array_on_cpu, pytree.tree_leaves(node.val)))
 
 
 def _is_on_gpu(value: Any) -> bool:

@@ -47,14 +47,12 @@ def capture_graph_module(
         slots.append(_slot(node, len(slots)))
     values = [*owned.values(), *example_inputs]
 
-    subject = _subject(gm)
-    called_at = () if subject is not None else calling_place().spans
-    subject = subject or _subject_of_torchs_own(gm, called_at)
+    subject = _subject(gm) or _subject_of_torchs_own(gm)
 
     def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
         flat = [given.argument for given in inputs]
         attributes = dict(zip(map(id, owned.values()), flat, strict=False))
-        return _Runner(gm, recorder, called_at, attributes, fixed_floats).run(*flat[len(owned) :])
+        return _Runner(gm, recorder, attributes, fixed_floats).run(*flat[len(owned) :])
 
     captured = capture_run(subject, FlatCall(values, tuple(slots), None, run), settings)
     variables = variables_of_nodes(gm, spans_of_node)
@@ -76,16 +74,15 @@ class _Runner(PlacedRunner):
         self,
         gm: fx.GraphModule,
         recorder: Recorder,
-        called_at: tuple[Span, ...],
         attributes: dict[int, Any],
         fixed_floats: bool,
     ) -> None:
-        super().__init__(gm, recorder, called_at)
+        super().__init__(gm, recorder)
         self._attributes = attributes
         self._fixed_floats = fixed_floats
 
     def inner(self, body: fx.GraphModule) -> PlacedRunner:
-        return _Runner(body, self.recorder, self.called_at, self._attributes, self._fixed_floats)
+        return _Runner(body, self.recorder, self._attributes, self._fixed_floats)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         found = super().get_attr(target, args, kwargs)
@@ -201,12 +198,13 @@ def _subject(gm: fx.GraphModule) -> Subject | None:
     return None
 
 
-def _subject_of_torchs_own(gm: fx.GraphModule, called_at: tuple[Span, ...]) -> Subject:
+def _subject_of_torchs_own(gm: fx.GraphModule) -> Subject:
     """A layer of torch's own, compiled by itself: it stands where it is called."""
     codes = next((found for node in gm.graph.nodes if (found := node.meta.get("aotlens_codes"))), ())
     layers = [name for name, *_ in codes if name.endswith(".forward")]
     name = layers[-1] if layers else type(gm).__name__
-    return _named(gm, name, called_at[0] if called_at else None)
+    place = calling_place()
+    return replace(_named(gm, name, place.innermost), called_at=place)
 
 
 def _named(gm: fx.GraphModule, name: str, span: Span | None) -> Subject:

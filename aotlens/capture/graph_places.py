@@ -35,16 +35,14 @@ def _lines_of(stack_trace: str) -> list[Span]:
 class PlacedRunner(fx.Interpreter):
     """Runs a graph on a recorder and tells it where each node comes from."""
 
-    def __init__(self, module: fx.GraphModule, recorder: Any, called_at: tuple[Span, ...] = ()) -> None:
+    def __init__(self, module: fx.GraphModule, recorder: Any) -> None:
         super().__init__(module)
         self.recorder = recorder
-        self.called_at = called_at
-        """For nodes that have no place: a layer of torch's own, compiled by itself, is all torch's code."""
         self.extra_traceback = False
 
     @contextmanager
     def at(self, node: fx.Node) -> Iterator[None]:
-        self.recorder.origins.place = Place(known_spans=spans_of_node(node) or self.called_at)
+        self.recorder.origins.place = Place(known_spans=spans_of_node(node))
         try:
             yield
         finally:
@@ -56,7 +54,7 @@ class PlacedRunner(fx.Interpreter):
 
     def inner(self, body: fx.GraphModule) -> "PlacedRunner":
         """What runs a graph within this one as if it stood here."""
-        return PlacedRunner(body, self.recorder, self.called_at)
+        return PlacedRunner(body, self.recorder)
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if getattr(target, "__name__", "") == CHECKPOINT:

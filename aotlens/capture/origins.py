@@ -44,18 +44,20 @@ class Origins:
             self._stage = None
 
     def here(self) -> Place:
-        """The user's expression that runs."""
+        """The user's expression that runs; where none does, the one that called what runs."""
+        found = self._found()
+        return found if found.frames or found.known_spans else self.called_at
+
+    def _found(self) -> Place:
         return self.place or user_place(self.boundary)
 
     def of(self, func: Any, in_backward: bool, checkpoint: Checkpoint | None = None) -> Origin:
         """The origin of what an operator records that is about to run."""
-        place = self.here()
         if self._caller is not None:
-            return _in_body(func, place, self._caller)
+            return _in_body(func, self._found(), self._caller)
         if in_backward:
-            return self._in_backward(func, place)
-        found = place if place.frames or place.known_spans else self.called_at
-        origin = Origin(found, op_name(func), checkpoint=checkpoint)
+            return self._in_backward(func, self._found())
+        origin = Origin(self.here(), op_name(func), checkpoint=checkpoint)
         if self._stage is not None:
             origin = Origin(NOWHERE, op_name(func), stage=self._stage[0], reason=self._stage[1])
         number = next_sequence_number() - 1

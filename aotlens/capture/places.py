@@ -26,6 +26,7 @@ class Place:
         )
 
     def elements(self) -> set[int]:
+        """The elements of the storage that the tensor shows."""
         found = {self.offset}
         for size, stride in zip(self.sizes, self.strides, strict=True):
             found = {start + at * stride for start in found for at in range(size)}

@@ -91,11 +91,3 @@ def has_symbols(tensor: Any) -> bool:
 
 EXACT_OVERLAP = 1 << 16
 """Up to this many elements, interleaved tensors are compared element by element."""
-
-
-def elements(tensor: Any) -> set[int]:
-    """The places in memory, counted in elements, that a tensor shows."""
-    found = {int(tensor.storage_offset())}
-    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
-        found = {start + at * stride for start in found for at in range(size)}
-    return found

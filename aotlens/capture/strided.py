@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from aotlens.capture.operators import aten
-from aotlens.capture.storage import EXACT_OVERLAP, Storage, Tracked, elements, has_symbols
+from aotlens.capture.places import place_of
+from aotlens.capture.storage import EXACT_OVERLAP, Storage, Tracked, has_symbols
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
 from aotlens.report.records import Span
@@ -75,12 +76,13 @@ def refuse_other_history(span: Span | None) -> None:
 
 def meets_itself(tensor: Any, chain: tuple[ViewStep, ...]) -> bool:
     """Whether strides that the user's code chose show an element several times; large ones are said to."""
-    if not any(step.offset is not None for step in chain) or has_symbols(tensor):
+    place = None if has_symbols(tensor) else place_of(tensor)
+    if place is None or not any(step.offset is not None for step in chain):
         return False
     reach = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1 and stride < reach:
-            return tensor.numel() > EXACT_OVERLAP or len(elements(tensor)) < tensor.numel()
+            return tensor.numel() > EXACT_OVERLAP or len(place.elements()) < tensor.numel()
         reach += (size - 1) * stride
     return False
 

@@ -9,9 +9,9 @@ import operator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
 from torch import fx
 
+from aotlens.ir.data_symbols import numbers_of
 from aotlens.ir.from_graph_module import flat_results, imported
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.names import free_name
@@ -53,22 +53,13 @@ def _can_follow(joint: JointProgram) -> bool:
     captured = joint.captured
     nodes = joint.program.nodes
     return (
-        not any(_is_symbolic(given.node.val) for given in joint.program.inputs)
-        and not any(_is_symbolic(node.val) for node in nodes)
+        not any(numbers_of(given.node.val) for given in joint.program.inputs)
+        and not any(numbers_of(node.val) for node in nodes)
         and joint.failing is None
         and captured.hooks is None
         and not any(given.wrapped is not None for given in captured.inputs)
         and not any(node.bodies() or (has_effect(node) and not writes_input(node)) for node in nodes)
     )
-
-
-def _is_symbolic(val: Any) -> bool:
-    """Dynamo brings an environment of symbols also where no size is one."""
-    if isinstance(val, torch.Tensor):
-        return any(isinstance(size, torch.SymInt) for size in (*val.shape, *val.stride()))
-    if isinstance(val, (tuple, list)):
-        return any(map(_is_symbolic, val))
-    return isinstance(val, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
 def _reads_anew(program: Program, joint: JointProgram) -> bool:

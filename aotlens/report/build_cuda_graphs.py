@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.operators import aten
+from aotlens.ir.data_symbols import numbers_of
 from aotlens.ir.origin import Origin
 from aotlens.ir.program import Node, Program, ProgramInput, draws, is_higher_order, writes_input
 from aotlens.ir.slots import Buffer, Parameter, SavedInput, stays_in_place
@@ -172,7 +173,7 @@ class _Finder:
 
     def _varies(self, given: Node) -> bool:
         """Whether its size is symbolic; of the backward's, those count that the forward did not have."""
-        return bool(self._data_symbols(given)) if self.phase == "backward" else _is_symbolic(given)
+        return bool(self._data_symbols(given)) if self.phase == "backward" else bool(numbers_of(given.val))
 
     def _written(self, node: Node) -> BlockerKind | None:
         """A tensor that is at the same address on each call may be written to."""
@@ -246,12 +247,6 @@ class _Finder:
 def _sites(origins: Any) -> tuple[Site, ...]:
     found = (site_of(origin) for origin in origins if isinstance(origin, Origin))
     return tuple(dict.fromkeys(site for site in found if site is not None))
-
-
-def _is_symbolic(given: Node) -> bool:
-    if isinstance(given.val, torch.SymInt):
-        return True
-    return any(isinstance(size, torch.SymInt) for tensor in _tensors(given) for size in tensor.shape)
 
 
 def _writes_by_mask(node: Node) -> bool:
