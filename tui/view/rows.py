@@ -18,7 +18,7 @@ class Part:
 
     text: str
     role: str = ""
-    """One of `ROLES` in `widgets/row_list.py`; empty is plain text."""
+    """A `role--…` of `LOOKS` in `widgets/theme.py`; empty is plain text."""
 
 
 Cell = str | Part

@@ -1,7 +1,5 @@
 """One-line bars: title, tabs, stages."""
 
-from typing import ClassVar
-
 from rich.cells import cell_len
 from rich.text import Text
 from textual import events
@@ -11,23 +9,14 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.view.rows import Part
-from tui.widgets.row_list import ROLES
-from tui.widgets.theme import component_style
+from tui.widgets.theme import look_style
 
 
 class TitleBar(Widget):
     """What is shown on the left, how the trace stands on the right."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"role--{role}" for role in ROLES}
     DEFAULT_CSS = """
-    TitleBar { height: 1; padding: 0 1; background: $panel; color: $foreground;
-        .role--title { text-style: bold; }
-        .role--accent { color: $accent; text-style: bold; }
-        .role--dim { color: $text-muted; }
-        .role--warning { color: $text-warning; text-style: bold; }
-        .role--error { color: $text-error; text-style: bold; }
-        .role--ok { color: $text-success; }
-    }
+    TitleBar { height: 1; padding: 0 1; background: $panel; color: $foreground; }
     """
 
     left: reactive[tuple[Part, ...]] = reactive(())
@@ -42,20 +31,15 @@ class TitleBar(Widget):
     def _text(self, parts: tuple[Part, ...]) -> Text:
         text = Text(no_wrap=True)
         for part in parts:
-            text.append(part.text, component_style(self, f"role--{part.role}") if part.role else None)
+            text.append(part.text, look_style(self, f"role--{part.role}") if part.role else None)
         return text
 
 
 class ChoiceBar(Widget):
     """Choices side by side; the current one stands in brackets of colour and is underlined."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"choice--current", "choice--other", "choice--key"}
     DEFAULT_CSS = """
-    ChoiceBar { height: 1;
-        .choice--current { background: $primary 30%; color: $foreground; text-style: bold underline; }
-        .choice--other { color: $text-muted; }
-        .choice--key { color: $accent; }
-    }
+    ChoiceBar { height: 1; }
     """
 
     current: reactive[int] = reactive(0)
@@ -112,11 +96,11 @@ class ChoiceBar(Widget):
 
     def _add(self, text: Text, index: int, label: str, blank: str) -> None:
         if index:
-            text.append(self.separator, component_style(self, "choice--other"))
+            text.append(self.separator, look_style(self, "choice--other"))
         key = self.choices[index][0]
-        body = component_style(self, "choice--current" if index == self.current else "choice--other")
+        body = look_style(self, "choice--current" if index == self.current else "choice--other")
         text.append(blank, body)
-        text.append(f"{key} " if key else "", body + component_style(self, "choice--key"))
+        text.append(f"{key} " if key else "", body + look_style(self, "choice--key"))
         text.append(f"{label}{blank}", body)
 
     def _length(self, labels: list[str], roomy: bool) -> int:

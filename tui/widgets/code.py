@@ -17,11 +17,11 @@ from aotlens.report.records import Span
 from tui.view.places import file_key, lines_of
 from tui.view.rows import NO_LINK, Link
 from tui.view.source import SourceText, from_text
-from tui.view.syntax import KINDS, Colouring, plain, python
-from tui.widgets.theme import component_style
+from tui.view.syntax import Colouring, plain, python
+from tui.widgets.theme import look_style
 
 GutterOf = Callable[[int], tuple[tuple[str, str], ...]]
-"""For a 1-based line: pieces of text with their component class."""
+"""For a 1-based line: pieces of text with their look."""
 
 ENOUGH = 12
 """Cells of a lit range that must be in view; more is not worth moving the text sideways."""
@@ -30,25 +30,6 @@ ENOUGH = 12
 class CodeView(ScrollView, can_focus=True):
     """One text with a line cursor; what is linked is underlined as well as coloured."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        *(f"syntax--{kind}" for kind in KINDS),
-        "code--cursor",
-        "code--resting",
-        "code--number",
-        "code--linked",
-        "code--related",
-        "code--found",
-        "code--saved",
-        "code--mutation",
-        "code--alias",
-        "code--error",
-        "code--warning",
-        "code--information",
-        "code--hint",
-        "code--edge",
-        "code--edge-lit",
-        "code--block",
-    }
     DEFAULT_CSS = """
     CodeView {
         height: 1fr;
@@ -60,30 +41,6 @@ class CodeView(ScrollView, can_focus=True):
         scrollbar-background: $background;
         scrollbar-background-hover: $background;
         scrollbar-background-active: $background;
-        .syntax--keyword { color: $text-accent; }
-        .syntax--string { color: $text-success; }
-        .syntax--comment { color: $text-muted; text-style: italic; }
-        .syntax--number { color: $text-warning; }
-        .syntax--function { color: $text-primary; text-style: bold; }
-        .syntax--class { color: $text-primary; text-style: bold; }
-        .syntax--builtin { color: $text-secondary; }
-        .syntax--decorator { color: $text-secondary; text-style: italic; }
-        .code--cursor { background: $primary 30%; }
-        .code--resting { background: $foreground 8%; }
-        .code--number { color: $text-disabled; }
-        .code--linked { background: $accent 30%; text-style: bold underline; }
-        .code--related { background: $foreground 12%; text-style: underline; }
-        .code--block { background: $accent 12%; }
-        .code--found { background: $warning 40%; text-style: bold; }
-        .code--saved { color: $text-warning; }
-        .code--mutation { color: $text-error; text-style: bold; }
-        .code--alias { color: $text-secondary; text-style: bold; }
-        .code--error { color: $text-error; text-style: bold; }
-        .code--warning { color: $text-warning; text-style: bold; }
-        .code--information { color: $text-primary; text-style: bold; }
-        .code--hint { color: $text-muted; }
-        .code--edge { color: $text-disabled; }
-        .code--edge-lit { color: $accent; text-style: bold; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -262,7 +219,7 @@ class CodeView(ScrollView, can_focus=True):
 
     def style_of(self, name: str) -> Style:
         if name not in self._styles:
-            self._styles[name] = component_style(self, name)
+            self._styles[name] = look_style(self, name)
         return self._styles[name]
 
     def _content_width(self) -> int:

@@ -1,7 +1,5 @@
 """The keys that act where the cursor is, on as many lines as they need: a narrow screen hides none."""
 
-from typing import ClassVar
-
 from rich.text import Text
 from textual import events
 from textual.geometry import Size
@@ -10,18 +8,14 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.view.keys import KeyLabel, flowed
-from tui.widgets.theme import component_style
+from tui.widgets.theme import look_style
 
 
 class KeyBar(Widget):
     """Each key with what it does; a click on one is the key."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"key-bar--key", "key-bar--label"}
     DEFAULT_CSS = """
-    KeyBar { dock: bottom; height: auto; max-height: 3; background: $panel;
-        .key-bar--key { color: $accent; text-style: bold; }
-        .key-bar--label { color: $foreground; }
-    }
+    KeyBar { dock: bottom; height: auto; max-height: 3; background: $panel; }
     """
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -59,8 +53,8 @@ class KeyBar(Widget):
         rows = flowed(self.labels, self.size.width)
         text = Text(no_wrap=True, end="")
         for label in rows[y] if y < len(rows) else ():
-            text.append(f" {label.shown}", component_style(self, "key-bar--key"))
-            text.append(f" {label.does}", component_style(self, "key-bar--label"))
+            text.append(f" {label.shown}", look_style(self, "key-bar--key"))
+            text.append(f" {label.does}", look_style(self, "key-bar--label"))
         strip = Strip(text.render(self.app.console)).adjust_cell_length(self.size.width)
         return strip.apply_style(self.rich_style)
 

@@ -16,76 +16,18 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tui.view.rows import NO_LINK, Jump, Link, Part
-from tui.widgets.theme import component_style
-
-ROLES = (
-    "title",
-    "heading",
-    "dim",
-    "name",
-    "op",
-    "input",
-    "tensor",
-    "place",
-    "code",
-    "accent",
-    "ok",
-    "saved",
-    "mutation",
-    "alias",
-    "error",
-    "warning",
-    "information",
-    "hint",
-    "added",
-    "removed",
-)
-"""What a part of a line can be; each is a component class, so the theme decides on its colour."""
+from tui.widgets.theme import look_style
 
 CURSOR, LINKED, NONE = "›", "•", " "
 """The first cell of a row: the cursor and the links show without colour."""
 
 MARKER_WIDTH = 2
 
-ROLE_CSS = """
-RowList {
-    .role--title { color: $foreground; text-style: bold; }
-    .role--heading { color: $primary; text-style: bold; }
-    .role--dim { color: $text-muted; }
-    .role--name { color: $foreground; }
-    .role--op { color: $text-secondary; }
-    .role--input { color: $text-muted; text-style: italic; }
-    .role--tensor { color: $text-success; }
-    .role--place { color: $text-primary; }
-    .role--code { color: $text-accent; }
-    .role--accent { color: $accent; text-style: bold; }
-    .role--ok { color: $text-success; }
-    .role--saved { color: $text-warning; }
-    .role--mutation { color: $text-error; }
-    .role--alias { color: $text-secondary; }
-    .role--error { color: $text-error; text-style: bold; }
-    .role--warning { color: $text-warning; text-style: bold; }
-    .role--information { color: $text-primary; }
-    .role--hint { color: $text-muted; }
-    .role--added { color: $text-success; }
-    .role--removed { color: $text-error; }
-}
-"""
-
 
 class RowList(ScrollView, can_focus=True):
     """A scrolling list with one cursor; subclasses say how many rows there are and what stands in each."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        *(f"role--{role}" for role in ROLES),
-        "list--cursor",
-        "list--resting",
-        "list--linked",
-        "list--header",
-    }
-    DEFAULT_CSS = (
-        ROLE_CSS
-        + """
+    DEFAULT_CSS = """
     RowList {
         height: 1fr;
         overflow-x: hidden;
@@ -96,13 +38,8 @@ class RowList(ScrollView, can_focus=True):
         scrollbar-background: $background;
         scrollbar-background-hover: $background;
         scrollbar-background-active: $background;
-        .list--cursor { background: $primary 35%; text-style: bold; }
-        .list--resting { background: $foreground 10%; }
-        .list--linked { background: $accent 18%; }
-        .list--header { color: $text-muted; text-style: underline; }
     }
     """
-    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False),
         Binding("down,j", "move(1)", "Down", show=False),
@@ -280,9 +217,9 @@ class RowList(ScrollView, can_focus=True):
         super().notify_style_update()
 
     def style_of(self, name: str) -> Style:
-        """The rich style of a component class."""
+        """The style of a look."""
         if name not in self._styles:
-            self._styles[name] = component_style(self, name)
+            self._styles[name] = look_style(self, name)
         return self._styles[name]
 
     def part_text(self, *parts: Part) -> Text:

@@ -1,6 +1,14 @@
-"""The two themes, and how a component class becomes a rich style."""
+"""The two themes, and how each kind of text looks under any theme.
+
+Why no component classes: Textual applies the style sheet to each of them, for every widget, whenever the
+focus moves, which took most of the time from a key to its paint.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
 
 from rich.style import Style
+from textual.color import Color
 from textual.theme import Theme
 from textual.widget import Widget
 
@@ -36,10 +44,110 @@ LIGHT = Theme(
 )
 
 
-def component_style(widget: Widget, name: str) -> Style:
-    """Only what the class itself sets, with transparent colours blended over the widget's background."""
-    own = widget.get_component_rich_style(name, partial=True)
-    blended = widget.get_component_rich_style(name)
-    return own + Style(
-        color=blended.color if own.color else None, bgcolor=blended.bgcolor if own.bgcolor else None
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How one kind of text looks."""
+
+    colour: str = ""
+    """A variable of the theme; empty leaves the colour of what is around."""
+    back: str = ""
+    """A variable of the theme for the background, with its share: `primary 30%`."""
+    bold: bool = False
+    underline: bool = False
+    italic: bool = False
+
+
+LOOKS = {
+    # What a part of a row or line can be; the names are the roles of `view/`.
+    "role--title": Look("foreground", bold=True),
+    "role--heading": Look("primary", bold=True),
+    "role--dim": Look("text-muted"),
+    "role--name": Look("foreground"),
+    "role--op": Look("text-secondary"),
+    "role--input": Look("text-muted", italic=True),
+    "role--tensor": Look("text-success"),
+    "role--place": Look("text-primary"),
+    "role--code": Look("text-accent"),
+    "role--accent": Look("accent", bold=True),
+    "role--ok": Look("text-success"),
+    "role--saved": Look("text-warning"),
+    "role--mutation": Look("text-error"),
+    "role--alias": Look("text-secondary"),
+    "role--error": Look("text-error", bold=True),
+    "role--warning": Look("text-warning", bold=True),
+    "role--information": Look("text-primary"),
+    "role--hint": Look("text-muted"),
+    "role--added": Look("text-success"),
+    "role--removed": Look("text-error"),
+    # Rows of lists and tables.
+    "list--cursor": Look(back="primary 35%", bold=True),
+    "list--resting": Look(back="foreground 10%"),
+    "list--linked": Look(back="accent 18%"),
+    "list--header": Look("text-muted", underline=True),
+    # Source and other texts.
+    "syntax--keyword": Look("text-accent"),
+    "syntax--string": Look("text-success"),
+    "syntax--comment": Look("text-muted", italic=True),
+    "syntax--number": Look("text-warning"),
+    "syntax--function": Look("text-primary", bold=True),
+    "syntax--class": Look("text-primary", bold=True),
+    "syntax--builtin": Look("text-secondary"),
+    "syntax--decorator": Look("text-secondary", italic=True),
+    "code--cursor": Look(back="primary 30%"),
+    "code--resting": Look(back="foreground 8%"),
+    "code--number": Look("text-disabled"),
+    "code--linked": Look(back="accent 30%", bold=True, underline=True),
+    "code--related": Look(back="foreground 12%", underline=True),
+    "code--block": Look(back="accent 12%"),
+    "code--found": Look(back="warning 40%", bold=True),
+    "code--saved": Look("text-warning"),
+    "code--mutation": Look("text-error", bold=True),
+    "code--alias": Look("text-secondary", bold=True),
+    "code--error": Look("text-error", bold=True),
+    "code--warning": Look("text-warning", bold=True),
+    "code--information": Look("text-primary", bold=True),
+    "code--hint": Look("text-muted"),
+    "code--edge": Look("text-disabled"),
+    "code--edge-lit": Look("accent", bold=True),
+    # One-line bars.
+    "choice--current": Look("foreground", "primary 30%", bold=True, underline=True),
+    "choice--other": Look("text-muted"),
+    "choice--key": Look("accent"),
+    "key-bar--key": Look("accent", bold=True),
+    "key-bar--label": Look("foreground"),
+}
+"""Every kind of text: colour is never the only thing that tells two of them apart where that matters."""
+
+
+def look_style(widget: Widget, name: str) -> Style:
+    """The look of that name under the theme; transparent colours are blended over the background."""
+    look, variables = LOOKS[name], widget.app.theme_variables
+    back, _, share = look.back.partition(" ")
+    return _style(
+        look, variables.get(look.colour, ""), f"{variables[back]} {share}" if back else "", _ground(widget)
     )
+
+
+def _ground(widget: Widget) -> Color:
+    return widget.background_colors[1]
+
+
+@lru_cache(maxsize=1024)
+def _style(look: Look, colour: str, back: str, ground: Color) -> Style:
+    painted = _blended(back, ground) if back else None
+    shown = _blended(colour, ground if painted is None else painted) if colour else None
+    return Style(
+        color=shown.rich_color if shown else None,
+        bgcolor=painted.rich_color if painted else None,
+        bold=look.bold or None,
+        underline=look.underline or None,
+        italic=look.italic or None,
+    )
+
+
+def _blended(written: str, ground: Color) -> Color:
+    """A colour as the theme writes it (`#6CB6FF`, `#6CB6FF 30%`, `auto 60%`) on that background."""
+    name, _, share = written.partition(" ")
+    alpha = float(share.rstrip("%")) / 100 if share else 1.0
+    colour = ground.get_contrast_text(alpha) if name == "auto" else Color.parse(name).multiply_alpha(alpha)
+    return ground + colour
