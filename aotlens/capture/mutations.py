@@ -65,7 +65,7 @@ def record_metadata_mutation(tape: Tape, call: Write) -> Any:
         )
     node = tape.emit(functional, tape.node_of(tensor), *call.args[1:], **call.kwargs)
     keywords = tuple(call.kwargs.items())
-    step = ViewStep(functional, call.args[1:], keywords, None, torch.is_grad_enabled())
+    step = ViewStep(functional, call.args[1:], keywords, None, torch.is_grad_enabled(), in_place=True)
     tape.keep_values(tensor)
     call.func(*call.args, **call.kwargs)
     tracked.storage.moves.append(tape.write_here(tracked.chain, tracked.storage.version))

@@ -19,7 +19,7 @@ from aotlens.capture.devices import refuse_mixed_devices
 from aotlens.capture.frames import is_user_code
 from aotlens.capture.hooks import callers_hooks
 from aotlens.capture.inputs import make_inputs, outside_inputs
-from aotlens.capture.lifting import Lifting, lifting
+from aotlens.capture.lifting import Lifted, Lifting, lifting
 from aotlens.capture.margin_losses import AS_THE_KERNEL
 from aotlens.capture.modes import apart_from_the_caller, current_modes, refuse_changed_modes
 from aotlens.capture.outside import settled
@@ -293,10 +293,19 @@ def _refusal(error: Exception, span: Span | None) -> AotlensError | None:
     for phrases, kind, case, hint in SAID_BY_TORCH:
         if any(phrase in text for phrase in phrases):
             return kind(case, span, hint)
+    if "a leaf Variable that requires grad" in text and _within_higher_order(error):
+        case = "a write to an operand inside a function of a higher-order operator"
+        return UnsupportedError(case, span, "write to a clone and return it")
     if "modified by an inplace operation" in text or "has been detached in-place" in text:
         first = text.strip().splitlines()[0]
         return UserError(f"the backward of this function fails in eager too: {first}", span=span)
     return None
+
+
+def _within_higher_order(error: Exception) -> bool:
+    """Whether torch ran a function of a higher-order operator, on leaves of its own."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(isinstance(frame.f_locals.get("self"), Lifted) for frame in frames)
 
 
 def _layer_span(error: Exception) -> Span | None:

@@ -18,13 +18,13 @@ from aotlens.report.records import Span
 TRACK = "_aotlens_tracked"
 
 
-def refuse_stale(tensor: Any, span: Span | None) -> None:
+def refuse_stale(tensor: Any, span: Span | None, *, written: bool = False) -> None:
     """Call it where a view is written to or read, and a tensor on its storage was changed so.
 
     Raises:
         UnsupportedError: its gradient would be another one than eager's.
     """
-    if is_stale(tensor):
+    if is_stale(tensor) or (written and _moved_itself(tensor)):
         moves = getattr(tensor, TRACK).storage.moves
         raise stale_error(span, moves[-1].origin.place.innermost)
 
@@ -36,10 +36,23 @@ def is_stale(tensor: Any) -> bool:
     return seen is not None and under is not None and not _is_made_again(base, tensor, seen, under)
 
 
+def _moved_itself(tensor: Any) -> bool:
+    """Whether the view itself got other sizes or strides: the gradient of a write takes those from before."""
+    seen, under = getattr(tensor, TRACK, None), getattr(tensor._base, TRACK, None)
+    if seen is None or under is None or seen.chain[: len(under.chain)] != under.chain:
+        return False
+    own = seen.chain[len(under.chain) :]
+    taken = tuple(step for step in own if not step.in_place)
+    if len(taken) == len(own):
+        return False
+    with torch.no_grad():
+        return _place(_applied(taken, tensor._base)) != _place(tensor)
+
+
 def stale_error(span: Span | None, moved: Span | None) -> UnsupportedError:
     where = f" at line {moved.line}" if moved is not None else ""
     return UnsupportedError(
-        "a view with a gradient, taken before the tensor under it got other sizes or strides in place"
+        "a view with a gradient, taken before it or the tensor under it got other sizes or strides in place"
         f"{where}, and used after",
         span,
         "take the view after that change, or make the change on another view (`x = x.t()`)",

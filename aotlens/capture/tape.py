@@ -308,7 +308,7 @@ class Tape:
     def check_writable(self, target: Any, func: Any) -> None:
         tracked = self.tracked(target)
         if tracked.storage.moves and target._base is not None and torch.is_grad_enabled():
-            refuse_stale(target, self.span)
+            refuse_stale(target, self.span, written=target.requires_grad)
         base = tracked.storage.base
         is_constant = base.constant is not None or id(target) in self._constants
         if is_constant or any(base is node for node, _ in self.outside):

@@ -34,6 +34,8 @@ class ViewStep:
     """Whether grad mode was on when the user's code took the view."""
     offset: Any = None
     """Of `as_strided`: where in memory it begins, in elements; None for all others."""
+    in_place: bool = False
+    """Whether the viewed tensor itself became the view (`t_`)."""
 
     def apply(self, emit: Emit, source: Any) -> Any:
         value = emit(self.op, source, *self.args, **dict(self.kwargs))

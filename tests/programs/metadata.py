@@ -342,7 +342,7 @@ def resize_to_less_of_a_transposed(x: Tensor) -> Tensor:
     return made + 1
 
 
-@cases(lambda: (tape(4, 4),), later="taken before the tensor under it got other sizes")
+@cases(lambda: (tape(4, 4),), later="taken before it or the tensor under it got other sizes")
 def metadata_of_the_base_of_an_expanded_view_that_is_filled(x: Tensor) -> Tensor:
     same = x.expand_as(x)
     x.unsqueeze_(0)

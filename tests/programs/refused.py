@@ -67,7 +67,7 @@ def hook_on_a_returned_input(x: Tensor) -> Tensor:
     return x
 
 
-STALE = "a view with a gradient, taken before the tensor under it got other sizes"
+STALE = "a view with a gradient, taken before it or the tensor under it got other sizes"
 
 
 @cases(lambda: (leaf(4, 4) * 2,), refused=STALE)
@@ -92,6 +92,24 @@ def view_that_cannot_be_taken_again(x: Tensor) -> tuple[Tensor, Tensor]:
     flat.add_(1)
     x.transpose_(1, 2)
     return x, flat
+
+
+@cases(lambda: (leaf(4, 4),), refused=STALE)
+def write_to_a_view_that_was_transposed_itself(x: Tensor) -> Tensor:
+    hidden = x * 2
+    corner = hidden[:2, :2]
+    corner.t_()
+    corner.mul_(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    return hidden
+
+
+@cases(lambda: (leaf(3, 4) * 1,), refused="a write to an operand inside a function of a higher-order")
+def write_to_an_operand_with_a_gradient(x: Tensor) -> Tensor:
+    def if_positive(x: Tensor) -> Tensor:
+        x.add_(1)
+        return x.sin()
+
+    return torch.cond(x.sum() > 0, if_positive, lambda x: x.cos(), (x,))
 
 
 @cases(lambda: (leaf(2, 4) * 2,))
