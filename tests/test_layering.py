@@ -55,7 +55,10 @@ WORKER_DATA = tuple(
 """What of the worker loads without torch."""
 
 FRONT_END_MAY = ("aotlens.report", "aotlens.policy", *WORKER_DATA)
-FRONT_ENDS = {"lsp_server": ("pygls", "lsprotocol"), "tui": ("textual", "rich", "pygments", "watchfiles")}
+FRONT_ENDS = {
+    "lsp_server": ("pygls", "lsprotocol"),
+    "tui": ("textual", "textual_serve", "aiohttp", "rich", "pygments", "watchfiles"),
+}
 """Each front end with the libraries that it is built on."""
 
 

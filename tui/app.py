@@ -48,6 +48,9 @@ from tui.watching import watch_sources
 from tui.widgets.theme import DARK, LIGHT
 from tui.workbench import Workbench
 
+ALONE_S = 2.0
+"""How often an app in a browser looks whether its server is there."""
+
 HANGUP = getattr(signal, "SIGHUP", None)
 HANGUP_GRACE_S = 3.0
 """What the app has for leaving in order; the worker ends with it in any case."""
@@ -97,6 +100,8 @@ class AotlensApp(App[int]):
 
     def on_workbench_ready(self, event: Workbench.Ready) -> None:
         self.set_interval(TICK_S, self._tick)
+        if is_served():
+            self.set_interval(ALONE_S, partial(self._end_alone, os.getppid()))
         if self.report is not None:
             self._take(self.report, "")
         elif self.tracing is not None:
@@ -222,6 +227,11 @@ class AotlensApp(App[int]):
             leave.daemon = True
             leave.start()
 
+    def _end_alone(self, server: int) -> None:
+        """A browser's app has nobody to end it once the server is gone."""
+        if os.getppid() != server:
+            self.exit()
+
     def _fatal_error(self) -> None:
         """Textual's hook for an exception that nobody caught; its own prints every local."""
         told = (
@@ -255,7 +265,7 @@ def run(asked: Asked | None, report_file: str | None = None, watch: bool = False
     Raises UserError when there is no terminal to draw on, or nothing to show.
     """
     report = None if report_file is None else read_report(report_file)
-    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+    if not is_served() and (not sys.stdout.isatty() or os.environ.get("TERM") == "dumb"):
         instead = f"aotlens inspect {asked.path if asked else ''}".strip()
         raise UserError(f"the terminal app needs a terminal that can move its cursor; use `{instead}` here")
     if report_file is not None:
@@ -274,6 +284,11 @@ def run(asked: Asked | None, report_file: str | None = None, watch: bool = False
     finally:
         stop.set()
         tracing.close()
+
+
+def is_served() -> bool:
+    """Whether a browser stands in for the terminal: textual-serve started this process."""
+    return os.environ.get("TEXTUAL_DRIVER", "").endswith(":WebDriver")
 
 
 def read_report(file: str) -> Report:

@@ -14,6 +14,7 @@ import pytest
 
 from aotlens.report import dumps
 from tests.report.sample import sample_report
+from tests.tui.processes import marked, needs_proc, until
 
 ROOT = Path(__file__).parents[2]
 CLEAN = "0 1 0"
@@ -96,7 +97,7 @@ def test_the_gpt_is_traced_in_a_terminal(terminal: Terminal) -> None:
     quit_leaves_it_clean(terminal)
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found in /proc")
+@needs_proc
 @pytest.mark.parametrize(
     ("sent", "code"),
     [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
@@ -119,22 +120,3 @@ def test_ended_while_tracing_it_leaves_a_clean_terminal_and_no_process(
     assert screen.strip() == f"ended {code}"
     assert terminal.modes() == CLEAN
     until(lambda: not marked(mark))
-
-
-def marked(mark: str) -> list[int]:
-    """Processes that were started with that variable, the oldest first."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark.encode() in (process / "environ").read_bytes().split(b"\0"):
-                found.append(int(process.name))
-        except OSError:  # it ended meanwhile, or is another user's
-            continue
-    return sorted(found)
-
-
-def until(true: Callable[[], bool], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.1)
