@@ -121,14 +121,13 @@ class Server(LanguageServer):
 
     async def read_again(self, paths: list[str]) -> None:
         """What is shown of closed files stands where their text on disk has it."""
-        known = [path for path in paths if path in self.views.files() and path not in self.views.documents]
-        for path in known:
-            lines = await asyncio.get_running_loop().run_in_executor(None, read_lines, path)
-            if path not in self.views.documents:
-                self.views.replaced(path, lines)
-                self.publish(path)
-        if known:
-            self.refresh()
+        for path in paths:
+            if path in self.views.files() and path not in self.views.documents:
+                lines = await asyncio.get_running_loop().run_in_executor(None, read_lines, path)
+                if path not in self.views.documents:
+                    self.views.replaced(path, lines)
+            self.publish(path)
+        self.refresh()
 
     # What the client is told
 

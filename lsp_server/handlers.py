@@ -3,17 +3,21 @@
 Invariant: no handler waits for a trace, reads a project's files, or knows a report's fields.
 """
 
+import asyncio
+
 from lsprotocol import types
 
 from lsp_server.app import Server, path_of
 from lsp_server.document import Document, TextChange
 from lsp_server.positions import Encoding
+from lsp_server.rewrites import NO_GRAD, grad_restored
 from lsp_server.settings import Settings, from_data
 from lsp_server.targets import bare_functions
 from lsp_server.translate.actions import code_actions, example_actions, is_wanted, trace_actions
 from lsp_server.translate.hints import inlay_hints
 from lsp_server.translate.hover import hover
 from lsp_server.translate.lenses import OPEN_TUI, code_lenses
+from lsp_server.translate.refactors import grad_action, make, refactors, wanted_at
 
 Actions = list[types.CodeAction] | list[types.Command]
 
@@ -40,7 +44,6 @@ def on_close(server: Server, params: types.DidCloseTextDocumentParams) -> None:
     path = path_of(params.text_document.uri)
     if path is not None:
         server.close_document(path)
-        server.publish(path)
 
 
 def on_hover(server: Server, params: types.HoverParams) -> types.Hover | None:
@@ -73,16 +76,33 @@ async def on_code_action(server: Server, params: types.CodeActionParams) -> Acti
     path, document = found
     line = params.range.start.line
     seen = await server.scan(path, document)
+    offered = await _refactors(server, path, document, params.range.start)
     actions = [
         *code_actions(server.views, path, params.range),
         *example_actions(server.views, document, bare_functions(seen, line)),
         *trace_actions(document, seen.found, line),
     ]
+    told = {action.title for action in actions}
+    actions += [action for action in offered if action.title not in told]
     only = params.context.only
     wanted = [one for one in actions if only is None or is_wanted(one, only)]
     if server.client.action_literals:
         return wanted
     return [one.command for one in wanted if one.command is not None]
+
+
+async def _refactors(
+    server: Server, path: str, document: Document, place: types.Position
+) -> list[types.CodeAction]:
+    views, version = server.views, document.version
+    loop = asyncio.get_running_loop()
+    made = await loop.run_in_executor(None, make, wanted_at(views, path, place))
+    if NO_GRAD.search(document.line(place.line)):
+        lines = tuple(document.lines)
+        fix = await loop.run_in_executor(None, grad_restored, lines, path, place.line)
+        if fix is not None and document.version == version:
+            return [*refactors(views, made), grad_action(views, document, fix)]
+    return refactors(views, made)
 
 
 def _opens_tui(lens: types.CodeLens) -> bool:

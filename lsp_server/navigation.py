@@ -1,86 +1,155 @@
 """Between the user's expressions and the nodes that they became.
 
 Invariant: `definition` leaves names to the user's own Python server, so a name's definition is not buried
-under graph nodes: it answers in graph documents and between names; `implementation` always answers.
+under graph nodes: it answers in graph documents and between names; `implementation` and `references`, which
+are lists by nature, always answer.
 """
+
+from collections.abc import Iterable
 
 from lsprotocol import types
 
+from aotlens.report.records import Span
 from lsp_server.app import Server
 from lsp_server.positions import char_index
 from lsp_server.translate.diagnostics import uri_of
-from lsp_server.translate.pages import Page, lines_of, nodes_of, parse, source_of
+from lsp_server.translate.pages import (
+    Page,
+    lines_of,
+    node_at,
+    node_lines,
+    nodes_of,
+    parse,
+    sources_of,
+    stage_of,
+    steps_of,
+    text_of,
+    uses_of,
+)
 from lsp_server.translate.ranges import span_range
 from lsp_server.views import real_path
 
+Locations = list[types.Location] | None
+Symbols = list[types.DocumentSymbol] | list[types.SymbolInformation]
 
-def on_definition(server: Server, params: types.DefinitionParams) -> list[types.Location] | None:
+
+def on_definition(server: Server, params: types.DefinitionParams) -> Locations:
+    """From a page to the user's expression; from an expression to its nodes and kernels."""
     uri, place = params.text_document.uri, params.position
     page = _page(server, uri)
     if page is not None:
-        return _source(server, page, place.line)
+        return _sources(server, page, place) or None
     found = server.document(uri)
     if found is None or _on_name(found[1].line(place.line), place.character, server):
         return None
-    return _nodes(server, found[0], place)
+    return _nodes(server, found[0], place) or None
 
 
-def on_implementation(server: Server, params: types.ImplementationParams) -> list[types.Location] | None:
+def on_implementation(server: Server, params: types.ImplementationParams) -> Locations:
+    """From an expression to its nodes and kernels."""
     found = server.document(params.text_document.uri)
-    return _nodes(server, found[0], params.position) if found else None
+    return (_nodes(server, found[0], params.position) or None) if found else None
 
 
-def on_references(server: Server, params: types.ReferenceParams) -> list[types.Location] | None:
-    """In a graph document, the user's expression of the node at the place."""
+def on_declaration(server: Server, params: types.DeclarationParams) -> Locations:
+    """In a graph, the line that makes the value whose name is at the place."""
     page = _page(server, params.text_document.uri)
-    return _source(server, page, params.position.line) if page else None
+    stage = stage_of(server.views, page) if page else None
+    if page is None or stage is None:
+        return None
+    node = node_at(stage, params.position.line, _index(server, page, params.position))
+    line = node_lines(stage.text).get(node.name) if node else None
+    return None if line is None else _in_page(server, page, [line])
 
 
-def on_document_symbol(
-    server: Server, params: types.DocumentSymbolParams
-) -> list[types.DocumentSymbol] | None:
-    """The nodes of a graph document; the user's own files are left to their Python server."""
+def on_references(server: Server, params: types.ReferenceParams) -> Locations:
+    """In a graph, the user's expression and the lines that read the value; elsewhere as `implementation`."""
     page = _page(server, params.text_document.uri)
     if page is None:
+        found = server.document(params.text_document.uri)
+        return (_nodes(server, found[0], params.position) or None) if found else None
+    stage = stage_of(server.views, page)
+    node = node_at(stage, params.position.line, _index(server, page, params.position)) if stage else None
+    lines = []
+    if stage is not None and node is not None:
+        own = node_lines(stage.text).get(node.name) if params.context.include_declaration else None
+        lines = [*([own] if own is not None else []), *uses_of(stage, node)]
+    return [*_sources(server, page, params.position), *_in_page(server, page, lines)] or None
+
+
+def on_document_symbol(server: Server, params: types.DocumentSymbolParams) -> Symbols | None:
+    """The nodes of a graph and the steps of a wrapper; the user's files are left to their Python server."""
+    uri = params.text_document.uri
+    page = _page(server, uri)
+    if page is None:
         return None
+    stage = stage_of(server.views, page)
     symbols = []
-    for node, line in nodes_of(server.views, page):
-        place = types.Range(types.Position(line, 0), types.Position(line + 1, 0))
-        detail = node.tensor.short() if node.tensor else None
-        symbols.append(
-            types.DocumentSymbol(node.name, types.SymbolKind.Variable, place, place, detail=detail)
-        )
-    return symbols
+    for node, line in nodes_of(stage) if stage else ():
+        shape = node.tensor.short() if node.tensor else ""
+        symbols.append(_symbol(node.name, types.SymbolKind.Variable, (line, line), shape))
+    for step in steps_of(server.views, page):
+        first, last = step.lines or (1, 1)
+        symbols.append(_symbol(step.name, types.SymbolKind.Event, (first - 1, last - 1), step.reason))
+    if server.client.nested_symbols:
+        return symbols
+    return [
+        types.SymbolInformation(types.Location(uri, one.range), one.name, one.kind, container_name=page.part)
+        for one in symbols
+    ]
+
+
+def _symbol(name: str, kind: types.SymbolKind, lines: tuple[int, int], detail: str) -> types.DocumentSymbol:
+    whole = types.Range(types.Position(lines[0], 0), types.Position(lines[1] + 1, 0))
+    head = types.Range(whole.start, types.Position(lines[0] + 1, 0))
+    return types.DocumentSymbol(name, kind, whole, head, detail=detail or None)
 
 
 def _page(server: Server, uri: str) -> Page | None:
     return parse(uri) or server.page_of(uri)
 
 
-def _source(server: Server, page: Page, line: int) -> list[types.Location] | None:
-    span = source_of(server.views, page, line)
-    if span is None:
-        return None
+def _index(server: Server, page: Page, place: types.Position) -> int:
+    """The code point of a place in a page."""
+    rows = (text_of(server.views, page) or "").splitlines()
+    row = rows[place.line] if place.line < len(rows) else ""
+    return char_index(row, place.character, server.views.encoding)
+
+
+def _sources(server: Server, page: Page, place: types.Position) -> list[types.Location]:
+    spans = sources_of(server.views, page, place.line, _index(server, page, place))
+    return [found for span in spans if (found := _source(server, span))]
+
+
+def _source(server: Server, span: Span) -> types.Location | None:
+    """Where a span of the newest trace stands."""
     file = real_path(span.file)
     for shown in server.views.of(file):
         place = span_range(shown.view, span)
         if place is not None:
-            return [types.Location(uri_of(server.views, file), place)]
+            return types.Location(uri_of(server.views, file), place)
     return None
 
 
-def _nodes(server: Server, path: str, place: types.Position) -> list[types.Location] | None:
+def _in_page(server: Server, page: Page, lines: Iterable[int]) -> list[types.Location]:
+    uri = server.page_uri(page)
+    starts = [types.Position(line, 0) for line in lines]
+    return [types.Location(uri, types.Range(start, start)) for start in starts] if uri else []
+
+
+def _nodes(server: Server, path: str, place: types.Position) -> list[types.Location]:
+    """The nodes and kernels of the innermost expression at a place that has any."""
     found: list[types.Location] = []
     for shown in server.views.of(path):
         at = shown.view.place_of(place.line, place.character)
         spots = [spot for spot in shown.view.index.at(*at) if shown.has(spot.target)] if at else []
         for spot in [one for one in spots if one.forward or one.backward][:1]:
+            by_page: dict[Page, list[int]] = {}
             for page, line in lines_of(shown.trace.key[0], spot):
-                uri = server.page_uri(page)
-                if uri is not None:
-                    start = types.Position(line, 0)
-                    found.append(types.Location(uri, types.Range(start, start)))
-    return found or None
+                by_page.setdefault(page, []).append(line)
+            for page, lines in by_page.items():
+                found += _in_page(server, page, lines)
+    return found
 
 
 def _on_name(line: str, character: int, server: Server) -> bool:
@@ -90,6 +159,7 @@ def _on_name(line: str, character: int, server: Server) -> bool:
 
 FEATURES = {
     types.TEXT_DOCUMENT_DEFINITION: on_definition,
+    types.TEXT_DOCUMENT_DECLARATION: on_declaration,
     types.TEXT_DOCUMENT_IMPLEMENTATION: on_implementation,
     types.TEXT_DOCUMENT_REFERENCES: on_references,
     types.TEXT_DOCUMENT_DOCUMENT_SYMBOL: on_document_symbol,

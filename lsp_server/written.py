@@ -21,6 +21,8 @@ class WrittenPages:
     def __init__(self) -> None:
         self._folder: str | None = None
         self._pages: dict[str, Page] = {}
+        self._texts: dict[str, str] = {}
+        """What stands in each file, by name."""
         self._rules: dict[str, str] = {}
 
     def page(self, page: Page, text: str) -> str:
@@ -51,6 +53,9 @@ class WrittenPages:
         if self._folder is None:
             self._folder = real_path(tempfile.mkdtemp(prefix="aotlens-"))
         file = Path(self._folder, name)
+        if self._texts.get(name) == text:
+            return file.as_uri()
+        self._texts[name] = text
         file.parent.mkdir(parents=True, exist_ok=True)
         file.unlink(missing_ok=True)
         file.write_text(text, encoding="utf-8")

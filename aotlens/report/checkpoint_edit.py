@@ -32,7 +32,7 @@ def can_be_checkpointed(span: Span) -> bool:
 def checkpointed(advice: HasSpan) -> Fix | None:
     """The fix that wraps the call, with the import where it is missing."""
     span = advice.span
-    call, tree = _call_at(span), _tree(span.file)
+    call, tree = _call_at(span), source_tree(span.file)
     if call is None or tree is None:
         return None
     text = "".join(linecache.getlines(span.file))
@@ -66,14 +66,20 @@ def _parsed(text: str) -> ast.Module | None:
         return None
 
 
-def _tree(file: str) -> ast.Module | None:
+def source_text(file: str) -> str:
+    """The text of a source file as it is on disk; empty when it cannot be read."""
     linecache.checkcache(file)
-    lines = linecache.getlines(file)
-    return _parsed("".join(lines)) if lines else None
+    return "".join(linecache.getlines(file))
+
+
+def source_tree(file: str) -> ast.Module | None:
+    """The parsed text of a source file; None when there is none, or it is no Python."""
+    text = source_text(file)
+    return _parsed(text) if text else None
 
 
 def _call_at(span: Span) -> ast.Call | None:
-    tree = _tree(span.file)
+    tree = source_tree(span.file)
     if tree is None or span.end_col <= 0:
         return None
     for node in ast.walk(tree):

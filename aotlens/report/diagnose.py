@@ -15,6 +15,7 @@ from aotlens.report.diagnose_cuda_graphs import CUDA_GRAPH_CHECKS
 from aotlens.report.diagnose_gpu import GPU_CHECKS
 from aotlens.report.diagnose_saved import SAVED_CHECKS
 from aotlens.report.findings import Check, Limits, finding_at
+from aotlens.report.inplace_edit import bound_anew, copied_first, without_grad
 from aotlens.report.places import source_line
 from aotlens.report.records import (
     Diagnostic,
@@ -58,14 +59,17 @@ def copied_arguments(target: Target, limits: Limits) -> Iterator[Diagnostic]:
                 " carries a gradient, so each call keeps the graphs of those before; update it under"
                 " torch.no_grad()"
             )
-            yield finding_at(entry.sites, target, "AL105", "warning", message)
+            fix = without_grad(entry.sites)
+            finding = finding_at(entry.sites, target, "AL105", "warning", message)
+            yield replace(finding, fixes=(fix,) if fix else ())
         else:
             message = (
                 f"`{entry.name}` is changed in place where autograd must see it: {copied};"
                 " return the new value"
             )
             severity: Severity = "warning" if size >= limits.copied_bytes else "information"
-            yield finding_at(entry.sites, target, "AL101", severity, message)
+            finding = finding_at(entry.sites, target, "AL101", severity, message)
+            yield replace(finding, fixes=taken_back(entry))
 
 
 def hidden_changes(target: Target, limits: Limits) -> Iterator[Diagnostic]:
@@ -92,7 +96,8 @@ def changed_geometry(target: Target, limits: Limits) -> Iterator[Diagnostic]:
                 f"the shape or strides of `{entry.name}` change for the caller: the wrapper sets them on"
                 " every call, and the next call is compiled again; use the form without the underscore"
             )
-            yield finding_at(entry.sites, target, "AL103", "warning", message)
+            finding = finding_at(entry.sites, target, "AL103", "warning", message)
+            yield replace(finding, fixes=taken_back(entry))
 
 
 def changed_aliases(target: Target, limits: Limits) -> Iterator[Diagnostic]:
@@ -239,6 +244,14 @@ def _under_no_grad(site: Site) -> Fix | None:
         return None
     text = f"with torch.no_grad():\n{indent}    {site.text.replace('.data.', '.', 1)}"
     return Fix("Write under torch.no_grad()", (Edit(span, text),))
+
+
+def taken_back(entry: Input) -> tuple[Fix, ...]:
+    """The ways to leave the caller's argument as it is, the one that costs nothing first."""
+    if entry.kind != "UserInput" or not entry.sites:
+        return ()
+    anew = bound_anew(entry.sites[0], entry.name) if len(entry.sites) == 1 else None
+    return tuple(fix for fix in (anew, copied_first(entry.sites[0], entry.name)) if fix)
 
 
 def _names(entries: list[Input]) -> str:

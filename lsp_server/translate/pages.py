@@ -8,13 +8,17 @@ from functools import lru_cache
 from urllib.parse import quote
 
 from aotlens.report.kernel_texts import kernel_texts
-from aotlens.report.records import Kernel, Span, StageNode, Target
+from aotlens.report.records import Kernel, Span, Stage, StageNode, Target, WrapperStep
+from aotlens.report.summary import applied_steps
 from lsp_server.index import Spot
 from lsp_server.views import Views
 
 SCHEME = "aotlens"
 LANGUAGES = (".ttir", ".ttgir", ".llir", ".ptx", ".sass")
-"""What a kernel becomes on its way to the machine; every other page is Python."""
+"""What a kernel becomes on its way to the machine."""
+CPU_KERNEL = "cpp_"
+"""How the names of kernels for a CPU begin; those are C++, and every other page is Python."""
+NAME = re.compile(r"[^\W\d]\w*")
 ASSIGNED = re.compile(r"^\s*(?:\(?)([A-Za-z_]\w*)\)?\s*(?::[^=]*)?=(?!=)")
 
 
@@ -38,12 +42,18 @@ class Page:
     @property
     def file_name(self) -> str:
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", self.part)
-        return name if name.endswith(LANGUAGES) else f"{name}.py"
+        return name if name.endswith(LANGUAGES) else f"{name}{self.suffix}"
+
+    @property
+    def suffix(self) -> str:
+        if self.part.endswith(LANGUAGES):
+            return self.part[self.part.rindex(".") :]
+        return ".cpp" if self.part.startswith(CPU_KERNEL) else ".py"
 
     @property
     def language(self) -> str:
         """As an editor names it: kernels below Triton have languages that few editors know."""
-        return "plaintext" if self.part.endswith(LANGUAGES) else "python"
+        return {".py": "python", ".cpp": "cpp"}.get(self.suffix, "plaintext")
 
 
 def parse(uri: str) -> Page | None:
@@ -92,23 +102,67 @@ def _kernel_pages(target: Target) -> dict[str, str]:
     return pages
 
 
-def source_of(views: Views, page: Page, line: int) -> Span | None:
-    """The user's expression behind a line (0-based) of a page."""
+def sources_of(views: Views, page: Page, line: int, index: int) -> tuple[Span, ...]:
+    """The user's expressions behind a place (0-based line and character) of a page.
+
+    In a graph those of the node at the place, or else of the line's; in the wrapper those that cause the
+    step; in a kernel's text all that went into the kernel.
+    """
     target = target_of(views, page.script, page.qualname)
-    stage = target.stage(page.part) if target else None
+    if target is None:
+        return ()
+    if page.part == "wrapper":
+        covering = (step for step in applied_steps(target) if step.lines and covers(step.lines, line))
+        return tuple(dict.fromkeys(site.span for step in covering for site in step.sites))
+    stage = target.stage(page.part)
     if stage is None:
-        return None
-    names = {number: name for name, number in node_lines(stage.text).items()}
-    node = next((node for node in stage.nodes if node.name == names.get(line)), None)
-    return node.spans[0] if node and node.spans else None
+        name = page.part.removesuffix(page.suffix) if page.part.endswith(LANGUAGES) else page.part
+        same = (kernel for kernel in target.kernels if kernel.name == name)
+        return tuple(dict.fromkeys(span for kernel in same for span in kernel.spans))
+    node = node_at(stage, line, index)
+    return node.spans[:1] if node else ()
 
 
-def nodes_of(views: Views, page: Page) -> list[tuple[StageNode, int]]:
-    """The nodes of a page with their lines (0-based), in its order."""
+def covers(lines: tuple[int, int], line: int) -> bool:
+    """Whether a line (0-based) is among the lines first to last (1-based)."""
+    return lines[0] <= line + 1 <= lines[1]
+
+
+def node_at(stage: Stage, line: int, index: int) -> StageNode | None:
+    """The node whose name stands at a place of a stage's text, or that the line, or the one below a comment,
+    assigns."""
+    rows = stage.text.splitlines()
+    row = rows[line] if line < len(rows) else ""
+    named = next((word[0] for word in NAME.finditer(row) if word.start() <= index <= word.end()), None)
+    if row.lstrip().startswith("#"):
+        named, line = None, line + 1
+    assigned = next((name for name, number in node_lines(stage.text).items() if number == line), None)
+    found = {node.name: node for node in stage.nodes if node.name in (named, assigned)}
+    return found.get(named or "") or found.get(assigned or "")
+
+
+def stage_of(views: Views, page: Page) -> Stage | None:
+    """The stage whose program a page shows; None for the wrapper and for kernels."""
     target = target_of(views, page.script, page.qualname)
-    stage = target.stage(page.part) if target else None
-    where = node_lines(stage.text) if stage else {}
-    return [(node, where[node.name]) for node in (stage.nodes if stage else ()) if node.name in where]
+    return target.stage(page.part) if target and page.part != "wrapper" else None
+
+
+def uses_of(stage: Stage, node: StageNode) -> list[int]:
+    """The lines (0-based) of a stage's text whose nodes read a node."""
+    where = node_lines(stage.text)
+    return [where[one.name] for one in stage.nodes if node.name in one.inputs and one.name in where]
+
+
+def nodes_of(stage: Stage) -> list[tuple[StageNode, int]]:
+    """The nodes of a stage with their lines (0-based), in its order."""
+    where = node_lines(stage.text)
+    return [(node, where[node.name]) for node in stage.nodes if node.name in where]
+
+
+def steps_of(views: Views, page: Page) -> list[WrapperStep]:
+    """What a wrapper's page does on each call, where it has lines of its own."""
+    target = target_of(views, page.script, page.qualname) if page.part == "wrapper" else None
+    return [step for step in applied_steps(target) if step.lines] if target else []
 
 
 def lines_of(script: str, spot: Spot) -> list[tuple[Page, int]]:

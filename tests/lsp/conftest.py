@@ -18,3 +18,22 @@ def client() -> Iterator[StrictClient]:
     with Process(*STAND_IN) as process:
         process.client.initialize(ROOT)
         yield process.client
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[StrictClient]:
+    with Process(*STAND_IN) as process:
+        process.client.initialize(ROOT)
+        yield process.client
+
+
+@pytest.fixture
+def shared(session: StrictClient) -> Iterator[StrictClient]:
+    """One session for all tests of a file, as new for each: nothing open, nothing traced, no settings."""
+    session.received.clear()
+    yield session
+    session.notify("workspace/didChangeConfiguration", {"settings": {"aotlens": {}}})
+    for uri in session.opened:
+        session.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
+    session.opened.clear()
+    session.command("aotlens.clear")

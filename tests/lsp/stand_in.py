@@ -1,8 +1,8 @@
 """The real server over a stand-in for the worker's client, for answers that a test decides.
 
 Run as a program.  What is asked for by name decides: no name gives the sample report, `big` one with 5,000
-more nodes, `gpu` one with kernels for a GPU, `slow` nothing until it is cancelled, and the name of a kind
-of failure that failure.
+more nodes, `gpu` one with kernels for a GPU, `dead` and `two` one with a finding more, `slow` nothing until
+it is cancelled, and the name of a kind of failure that failure.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import Any, cast, get_args
 
 from aotlens.report.codec import encode
 from aotlens.report.diagnose import with_verdict
-from aotlens.report.records import Report, Verdict
+from aotlens.report.records import Diagnostic, Edit, Fix, Related, Report, Span, Verdict
 from aotlens.worker.protocol import Answer, Failure, FailureKind, Hello, Progress, TraceOptions
 from lsp_server.server import build_server, log_to
 from lsp_server.tracer import WorkerFactory
@@ -91,11 +91,24 @@ class StandInWorker:
         report = gpu_sample() if qualname == "gpu" else sample_report(BIG if qualname == "big" else 0)
         if qualname in ("Block", "score"):
             report = _only(report, qualname)
+        if qualname in ("dead", "two"):
+            report = replace(report, diagnostics=(_finding(qualname, path, report),))
         if options.verify:
             verdicts = (Verdict(True, "3 values equal eager"), Verdict(False, "out differs by 0.5"))
             pairs = zip(report.targets, verdicts, strict=False)
             report = replace(report, targets=tuple(with_verdict(*pair) for pair in pairs))
         job.answer(Answer(job.id, encode(report), None, elapsed_ms=12.0))
+
+
+def _finding(qualname: str, path: str, report: Report) -> Diagnostic:
+    """A value that is kept for nothing, or a finding in one file with a place in another."""
+    found = report.targets[0].diagnostics[0]
+    if qualname == "dead":
+        return Diagnostic("AL304", "warning", "kept for nothing", found.span)
+    here, there = Span(path, 1, 0, 1, 6), found.span
+    assert there is not None
+    fix = Fix("Change both", (Edit(here, "a"), Edit(there, "b")))
+    return Diagnostic("AL105", "warning", "here", here, (Related(there, "and there"),), (fix,))
 
 
 def _only(report: Report, qualname: str) -> Report:

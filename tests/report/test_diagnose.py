@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from aotlens.report import Base, Diagnostic, Edit, Input, Mode, Output, Related, Site, Span, Target, Tensor
-from aotlens.report.diagnose import diagnose, from_failure, mismatch
+from aotlens.report.diagnose import diagnose, from_failure, mismatch, taken_back
 from aotlens.report.findings import MIB, Limits
 from aotlens.worker.protocol import Failure
 from tests.report.sample import inference_target, site, span, tensor, training_target
@@ -44,8 +44,13 @@ def test_copied_argument() -> None:
             "`cache` is changed in place where autograd must see it: 2.0 KiB are copied back on every call;"
             " return the new value",
             WRITE.span,
+            fixes=taken_back(COPIED),
         ),
     )
+    assert [fix.title for fix in taken_back(COPIED)] == [
+        "Bind the new value: `cache = cache.mul(0.9)`",
+        "Write to a copy of `cache`: the caller's stays as it is",
+    ]
 
 
 def test_a_large_copy_is_a_warning_and_lists_every_write() -> None:

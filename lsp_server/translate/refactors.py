@@ -1,0 +1,98 @@
+"""Changes that a person may want at a place where no finding asks for them, as code actions.
+
+Invariant: nothing is parsed on the server's loop: what is offered is collected there, and made by `make`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from lsprotocol import types
+
+from aotlens.report.checkpoint_edit import checkpointed, source_text
+from aotlens.report.inplace_edit import bound_anew, copied_first
+from aotlens.report.records import Fix, Input, Site
+from aotlens.report.summary import human_bytes
+from lsp_server.document import Document, contents
+from lsp_server.index import Spot
+from lsp_server.positions import convert
+from lsp_server.translate.actions import edit_of, workspace_edit
+from lsp_server.views import Shown, Views
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a trace knows of a place: the writes there, and the calls whose values the backward keeps."""
+
+    shown: Shown
+    writes: tuple[tuple[Input, Site], ...]
+    keepers: tuple[tuple[Spot, int], ...]
+    """Innermost first, each with the bytes that it keeps."""
+
+
+def wanted_at(views: Views, path: str, place: types.Position) -> list[Wanted]:
+    """What could be changed at a place, by each trace that tells of it."""
+    found = []
+    for shown in views.of(path):
+        at = shown.view.place_of(place.line, place.character)
+        spots = [spot for spot in shown.view.index.at(*at) if shown.has(spot.target)] if at else []
+        writes = [fact for spot in spots for fact in spot.inputs if fact[0].kind == "UserInput"]
+        keepers = [(spot, size) for spot in spots if (size := _kept_bytes(spot))]
+        if writes or keepers:
+            found.append(Wanted(shown, tuple(writes), tuple(keepers)))
+    return found
+
+
+def make(wanted: Sequence[Wanted]) -> list[tuple[Shown, Fix]]:
+    """The changes that can be made, each once; none in a file that differs from what was traced."""
+    made: dict[str, tuple[Shown, Fix]] = {}
+    for one in wanted:
+        view = one.shown.view
+        if tuple(contents(source_text(view.index.file))) == view.lines.traced:
+            for fix in _fixes(one):
+                made.setdefault(fix.title, (one.shown, fix))
+    return list(made.values())
+
+
+def refactors(views: Views, made: Sequence[tuple[Shown, Fix]]) -> list[types.CodeAction]:
+    """Actions for what was made, where its lines are still as they were traced."""
+    edits = [(fix.title, workspace_edit(views, shown, fix)) for shown, fix in made]
+    return [_action(title, edit) for title, edit in edits if edit is not None]
+
+
+def grad_action(views: Views, document: Document, fix: Fix) -> types.CodeAction:
+    """An action for a fix whose places are those of the document as it is."""
+
+    def place(line: int, col: int) -> types.Position:
+        return types.Position(line - 1, convert(document.line(line - 1), col, "utf-8", views.encoding))
+
+    spans = [(edit.span, edit.text) for edit in fix.edits]
+    edits = [
+        types.TextEdit(types.Range(place(span.line, span.col), place(span.end_line, span.end_col)), text)
+        for span, text in spans
+    ]
+    return _action(fix.title, edit_of(views, {document.uri: (document.version, edits)}))
+
+
+def _action(title: str, edit: types.WorkspaceEdit) -> types.CodeAction:
+    return types.CodeAction(title=title, kind=types.CodeActionKind.RefactorRewrite, edit=edit)
+
+
+def _kept_bytes(spot: Spot) -> int:
+    """What the backward keeps of the values that an expression makes."""
+    partition = spot.target.partition
+    if partition is None or not spot.forward:
+        return 0
+    inside = {node.name for node in spot.forward}
+    return sum(value.bytes for value in partition.saved if value.node in inside)
+
+
+def _fixes(wanted: Wanted) -> list[Fix]:
+    found = [change(site, row.name) for row, site in wanted.writes for change in (bound_anew, copied_first)]
+    calls = ((checkpointed(spot), size) for spot, size in wanted.keepers)
+    found += [_checkpoint(fix, size) for fix, size in calls if fix is not None][:1]
+    return [fix for fix in found if fix is not None]
+
+
+def _checkpoint(fix: Fix, kept_bytes: int) -> Fix:
+    what = fix.title[0].lower() + fix.title[1:]
+    return replace(fix, title=f"Checkpoint this call: {what} (it keeps {human_bytes(kept_bytes)})")
