@@ -12,6 +12,7 @@ from rich.text import Text
 from aotlens.check.findings import Checked
 from aotlens.report.excerpt import diagnostic_lines
 from aotlens.report.layout import WIDTH, page_width, print_lines, to_text
+from aotlens.report.records import Severity
 from aotlens.report.summary import counted
 
 __all__ = ["print_findings", "render", "summary"]
@@ -28,8 +29,8 @@ def render(checked: Checked) -> str:
 def summary(checked: Checked) -> str:
     """`3 findings (1 error, 2 warnings) in 12 targets of 5 files; 2 hidden by comments`."""
     counts = Counter(found.diagnostic.severity for found in checked.findings)
-    words = {"error": "error", "warning": "warning", "hint": "hint"}
-    parts = [counted(counts[name], word) for name, word in words.items() if counts[name]]
+    words: tuple[Severity, ...] = ("error", "warning", "hint")
+    parts = [counted(counts[word], word) for word in words if counts[word]]
     if counts["information"]:
         parts.append(f"{counts['information']} information")
     told = f" ({', '.join(parts)})" if parts else ""

@@ -39,6 +39,7 @@ COMMANDS = (
     Command("tui", "the same in a terminal app, beside the source", True),
     Command("lsp", "the language server, for editors"),
     Command("check", "tell the diagnostics of every target that has an example, for CI"),
+    Command("diff", "tell what changed between two reports, or two git revisions of a target", True),
     Command("verify", "compare compiled with eager: values, gradients, mutations, aliasing", True),
     Command("export", "write a target as a standalone Python module", True),
     Command("rule", "explain a diagnostic"),

@@ -1,0 +1,146 @@
+"""`aotlens diff A B` and `aotlens diff --git REV..REV TARGET`: what changed between two traces."""
+
+import argparse
+import json
+from pathlib import Path
+
+from aotlens.check.settings import settings_for
+from aotlens.cli.limits import add_limits, limits_of
+from aotlens.cli.target import TargetName, add_compile_options, add_gpu, check_gpu, policy_of
+from aotlens.cli.terminal import say, write_data
+from aotlens.cli.tracing import trace_target
+from aotlens.errors import ReportError, UserError
+from aotlens.report.codec import encode_record, loads
+from aotlens.report.diagnose_budgets import Budget, over_budget
+from aotlens.report.difference import ReportChange, report_change
+from aotlens.report.records import Diagnostic, Report
+from aotlens.worker.protocol import TraceOptions
+
+SCHEMA = "aotlens.diff/1"
+FORMATS = ("text", "json", "markdown")
+TIME_LIMIT_S = 600.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "what",
+        metavar="A B | TARGET",
+        nargs="+",
+        help="two report files, each of which may be a TARGET to trace instead; with --git, one TARGET",
+    )
+    parser.add_argument(
+        "--git",
+        metavar="REVISIONS",
+        help="trace TARGET at both: main..HEAD, main...HEAD (from where they part), main (to the working"
+        " tree)",
+    )
+    parser.add_argument("--format", choices=FORMATS, default="text", help="default: %(default)s")
+    parser.add_argument("-o", dest="output", metavar="FILE", help="write there instead of to stdout")
+    add_limits(parser)
+    parser.add_argument(
+        "--time-limit", metavar="SECONDS", type=float, default=TIME_LIMIT_S, help="default: %(default)g"
+    )
+    add_compile_options(parser, backend="eager")
+    add_gpu(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    old, new = _reports(arguments)
+    change = report_change(old, new)
+    over = tuple(one for found in _over(new, limits_of(arguments)) for one in found)
+    _show(change, over, arguments)
+    return 1 if over else 0
+
+
+def _reports(arguments: argparse.Namespace) -> tuple[Report, Report]:
+    if arguments.git is None:
+        if len(arguments.what) != 2:
+            raise UserError(
+                "give two report files, as `aotlens inspect --format json -o FILE` writes them, or --git"
+                " REVISIONS and a TARGET"
+            )
+        old, new = (_report(one, arguments) for one in arguments.what)
+        return old, new
+    if len(arguments.what) != 1:
+        raise UserError("--git takes one TARGET, and traces it at both revisions")
+    from aotlens.cli.revision_traces import trace_revisions  # only with --git
+
+    target, options = TargetName.parse(arguments.what[0]), _options(arguments)
+    return trace_revisions(arguments.git, target, arguments.argv, options, arguments.time_limit)
+
+
+def _options(arguments: argparse.Namespace) -> TraceOptions:
+    check_gpu(arguments.gpu)
+    return TraceOptions(
+        backend=arguments.backend,
+        dynamic=arguments.dynamic,
+        policy=str(policy_of(arguments)),
+        gpu=arguments.gpu,
+        gpu_texts=(),
+    )
+
+
+def _report(what: str, arguments: argparse.Namespace) -> Report:
+    """A report from a file; what looks like a script is traced."""
+    target = TargetName.parse(what)
+    if not target.path.endswith(".py"):
+        return _read(what)
+    traced = trace_target(target, arguments.argv, _options(arguments), arguments.time_limit)
+    if traced.failure is not None:
+        if traced.failure.traceback:
+            say(traced.failure.traceback.rstrip())
+        raise UserError(traced.failure.message, kind=traced.failure.kind)
+    assert traced.report is not None
+    return traced.report
+
+
+def _read(file: str) -> Report:
+    try:
+        return loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ReportError(f"{file} is not a report: {error.reason}") from error
+    except ReportError as error:
+        raise ReportError(f"{file}: {error.message}") from error
+
+
+def _over(report: Report, limits: Budget) -> list[list[Diagnostic]]:
+    """What the new report's targets take more than the settings and the options allow."""
+    found = []
+    for target in report.targets:
+        file = target.span.file if target.span is not None else "."
+        budget = settings_for(file).budget_of(file, target.qualname).with_limits(limits)
+        found.append(list(over_budget(target, budget)))
+    return found
+
+
+def _show(change: ReportChange, over: tuple[Diagnostic, ...], arguments: argparse.Namespace) -> None:
+    if arguments.format == "json":
+        data = {
+            "schema": SCHEMA,
+            **encode_record(change),
+            "over_budget": [encode_record(one) for one in over],
+        }
+        write_data(json.dumps(data, indent=2, ensure_ascii=False) + "\n", arguments.output)
+    elif arguments.format == "markdown":
+        from aotlens.report.difference_markdown import difference_markdown
+
+        write_data(difference_markdown(change, over), arguments.output)
+    else:
+        _show_text(change, over, arguments.output)
+    for one in over:
+        say(f"aotlens: {one.code}: {one.message}")
+
+
+def _show_text(change: ReportChange, over: tuple[Diagnostic, ...], output: str | None) -> None:
+    from rich.console import Console  # 0.1 s, and only for text
+
+    from aotlens.report.difference_text import difference_lines
+    from aotlens.report.layout import WIDTH, page_width, print_lines, to_text
+
+    if output is not None:
+        write_data(to_text(difference_lines(change, WIDTH)), output)
+        return
+    console = Console()
+    print_lines(difference_lines(change, page_width(console)), console)

@@ -1,0 +1,119 @@
+"""One target traced at two git revisions, each in a worker of its own.
+
+Invariant: a revision's trace imports that revision's modules, and its report names files as the user
+knows them.
+"""
+
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from aotlens.cli.target import TargetName
+from aotlens.cli.terminal import say, waiting
+from aotlens.errors import TargetError, UserError
+from aotlens.report.codec import decode
+from aotlens.report.records import Report
+from aotlens.revisions import Repository, parse_range
+from aotlens.worker.client import WorkerClient
+from aotlens.worker.protocol import Answer, TraceOptions
+
+__all__ = ["trace_revisions"]
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+"""Where aotlens itself is imported from."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is traced at both revisions."""
+
+    repository: Repository
+    target: TargetName
+    argv: tuple[str, ...]
+    options: TraceOptions
+    time_limit_s: float
+
+
+def trace_revisions(
+    revisions: str, target: TargetName, argv: list[str], options: TraceOptions, time_limit_s: float
+) -> tuple[Report, Report]:
+    """The reports of both revisions.
+
+    Raises:
+        UserError: an unknown revision; a target that is at neither; a trace that failed.
+    """
+    given = parse_range(revisions)
+    repository = Repository.of(Path(target.path).resolve().parent)
+    asked = _Asked(repository, target, tuple(argv), options, time_limit_s)
+    old = repository.commit(given.old)
+    new = None if given.new is None else repository.commit(given.new)
+    with tempfile.TemporaryDirectory(prefix="aotlens-diff-") as name:
+        folder = Path(name).resolve()
+        trees = [
+            repository.lay_out(commit, folder / side) if commit is not None else repository.root
+            for side, commit in (("old", old), ("new", new))
+        ]
+        with waiting(f"tracing {target} at {revisions}"), ThreadPoolExecutor(2) as both:
+            found = list(both.map(lambda tree: _traced(asked, tree), trees))
+    if found[0] is None and found[1] is None:
+        raise TargetError(f"{target.path} is at neither revision of {revisions}")
+    none = Report("", platform.python_version(), "diff")
+    return found[0] or none, found[1] or none
+
+
+def _traced(asked: _Asked, tree: Path) -> Report | None:
+    """The report, with the files' names in the user's own tree; None where the script is not there."""
+    root = asked.repository.root
+    script, folder = Path(asked.target.path).resolve(), Path.cwd().resolve()
+    inside = tree / script.relative_to(root)
+    if not inside.is_file():
+        return None
+    at = tree / folder.relative_to(root) if folder.is_relative_to(root) else inside.parent
+    at.mkdir(parents=True, exist_ok=True)  # a folder that only the user's tree has
+    with WorkerClient(cwd=str(at), env={"PYTHONPATH": _search_path(root, tree)}) as client:
+        job = client.submit(
+            str(inside), asked.target.qualname, asked.argv, asked.options, time_limit_s=asked.time_limit_s
+        )
+        answer: Answer = job.future.result()
+    if answer.failure is not None:
+        message, trace = (
+            text.replace(str(tree), str(root)) for text in (answer.failure.message, answer.failure.traceback)
+        )
+        if trace:
+            say(trace.rstrip())
+        raise UserError(message, kind=answer.failure.kind)
+    assert answer.report is not None
+    return decode(_renamed(answer.report, str(tree), str(root)))
+
+
+def _search_path(root: Path, tree: Path) -> str:
+    """The folders of the user's repository that Python imports from, as they are in the tree.
+
+    They come before those of an installation in editable mode, which would lead to the working tree.
+    """
+    entries = [Path(entry).resolve() for entry in (*sys.path, *_editable()) if entry]
+    own = (entry for entry in entries if entry.is_relative_to(root) and entry != _PACKAGE)
+    inside = (str(tree / entry.relative_to(root)) for entry in own if "site-packages" not in entry.parts)
+    given = os.environ.get("PYTHONPATH", "")
+    return os.pathsep.join([*dict.fromkeys(inside), *([given] if given else [])])
+
+
+def _editable() -> Iterator[str]:
+    """The folders that installations in setuptools' editable mode lead to; their finders know which."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("__editable___"):
+            yield from (os.path.dirname(path) for path in getattr(module, "MAPPING", {}).values())
+
+
+def _renamed(data: object, tree: str, root: str) -> object:
+    """The report's data with every path below the tree below the root instead."""
+    if isinstance(data, dict):
+        return {key: _renamed(value, tree, root) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_renamed(value, tree, root) for value in data]
+    return root + data.removeprefix(tree) if isinstance(data, str) and data.startswith(tree) else data
