@@ -38,6 +38,7 @@ REPORT_WITH_RICH = frozenset(
         "changes_text",
         "closing",
         "cuda_graph_lines",
+        "difference_text",
         "excerpt",
         "gpu_lines",
         "kernel_lines",
