@@ -36,14 +36,14 @@ class Picture:
 
 PICTURES = (
     Picture("overview", ()),
-    Picture("graphs", ("3",), row=("nodes", "bmm")),
-    Picture("saved", ("4",)),
-    Picture("memory", ("5", "p")),
-    Picture("wrapper", ("6",)),
-    Picture("kernels", ("7", "l"), gpu="h100"),
-    Picture("kernel", ("7", "down", "p", "right_square_bracket"), gpu="h100"),
-    Picture("light", ("d", "3"), row=("nodes", "bmm")),
-    Picture("narrow", ("4",), size=(80, 24)),
+    Picture("graphs", ("4",), row=("nodes", "bmm")),
+    Picture("saved", ("5",)),
+    Picture("memory", ("6", "p")),
+    Picture("wrapper", ("7",)),
+    Picture("kernels", ("8", "l"), gpu="h100"),
+    Picture("kernel", ("8", "down", "p", "right_square_bracket"), gpu="h100"),
+    Picture("light", ("d", "4"), row=("nodes", "bmm")),
+    Picture("narrow", ("5",), size=(80, 24)),
 )
 
 

@@ -40,6 +40,7 @@ class Workbench(Screen[object]):
 
     DEFAULT_CSS = """
     Workbench { background: $background; }
+    #tabs { padding: 0 1; }
     #body { layout: horizontal; height: 1fr; }
     #left { width: 46%; }
     #right { width: 1fr; }
@@ -65,6 +66,11 @@ class Workbench(Screen[object]):
     Workbench.-narrow #targets.-wanted { display: block; max-height: 6; }
     Workbench.-short Pane .detail { height: 5; }
     Workbench.-short #tradeoffs { display: none; }
+    Workbench.-short StagesPane .detail { height: 6; }
+    Workbench.-short GraphsPane #map { height: 6; }
+    Workbench.-short GraphsPane .detail { display: none; }
+    Workbench.-short GraphsPane.-map #tables { display: none; }
+    Workbench.-short GraphsPane.-map #map { height: 1fr; }
     Workbench.-short DiagnosticsPane .detail { height: 60%; }
     Workbench.-only-left #right, Workbench.-only-right #left { display: none; }
     Workbench.-only-left #left { width: 100%; height: 100%; }
@@ -101,17 +107,20 @@ class Workbench(Screen[object]):
 
     def compose(self) -> ComposeResult:
         yield TitleBar(id="title")
+        yield ChoiceBar(id="tabs")
         with Container(id="body"):
             with Vertical(id="left"):
                 yield VirtualTable(id="targets")
                 yield SourcePane(self.sources, id="source-pane")
-            with Vertical(id="right"), Vertical(id="results"):
-                yield ChoiceBar(id="tabs")
-                with ContentSwitcher(initial="progress", id="panes"):
-                    yield ProgressPane(id="progress")
-                    yield FailurePane(id="failure")
-                    for kind, _, _ in TABS:
-                        yield kind(id=kind.TAB)
+            with (
+                Vertical(id="right"),
+                Vertical(id="results"),
+                ContentSwitcher(initial="progress", id="panes"),
+            ):
+                yield ProgressPane(id="progress")
+                yield FailurePane(id="failure")
+                for kind, _, _ in TABS:
+                    yield kind(id=kind.TAB)
         yield Input(id="filter", placeholder="filter", compact=True)
         yield KeyBar(id="keys")
 

@@ -51,9 +51,16 @@ class StageDifference:
 
 def stage_difference(target: Target, before: str, after: str) -> StageDifference | None:
     """The difference of two stages; None when the target lacks one of them."""
-    old, new = target.stage(before), target.stage(after)
+    old = target.stage(before)
     if after == WRAPPER and old is not None and target.wrapper is not None:
         return _wrapped(old, target.wrapper)
+    found = compared(target, before, after)
+    return found.difference() if found is not None else None
+
+
+def compared(target: Target, before: str, after: str) -> "Comparison | None":
+    """The operators of two stages in pairs; None when the target lacks one of them."""
+    old, new = target.stage(before), target.stage(after)
     if old is None or new is None:
         return None
     root = _common_ancestor(target, before, after)
@@ -66,7 +73,7 @@ def stage_difference(target: Target, before: str, after: str) -> StageDifference
         name: tuple(dict.fromkeys(old_name for one in roots for old_name in by_root.get(one, ())))
         for name, roots in roots_of_new.items()
     }
-    return _Comparison(old, new, from_).difference()
+    return Comparison(old, new, from_)
 
 
 def _wrapped(stage: Stage, wrapper: Wrapper) -> StageDifference:
@@ -115,23 +122,27 @@ def _roots(target: Target, name: str, root: str) -> dict[str, tuple[str, ...]]:
     }
 
 
-class _Comparison:
+class Comparison:
     """Pairs the operators of two programs."""
 
     def __init__(self, old: Stage, new: Stage, from_: dict[str, tuple[str, ...]]) -> None:
         self._old, self._new, self._from = old, new, from_
         self._old_nodes = {node.name: node for node in old.nodes}
-        self._kept: dict[str, str] = {}
+        self.kept: dict[str, str] = {}
         """Name in the old stage by the name in the new one."""
+        self._pair([node for node in new.nodes if node.op != "output"])
+
+    @property
+    def stages(self) -> tuple[Stage, Stage]:
+        return self._old, self._new
 
     def difference(self) -> StageDifference:
         new = [node for node in self._new.nodes if node.op != "output"]
-        self._pair(new)
-        taken = set(self._kept.values())
+        taken = set(self.kept.values())
         groups: dict[tuple[str, ...], list[StageNode]] = {}
         changes: list[StageChange] = []
         for node in new:
-            if node.name in self._kept:
+            if node.name in self.kept:
                 continue
             gone = tuple(name for name in self._from.get(node.name, ()) if name not in taken)
             if gone:
@@ -150,7 +161,7 @@ class _Comparison:
         changes += self._rewired(groups)
         order = {node.name: at for at, node in enumerate((*self._new.nodes, *self._old.nodes))}
         changes.sort(key=lambda change: order[(change.after or change.before)[0].name])
-        return StageDifference(self._old.name, self._new.name, len(self._kept), tuple(changes))
+        return StageDifference(self._old.name, self._new.name, len(self.kept), tuple(changes))
 
     def _pair(self, nodes: list[StageNode]) -> None:
         """A node is kept where the same operator stands for it; each old one is kept once."""
@@ -159,7 +170,7 @@ class _Comparison:
             for name in self._from.get(node.name, ()):
                 old = self._old_nodes[name]
                 if name not in taken and (old.op, old.target) == (node.op, node.target):
-                    self._kept[node.name] = name
+                    self.kept[node.name] = name
                     taken.add(name)
                     break
 
@@ -169,12 +180,12 @@ class _Comparison:
 
     def _rewired(self, groups: dict[tuple[str, ...], list[StageNode]]) -> Iterator[StageChange]:
         """Kept operators that read another value than before."""
-        stands_for = {new: {old} for new, old in self._kept.items()}
+        stands_for = {new: {old} for new, old in self.kept.items()}
         for gone, nodes in groups.items():
             for node in nodes:
                 stands_for[node.name] = set(gone)
         after = {node.name: node for node in self._new.nodes}
-        for new_name, old_name in self._kept.items():
+        for new_name, old_name in self.kept.items():
             old, new = self._old_nodes[old_name], after[new_name]
             fresh = [name for name in new.inputs if not stands_for.get(name, set()) & set(old.inputs)]
             if fresh and new.op == "call_function":

@@ -18,7 +18,7 @@ def text(app: AotlensApp) -> list[str]:
 
 def test_kernels_in_call_order_then_the_dearest_first() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("7")
+        await pilot.press("8")
         assert lines(app, "kernels-total") == [
             "2 generated kernels and 1 library call on sm_90 · at least 2.0 µs (an estimate) · moves 48.0 KiB"
         ]
@@ -33,7 +33,7 @@ def test_kernels_in_call_order_then_the_dearest_first() -> None:
 
 def test_a_kernel_tells_what_it_takes_and_lights_its_expressions() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("7", "down")
+        await pilot.press("8", "down")
         assert lines(app, "kernel-detail") == [
             "triton_poi_fused_mul_sigmoid_0  forward, sm_90, generated",
             "costs  at least 0.50 µs (an estimate), set by memory",
@@ -53,7 +53,7 @@ def test_a_kernel_tells_what_it_takes_and_lights_its_expressions() -> None:
 
 def test_the_texts_of_a_kernel_one_by_one() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("7", "down", "p")
+        await pilot.press("8", "down", "p")
         assert text(app) == ["import triton"]
         await pilot.press("right_square_bracket")
         assert text(app) == [".version 8.7"]
@@ -67,7 +67,7 @@ def test_the_texts_of_a_kernel_one_by_one() -> None:
 
 def test_why_two_kernels_are_not_one_leads_to_the_other() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("7", "end")
+        await pilot.press("8", "end")
         told = next(line for line in lines(app, "kernel-detail") if line.startswith("apart"))
         assert told == (
             "apart from  triton_poi_fused…_sigmoid_0, which writes mul_1 (8.0 KiB): "
@@ -105,7 +105,7 @@ def test_the_costliest_lines_from_the_overview() -> None:
 
 def test_the_memory_tab_shows_the_curve_and_what_is_alive() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("5")
+        await pilot.press("6")
         assert lines(app, "memory-total") == ["32.0 KiB at the peak: forward, mul_1  line 23"]
         assert [row.split(" | ")[2] for row in rows(app, "alive")] == [
             "self.up(x)",

@@ -21,12 +21,13 @@ from tui.widgets.theme import DARK, LIGHT
 def test_digits_open_the_tabs_and_focus_their_main_list() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         opened = []
-        for key in "123456789":
+        for key in "1234567890":
             await pilot.press(key)
             opened.append((app.workbench.pane.TAB, app.focused.id if app.focused else None))
         assert opened == [
             ("overview", "overview-lines"),
             ("ledger", "inputs"),
+            ("stages", "diff"),
             ("graphs", "nodes"),
             ("saved", "saved-table"),
             ("memory", "alive"),
@@ -53,7 +54,7 @@ def test_tab_goes_through_the_panes_and_back() -> None:
 
 def test_slash_filters_rows_and_escape_brings_them_back() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("3", "slash", *"aten.mul", "enter")
+        await pilot.press("4", "slash", *"aten.mul", "enter")
         assert [row.split(" | ")[0] for row in rows(app, "nodes")] == ["mul", "mul_1"]
         assert (app.focused.id if app.focused else None, lit(app)) == ("nodes", ["cache.mul_(0.9)"])
         await pilot.press("escape")
@@ -77,7 +78,7 @@ def test_slash_searches_in_the_source() -> None:
 
 def test_y_copies_the_row_and_the_line() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("6", "y")
+        await pilot.press("7", "y")
         copied = [app.clipboard]
         source(app).focus()
         source(app).place_cursor(21)
@@ -94,7 +95,7 @@ def test_s_saves_the_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("4", "s")
+        await pilot.press("5", "s")
 
     drive(scenario)
     assert [path.name for path in tmp_path.iterdir()] == ["aotlens-Block-saved.svg"]
@@ -118,7 +119,7 @@ def test_e_opens_the_editor_at_the_lit_line(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_question_mark_lists_the_keys_of_the_pane() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("3", "question_mark")
+        await pilot.press("4", "question_mark")
         assert isinstance(app.screen, HelpScreen)
         shown = [line.text for line in app.screen.lines]
         assert shown[:3] == [
@@ -156,7 +157,7 @@ def test_a_shows_the_fix_and_y_writes_it(tmp_path: Path) -> None:
     report = moved(sample_report(), copy)
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("8", "a", "right")
+        await pilot.press("9", "a", "right")
         assert isinstance(app.screen, ConfirmScreen)
         assert [line.text for line in app.screen.choices[1][1]] == [
             "  -        cache.mul_(0.9)",
@@ -181,7 +182,7 @@ def moved(report: Report, path: Path) -> Report:
 def test_n_leaves_the_file_alone() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         before = MODEL.read_bytes()
-        await pilot.press("8", "a", "n")
+        await pilot.press("9", "a", "n")
         assert (app.screen is app.workbench, MODEL.read_bytes()) == (True, before)
 
     drive(scenario)
@@ -225,7 +226,7 @@ def test_a_narrow_screen_shows_the_targets_while_they_are_used() -> None:
 
 def test_a_click_selects_and_a_click_on_a_tab_opens_it() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.click("#tabs", offset=(38, 0))
+        await pilot.click("#tabs", offset=(66, 0))
         assert app.workbench.pane.TAB == "wrapper"
         await pilot.click("#steps", offset=(8, 2))
         assert (table(app, "steps").key, lit(app)) == ("step:copy mutated inputs back", ["cache.mul_(0.9)"])
@@ -237,7 +238,7 @@ def test_the_palette_offers_tabs_targets_and_actions() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         commands = {command.title: command.help for command in app.get_system_commands(app.screen)}
         assert {key: commands[key] for key in ("Open Saved", "Target score", "Copy", "Save SVG")} == {
-            "Open Saved": "Tab 4",
+            "Open Saved": "Tab 5",
             "Target score": "Show this inference target",
             "Copy": "Key y",
             "Save SVG": "Key s",
@@ -248,7 +249,7 @@ def test_the_palette_offers_tabs_targets_and_actions() -> None:
 
 def test_rows_of_a_filter_that_matches_nothing_say_so() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("4")
+        await pilot.press("5")
         table(app, "saved-table").filter("zzz")
         await settle(pilot)
         assert table(app, "saved-table").empty_text() == "no row matches 'zzz'"

@@ -2,7 +2,7 @@
 
 from textual.pilot import Pilot
 
-from tests.tui.driving import drive, lines, linked, lit, rows, select, source, table
+from tests.tui.driving import drive, lines, linked, lit, rows, source, table
 from tui.app import AotlensApp
 
 OVERVIEW = """\
@@ -80,81 +80,9 @@ def test_inputs_and_outputs_say_how_each_is_handled() -> None:
     drive(scenario)
 
 
-def test_a_node_shows_what_it_reads_and_who_reads_it() -> None:
-    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("3")
-        await select(app, pilot, "nodes", "gelu")
-        assert table(app, "nodes").key == "gelu"
-        assert lit(app) == ["functional.gelu(self.up(x))"]
-        assert lines(app, "neighbours") == [
-            " ╭ addmm              aten.addmm  f32[32, 64]  line 22",
-            " ● gelu               aten.gelu  f32[32, 64]  line 22",
-            " ├ sigmoid            aten.sigmoid  f32[32, 64]  line 23",
-            " ├ mul_1              aten.mul.Tensor  f32[32, 64]  line 23",
-            " ╰ output             output  line 25",
-            "   8.0 KiB · strides (64, 1) · cpu",
-            "   saved  0 B, kept alive by an output [output]",
-            "   from joint  gelu",
-        ]
-
-    drive(scenario)
-
-
-def test_enter_walks_the_graph_and_backspace_walks_back() -> None:
-    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("3")
-        await select(app, pilot, "nodes", "gelu")
-        walked = [table(app, "nodes").key]
-        for keys in (
-            ("enter", "down", "down", "enter"),
-            ("home", "down", "down", "enter"),
-            ("backspace",),
-            ("backspace",),
-        ):
-            await pilot.press(*keys)
-            walked.append(table(app, "nodes").key)
-        assert walked == ["gelu", "sigmoid", "mul_1", "sigmoid", "gelu"]
-
-    drive(scenario)
-
-
-def test_stages_keep_the_node_that_is_followed() -> None:
-    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("3")
-        await select(app, pilot, "nodes", "sigmoid")
-        followed = [(app.workbench.pane.stage_name, table(app, "nodes").key)]  # type: ignore[attr-defined]
-        for key in ("[", "[", "[", "]", "]"):
-            await pilot.press({"[": "left_square_bracket", "]": "right_square_bracket"}[key])
-            followed.append((app.workbench.pane.stage_name, table(app, "nodes").key))  # type: ignore[attr-defined]
-        assert followed == [
-            ("forward", "sigmoid"),
-            ("joint", "sigmoid"),
-            ("functional", "sigmoid"),
-            ("captured", "sigmoid"),
-            ("functional", "sigmoid"),
-            ("joint", "sigmoid"),
-        ]
-
-    drive(scenario)
-
-
-def test_the_program_text_stands_on_the_selected_node() -> None:
-    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("3")
-        await select(app, pilot, "nodes", "sigmoid")
-        await pilot.press("p")
-        program = app.workbench.query_one("#program")
-        line = program.text.lines[program.cursor - 1]  # type: ignore[attr-defined]
-        assert line == "    sigmoid = aten.sigmoid.default(gelu)  # f32[32, 64]"
-        await pilot.press("down")
-        assert (table(app, "nodes").key, lit(app)) == ("mul_1", ["hidden * hidden.sigmoid()"])
-
-    drive(scenario)
-
-
 def test_saved_values_stand_by_size_with_their_reasons_and_uses() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("4")
+        await pilot.press("5")
         assert lines(app, "saved-total") == [
             (
                 "8.0 KiB in 4 values · 14.0 KiB held by others anyway · 16.0 KiB computed again"
@@ -188,7 +116,7 @@ def test_saved_values_stand_by_size_with_their_reasons_and_uses() -> None:
 
 def test_a_use_of_a_saved_value_leads_into_the_backward_graph() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("4", "enter", "end", "enter")
+        await pilot.press("5", "enter", "end", "enter")
         assert (app.workbench.pane.TAB, table(app, "nodes").key) == ("graphs", "gelu_backward")
 
     drive(scenario)
@@ -196,7 +124,7 @@ def test_a_use_of_a_saved_value_leads_into_the_backward_graph() -> None:
 
 def test_wrapper_steps_and_module_text_point_at_each_other() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("6", "down")
+        await pilot.press("7", "down")
         assert rows(app, "steps") == [
             "+ | join forward and backward |  |  | parameters need gradients",
             "+ | copy mutated inputs back | 2.0 KiB | 21 | `cache` carries a gradient",
@@ -217,7 +145,7 @@ def test_wrapper_steps_and_module_text_point_at_each_other() -> None:
 
 def test_diagnostics_show_their_fixes_as_differences() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("8")
+        await pilot.press("9")
         assert rows(app, "diagnostic-table") == [
             f"W | AL101 | 21 | {COPIED} | 2",
             "i | AL301 | 22 | `self.up(x)` keeps 8.0 KiB for the backward, all of the 8.0 KiB saved here | ",
@@ -243,7 +171,7 @@ def test_diagnostics_show_their_fixes_as_differences() -> None:
 
 def test_moving_in_the_source_marks_the_rows_of_the_line() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("3")
+        await pilot.press("4")
         source(app).focus()
         source(app).place_cursor(22)
         await pilot.press("down")
@@ -269,14 +197,14 @@ def test_another_target_fills_every_tab_anew() -> None:
             "Block | train | 8.0 KiB | 1W | 8",
             "score | infer |  |  | 29",
         ]
-        await pilot.press("4", "t", "down", "enter")
+        await pilot.press("5", "t", "down", "enter")
         assert (lines(app, "saved-total"), rows(app, "saved-table")) == (
             ["inference: nothing is saved for a backward"],
             [],
         )
-        await pilot.press("3")
+        await pilot.press("4")
         assert table(app, "nodes").key == "x"
-        await pilot.press("9")
+        await pilot.press("0")
         assert app.workbench.query_one("#log-text").text.lines == ("the traced run printed nothing",)  # type: ignore[attr-defined]
 
     drive(scenario)

@@ -31,7 +31,7 @@ def test_a_page_of_a_long_table_makes_a_page_of_rows(large: Report, monkeypatch:
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         assert made == []
-        await pilot.press("3")
+        await pilot.press("4")
         opened = len(made)
         await pilot.press("pagedown", "end")
         assert table(app, "nodes").key == "output"
@@ -43,7 +43,7 @@ def test_a_page_of_a_long_table_makes_a_page_of_rows(large: Report, monkeypatch:
 
 def test_the_filter_and_the_source_find_rows_among_all(large: Report) -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("3")
+        await pilot.press("4")
         table(app, "nodes").filter("fw_49999")
         assert [row.split(" | ")[0] for row in rows(app, "nodes")] == ["fw_49999"]
         table(app, "nodes").filter("")

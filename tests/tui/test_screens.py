@@ -13,8 +13,8 @@ from tui.app import AotlensApp
 
 SCREENS = (
     ("overview-120x40", WIDE, ()),
-    ("saved-80x24", NARROW, ("4",)),
-    ("keys-80x24", NARROW, ("3", "question_mark")),
+    ("saved-80x24", NARROW, ("5",)),
+    ("keys-80x24", NARROW, ("4", "question_mark")),
 )
 
 

@@ -66,9 +66,19 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 
 def walk_the_tabs(terminal: Terminal) -> None:
-    marks = ("handled", "operation", "not saved", "at the peak", "why", "kernel", "diagnostic", "│")
+    marks = (
+        "handled",
+        "functional",
+        "operation",
+        "not saved",
+        "at the peak",
+        "why",
+        "kernel",
+        "diagnostic",
+        "│",
+    )
     for place, mark in enumerate(marks, 2):
-        terminal.keys(str(place))
+        terminal.keys(str(place % 10))
         terminal.wait(lambda screen, mark=mark: mark in screen)  # type: ignore[misc]
 
 

@@ -48,7 +48,7 @@ def test_progress_is_shown_until_the_report_is_there() -> None:
         tracing.answer(sample_report(), "step 0 loss 4.2\n")
         await settle(pilot)
         assert (shown_pane(app), right_title(app)) == ("overview", "traced in 1.2 s")
-        await pilot.press("9")
+        await pilot.press("0")
         assert app.workbench.query_one("#log-text").text.lines == ("step 0 loss 4.2",)  # type: ignore[attr-defined]
 
     drive(scenario, AotlensApp("model.py", tracing=tracing))
@@ -91,7 +91,7 @@ def test_escape_cancels_and_the_result_before_stays() -> None:
         await settle(pilot)
         assert (app.workbench.has_class("-stale"), right_title(app)) == (False, "cancelled · r traces again")
         assert shown_pane(app) == "overview"
-        await pilot.press("4")
+        await pilot.press("5")
         assert table(app, "saved-table").key == "saved:addmm"
 
     drive(scenario, AotlensApp("model.py", tracing=tracing))
@@ -167,7 +167,7 @@ def test_a_fault_of_the_app_is_told_in_few_lines_without_the_report(monkeypatch:
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         monkeypatch.setattr(app, "panic", lambda *shown: told.extend(shown))
-        await pilot.press("9")
+        await pilot.press("0")
 
     with pytest.raises(RuntimeError, match="a bug"):
         drive(scenario)

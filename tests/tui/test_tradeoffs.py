@@ -51,7 +51,7 @@ def test_nothing_to_choose_nothing_to_show() -> None:
 
 def test_the_saved_pane_says_what_else_could_be() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("4")
+        await pilot.press("5")
         found = lines(app, "tradeoffs")
         assert found[0].startswith("budget 16.0 KiB: 16.0 KiB saved for 10.2 kFLOP again, at most 2.3 %")
         assert found[1] == "what if  recompute:hidden"
@@ -74,7 +74,7 @@ def test_the_saved_pane_says_what_else_could_be() -> None:
 
 def test_a_recomputed_value_leads_to_its_twin() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.press("4")
+        await pilot.press("5")
         await select(app, pilot, "recomputed", "recomputed:sigmoid")
         assert lines(app, "saved-detail")[1:] == [
             "why  the policy's override says so [user]",
@@ -90,7 +90,7 @@ def test_a_recomputed_value_leads_to_its_twin() -> None:
 def test_a_short_screen_keeps_the_table_and_has_the_rest_in_the_overview() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         assert "what if  recompute:hidden" in lines(app, "overview-lines")
-        await pilot.press("4")
+        await pilot.press("5")
         assert table(app, "saved-table").size.height >= 2
         assert not app.workbench.query_one("#tradeoffs").display
 
@@ -105,7 +105,7 @@ def test_a_key_asks_for_the_other_way_and_a_refusal_leaves_what_is_shown() -> No
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         tracing.answer(report)
         await settle(pilot)
-        await pilot.press("4")
+        await pilot.press("5")
         free = next(saved.node for saved in chosen_partition().saved if saved.freedom == "choice")
         await select(app, pilot, "saved-table", f"saved:{free}")
         await pilot.press("f")
@@ -129,7 +129,7 @@ def test_what_has_no_other_way_says_why() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         tracing.answer(replace(sample_report(), targets=(replace(training_target(), partition=partition),)))
         await settle(pilot)
-        await pilot.press("4", "f")
+        await pilot.press("5", "f")
         assert len(tracing.asked) == 1
         assert [note.message for note in app._notifications] == [
             f"{forced.node} has no other way: a second draw would differ [costly]"

@@ -11,7 +11,6 @@ from aotlens.report.summary import call_count
 from tests.report.sample import MODEL, sample_report, span
 from tui.editor import editor_command
 from tui.view.diagnostics import edited
-from tui.view.graph import StageIndex, counterpart
 from tui.view.ledger import guard_lines
 from tui.view.marks import Mark, line_marks
 from tui.view.overview import alive_lines, memory_plot
@@ -135,14 +134,6 @@ def test_figures_fit_their_places() -> None:
     assert [signed_size(size) for size in (1 << 20, -512)] == ["+1.0 MiB", "-512 B"]
     assert [bar(value, 8, 4) for value in (8, 4, 1, 0)] == ["████", "██", "▌", ""]
     assert plot([0, 4, 16, 4, 0, 0, 2, 0], 4, 2) == (" █  ", "▄█ ▂")
-
-
-def test_the_same_node_is_found_in_the_neighbouring_stage() -> None:
-    stages = {stage.name: StageIndex(stage) for stage in sample_report().targets[0].stages}
-    joint, forward = stages["joint"], stages["forward"]
-    assert counterpart("gelu", forward, joint) == "gelu"
-    assert counterpart("add_1", joint, forward) == "add_1"
-    assert counterpart("mm_2", joint, forward) is None
 
 
 def test_strings_over_several_lines_keep_their_colour() -> None:

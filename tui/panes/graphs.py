@@ -1,95 +1,121 @@
-"""Every stage as a table of nodes, and the neighbourhood of the selected one."""
+"""The graphs that run: their nodes, a drawing of the selected one's neighbours, forward beside backward."""
 
+from functools import partial
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
 from textual.widget import Widget
 
+from aotlens.report.lineage import Lineage
 from aotlens.report.records import Stage
 from tui.panes.base import Pane, Subject
-from tui.view.graph import StageIndex, all_stages, counterpart, neighbourhood, node_listing, stage_title
+from tui.view.graph import StageIndex, fact_lines, node_listing, stage_title
+from tui.view.neighbours import Neighbourhood
 from tui.view.rows import Line
-from tui.view.source import from_text
 from tui.widgets.bars import ChoiceBar
-from tui.widgets.code import CodeView
 from tui.widgets.lines import LineList
+from tui.widgets.node_map import NodeMap
 from tui.widgets.row_list import RowList
 from tui.widgets.table import VirtualTable
 
-FIRST_SHOWN = ("forward", "inference")
+SHOWN = ("forward", "backward", "inference", "joint", "joint_passes")
+"""The graphs in the order of the bar."""
+OTHER = {"forward": "backward", "backward": "forward"}
+BESIDE_FROM = 100
+"""Columns of the pane from which on both graphs stand side by side unasked."""
 
 
 class GraphsPane(Pane):
     TAB: ClassVar[str] = "graphs"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left_square_bracket,comma,left", "stage(-1)", "Stage before", key_display="["),
-        Binding("right_square_bracket,full_stop,right", "stage(1)", "Next stage", key_display="]"),
-        Binding("p", "program", "Program text"),
+        Binding("left_square_bracket,comma,left", "stage(-1)", "Before", key_display="["),
+        Binding("right_square_bracket,full_stop,right", "stage(1)", "Next", key_display="]"),
+        Binding("b", "beside", "Both"),
+        Binding("m", "map", "Map"),
         Binding("backspace", "back", "Node before", show=False),
     ]
     DEFAULT_CSS = """
-    GraphsPane ChoiceBar { padding: 0 1; border-bottom: none; }
-    GraphsPane #nodes { height: 1fr; }
-    GraphsPane .detail { height: 13; }
-    GraphsPane #program { display: none; }
-    GraphsPane.-program #program { display: block; }
-    GraphsPane.-program #nodes, GraphsPane.-program #neighbours { display: none; }
+    GraphsPane ChoiceBar { padding: 0 1; }
+    GraphsPane #tables { height: 1fr; }
+    GraphsPane #nodes { width: 1fr; }
+    GraphsPane #partner { width: 1fr; display: none; border-left: solid $panel; }
+    GraphsPane.-beside #partner { display: block; }
+    GraphsPane #map { height: 13; border-top: solid $panel; }
+    GraphsPane .detail { height: auto; max-height: 6; }
+    GraphsPane.-map #tables { height: 6; }
+    GraphsPane.-map #map { height: 1fr; }
     """
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.indices: dict[str, StageIndex] = {}
         self.stage_name = ""
-        self.history: list[str] = []
-        """Nodes that were left by walking, newest last."""
+        self.lineage: Lineage | None = None
+        self.history: list[tuple[str, str]] = []
+        """Graph and node that were left by walking, newest last."""
+        self._asked_beside: bool | None = None
+        """What the user wants; None leaves it to the room."""
 
     def compose(self) -> ComposeResult:
-        yield ChoiceBar("›", id="stages")
-        yield VirtualTable(id="nodes")
-        yield CodeView(id="program")
+        yield ChoiceBar(id="stages")
+        with Horizontal(id="tables"):
+            yield VirtualTable(id="nodes")
+            yield VirtualTable(id="partner")
+        yield NodeMap(id="map")
         yield LineList(id="neighbours", classes="detail")
 
+    @property
+    def nodes(self) -> VirtualTable:
+        return self.query_one("#nodes", VirtualTable)
+
+    @property
+    def partner(self) -> VirtualTable:
+        return self.query_one("#partner", VirtualTable)
+
     def fill(self, subject: Subject) -> None:
-        stages = all_stages(subject.target)
-        self.indices = {stage.name: StageIndex(stage) for stage in stages}
+        target = subject.target
+        self.lineage = Lineage(target)
+        names = [name for name in SHOWN if target.stage(name) is not None]
+        self.indices = {name: StageIndex(stage) for name in names if (stage := target.stage(name))}
         self.history = []
-        names = [stage.name for stage in stages]
-        kept = self.stage_name if self.stage_name in names else ""
-        first = next((name for name in FIRST_SHOWN if name in names), names[0] if names else "")
-        self._open(kept or first)
+        self._open(self.stage_name if self.stage_name in names else next(iter(names), ""))
 
     def main(self) -> Widget:
-        return self.query_one("#program" if self.has_class("-program") else "#nodes")
+        return self.nodes
 
     def reveal(self, key: str) -> None:
-        """`node`, or `stage/node`; a node that another stage holds opens that stage."""
-        stage, _, name = key.rpartition("/")
-        if stage and stage in self.indices:
-            self._open(stage)
-        self._walk(name, remember=False)
-        self.query_one("#nodes").focus()
+        """`node`, or `stage/node`; a node that another graph holds opens that graph."""
+        self._walk(key, remember=False)
+        self.nodes.focus()
 
     def mark_line(self, file: str, line: int) -> None:
-        self.query_one("#nodes", VirtualTable).mark_line(file, line)
-        self._describe()
+        self.nodes.mark_line(file, line)
+        if self.has_class("-beside"):
+            self.partner.mark_line(file, line)
+        self._describe(self.nodes, mark=False)
 
-    # Stages.
+    def on_resize(self, event: events.Resize) -> None:
+        self._arrange()
+        self._describe(self.nodes)
+
+    # Graphs.
 
     def action_stage(self, step: int) -> None:
         names = list(self.indices)
         if names:
-            place = max(0, min(len(names) - 1, names.index(self.stage_name) + step))
-            self._change(names[place])
+            self._change(names[max(0, min(len(names) - 1, names.index(self.stage_name) + step))])
 
     def on_choice_bar_picked(self, event: ChoiceBar.Picked) -> None:
         event.stop()
         self._change(list(self.indices)[event.index])
 
     def _change(self, name: str) -> None:
-        """Open another stage on the same computation."""
-        old, node = self.indices.get(self.stage_name), self.query_one("#nodes", VirtualTable).key
-        same = counterpart(node, old, self.indices[name]) if old and node else None
+        """Open another graph on the same computation."""
+        node, old = self.nodes.key, self.stage_name
+        same = self.lineage.counterpart(old, node, name) if self.lineage is not None and node else None
         self._open(name)
         if same:
             self._walk(same, remember=False)
@@ -99,75 +125,112 @@ class GraphsPane(Pane):
         if subject is None:
             return
         self.stage_name = name
-        stages = all_stages(subject.target)
-        names = [stage.name for stage in stages]
-        choices = tuple(("", stage_title(stage), stage.name[:8]) for stage in stages)
+        stages = [index.stage for index in self.indices.values()]
+        choices = tuple(("", stage_title(stage), stage.name) for stage in stages)
+        names = list(self.indices)
         self.query_one(ChoiceBar).show(choices, names.index(name) if name in names else 0)
         stage = self.indices[name].stage if name in self.indices else Stage("", None, (), "")
-        self.query_one("#nodes", VirtualTable).show(node_listing(stage, subject.target))
-        if self.has_class("-program"):
-            self._show_program(stage)
-        self._describe()
+        self.nodes.show(node_listing(stage, subject.target))
+        other = self._other
+        if other is not None:
+            self.partner.show(node_listing(other.stage, subject.target, title=other.stage.name))
+        self._arrange()
+        self._describe(self.nodes)
 
-    # The program's text.
+    @property
+    def _other(self) -> StageIndex | None:
+        """The graph on the other side of the partition."""
+        return self.indices.get(OTHER.get(self.stage_name, ""))
 
-    def action_program(self) -> None:
-        """Between the table of nodes and the stage as Python text."""
-        self.toggle_class("-program")
-        index = self.indices.get(self.stage_name)
-        if self.has_class("-program") and index is not None:
-            self._show_program(index.stage)
-        self.main().focus()
+    # Side by side.
 
-    def _show_program(self, stage: Stage) -> None:
-        code = self.query_one("#program", CodeView)
-        code.show(from_text(stage.text, f"<{stage.name}>"))
-        name = self.query_one("#nodes", VirtualTable).key
-        starts = (f"{name} =", f"{name}:", f"{name} ")
-        lines = (number for number, line in enumerate(code.text.lines, 1) if line.strip().startswith(starts))
-        code.place_cursor(next(lines, 1))
+    def action_beside(self) -> None:
+        """Between one graph and both."""
+        self._asked_beside = not self.has_class("-beside")
+        self._arrange()
+        self._describe(self.nodes)
 
-    def on_code_view_moved(self, event: CodeView.Moved) -> None:
-        """A line of the program stands for the node that it defines."""
-        event.stop()
-        code, index = self.query_one("#program", CodeView), self.indices.get(self.stage_name)
-        name = code.text.lines[event.line - 1].strip().split(" ", 1)[0].rstrip(":")
-        position = index.positions.get(name) if index else None
-        if position is not None:
-            table = self.query_one("#nodes", VirtualTable)
-            table.select_index(position)
-            self.post_message(self.Lit(table.listing.rows.link(position)))
+    def _arrange(self) -> None:
+        roomy = self.size.width >= BESIDE_FROM
+        wanted = roomy if self._asked_beside is None else self._asked_beside
+        self.set_class(wanted and self._other is not None, "-beside")
+
+    def _mark_partner(self, name: str, table: VirtualTable) -> None:
+        """Mark in the other table what stands for a node of this one."""
+        other, lineage = self._other, self.lineage
+        if other is None or lineage is None or not self.has_class("-beside"):
+            return
+        here, there = self.stage_name, other.stage.name
+        marked, index = self.partner, other
+        if table is self.partner:
+            here, there, marked, index = there, here, self.nodes, self.indices[here]
+        step = lineage.step(here, name, there)
+        found = (*step.itself, *step.gradient, *step.of)
+        positions = (index.positions.get(one) for one in found)
+        marked.mark_records(tuple(at for at in positions if at is not None))
 
     # Nodes.
 
+    def action_map(self) -> None:
+        """The drawing fills the pane; once more shows the table."""
+        self.toggle_class("-map")
+        (self.query_one("#map") if self.has_class("-map") else self.nodes).focus()
+
     def on_row_list_moved(self, event: RowList.Moved) -> None:
-        if event.sender.id == "nodes":
-            self._describe()
+        if isinstance(event.sender, VirtualTable):
+            self._describe(event.sender)
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
-        """Enter on a neighbour goes to it."""
-        if event.jump is not None and event.jump.tab == self.TAB:
+        """Enter goes to the drawing; in the other graph's table it opens that graph there."""
+        event.prevent_default()  # the base goes to the facts
+        if event.sender is self.partner and self._other is not None:
             event.stop()
-            self._walk(event.jump.key, remember=True)
+            self._walk(f"{self._other.stage.name}/{self.partner.key}", remember=True)
+            self.nodes.focus()
+        elif event.sender is self.nodes:
+            event.stop()
+            self.query_one("#map").focus()
+
+    def on_node_map_moved(self, event: NodeMap.Moved) -> None:
+        event.stop()
+        self.post_message(self.Lit(event.item.link))
+
+    def on_node_map_walked(self, event: NodeMap.Walked) -> None:
+        event.stop()
+        if event.item.jump is not None:
+            self._walk(event.item.jump.key, remember=True)
 
     def action_back(self) -> None:
         """To the node that was left last."""
         if self.history:
-            self._walk(self.history.pop(), remember=False)
+            self._walk("/".join(self.history.pop()), remember=False)
 
-    def _walk(self, name: str, *, remember: bool) -> None:
-        table, index = self.query_one("#nodes", VirtualTable), self.indices.get(self.stage_name)
+    def _walk(self, key: str, *, remember: bool) -> None:
+        stage, _, name = key.rpartition("/")
+        left = self.stage_name, self.nodes.key
+        if stage in self.indices and stage != self.stage_name:
+            self._open(stage)
+        index = self.indices.get(self.stage_name)
         position = index.positions.get(name) if index else None
         if position is None:
             return
         if remember:
-            self.history.append(table.key)
-        table.select_index(position, tell=True)
-        self._describe()
+            self.history.append(left)
+        self.nodes.select_index(position, tell=True)
+        self._describe(self.nodes)
 
-    def _describe(self) -> None:
-        table, index = self.query_one("#nodes", VirtualTable), self.indices.get(self.stage_name)
+    def _describe(self, table: VirtualTable, *, mark: bool = True) -> None:
+        """The drawing and the facts of the node under the cursor of a table."""
+        index, other = self.indices.get(self.stage_name), self._other
+        if table is self.partner:
+            index, other = other, index
         lines: tuple[Line, ...] = ()
+        draw = None
         if self.subject is not None and index is not None and table.key:
-            lines = tuple(neighbourhood(table.key, index, self.subject.target))
+            target = self.subject.target
+            lines = tuple(fact_lines(table.key, index, target))
+            draw = partial(Neighbourhood(target, index, other).drawing, table.key)
+            if mark:
+                self._mark_partner(table.key, table)
+        self.query_one(NodeMap).show(draw)
         self.query_one("#neighbours", LineList).show(lines)

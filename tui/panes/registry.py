@@ -9,12 +9,14 @@ from tui.panes.log import LogPane
 from tui.panes.memory import MemoryPane
 from tui.panes.overview import OverviewPane
 from tui.panes.saved import SavedPane
+from tui.panes.stages import StagesPane
 from tui.panes.wrapper import WrapperPane
 
 TABS: tuple[tuple[type[Pane], str, str], ...] = (
     (OverviewPane, "Overview", "Over"),
     (LedgerPane, "In/out", "I/O"),
-    (GraphsPane, "Graphs", "Graph"),
+    (StagesPane, "Stages", "Stage"),
+    (GraphsPane, "Graph", "Graph"),
     (SavedPane, "Saved", "Saved"),
     (MemoryPane, "Memory", "Mem"),
     (WrapperPane, "Wrapper", "Wrap"),
@@ -22,8 +24,8 @@ TABS: tuple[tuple[type[Pane], str, str], ...] = (
     (DiagnosticsPane, "Diagnostics", "Diag"),
     (LogPane, "Log", "Log"),
 )
-"""Pane, its label, and the label where there is little room; the key of a tab is its place."""
+"""Pane, its label, and the label where there is little room; its key is its place, 0 for the tenth."""
 
-CHOICES = tuple((str(number), label, short) for number, (_, label, short) in enumerate(TABS, 1))
+CHOICES = tuple((str(number % 10), label, short) for number, (_, label, short) in enumerate(TABS, 1))
 
 LOG_KEY = CHOICES[[pane for pane, _, _ in TABS].index(LogPane)][0]

@@ -66,7 +66,7 @@ def help_lines(
     lines = [Line((Part(f"In {tab}", "heading"),)), *columns(here)] if here else []
     lines += [
         Line((Part("Everywhere", "heading"),)),
-        *columns([(f"1 … {tab_count}", "open a tab"), *MOVING, *everywhere]),
+        *columns([(f"1 … {tab_count}" if tab_count < 10 else "1 … 9 0", "open a tab"), *MOVING, *everywhere]),
         Line((Part("In the gutter of the source", "heading"),)),
     ]
     lines += [Line((Part(f"{sign:<{KEY_WIDTH}}", role), Part(text))) for sign, text, role in LEGEND]

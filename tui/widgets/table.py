@@ -80,7 +80,10 @@ class VirtualTable(RowList):
         """Mark the rows that stand for a source line."""
         if self._lines is None:
             self._lines = LineIndex(self.listing.rows)
-        found = self._lines.rows_on(file, line)
+        self.mark_records(self._lines.rows_on(file, line))
+
+    def mark_records(self, found: tuple[int, ...]) -> None:
+        """Mark records by their positions in the listing; those that a filter hides stay hidden."""
         if isinstance(self.shown, tuple):
             places = {index: place for place, index in enumerate(self.shown)}
             found = tuple(places[index] for index in found if index in places)
@@ -161,17 +164,29 @@ def fitted_widths(columns: tuple[Column, ...], natural: tuple[int, ...], width: 
         kept.remove(max(kept, key=lambda place: columns[place].drop))
     widths = [least[place] if place in kept else 0 for place in range(len(columns))]
     spare = width - total(widths, kept)
-    # The columns that lack least are made whole first; those that grow get what remains.
-    for place in sorted(kept, key=lambda place: (columns[place].grows, natural[place] - widths[place])):
+    # The columns that lack least are made whole first; those that grow share what remains.
+    for place in sorted(kept, key=lambda place: natural[place] - widths[place]):
+        if columns[place].grows:
+            continue
         more = min(spare, natural[place] - widths[place])
         if more > 0:
             widths[place] += more
             spare -= more
-    for place in kept:
-        if columns[place].grows and spare > 0:
-            widths[place] += spare
-            spare = 0
+    growing = [place for place in kept if columns[place].grows]
+    for place in level(growing, widths, spare):
+        widths[place] += 1
     return tuple(widths)
+
+
+def level(growing: list[int], widths: list[int], spare: int) -> list[int]:
+    """Which column gets each of the spare cells: always the narrowest of those that grow."""
+    given = {place: widths[place] for place in growing}
+    order: list[int] = []
+    for _ in range(spare if growing else 0):
+        narrowest = min(growing, key=lambda place: given[place])
+        given[narrowest] += 1
+        order.append(narrowest)
+    return order
 
 
 def total(widths: list[int], kept: list[int]) -> int:

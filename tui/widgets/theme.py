@@ -84,6 +84,8 @@ LOOKS = {
     "list--resting": Look(back="foreground 10%"),
     "list--linked": Look(back="accent 18%"),
     "list--header": Look("text-muted", underline=True),
+    "map--cursor": Look(back="primary 35%", bold=True),
+    "map--resting": Look(back="foreground 10%"),
     # Source and other texts.
     "syntax--keyword": Look("text-accent"),
     "syntax--string": Look("text-success"),
@@ -107,6 +109,9 @@ LOOKS = {
     "code--warning": Look("text-warning", bold=True),
     "code--information": Look("text-primary", bold=True),
     "code--hint": Look("text-muted"),
+    "code--added": Look("text-success", bold=True),
+    "code--replaced": Look("text-warning", bold=True),
+    "code--rewired": Look("accent", bold=True),
     "code--edge": Look("text-disabled"),
     "code--edge-lit": Look("accent", bold=True),
     # One-line bars.

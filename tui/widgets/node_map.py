@@ -1,0 +1,136 @@
+"""The drawing of a node and its neighbours, with a cursor that goes from box to box."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from tui.view.drawing import Drawing, Neighbour
+from tui.widgets.theme import look_style
+
+Draw = Callable[[tuple[int, int]], Drawing]
+"""The drawing in so many columns and rows."""
+
+
+class NodeMap(ScrollView, can_focus=True):
+    """Draws again when its size changes; arrows move between boxes, Enter walks."""
+
+    DEFAULT_CSS = """
+    NodeMap { height: 1fr; overflow-x: hidden; padding: 0 1; scrollbar-size-vertical: 1;
+        scrollbar-color: $panel; scrollbar-background: $background; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left,h", "go(-1, 0)", "To what it reads", show=False),
+        Binding("right,l", "go(1, 0)", "To what reads it", show=False),
+        Binding("up,k", "go(0, -1)", "Up", show=False),
+        Binding("down,j", "go(0, 1)", "Down", show=False),
+        Binding("enter", "walk", "Walk to the node", show=False),
+    ]
+
+    at: reactive[int] = reactive(0)
+    """The box under the cursor."""
+
+    class Moved(Message):
+        """The cursor came to a box."""
+
+        def __init__(self, sender: "NodeMap", item: Neighbour) -> None:
+            super().__init__()
+            self.sender = sender
+            self.item = item
+
+        @property
+        def control(self) -> "NodeMap":
+            return self.sender
+
+    class Walked(Moved):
+        """The user wants to go to the node of a box."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.drawing = Drawing()
+        self._draw: Draw | None = None
+        self._drawn: tuple[int, int] = (-1, -1)
+
+    def show(self, draw: Draw | None) -> None:
+        """Another node; it is drawn when it is seen."""
+        self._draw = draw
+        self._drawn = (-1, -1)
+        self.scroll_to(y=0, animate=False, force=True)
+        self._lay_out()
+        self.refresh()
+
+    def _lay_out(self) -> None:
+        size = self.scrollable_content_region.size
+        wanted = (size.width, size.height)
+        if wanted == self._drawn or not size.width or not size.height:
+            return
+        self._drawn = wanted
+        self.drawing = self._draw(wanted) if self._draw is not None else Drawing()
+        self.virtual_size = Size(size.width, len(self.drawing.rows))
+        self.set_reactive(NodeMap.at, self.drawing.centre)
+
+    def on_resize(self) -> None:
+        self._lay_out()
+
+    def watch_at(self) -> None:
+        self.refresh()
+
+    @property
+    def item(self) -> Neighbour | None:
+        boxes = self.drawing.boxes
+        return boxes[self.at].item if self.at < len(boxes) else None
+
+    def action_go(self, columns: int, rows: int) -> None:
+        if self.drawing.boxes:
+            self._place(self.drawing.beside(self.at, columns, rows))
+
+    def action_walk(self) -> None:
+        if self.item is not None:
+            self.post_message(self.Walked(self, self.item))
+
+    def on_focus(self) -> None:
+        if self.item is not None:
+            self.post_message(self.Moved(self, self.item))
+
+    def on_click(self, event: events.Click) -> None:
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return
+        x, y = offset.x, offset.y + self.scroll_offset.y
+        at = next((at for at, box in enumerate(self.drawing.boxes) if box.holds(x, y)), None)
+        if at is None:
+            return
+        event.stop()
+        self.focus()
+        self._place(at)
+        if event.chain == 2:
+            self.action_walk()
+
+    def _place(self, at: int) -> None:
+        self.at = at
+        box, top, height = self.drawing.boxes[at], self.scroll_offset.y, self.scrollable_content_region.height
+        if box.top < top or box.top + box.height > top + height:
+            self.scroll_to(y=max(0, box.middle - height // 2), animate=False, force=True)
+        self.post_message(self.Moved(self, box.item))
+
+    def render_line(self, y: int) -> Strip:
+        self._lay_out()
+        number, width = y + self.scroll_offset.y, self.scrollable_content_region.width
+        if number >= len(self.drawing.rows):
+            return Strip.blank(width, self.rich_style)
+        text = Text(no_wrap=True, end="")
+        for part in self.drawing.rows[number]:
+            text.append(part.text, look_style(self, f"role--{part.role}") if part.role else None)
+        box = self.drawing.boxes[self.at]
+        if box.top <= number < box.top + box.height and (self.has_focus or box.column != 1):
+            style = look_style(self, "map--cursor" if self.has_focus else "map--resting")
+            text.stylize(style, box.left, box.left + box.width)
+        strip = Strip(text.render(self.app.console)).adjust_cell_length(width)
+        return strip.apply_style(self.rich_style)
