@@ -6,8 +6,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from aotlens.report.stage_rows import AlignedRow, Alignment, aligned
 from aotlens.report.lineage import PARTITION, Lineage
+from aotlens.report.stage_rows import AlignedRow, Alignment, aligned
 from tui.panes.base import Pane, Subject
 from tui.view.graph import node_listing
 from tui.view.rows import Line

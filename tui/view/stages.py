@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from aotlens.report.stage_rows import AlignedRow, Alignment
 from aotlens.report.certificates import reason_text
 from aotlens.report.changes_text import summary
 from aotlens.report.lineage import PARTITION, Fate, Lineage, Step
 from aotlens.report.records import Stage, StageNode, Target
+from aotlens.report.stage_rows import AlignedRow, Alignment
 from aotlens.report.summary import call_count, counted, human_bytes
 from tui.view.graph import node_link, operation
 from tui.view.places import home_file, line_place, place
