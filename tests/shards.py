@@ -35,11 +35,17 @@ class Shards:
     at_once: int | None = None
     """Cases that one process judges before another takes its place, for what torch keeps of each."""
 
-    def run(self, workers: int, arguments: Sequence[str]) -> None:
-        """Every shard to its end; one that is taken down is started again after the case that did it."""
+    def run(
+        self, workers: int, arguments: Sequence[str], meanwhile: Callable[[], None] = lambda: None
+    ) -> None:
+        """Every shard to its end; one that is taken down is started again after the case that did it.
+
+        `meanwhile` is called twice a second.
+        """
         shards = {number: self._start(number, arguments) for number in range(workers)}
         while shards:
             time.sleep(0.5)
+            meanwhile()
             for number, process in list(shards.items()):
                 code = process.poll()
                 if code is None:

@@ -1,0 +1,62 @@
+"""One random program compared with eager."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import aotlens
+from aotlens.options import CompileOptions
+from aotlens.verify.compare import Difference
+from aotlens.verify.first_call import observe_alone
+from tests.engine.checking import check, prepared
+from tests.programs import Program
+from tests.random_programs.writing import options, program
+
+Word = Literal["as eager", "refused", "fails in eager too", "differs", "crashed"]
+WRONG: frozenset[Word] = frozenset({"differs", "crashed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How a program fared."""
+
+    word: Word
+    told: str = ""
+    """What differs, or the refusal; empty where nothing does."""
+
+    @property
+    def wrong(self) -> bool:
+        return self.word in WRONG
+
+
+def judge(text: str, name: str = "random") -> Judgement:
+    """Compile and compare; whatever is raised is the answer."""
+    chosen = options(text)
+    case = program(text, name)
+    try:
+        outcome = check(case, partial(_compiled, chosen), grow=chosen["dynamic"])
+    except Exception as error:  # noqa: BLE001 (a crash of the engine is what is looked for)
+        return Judgement("crashed", f"{type(error).__name__}: {error}")
+    if outcome.refusal is not None:
+        fails = _fails_in_eager(case)
+        return Judgement("fails in eager too" if fails else "refused", str(outcome.refusal))
+    found = list(dict.fromkeys(map(str, filter(_counts, outcome.differences))))
+    return Judgement("differs", "\n".join(found)) if found else Judgement("as eager")
+
+
+def _compiled(chosen: dict[str, Any], fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
+    return aotlens.compile(fn, options=CompileOptions(backend="eager", **chosen))
+
+
+def _counts(difference: Difference) -> bool:
+    """Whether a caller can be hurt: a write that eager refuses, and that works here, hurts nobody."""
+    if difference.kind == "write":
+        return difference.found != "can be changed in place"
+    refuses = "being modified inplace" in difference.expected
+    return not (difference.kind == "backward error" and difference.found == "no error" and refuses)
+
+
+def _fails_in_eager(case: Program) -> bool:
+    eager = observe_alone(prepared(case)[0])
+    return eager.failure is not None or eager.backward_failure is not None
