@@ -62,7 +62,7 @@ def bound_anew(site: Site, name: str) -> Fix | None:
     text = _new_value(statement, name, source_text(file))
     if text is None:
         return None
-    return Fix(f"Bind the new value: `{' '.join(text.split())}`", (Edit(_span(file, statement), text),))
+    return Fix("Bind the new value", (Edit(_span(file, statement), text),))
 
 
 def without_grad(sites: Iterable[Site]) -> Fix | None:

@@ -1,8 +1,8 @@
 """The real server over a stand-in for the worker's client, for answers that a test decides.
 
-Run as a program.  What is asked for by name decides: no name gives the sample report, `big` one with 5,000
-more nodes, `gpu` one with kernels for a GPU, `dead` and `two` one with a finding more, `slow` nothing until
-it is cancelled, and the name of a kind of failure that failure.
+Run as a program, with `--tcp` on a free port.  What is asked for by name decides: no name gives the sample
+report, `big` one with 5,000 more nodes, `gpu` one with kernels for a GPU, `dead` and `two` one with a finding
+more, `slow` nothing until it is cancelled, and the name of a kind of failure that failure.
 """
 
 import os
@@ -19,7 +19,7 @@ from aotlens.report.records import Diagnostic, Edit, Fix, Related, Report, Span,
 from aotlens.worker.protocol import Answer, Failure, FailureKind, Hello, Progress, TraceOptions
 from lsp_server.server import build_server, log_to
 from lsp_server.tracer import WorkerFactory
-from lsp_server.transport import serve_stdio
+from lsp_server.transport import LOOPBACK, serve_stdio, serve_tcp
 from tests.report.sample import gpu_sample, sample_report
 
 BIG = 5_000
@@ -118,6 +118,6 @@ def _only(report: Report, qualname: str) -> Report:
 if __name__ == "__main__":
     log_to(None, verbose=False)
     server = build_server(cast(WorkerFactory, StandInWorker))
-    code = serve_stdio(server)
+    code = serve_tcp(server, LOOPBACK, 0) if "--tcp" in sys.argv else serve_stdio(server)
     server.end()
     sys.exit(code)

@@ -48,7 +48,7 @@ def test_copied_argument() -> None:
         ),
     )
     assert [fix.title for fix in taken_back(COPIED)] == [
-        "Bind the new value: `cache = cache.mul(0.9)`",
+        "Bind the new value",
         "Write to a copy of `cache`: the caller's stays as it is",
     ]
 
