@@ -823,7 +823,9 @@ def compile_with_inductor(
         _called_draws(),
     ):
         if not inductor_config.fallback_random:
-            replace_random_passes(module)
+            for inner in module.modules():  # functions of higher-order operators draw too
+                if isinstance(inner, torch.fx.GraphModule):
+                    replace_random_passes(inner)
         code = compile_fx_inner(module, inputs, **flags)
     after = create_kernel_information_json()
     return code, {key: nodes for key, nodes in after.items() if key not in before}

@@ -89,8 +89,14 @@ class _Metadata:
 
 
 def donated_positions(parts: Partitioned) -> tuple[int, ...]:
-    """Positions of the backward's inputs whose memory nobody else holds."""
+    """Positions of the backward's inputs whose memory nobody else holds.
+
+    None beside a function within the graph: Inductor takes them for positions of that function's inputs too,
+    and writes over what its caller still reads.
+    """
     assert parts.backward is not None  # asked in training only
+    if parts.backward.bodies():
+        return ()
     donated = {id(saved.node) for saved in parts.saved if saved.donated}
     return tuple(at for at, given in enumerate(parts.backward.inputs) if id(given.node) in donated)
 
@@ -152,7 +158,11 @@ class _Unit:
                 self._restride(id(given.node), node)
         context: Any = TracingContext(self._fake_mode)
         static = _static_saved(self._parts, self._in_one_piece)
-        context.fw_metadata = _Metadata(list(donated_positions(self._parts)), static)
+        donated = donated_positions(self._parts)
+        context.fw_metadata = _Metadata(list(donated), static)
+        module.__dict__["donated"] = (
+            donated  # Inductor finds code again by what the module holds, and not by these
+        )
         with tracing(context):
             return self._compile(module, program, "backward", static, is_backward=True)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, fx
 
 from aotlens.errors import BackendError
+from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 
@@ -108,3 +109,29 @@ def test_inductor_draws_masks_in_eagers_order_where_it_is_asked_to(layout: torch
     found = compile_direct(combined, (x,), {}, options).call(x)
     torch.manual_seed(0)
     torch.testing.assert_close(found, combined(x))
+
+
+def test_inductor_writes_over_nothing_that_the_caller_of_a_marked_region_reads_on() -> None:
+    @torch.compiler.nested_compile_region
+    def masked(x: Tensor) -> Tensor:
+        return torch.nn.functional.dropout(x, 0.5) * x
+
+    def combined(x: Tensor) -> Tensor:
+        return masked(x) + masked(x.sin())
+
+    x = torch.randn(3, 4).requires_grad_()
+    options = CompileOptions(inductor_config=(("fallback_random", True),))
+    gradients = []
+    for fn in (combined, torch.compile(combined, backend=dynamo_backend(options))):
+        torch.manual_seed(0)
+        gradients.append(torch.autograd.grad(fn(x).sum(), x))
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
+def test_inductor_draws_inside_the_functions_of_higher_order_operators() -> None:
+    def chosen(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, torch.rand_like, torch.zeros_like, (x,))
+
+    found = compile_direct(chosen, (torch.ones(8),), {}, CompileOptions()).call(torch.ones(8))
+    assert found.unique().numel() == 8
+    assert 0 <= found.min() <= found.max() < 1
