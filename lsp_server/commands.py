@@ -17,7 +17,7 @@ from aotlens.report.export import refuse_unbound
 from aotlens.report.records import Verdict
 from aotlens.worker.protocol import Answer
 from lsp_server.app import Server, path_of
-from lsp_server.menus import TARGETS, TUI, targets, tui_command
+from lsp_server.menus import TARGETS, TUI, exported_file, targets, tui_command
 from lsp_server.settings import from_data
 from lsp_server.tracer import Result
 from lsp_server.translate.lenses import CANCEL, EXPLAIN, SHOW, TRACE, VERIFY
@@ -87,19 +87,13 @@ async def export(server: Server, uri: str, qualname: str, destination: str | Non
         return _not_exported(server, f"{qualname} has no trace to export: trace it first")
     if server.settings.backend != "eager":
         return _not_exported(server, "only code of the backend `eager` can be exported: set aotlens.backend")
-    file = Path(path_of(destination) or destination) if destination else _exported_file(path, qualname)
+    file = Path(path_of(destination) or destination) if destination else exported_file(path, qualname)
     try:
         refuse_unbound(target.name, target.wrapper.bound, target.span)
         written = await asyncio.get_running_loop().run_in_executor(None, _write, file, target.wrapper.source)
     except (AotlensError, OSError) as error:
         return _not_exported(server, str(error))
     return {"uri": written, "shown": server.show_document(written)}
-
-
-def _exported_file(path: str, qualname: str) -> Path:
-    """`model.py` and `Block.forward` give `model_Block_forward_exported.py`."""
-    script = Path(path)
-    return script.with_name(f"{script.stem}_{qualname.replace('.', '_')}_exported.py")
 
 
 def _write(file: Path, text: str) -> str:

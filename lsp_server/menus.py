@@ -4,6 +4,7 @@ Invariant: reads what is held, and runs nothing.
 """
 
 import sys
+from pathlib import Path
 
 from aotlens.report.records import Target
 from aotlens.report.summary import target_summary
@@ -32,9 +33,16 @@ async def targets(server: Server, uri: str | None = None) -> list[Result]:
             "qualname": target.qualname,
             "summary": target_summary(target),
             "parts": list(parts_of(target)),
+            "exportsTo": exported_file(script, target.qualname).as_uri(),
         }
         for (script, _), target in found.items()
     ]
+
+
+def exported_file(script: str, qualname: str) -> Path:
+    """`model.py` and `Block.forward` give `model_Block_forward_exported.py`."""
+    path = Path(script)
+    return path.with_name(f"{path.stem}_{qualname.replace('.', '_')}_exported.py")
 
 
 async def tui_command(server: Server, uri: str, qualname: str | None = None) -> Result:

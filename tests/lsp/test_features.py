@@ -279,6 +279,7 @@ def test_the_traced_targets_are_listed_with_their_documents(shared: StrictClient
     assert {"forward", "backward", "wrapper"} <= set(found[0]["parts"])
     for part in found[0]["parts"]:
         assert shared.command("aotlens.show", uri, "Block", part)["uri"]
+    assert found[0]["exportsTo"] == MODEL.with_name("sample_model_Block_exported.py").as_uri()
     assert shared.command("aotlens.targets", "file:///nowhere.py") == []
 
 
