@@ -4,6 +4,7 @@
 #   make test-programs  every program of the shared list in every way beside eager, over an hour
 #   make test-gpu-numbers  the same programs as code for a GPU, interpreted, beside eager; needs no GPU
 #   make test-ops  every operator and module of torch's databases, into docs/operators.md
+#   make vscode  the VS Code extension: lint, types, tests and editors/vscode/aotlens.vsix; needs the npm registry
 #   make bench   the benchmarks        make clean   remove .venv and caches
 
 PYTHON ?= python3
@@ -18,7 +19,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-ops test-programs test-gpu-numbers check format lint types layering bench clean
+.PHONY: help setup demo test test-ops test-programs test-gpu-numbers vscode check format lint types layering bench clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -50,6 +51,10 @@ test-gpu-numbers: $(READY)
 test-ops: $(READY)
 	$(BIN)/python -m tests.operators $(OPS_ARGS)
 
+# Node.js 20 or newer from the path, or else from PyPI into .venv.
+vscode: $(READY)
+	@sh scripts/node.sh $(BIN) sh -c 'cd editors/vscode && npm ci --ignore-scripts --no-audit --no-fund && npm run check'
+
 check: lint types layering test
 
 format: $(READY)
@@ -70,5 +75,6 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks
 
 clean:
+	rm -rf editors/vscode/node_modules editors/vscode/dist editors/vscode/out editors/vscode/aotlens.vsix
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

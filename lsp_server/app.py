@@ -235,11 +235,12 @@ class Server(LanguageServer):
         self.tracer.restart()
         self.written.remove()
 
-    def show_document(self, uri: str) -> bool:
-        """Have the client open a document; False when it cannot."""
+    def show_document(self, uri: str, line: int = 0) -> bool:
+        """Have the client open a document at a line (0-based); False when it cannot."""
         if not self.client.shows_documents:
             return False
-        params: Any = types.ShowDocumentParams(uri=uri, take_focus=True)
+        start = types.Position(line, 0)
+        params: Any = types.ShowDocumentParams(uri=uri, take_focus=True, selection=types.Range(start, start))
         self.window_show_document(params)
         return True
 

@@ -21,7 +21,7 @@ from lsp_server.menus import TARGETS, TUI, exported_file, targets, tui_command
 from lsp_server.settings import from_data
 from lsp_server.tracer import Result
 from lsp_server.translate.lenses import CANCEL, EXPLAIN, SHOW, TRACE, VERIFY
-from lsp_server.translate.pages import Page, parse, parts_of, target_of, text_of
+from lsp_server.translate.pages import Page, first_line, parse, parts_of, target_of, text_of
 
 EXPORT = "aotlens.export"
 RESTART, CLEAR, DEBUG = "aotlens.restart", "aotlens.clear", "aotlens.printDebugInformation"
@@ -122,7 +122,8 @@ async def show(server: Server, uri: str, qualname: str, part: str = "forward") -
         message = f"{qualname} has no {part} program: {_known_parts(server, page)}"
         server.say(message, types.MessageType.Warning)
         return {"uri": None, "message": message}
-    return {"uri": address, "shown": server.show_document(address)}
+    line = first_line(server.views, page)
+    return {"uri": address, "line": line, "shown": server.show_document(address, line)}
 
 
 async def explain(server: Server, rule: str) -> Result:

@@ -3,10 +3,13 @@
 Invariant: reads what is held, and runs nothing.
 """
 
+import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from aotlens.report.records import Target
+from aotlens.report import dumps
+from aotlens.report.records import Report, Target
 from aotlens.report.summary import target_summary
 from lsp_server.app import Server, path_of
 from lsp_server.settings import Settings
@@ -50,11 +53,29 @@ async def tui_command(server: Server, uri: str, qualname: str | None = None) -> 
     path = path_of(uri)
     if path is None:
         return {"command": None, "message": f"{uri} is no file on disk"}
+    report = _held_report(server, path, qualname)
+    shown = ["--report", await _written(server, path, qualname, report)] if report else []
     target = f"{path}::{qualname}" if qualname else path
     python = server.settings.python or sys.executable
     # -P: the folder that it runs in must not hide our modules, or torch's.
-    command = [python, "-P", "-m", "aotlens", "tui", target, *_options(server.settings)]
+    command = [python, "-P", "-m", "aotlens", "tui", target, *shown, *_options(server.settings)]
     return {"command": command, "cwd": server.tracer.cwd}
+
+
+def _held_report(server: Server, path: str, qualname: str | None) -> Report | None:
+    """The newest trace, so that the app opens on what the editor shows; None without one."""
+    for held in sorted(server.views.traces.values(), key=lambda one: one.number, reverse=True):
+        wanted = tuple(one for one in held.report.targets if qualname in (None, one.qualname))
+        if held.key[0] == path and wanted and (qualname is not None or held.key[1] is None):
+            return replace(held.report, targets=wanted)
+    return None
+
+
+async def _written(server: Server, path: str, qualname: str | None, report: Report) -> str:
+    """The report in a file; a long one takes a while to write as JSON."""
+    text = await asyncio.get_running_loop().run_in_executor(None, dumps, report)
+    address = server.written.report(path, qualname or "all", text)
+    return path_of(address) or address
 
 
 def _options(settings: Settings) -> list[str]:

@@ -45,6 +45,10 @@ class WrittenPages:
             self._rules[code] = page.as_uri() if page.is_file() else self._write(f"rules/{code}.md", text)
         return self._rules[code]
 
+    def report(self, script: str, name: str, text: str) -> str:
+        """The address of a report that the terminal app is to open."""
+        return self._write(f"{Path(script).stem}/{name.replace('/', '_')}/report.json", text)
+
     def remove(self) -> None:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)

@@ -2,115 +2,186 @@
 the picture of editors/vscode/README.md.
 
     make vscode
-    python scripts/screenshot_vscode.py --code-server CODE_SERVER [--browser /usr/bin/chromium] [--to FOLDER]
+    python scripts/screenshot_vscode.py --code-server CODE_SERVER [--browser /usr/bin/chromium]
 
 CODE_SERVER is `code-server`, or its `out/node/entry.js`.  Needs the package playwright; downloads nothing.
 """
 
 import argparse
+import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.error import URLError
 
 from editor_page import EditorPage, browser_page
 
 ROOT = Path(__file__).resolve().parent.parent
 EXTENSION = ROOT / "editors" / "vscode"
-EXAMPLE = "attention.py"
-QUIET = {
-    "security.workspace.trust.startupPrompt": "always",
+IMAGES = EXTENSION / "images"
+EXAMPLE = ROOT / "examples" / "attention.py"
+START_S = 60.0
+SETTINGS = {
     "workbench.startupEditor": "none",
     "workbench.colorTheme": "Default Light Modern",
-    "workbench.tips.enabled": False,
+    "workbench.activityBar.location": "hidden",
     "editor.minimap.enabled": False,
     "editor.stickyScroll.enabled": False,
     "editor.fontSize": 13,
+    "editor.hover.above": False,
     "extensions.ignoreRecommendations": True,
-    "telemetry.telemetryLevel": "off",
     "window.commandCenter": False,
-    "chat.commandCenter.enabled": False,
     "aotlens.server.command": [sys.executable, "-P", "-m", "aotlens", "lsp"],
 }
 
 
 def main() -> None:
-    options = _options()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--code-server", required=True, help="the program, or its out/node/entry.js")
+    parser.add_argument("--browser", default="/usr/bin/chromium", help="Chromium (default: %(default)s)")
+    arguments = parser.parse_args()
+    IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         workspace = home / "examples"
         workspace.mkdir()
-        shutil.copy(ROOT / "examples" / EXAMPLE, workspace)
+        shutil.copy(EXAMPLE, workspace)
         with (
-            code_server(options.code_server, home) as address,
-            browser_page(options.browser, f"{address}/?folder={workspace}") as page,
+            code_server(arguments.code_server, home) as address,
+            browser_page(arguments.browser, f"{address}/?folder={workspace}") as page,
         ):
             try:
-                look(EditorPage(page, address), options.to)
-            except Exception:
-                page.screenshot(path=options.to / "failed.png")
+                look(EditorPage(page), workspace / EXAMPLE.name)
+            except BaseException:
+                failed = Path(tempfile.gettempdir(), "aotlens-vscode-failed.png")
+                page.screenshot(path=failed)
+                print(f"what the editor showed then: {failed}", file=sys.stderr)
                 raise
-    print("the extension shows all that it should")  # noqa: T201 (a script's own output)
+    print("the extension shows all that it should; pictures in", IMAGES.relative_to(ROOT))
 
 
-def look(editor: EditorPage, to: Path) -> None:
+def look(editor: EditorPage, file: Path) -> None:
     """What a user sees, in the order in which they come to see it."""
-    editor.distrust()
-    editor.open_file(EXAMPLE)
-    editor.wait_for_lens("Trace")
-    editor.click_lens("Trace")
-    editor.wait_for_message("trust this workspace")
-    editor.trust()
-    editor.click_lens("Trace")
-    editor.wait_for_lens("training · 27 fw / 46 bw nodes · saves 3.5 MiB")
-    editor.wait_for_hint(": f32[8, 256, 256]")
-    editor.wait_for_hint("saved 2.0 MiB")
-    editor.wait_for_hint("mutated")
-    editor.wait_for_squiggle()
-    editor.hover("softmax")
-    editor.wait_for_hover("Kept for the backward")
-    editor.page.screenshot(path=to / "editor.png")
-    editor.click_lens("backward")
-    editor.wait_for_tab("backward.py")
-    editor.wait_for_read_only()
-    editor.page.screenshot(path=to / "backward.png")
+    without_trust(editor, file)
+    traced(editor)
+    graphs(editor)
+    commands(editor, file)
+
+
+def without_trust(editor: EditorPage, file: Path) -> None:
+    """Lenses stand there, and a trace is refused with the way out."""
+    editor.answer_trust(trusts=False)
+    editor.page.keyboard.press("Control+b")  # the side bar: more room for the code
+    editor.open_file(file.name)
+    editor.lens("Trace").click()
+    editor.see_message("it is off until you trust this workspace")
+    assert "trust this workspace" in editor.status(), editor.status()
+    editor.grant_trust()
+
+
+def traced(editor: EditorPage) -> None:
+    """The summary, the hints, a finding and a hover."""
+    editor.lens("Trace").click()
+    editor.lens("training · ")
+    assert "saves 3.5 MiB" in editor.lenses()[0], editor.lenses()
+    assert editor.lenses()[0].endswith("backward | wrapper | verify | trace again | terminal app")
+    for hint in (": f32[8, 256, 256]", "saved 2.0 MiB", "mutated seen"):
+        editor.see_hint(hint)
+    editor.see(".squiggly-info")
+    assert "Ready, with 1 trace." in editor.status(), editor.status()
+    text = editor.hover("softmax")
+    assert "Saves for the backward" in text, text
+    editor.picture(str(IMAGES / "editor.png"))
+
+
+def graphs(editor: EditorPage) -> None:
+    """A graph stands beside the code, cannot be edited, and leads back to the expression."""
+    editor.lens("backward").click()
+    editor.see(".tab.active", "backward.py")
+    editor.see(".view-line", "def\xa0backward_graph")
+    editor.picture(str(IMAGES / "backward.png"))
+    editor.page.keyboard.type("x")
+    editor.see(".monaco-editor-overlaymessage", "Cannot edit in read-only editor")
+    editor.page.keyboard.press("Escape")
+    editor.page.keyboard.press("Control+w")
+
+
+def commands(editor: EditorPage, file: Path) -> None:
+    """What the palette offers, to the export, the terminal app, and the end of it all."""
+    editor.run_command("aotlens: Show a Graph")
+    editor.pick("wrapper")
+    editor.see(".tab.active", "wrapper.py")
+    editor.page.keyboard.press("Control+w")
+    editor.lens("verify").click()
+    editor.see_message("attend: ")
+    editor.run_command("aotlens: Export a Traced Target")
+    editor.press_button("OK")  # the name that the dialog offers
+    editor.see(".tab.active", "attention_attend_exported.py")
+    assert "Generated by aotlens" in file.with_name("attention_attend_exported.py").read_text()
+    editor.page.keyboard.press("Control+w")
+    editor.lens("terminal app").click()
+    editor.see(".tab.active", "aotlens attend")
+    editor.page.wait_for_timeout(12_000)  # it is drawn on a canvas, so there is no text to wait for
+    editor.picture(str(IMAGES / "terminal.png"))
+    assert editor.focused() == "xterm-helper-textarea", editor.focused()
+    editor.page.keyboard.press("q")
+    editor.see(".tab.active", file.name)
+    editor.run_command("aotlens: Restart the Language Server")
+    editor.lens("Trace")
 
 
 @contextmanager
 def code_server(program: str, home: Path) -> Iterator[str]:
-    """The editor's server on the loopback address, with the extension and nothing else; ends with the block."""
-    command = ["node", program] if program.endswith(".js") else [program]
-    places = ["--user-data-dir", str(home / "data"), "--extensions-dir", str(home / "extensions")]
-    config = home / "config.yaml"
-    config.write_text("")
-    command += ["--config", str(config), *places]
+    """The editor on the loopback address, with this extension and no other; ends with the block."""
     settings = home / "data" / "User" / "settings.json"
     settings.parent.mkdir(parents=True)
-    settings.write_text(json_of(QUIET))
-    subprocess.run(
-        [*command, "--install-extension", str(EXTENSION / "aotlens.vsix")], check=True, stdout=sys.stderr
-    )
-    port = free_port()
-    address = f"http://127.0.0.1:{port}"
+    settings.write_text(json.dumps(SETTINGS))
+    config = home / "config.yaml"
+    config.touch()
+    command = [*(["node"] if program.endswith(".js") else []), program, "--config", str(config)]
+    command += ["--user-data-dir", str(home / "data"), "--extensions-dir", str(home / "extensions")]
+    vsix = EXTENSION / "aotlens.vsix"
+    subprocess.run([*command, "--install-extension", str(vsix)], check=True, stdout=sys.stderr)
+    address = f"127.0.0.1:{_free_port()}"
+    command += ["--auth", "none", "--disable-telemetry", "--disable-update-check", "--bind-addr", address]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    serving = subprocess.Popen(
-        [*command, "--auth", "none", "--disable-telemetry", "--disable-update-check"]
-        + ["--bind-addr", f"127.0.0.1:{port}"],
-        env=environment,
-        stdout=sys.stderr,
-        start_new_session=True,
-    )
+    serving = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
-        wait_until_served(address)
-        yield address
+        _wait_for(address)
+        yield f"http://{address}"
     finally:
-        os.killpg(serving.pid, 15)
-        serving.wait(30)
+        os.killpg(serving.pid, signal.SIGTERM)
+        serving.wait(START_S)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+    return port
+
+
+def _wait_for(address: str) -> None:
+    host, _, port = address.partition(":")
+    end = time.monotonic() + START_S
+    while True:
+        try:
+            socket.create_connection((host, int(port))).close()
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.2)
+        else:
+            return
+
+
+if __name__ == "__main__":
+    main()

@@ -268,14 +268,16 @@ def run(asked: Asked | None, report_file: str | None = None, watch: bool = False
     if not is_served() and (not sys.stdout.isatty() or os.environ.get("TERM") == "dumb"):
         instead = f"aotlens inspect {asked.path if asked else ''}".strip()
         raise UserError(f"the terminal app needs a terminal that can move its cursor; use `{instead}` here")
-    if report_file is not None:
+    if report_file is not None and asked is None:
         return shown(AotlensApp(report_file, report=report, roots=(str(Path(report_file).resolve().parent),)))
     if asked is None:
         raise UserError(
             "nothing to show: give a script, as `aotlens tui train.py`, or a report with --report FILE"
         )
     tracing = WorkerTracing(asked)
-    app = AotlensApp(str(asked), tracing=tracing)
+    app = AotlensApp(
+        str(asked), tracing=tracing, report=report, roots=(str(Path(asked.path).resolve().parent),)
+    )
     stop = threading.Event()
     if watch:
         threading.Thread(target=watch_sources, args=(asked.path, app.post_message, stop), daemon=True).start()

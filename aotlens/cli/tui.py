@@ -21,7 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "target", metavar="TARGET", type=TargetName.parse, nargs="?", help="SCRIPT or SCRIPT::name"
     )
-    parser.add_argument("--report", metavar="FILE", help="open a saved JSON report instead of tracing")
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        help="open a saved JSON report; with a TARGET too, trace it only when asked",
+    )
     parser.add_argument("--watch", action="store_true", help="trace again when the script changes")
     parser.add_argument("--serve", action="store_true", help="show it in a browser, on this machine only")
     parser.add_argument("--host", metavar="NAME", default=LOOPBACK, help="with --serve: listen there instead")

@@ -81,6 +81,14 @@ def text_of(views: Views, page: Page) -> str | None:
     return _kernel_pages(target).get(page.part)
 
 
+def first_line(views: Views, page: Page) -> int:
+    """Where to start to read: a graph at its `def` (0-based), below the operators that it imports."""
+    target = target_of(views, page.script, page.qualname)
+    stage = target.stage(page.part) if target else None
+    lines = stage.text.splitlines() if stage else []
+    return next((number for number, line in enumerate(lines) if line.startswith("def ")), 0)
+
+
 def parts_of(target: Target) -> tuple[str, ...]:
     """Every page that a target has."""
     wrapper = ("wrapper",) if target.wrapper else ()

@@ -18,6 +18,7 @@ mutation_with_gradient: state now needs a gradient: True
 metadata_mutation: the shape of x is now [3, 2]
 input_returned: the result is x: True
 """
+ATTENTION = "most looked at: position 1\n"
 KV_CACHE = """\
 tokens in the cache: 8
 the result is a view of the cache: True
@@ -30,7 +31,12 @@ SAVED_VALUES = "result: (256, 128)\n"
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("aliasing", ALIASING), ("kv_cache", KV_CACHE), ("saved_values", SAVED_VALUES)],
+    [
+        ("aliasing", ALIASING),
+        ("attention", ATTENTION),
+        ("kv_cache", KV_CACHE),
+        ("saved_values", SAVED_VALUES),
+    ],
 )
 def test_prints(name: str, expected: str) -> None:
     done = subprocess.run(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from aotlens.report import loads
 from tests.conftest import Golden
 from tests.lsp.conftest import ROOT, STAND_IN
 from tests.lsp.sample_session import LINES, hint_list, insert, lenses, line_of, place_of, shown, traced
@@ -263,10 +264,14 @@ def test_the_terminal_app_is_offered_where_the_client_can_open_it() -> None:
         uri = traced(process.client, "score")
         offered = [lens[3] for lens in lenses(process.client, uri) if lens[2] == "aotlens.openTui"]
         answer = process.client.command("aotlens.tui", uri, "score")
+        held = loads(Path(answer["command"].pop(7)).read_text())
+        untraced = process.client.command("aotlens.tui", uri, "Block")
+    assert [target.qualname for target in held.targets] == ["score"]
+    assert "--report" not in untraced["command"]
     assert offered == [[uri, "score"]]
     assert answer["command"][1:] == [
         *("-P", "-m", "aotlens", "tui", f"{MODEL}::score"),
-        *("--gpu", "h100", "--", "--small"),
+        *("--report", "--gpu", "h100", "--", "--small"),
     ]
     assert answer["cwd"] == str(ROOT)
 

@@ -131,6 +131,7 @@ async function openTui(server: Server, address?: unknown, qualname?: unknown): P
     location: vscode.TerminalLocation.Editor,
     iconPath: new vscode.ThemeIcon("circuit-board"),
   });
+  await terminal.processId; // before it runs it is shown, and gets no keys
   terminal.show();
 }
 

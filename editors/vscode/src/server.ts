@@ -5,7 +5,7 @@
  */
 
 import * as vscode from "vscode";
-import { type ExecuteCommandSignature, LanguageClient, RevealOutputChannelOn, State } from "vscode-languageclient/node";
+import { type ExecuteCommandSignature, LanguageClient, RevealOutputChannelOn, type ShowDocumentParams, State } from "vscode-languageclient/node";
 import { type CommandLine, commandLine, forServer, initializationOptions, sameCommand } from "./launch";
 import { selectedPython } from "./python";
 import { IDLE, type Phase, type Tracing } from "./wording";
@@ -187,11 +187,13 @@ function settings(): Record<string, unknown> {
 }
 
 /** Beside the code that it tells of, and in one place for all of them. */
-async function show(params: { uri: string; takeFocus?: boolean }): Promise<boolean> {
+async function show(params: ShowDocumentParams): Promise<boolean> {
   const uri = vscode.Uri.parse(params.uri, true);
+  const start = new vscode.Position(params.selection?.start.line ?? 0, 0);
   const besides = vscode.window.activeTextEditor?.document.uri.scheme === "file" && uri.scheme === SCHEME;
   await vscode.window.showTextDocument(uri, {
     preserveFocus: params.takeFocus !== true,
+    selection: new vscode.Range(start, start),
     viewColumn: besides ? vscode.ViewColumn.Beside : vscode.ViewColumn.Active,
   });
   return true;

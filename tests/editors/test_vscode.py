@@ -1,0 +1,106 @@
+"""The VS Code extension agrees with the server, and its package holds what it should."""
+
+import json
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotlens._version import __version__
+from lsp_server.commands import COMMANDS
+from lsp_server.settings import CLIENT_ONLY, SETTINGS, Settings
+from tests.lsp.conftest import ROOT
+
+EXTENSION = ROOT / "editors" / "vscode"
+PACKAGE: dict[str, Any] = json.loads((EXTENSION / "package.json").read_text())
+PROPERTIES: dict[str, dict[str, Any]] = PACKAGE["contributes"]["configuration"]["properties"]
+EXTENSIONS_OWN = ["server.command"]
+FOR_USERS = [name for name in SETTINGS if name not in CLIENT_ONLY]
+
+
+def default_of(name: str) -> Any:
+    value = getattr(Settings(), SETTINGS[name][0])
+    return list(value) if isinstance(value, tuple) else value
+
+
+def test_the_settings_are_those_of_the_server() -> None:
+    assert [name.removeprefix("aotlens.") for name in PROPERTIES] == [
+        *FOR_USERS[:1],
+        *EXTENSIONS_OWN,
+        *FOR_USERS[1:],
+    ]
+
+
+@pytest.mark.parametrize("name", FOR_USERS)
+def test_a_setting_has_the_server_s_default_and_a_description(name: str) -> None:
+    shown = PROPERTIES[f"aotlens.{name}"]
+    assert shown["default"] == default_of(name)
+    assert shown.get("description") or shown.get("markdownDescription")
+    _, (fits, wanted) = SETTINGS[name]
+    offered = shown.get("enum", [shown["default"]])
+    assert [value for value in offered if not fits(value)] == [], wanted
+    assert len(shown.get("enumDescriptions", ())) == len(shown.get("enum", ()))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_is_documented_with_its_default(name: str) -> None:
+    page = (ROOT / "docs" / "editors.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("|") and f"`{name}`" in line.split("|")[1]]
+    assert len(rows) == 1
+    stated = rows[0].split("|")[2].strip()
+    if stated.startswith("`"):
+        assert json.loads(stated.strip("`")) == default_of(name)
+    else:
+        assert default_of(name) is None
+
+
+def test_a_workspace_s_settings_that_lead_to_a_run_wait_for_trust() -> None:
+    trust = PACKAGE["capabilities"]["untrustedWorkspaces"]
+    assert trust["supported"] == "limited"
+    assert {"aotlens.trace", "aotlens.server.command", "aotlens.python"} <= set(
+        trust["restrictedConfigurations"]
+    )
+
+
+def test_every_command_of_the_palette_is_registered() -> None:
+    registered = set(
+        re.findall(r'^  "(aotlens\.\w+)": ', (EXTENSION / "src" / "commands.ts").read_text(), re.M)
+    )
+    offered = {command["command"] for command in PACKAGE["contributes"]["commands"]}
+    assert offered == registered | {"aotlens.menu"}
+    assert offered & set(COMMANDS) == set()  # the client library registers those itself
+
+
+def test_every_command_of_the_server_that_the_extension_sends_exists() -> None:
+    sources = "\n".join(path.read_text() for path in (EXTENSION / "src").glob("*.ts"))
+    sent = set(re.findall(r'server\.run(?:<[^(]*>)?\("(aotlens\.\w+)"', sources))
+    assert sent
+    assert sent - set(COMMANDS) == set()
+
+
+def test_the_lock_file_names_no_registry() -> None:
+    assert "resolved" not in (EXTENSION / "package-lock.json").read_text()
+
+
+def test_licence_and_version_are_the_project_s() -> None:
+    assert (EXTENSION / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+    assert PACKAGE["version"] == __version__
+
+
+def test_the_package_holds_the_bundle_and_the_pages_alone() -> None:
+    vsix = EXTENSION / "aotlens.vsix"
+    if not vsix.exists():
+        pytest.skip("the extension is not built here: make vscode")
+    names = {Path(name).as_posix() for name in zipfile.ZipFile(vsix).namelist()}
+    shown = set(re.findall(r"\((images/\S+?)\)", (EXTENSION / "README.md").read_text()))
+    assert names == {
+        "[Content_Types].xml",
+        "extension.vsixmanifest",
+        "extension/package.json",
+        "extension/readme.md",
+        "extension/LICENSE.txt",
+        "extension/dist/extension.js",
+        *(f"extension/{picture}" for picture in shown),
+    }
