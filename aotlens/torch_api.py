@@ -23,7 +23,6 @@ from torch._higher_order_ops.effects import _get_effect, with_effects
 from torch._higher_order_ops.torchbind import call_torchbind
 from torch._higher_order_ops.triton_kernel_wrap import (
     get_mutated_tensors,
-    kernel_side_table,
     triton_kernel_wrapper_functional,
 )
 from torch._library.fake_class_registry import FakeScriptObject, has_fake_class, maybe_to_fake_obj
@@ -103,6 +102,7 @@ __all__ = [
     "is_view_of_custom_function",
     "keys_without_cuda_autocast",
     "known_number",
+    "launched_as_operator",
     "leave_to_python",
     "linearization_handled_by",
     "made_on_cpu_first",
@@ -141,9 +141,9 @@ __all__ = [
     "trace_above_autograd",
     "tracing",
     "transfer_to_cpu",
-    "triton_kernel_name",
     "triton_kernel_wrapper_functional",
     "triton_operators",
+    "triton_source",
     "unbacked_symbols",
     "uncompiled_flex_attention",
     "with_effects",
@@ -407,12 +407,19 @@ def triton_operators() -> dict[Any, Callable[..., Any]]:
     return {op: function for op, function in operators.items() if not op._schema.is_mutable}
 
 
-def triton_kernel_name(launch: dict[str, Any]) -> str:
-    """The user's name of the kernel that a launch runs."""
-    kernel: Any = kernel_side_table.get_kernel(launch["kernel_idx"])
-    while hasattr(kernel, "fn"):  # an autotuner holds the kernel, which holds the function
-        kernel = kernel.fn
-    return str(getattr(kernel, "__name__", kernel))
+def launched_as_operator(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Launch a Triton kernel by the operator that Dynamo writes for it."""
+    from torch._library.triton import set_wrap_triton_enabled
+
+    with set_wrap_triton_enabled(True):
+        torch.library.wrap_triton(kernel)[grid](*args, **kwargs)
+
+
+def triton_source(kernel: Any) -> str:
+    """A kernel's own text, with the functions and constants that it takes from its module."""
+    from torch._inductor.codegen.wrapper import user_defined_triton_kernel_transitive_closure_source_code
+
+    return str(user_defined_triton_kernel_transitive_closure_source_code(kernel))
 
 
 @contextmanager
@@ -990,6 +997,7 @@ def interpreting_modules() -> SimpleNamespace:
         guards=torch._C._dynamo.guards,
         helpers=triton_helpers,
         autotuner=triton_heuristics.CachingAutotuner,
+        heuristics=triton_heuristics,
         largest_blocks=hints.TRITON_MAX_BLOCK,
         codecache=codecache,
     )

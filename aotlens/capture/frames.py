@@ -17,6 +17,9 @@ _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
 _SITE = sysconfig.get_paths()["purelib"] + os.sep
 
+_TRITON = os.path.join(_SITE, "triton") + os.sep
+"""It stands between a launch and its kernel, as torch does."""
+
 _is_user: dict[CodeType, bool] = {}
 
 
@@ -24,7 +27,7 @@ def is_user_file(filename: str) -> bool:
     """Whether code of this file is what the user wants to see."""
     if filename.startswith(("<frozen", "<string>", "<eval_with_key>", "<aotlens")) or filename == "":
         return False
-    if filename.startswith((_TORCH, _AOTLENS)):
+    if filename.startswith((_TORCH, _AOTLENS, _TRITON)):
         return False
     return not filename.startswith(_STDLIB) or filename.startswith(_SITE)
 

@@ -19,6 +19,7 @@ from aotlens.capture.devices import refuse_mixed_devices
 from aotlens.capture.frames import is_user_code
 from aotlens.capture.hooks import callers_hooks
 from aotlens.capture.inputs import make_inputs, outside_inputs
+from aotlens.capture.launches import launches_as_operators
 from aotlens.capture.lifting import Lifted, Lifting, lifting
 from aotlens.capture.margin_losses import AS_THE_KERNEL
 from aotlens.capture.modes import apart_from_the_caller, current_modes, refuse_changed_modes
@@ -224,6 +225,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(random_state_handled_by(recorder.random))
         stack.enter_context(device_random_state_handled_by(recorder.random))
         stack.enter_context(checkpoints_run_once(recorder.checkpoints.region))
+        stack.enter_context(launches_as_operators())
         stack.enter_context(without_compiled_autograd())
         stack.enter_context(averages_as_tensors())
         if dynamic:

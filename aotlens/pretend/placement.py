@@ -18,6 +18,7 @@ MARK = "aotlens_on_gpu"
 running: list[Any] = []
 """Operators that the mode runs at the moment: torch's own code in them is told the true device."""
 
+_clone: Any = torch.UntypedStorage.clone
 _plain_device: Any = vars(torch.Tensor.__base__)["device"].__get__
 
 
@@ -70,6 +71,15 @@ def placement_replacements() -> Iterator[Replacement]:
     }.items():
         yield Replacement(torch.Tensor, name, property(answer), why)
     yield Replacement(torch.Tensor, "get_device", lambda tensor: 0 if tensor.is_cuda else -1, why)
+    yield Replacement(torch.UntypedStorage, "clone", cloned, "a copy, as of a whole model, is where it was")
+
+
+def cloned(storage: Any) -> Any:
+    """`UntypedStorage.clone`, of which `copy.deepcopy` of tensors is made."""
+    made = _clone(storage)
+    if hasattr(storage, MARK):
+        setattr(made, MARK, getattr(storage, MARK))
+    return made
 
 
 def _device(tensor: torch.Tensor) -> torch.device:

@@ -10,13 +10,10 @@ import torch
 
 from aotlens.capture.devices import meeting, takes_both, what_to_do
 from aotlens.capture.operators import aten
-from aotlens.errors import UnsupportedError, UserError
+from aotlens.errors import UserError
 from aotlens.ir.program import is_higher_order
 from aotlens.pretend.placement import CPU, checked, is_derived, is_on_gpu, note_derived, place, running
-from aotlens.torch_api import FakeTensor, TorchDispatchMode, current_fake_mode, pytree, triton_kernel_name
-
-LAUNCHES = ("triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutation")
-"""The operators that stand for a launch."""
+from aotlens.torch_api import FakeTensor, TorchDispatchMode, current_fake_mode, pytree
 
 TO_COPY = aten._to_copy.default
 DEVICE_PUT = torch.ops.prims.device_put.default
@@ -36,11 +33,15 @@ class Placing(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if is_higher_order(func):
-            _refuse_launch(func, kwargs)
-            return func(*args, **kwargs)
         if current_fake_mode() is not None or any(issubclass(kind, FakeTensor) for kind in types):
             return func(*args, **kwargs)
+        if is_higher_order(func):
+            running.append(func)
+            try:
+                result = func(*args, **kwargs)
+            finally:
+                running.pop()
+            return _placed_as_given(result, (args, kwargs))
         if func is DEVICE_PUT:
             func, args, kwargs = TO_COPY, args[:1], {"device": args[1]}
         on_gpu = _is_asked_for(func, kwargs)
@@ -65,6 +66,16 @@ class Placing(TorchDispatchMode):
         return result
 
 
+def _placed_as_given(result: Any, given: Any) -> Any:
+    """What an operator made without this mode in between, on the GPU where one of its tensors is."""
+    tensors = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
+    if any(map(is_on_gpu, tensors)):
+        for leaf in pytree.tree_leaves(result):
+            if isinstance(leaf, torch.Tensor) and not is_on_gpu(leaf):
+                place(leaf, on_gpu=True)
+    return result
+
+
 def _refuse_two_devices(func: Any, given: list[Any]) -> None:
     """Raises UserError where a GPU would; what C++ has made for itself counts for either."""
     gpu = next(filter(is_on_gpu, given), None)
@@ -78,15 +89,6 @@ def _refuse_two_devices(func: Any, given: list[Any]) -> None:
 
 def _shown(tensor: Any) -> str:
     return f"a tensor of size {tuple(tensor.shape)}"
-
-
-def _refuse_launch(func: Any, kwargs: dict[str, Any]) -> None:
-    """The user's own Triton kernel, called in a script that is not run on fake tensors."""
-    if func.name() in LAUNCHES and current_fake_mode() is None:
-        raise UnsupportedError(
-            f"running the Triton kernel `{triton_kernel_name(kwargs)}` without a GPU",
-            hint="with --fake the script runs without values, and the kernel is shown",
-        )
 
 
 def _is_asked_for(func: Any, kwargs: dict[str, Any]) -> bool | None:

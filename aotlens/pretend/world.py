@@ -15,6 +15,7 @@ from aotlens.codegen.gpu.offline import Replacement, forget_devices, left_by_chi
 from aotlens.codegen.gpu.targets import find_target
 from aotlens.pretend.autocast import autocast_replacements, cuda_autocast
 from aotlens.pretend.faked import faked_replacements
+from aotlens.pretend.launches import launch_replacements
 from aotlens.pretend.placement import placement_replacements
 from aotlens.pretend.placing import Placing
 from aotlens.pretend.queries import script_replacements
@@ -66,6 +67,7 @@ def _pretended_gpu(gpu: str, twin: bool) -> Iterator[None]:
         placement_replacements(),
         transfer_replacements(),
         autocast_replacements(twin),
+        launch_replacements(),
         (Replacement(*row) for row in missing_gpu_replacements()),
     )
     with ExitStack() as stack:

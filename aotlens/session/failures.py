@@ -1,9 +1,10 @@
 """Whatever ends a script or a capture, as one failure that names the user's line.
 
-Invariant: a traceback shown to the user holds no frame of aotlens or torch, unless the fault is ours, and
-then it holds them all.
+Invariant: a traceback shown to the user holds no frame of aotlens, torch or Triton, unless the fault is
+ours, and then it holds them all.
 """
 
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from aotlens.worker.stacks import is_users
 __all__ = ["exit_status", "failure_of", "user_traceback"]
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
+GENERATED = ("<frozen", "<aotlens ", "<eval_with_key>")
+"""How the names begin of what is no file: Python's own modules, our module texts, Dynamo's graphs."""
 _BETWEEN = (str(Path(_PACKAGE, "capture")), str(Path(_PACKAGE, "pretend")))
 """Where the user's own calls of torch pass through on their way."""
 
@@ -197,11 +200,9 @@ def _is_script(file: str, script: str) -> bool:
 def _is_internal(file: str, script: str) -> bool:
     if _is_script(file, script):
         return False
-    torch = sys.modules.get("torch")
-    folders = [_PACKAGE] + (
-        [str(Path(torch.__file__).parent)] if torch is not None and torch.__file__ else []
-    )
-    return file.startswith(("<frozen", *folders))
+    found = (getattr(sys.modules.get(name), "__file__", None) for name in ("torch", "triton"))
+    folders = [str(Path(place).parent) + os.sep for place in found if place]
+    return file.startswith((*GENERATED, _PACKAGE, *folders))
 
 
 def _place(file: str, line: int | None) -> str:

@@ -207,12 +207,13 @@ def scaled(x):
     return (x * 2).softmax(-1)
 
 
-layer = torch.nn.Linear(6, 2)
+layer = torch.nn.Linear(6, 2).cuda()
 compiled = torch.compile(layer)
-losses = [compiled(torch.randn(3, 6)).sum() for _ in range(2)]
+losses = [compiled(torch.randn(3, 6, device="cuda")).sum() for _ in range(2)]
 """
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there, and none is pretended")
 def test_the_targets_of_a_script(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

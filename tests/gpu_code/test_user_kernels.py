@@ -10,15 +10,17 @@ from torch import Tensor
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
 import triton
-from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table, triton_kernel_wrapper_mutation
+import triton.language as tl
+from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 from torch.library import triton_op, wrap_triton
 
-from aotlens.errors import UnsupportedError
-from aotlens.options import CompileOptions
+from aotlens.errors import UserError
+from aotlens.options import CompileOptions, Interpreted
 from aotlens.pipeline import compile_direct
-from aotlens.pretend.placing import Placing
+from aotlens.pretend.world import pretending
 from aotlens.report.records import Target
 from aotlens.torch_api import quiet_about_refused_kernels, written_by_triton_kernel
+from aotlens.verify.gpu_code import verify_gpu_code
 from tests.gpu.kernels import doubling, refused
 
 LENGTH = 1000
@@ -106,10 +108,78 @@ def test_what_a_kernel_writes_to_is_known_without_a_gpu() -> None:
     assert triton.runtime.driver._active is before
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="asks what a machine without a GPU answers")
-def test_a_launch_among_real_values_is_refused_by_name() -> None:
-    with (
-        Placing(),
-        pytest.raises(UnsupportedError, match="running the Triton kernel `doubling` without a GPU"),
-    ):
-        triton_kernel_wrapper_mutation(**launch())
+@triton.autotune([triton.Config({"BLOCK": size}) for size in (64, 128)], key=["count"])
+@triton.jit
+def tripling(x_ptr, out_ptr, count, left_out, BLOCK: tl.constexpr, KIND: tl.constexpr):  # type: ignore  # noqa: ANN001, ANN201, N803, PGH003
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < count).to(KIND) * 3, mask=at < count)
+
+
+def tripled(x: Tensor) -> Tensor:
+    out, count = torch.empty_like(x), x.numel()
+    tripling[lambda meta: (triton.cdiv(count, meta["BLOCK"]),)](x, out, count, None, KIND=tl.float32)
+    return out
+
+
+class Tripled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return tripled(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return tripled(gradient.contiguous())
+
+
+def both_ways(x: Tensor, weight: Tensor) -> Tensor:
+    result: Tensor = Tripled.apply(x * weight).relu()  # type: ignore[no-untyped-call]
+    return result
+
+
+needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there, and none is pretended")
+
+
+def leaves(device: str = "cpu") -> tuple[Tensor, Tensor]:
+    x, weight = (torch.randn(200, device=device, requires_grad=True) for _ in range(2))
+    return x, weight
+
+
+def test_launches_by_python_itself_are_recorded_forward_and_backward() -> None:
+    target = compile_direct(both_ways, leaves(), {}, CompileOptions("eager", gpu="h100")).target()
+    found = [kernel for kernel in target.kernels if kernel.name.startswith("tripling")]
+    assert [kernel.phase for kernel in found] == ["forward", "backward"]
+    assert [kernel.error for kernel in found] == ["", ""]
+    assert [len(kernel.configs) for kernel in found] == [2, 2]
+    assert {span.line for span in found[0].spans} == {tripled.__code__.co_firstlineno + 2}
+
+
+@needs_no_gpu
+def test_launches_are_interpreted_where_no_gpu_is() -> None:
+    before = triton.runtime.JITFunction.run
+    with pretending("h100", fake=False):
+        x, weight = leaves("cuda")
+        both_ways(x, weight).sum().backward()
+        assert x.grad is not None
+        assert x.grad.is_cuda
+        torch.testing.assert_close(x.grad, 3 * weight.detach() * (x * weight > 0))
+        verification = verify_gpu_code(
+            CompileOptions(Interpreted(), gpu="sm_90"), both_ways, leaves("cuda"), {}
+        )
+        assert verification.ok, verification.summary()
+        assert dict(verification.kernels) == {"forward": 3, "backward": 3}
+        assert verification.skipped == ()
+    assert triton.runtime.JITFunction.run is before
+
+
+@needs_no_gpu
+def test_a_launch_that_a_gpu_could_not_make_either_is_refused() -> None:
+    with pretending("h100", fake=False):
+        x, out = torch.randn(100, device="cuda"), torch.empty(100, device="cuda")
+        with pytest.raises(UserError, match="`x_ptr` on the CPU, and other tensors on cuda:0"):
+            doubling[(2,)](x.cpu(), out, 100, BLOCK=64)
+        with pytest.raises(
+            UserError, match=r"reaches outside of .* memory, at `x = tl.load.*: reads 28 of 64"
+        ):
+            doubling[(2,)](x, out, 128, BLOCK=64)
+        doubling[(2,)](x, out, 100, BLOCK=64)
+        torch.testing.assert_close(out, 2 * x)

@@ -1,5 +1,6 @@
 """A GPU that is not there, as a script sees it: where tensors are, what torch answers, and the end of it."""
 
+import copy
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +37,13 @@ def table() -> list[Replacement]:
     rows = [*script_replacements(find_target("h100")), *placement_replacements(), *transfer_replacements()]
     rows += autocast_replacements(twin=True)
     return rows + [Replacement(*row) for row in missing_gpu_replacements()]
+
+
+def test_a_copy_of_a_whole_model_is_where_it_was() -> None:
+    with with_gpu():
+        model = nn.Linear(2, 2).cuda()
+        assert copy.deepcopy(model).weight.is_cuda
+        assert not copy.deepcopy(model.cpu()).weight.is_cuda
 
 
 def test_every_name_has_its_reason_and_torch_knows_it() -> None:

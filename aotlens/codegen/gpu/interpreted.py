@@ -22,12 +22,12 @@ from aotlens.codegen.gpu.interpreter.records import (
     MESSAGES,
     Answer,
     Finding,
-    Inside,
     Job,
     KernelFaultError,
     NotInterpretedError,
     Place,
 )
+from aotlens.codegen.gpu.interpreter.transfer import copied, placed, write_back
 from aotlens.codegen.gpu.lower import lower_to_run
 from aotlens.codegen.gpu.needs import require_triton
 from aotlens.codegen.gpu.node_values import expected_of, kernel_source, node_values, written_by
@@ -149,12 +149,19 @@ class InterpretedGraphs:
         answer = run.answer
         if answer.finding is not None:
             raise self._error(graph, answer.finding)
-        _write_back(inputs, answer)
+        write_back(inputs, answer)
         torch.set_rng_state(answer.random_state)
-        results = tuple(_placed(value, inputs) for value in answer.outputs)
+        devices = self._devices(graph.lowered.phase, len(answer.outputs))
+        results = tuple(placed(answer.outputs, inputs, devices))
         if graph.lowered.phase == "forward":
             self._states = results[count:]
         return results[:count]
+
+    def _devices(self, phase: Phase, count: int) -> list[torch.device | None]:
+        """Of the results, in order; what the graph gives beyond the program's outputs stays on the CPU."""
+        values = [getattr(output.value, "val", None) for output in self.program(phase).outputs]
+        known = [value.device if isinstance(value, torch.Tensor) else None for value in values]
+        return [*known, *([None] * (count - len(known)))]
 
     def _run(self, graph: RunnableGraph, job: Job) -> Run:
         """Kernels that cannot be interpreted are left out, as long as torch tells what they would write."""
@@ -220,41 +227,3 @@ class InterpretedGraphs:
         wanted = (name for name in calls[place.occurrence].nodes if name in nodes)
         spans = (nodes[name].origin.place.innermost for name in wanted)
         return tuple(dict.fromkeys(f"{span.file}:{span.line}" for span in spans if span is not None))
-
-
-def copied(inputs: list[Any]) -> Iterator[Any]:
-    """Copies that share memory as the originals do."""
-    storages: dict[int, torch.UntypedStorage] = {}
-    for value in inputs:
-        if not isinstance(value, torch.Tensor):
-            yield value
-            continue
-        storage = value.untyped_storage()
-        if storage._cdata not in storages:
-            storages[storage._cdata] = storage.clone()
-        place = (value.storage_offset(), value.shape, value.stride())
-        yield torch.empty(0, dtype=value.dtype).set_(storages[storage._cdata], *place)
-
-
-def _write_back(inputs: list[Any], answer: Answer) -> None:
-    for at, content in answer.written.items():
-        storage = inputs[at].untyped_storage()
-        torch.empty(0, dtype=torch.uint8).set_(storage).copy_(content)
-
-
-def _placed(value: Any, inputs: list[Any]) -> Any:
-    """A result of the other process as one of this: inside an input's memory where it was there."""
-    if not isinstance(value, Inside):
-        return value
-    storage = inputs[value.input].untyped_storage()
-    found = torch.empty(0, dtype=value.dtype).set_(storage, value.offset, value.size, value.stride)
-    same = (one for one in inputs if isinstance(one, torch.Tensor) and _is_same(one, found))
-    return next(same, found)
-
-
-def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    places = [
-        (t.untyped_storage()._cdata, t.storage_offset(), tuple(t.shape), t.stride(), t.dtype)
-        for t in (one, other)
-    ]
-    return places[0] == places[1]

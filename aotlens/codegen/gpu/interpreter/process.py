@@ -13,10 +13,19 @@ import tempfile
 import threading
 import time
 from multiprocessing.connection import Connection, Pipe
+from typing import Any
 
 from aotlens.codegen.gpu.interpreter.operators import run_operator
 from aotlens.codegen.gpu.interpreter.packing import packed, unpacked
-from aotlens.codegen.gpu.interpreter.records import Answer, Finding, Job, OperatorCall, Place
+from aotlens.codegen.gpu.interpreter.records import (
+    Answer,
+    Finding,
+    Job,
+    Launched,
+    OperatorCall,
+    Place,
+    UserLaunch,
+)
 
 WORKER = "aotlens.codegen.gpu.interpreter.worker"
 GRAPH_LIMIT_S = 600.0
@@ -33,25 +42,38 @@ class Interpreter:
 
     def run(self, job: Job, limit_s: float = GRAPH_LIMIT_S) -> Answer:
         """The graph's results, or a finding that says why there are none."""
+        answer: Answer | str = self._answer(packed(job), limit_s)
+        if not isinstance(answer, str):
+            return answer
+        return Answer((), {}, job.random_state, (), 0, {}, Finding("not interpreted", Place(""), "", answer))
+
+    def launch(self, launch: UserLaunch, limit_s: float = GRAPH_LIMIT_S) -> Launched:
+        """What one launch of a user's kernel writes, or a finding that says why nothing."""
+        answer: Launched | str = self._answer(packed(launch), limit_s)
+        if not isinstance(answer, str):
+            return answer
+        return Launched({}, Finding("not interpreted", Place(launch.kernel), "", answer))
+
+    def _answer(self, request: bytes, limit_s: float) -> Any:
+        """What comes back, or why nothing does."""
         with self._lock:
             if self._process.poll() is not None:
                 self._process, self._connection = self._started()
             try:
-                return self._asked(job, time.monotonic() + limit_s, limit_s)
+                return self._asked(request, time.monotonic() + limit_s, limit_s)
             except (EOFError, ConnectionError):
-                status = self._process.wait()
-                return _failed(job, f"the interpreter's process ended: exit code {status}")
+                return f"the interpreter's process ended: exit code {self._process.wait()}"
 
-    def _asked(self, job: Job, deadline: float, limit_s: float) -> Answer:
+    def _asked(self, request: bytes, deadline: float, limit_s: float) -> Any:
         """The answer, after all the operators that the graph needs from this process."""
-        self._connection.send_bytes(packed(job))
+        self._connection.send_bytes(request)
         while self._connection.poll(max(0.0, deadline - time.monotonic())):
-            received: Answer | OperatorCall = unpacked(self._connection.recv_bytes())
-            if isinstance(received, Answer):
+            received = unpacked(self._connection.recv_bytes())
+            if not isinstance(received, OperatorCall):
                 return received
             self._connection.send_bytes(packed(run_operator(received)))
         self._process.kill()
-        return _failed(job, f"the graph took longer than {limit_s:g} s in the interpreter")
+        return f"it took longer than {limit_s:g} s in the interpreter"
 
     def close(self) -> None:
         """End the process."""
@@ -86,11 +108,6 @@ def _has_descriptor() -> bool:
     except (OSError, ValueError, AttributeError):
         return False
     return True
-
-
-def _failed(job: Job, message: str) -> Answer:
-    finding = Finding("not interpreted", Place(""), "", message)
-    return Answer((), {}, job.random_state, (), 0, {}, finding)
 
 
 _shared: list[Interpreter] = []

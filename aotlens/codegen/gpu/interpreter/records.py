@@ -61,6 +61,24 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class UserLaunch:
+    """One launch of a kernel of the user's, outside of any graph."""
+
+    kernel: str
+    source: str
+    """Of the kernel, and of what it takes from its module."""
+    grid: tuple[int, ...]
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    written: Mapping[str, torch.Tensor]
+    """By the name of an argument, all bytes of its changed storage."""
+    finding: Finding | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """One kernel that ran."""
 

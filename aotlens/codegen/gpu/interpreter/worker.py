@@ -34,11 +34,14 @@ from aotlens.codegen.gpu.interpreter.records import (
     Inside,
     Job,
     Launch,
+    Launched,
     OperatorCall,
     OperatorResult,
     Place,
+    UserLaunch,
 )
 from aotlens.codegen.gpu.interpreter.twins import register_twins
+from aotlens.codegen.gpu.interpreter.users_kernels import launch_users_kernel, users_kernel
 from aotlens.codegen.gpu.interpreter.wrapper import HAND_OUT_SEEDS, on_cpu
 from aotlens.torch_api import interpreting_modules
 
@@ -64,7 +67,9 @@ def main(descriptor: int) -> None:
         except EOFError:
             shutil.rmtree(os.environ.get(FOLDER, ""), ignore_errors=True)  # where the kernels were written
             return
-        connection.send_bytes(packed(worker.answer(unpacked(received))))
+        request: Job | UserLaunch = unpacked(received)
+        answered = worker.answer(request) if isinstance(request, Job) else worker.launched(request)
+        connection.send_bytes(packed(answered))
 
 
 @dataclass(slots=True)
@@ -107,6 +112,22 @@ class Worker:
             finding=finding,
         )
 
+    def launched(self, launch: UserLaunch) -> Launched:
+        """Run one kernel of the user's; whatever it raises is part of the answer."""
+        tensors = {name: value for name, value in launch.arguments.items() if isinstance(value, torch.Tensor)}
+        before = {name: value.untyped_storage().clone() for name, value in tensors.items()}
+        kernel, finding = None, None
+        try:
+            kernel = users_kernel(launch)
+            self.memory.allow(tensors.values())
+            kernel[launch.grid](**launch.arguments)
+        except Exception as error:  # noqa: BLE001 (told to the other end, whatever it is)
+            file = kernel.fn.__code__.co_filename if kernel is not None else ""
+            finding = finding_of(LaunchError(Place(launch.kernel), file, error), "")
+        after = {name: bytes_of(value.untyped_storage()) for name, value in tensors.items()}
+        changed = {name: now for name, now in after.items() if not torch.equal(now, bytes_of(before[name]))}
+        return Launched(changed, finding)
+
     def _loaded(self, job: Job, launches: list[Launch]) -> Any:
         """The wrapper as a module of this job's own, with its kernels watched."""
         modules = interpreting_modules()
@@ -117,7 +138,8 @@ class Worker:
         occurrences: Counter[str] = Counter()
         for name, kernel in list(vars(module).items()):
             if isinstance(kernel, modules.autotuner):
-                self._choose_blocks(name, kernel, job, modules.largest_blocks)
+                if not kernel.custom_kernel:  # the user's own block sizes stay
+                    self._choose_blocks(name, kernel, job, modules.largest_blocks)
                 setattr(module, name, _Watched(name, kernel, job, occurrences, launches, self.memory))
         return module
 
@@ -153,8 +175,11 @@ class _Watched:
         self.memory.allow(value for _, value in tensors)
         config = self.kernel.configs[0]
         try:
-            grid = self.kernel._interpret_args_grid(arguments, config)[1]
-            self.kernel.run(*arguments, **options)
+            if self.kernel.custom_kernel:
+                grid = launch_users_kernel(self.kernel, arguments)
+            else:
+                grid = self.kernel._interpret_args_grid(arguments, config)[1]
+                self.kernel.run(*arguments, **options)
         except Exception as error:
             raise LaunchError(place, self.kernel.fn.fn.__code__.co_filename, error) from error
         changed = (

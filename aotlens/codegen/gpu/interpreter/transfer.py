@@ -1,0 +1,80 @@
+"""A graph's tensors on their way to the interpreter's process and back.
+
+Invariant: what shares memory on one side does so on the other, and each result is where the graph has it.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from aotlens.codegen.gpu.interpreter.records import Answer, Inside
+
+
+def copied(inputs: list[Any]) -> Iterator[Any]:
+    """Copies on the CPU that share memory as the originals do."""
+    storages: dict[int, torch.UntypedStorage] = {}
+    for value in inputs:
+        if not isinstance(value, torch.Tensor):
+            yield value
+            continue
+        storage = value.untyped_storage()
+        if storage._cdata not in storages:
+            storages[storage._cdata] = storage.clone() if storage.device.type == "cpu" else storage.cpu()
+        place = (value.storage_offset(), value.shape, value.stride())
+        yield torch.empty(0, dtype=value.dtype).set_(storages[storage._cdata], *place)
+
+
+def write_back(inputs: list[Any], answer: Answer) -> None:
+    for at, content in answer.written.items():
+        write_bytes(inputs[at], content)
+
+
+def write_bytes(tensor: torch.Tensor, content: torch.Tensor) -> None:
+    """Set all bytes of a tensor's storage."""
+    storage = tensor.untyped_storage()
+    torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage).copy_(content)
+
+
+def placed(
+    outputs: Sequence[Any], inputs: list[Any], devices: Sequence[torch.device | None]
+) -> Iterator[Any]:
+    """Results of the other process as this one's: inside an input's memory where they were there, else on
+    their devices; None is the CPU."""
+    moved: dict[int, torch.UntypedStorage] = {}
+    for value, device in zip(outputs, devices, strict=True):
+        if isinstance(value, Inside):
+            yield _inside(value, inputs)
+        elif not isinstance(value, torch.Tensor) or device is None or device.type == "cpu":
+            yield value
+        else:
+            storage = value.untyped_storage()
+            if storage._cdata not in moved:
+                moved[storage._cdata] = _on(device, storage)
+            place = (value.storage_offset(), value.shape, value.stride())
+            made = torch.empty(0, dtype=value.dtype, device=device)
+            yield made.set_(moved[storage._cdata], *place)
+
+
+def _on(device: torch.device, storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    """A copy there: in a tensor's memory, so that a GPU that is only pretended knows of it."""
+    made = torch.empty(storage.nbytes(), dtype=torch.uint8, device=device)
+    made.copy_(torch.empty(0, dtype=torch.uint8).set_(storage))
+    return made.untyped_storage()
+
+
+def _inside(value: Inside, inputs: list[Any]) -> torch.Tensor:
+    """A result that lies in an input's memory: that input itself where it is the same."""
+    storage = inputs[value.input].untyped_storage()
+    empty = torch.empty(0, dtype=value.dtype, device=storage.device)
+    found = empty.set_(storage, value.offset, value.size, value.stride)
+    same = (one for one in inputs if isinstance(one, torch.Tensor) and _is_same(one, found))
+    return next(same, found)
+
+
+def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    places = [
+        (t.untyped_storage()._cdata, t.storage_offset(), tuple(t.shape), t.stride(), t.dtype)
+        for t in (one, other)
+    ]
+    return places[0] == places[1]
