@@ -172,6 +172,7 @@ class NonLeaf(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, tensor: Any) -> Any:
+        ctx.set_materialize_grads(False)
         with below_views():
             return tensor.detach()
 

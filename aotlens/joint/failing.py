@@ -22,10 +22,16 @@ AUTOGRAD_REFUSES = (
 )
 
 
+INVALID = "returned an invalid gradient"
+"""Said of an operator whose derivative is wrong in torch, and of a view that we take otherwise than eager."""
+
+
 def failing_backward(recorder: Recorder, outputs: list[Any], error: Exception) -> FailingBackward | None:
     """What eager raises too when it runs this backward; None for every other error."""
     first = str(error).strip().splitlines()[0] if str(error).strip() else ""
-    if not isinstance(error, RuntimeError) or not any(phrase in first for phrase in AUTOGRAD_REFUSES):
+    refuses = any(phrase in first for phrase in AUTOGRAD_REFUSES)
+    refuses = refuses or (INVALID in first and not recorder.has_moved)
+    if not isinstance(error, RuntimeError) or not refuses:
         return None
     origin = _origin_of_failure(recorder, outputs)
     _forget(recorder)

@@ -304,3 +304,8 @@ def largest_and_middle_before_a_hidden_write(x: Tensor) -> tuple[Tensor, Tensor]
 @cases(lambda: (leaf(3, 4),), "dynamic")
 def largest_of_equal_ones(x: Tensor) -> Tensor:
     return (x * 0).max() * x.sin() + x.sign().min()
+
+
+@cases(lambda: (leaf(3, 4), leaf(6, 4)))
+def backward_fails_since_its_derivative_has_other_sizes(x: Tensor, y: Tensor) -> Tensor:
+    return x.scatter(0, torch.zeros(1, 4, dtype=torch.long), y)

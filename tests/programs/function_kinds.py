@@ -253,3 +253,21 @@ def nothing_requires_grad(x: Tensor) -> tuple[Tensor, Tensor]:
 @cases(lambda: (leaf(3, 4),))
 def applied_twice(x: Tensor) -> Tensor:
     return SavesIntermediate.apply(SavesIntermediate.apply(x))
+
+
+class Apart(Function):
+    """Two results, each of one argument; no gradient is made up for the one that is not used."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        return x.sin(), y.cos()
+
+    @staticmethod
+    def backward(ctx: Any, of_x: Any, of_y: Any) -> Any:
+        return of_x, of_y
+
+
+@cases(lambda: (tape(3, 4), leaf(3, 4)))
+def no_gradient_for_what_is_not_used(x: Tensor, y: Tensor) -> Tensor:
+    return Apart.apply(x, y)[1]
