@@ -89,7 +89,13 @@ class WorkerTracing:
             asked.path, asked.qualname, asked.argv, options, on_progress=progressed, fresh=fresh
         )
         self._job = job
-        job.future.add_done_callback(lambda future: post(ended(trace, future)))
+
+        def finished(future: "Future[Answer]") -> None:
+            post(ended(trace, future))
+            if self._job is job:  # its answer is the report once more, as JSON data
+                self._job = None
+
+        job.future.add_done_callback(finished)
 
     def cancel(self) -> None:
         if self._job is not None:

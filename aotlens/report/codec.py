@@ -9,12 +9,14 @@ import json
 import types
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import cache
+from functools import cache, lru_cache
+from sys import intern
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from aotlens.errors import ReportError
 from aotlens.report.changes import KERNELS, WRAPPER, parse_range, stage_difference, unknown_stage
-from aotlens.report.records import SCHEMA, Report, Target
+from aotlens.report.parsing import no_collection, parsed
+from aotlens.report.records import SCHEMA, Report, Span, Target, Tensor
 
 T = TypeVar("T")
 Convert = Callable[[Any], Any]
@@ -32,6 +34,9 @@ PARTS = {
 }
 """The target's keys that stand for what is no graph."""
 
+REPEATED = (Span, Tensor)
+NAME_LENGTH = 120
+
 _SCALARS: dict[object, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (int,), float: (int, float)}
 _JSON_NAMES = {str: "a string", bool: "true or false", int: "a whole number", float: "a number"}
 
@@ -47,11 +52,12 @@ def dumps(report: Report, indent: int | None = 2) -> str:
 def loads(text: str) -> Report:
     """The report in JSON text. Raises ReportError when it is no report, or one of a newer schema."""
     try:
-        data = json.loads(text)
+        data = parsed(text)
     except json.JSONDecodeError as error:
         raise ReportError(
             f"not a report: line {error.lineno}, column {error.colno} is not JSON ({error.msg})"
         ) from error
+    del text  # it may take as much memory as what was read from it
     return decode(data)
 
 
@@ -95,7 +101,8 @@ def decode(data: object) -> Report:
         raise ReportError(f'not a report: no key "schema"; expected a JSON object with schema "{SCHEMA}"')
     _check_schema(data["schema"])
     try:
-        report: Report = _decoder(Report)(data)
+        with no_collection():
+            report: Report = _decoder(Report)(data)
     except _MisfitError as misfit:
         raise ReportError(f"bad report: {misfit.path() or 'the top level'} {misfit.problem}") from None
     return report
@@ -211,6 +218,7 @@ def _record_decoder(record: Any) -> Convert:
         (json_key(entry.name), entry.name, _decoder(hints[entry.name]), _is_required(entry))
         for entry in fields(record)
     )
+    finished = _the_one if record in REPEATED else _same
 
     def convert(data: Any) -> Any:
         if not isinstance(data, dict):
@@ -226,9 +234,15 @@ def _record_decoder(record: Any) -> Convert:
             except _MisfitError as misfit:
                 misfit.steps.append(f".{key}")
                 raise
-        return record(**values)
+        return finished(record(**values))
 
     return convert
+
+
+@lru_cache(maxsize=1 << 14)
+def _the_one(record: T) -> T:
+    """The first record that equals this one: large reports hold each thousands of times."""
+    return record
 
 
 def _is_required(entry: Field[Any]) -> bool:
@@ -274,7 +288,8 @@ def _scalar_decoder(members: tuple[Any, ...]) -> Convert:
     def convert(data: Any) -> Any:
         if not isinstance(data, accepted) or (isinstance(data, bool) and bool not in members):
             raise _MisfitError(f"should be {names}, found {_show(data)}")
-        return data
+        # Names of nodes and operators stand in a report again and again.
+        return intern(data) if type(data) is str and len(data) <= NAME_LENGTH else data
 
     return convert
 

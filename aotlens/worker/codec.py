@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from aotlens.report.parsing import parsed
 from aotlens.worker.protocol import (
     PROTOCOL,
     Answer,
@@ -62,7 +63,7 @@ def encode(message: Message) -> bytes:
 def decode(line: bytes) -> Message:
     """Raises ProtocolError where the line is not JSON, of another version, or of an unknown type."""
     try:
-        data = json.loads(line)
+        data = parsed(line)
     except ValueError as error:
         raise ProtocolError(f"not a JSON line: {line[:80]!r} ({error})") from error
     if not isinstance(data, dict) or data.get("protocol") != PROTOCOL:

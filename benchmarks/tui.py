@@ -1,0 +1,162 @@
+"""The terminal app on reports of 1,000, 10,000 and 50,000 nodes: first paint, keys, memory.
+
+Each report is made by the engine in a process of its own, and shown in another one, without torch.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import quantiles
+from typing import TYPE_CHECKING
+
+from benchmarks.harness import Cell, Table, publish
+
+if TYPE_CHECKING:  # torch and Textual are each loaded by one of the processes only
+    from aotlens.report import Report
+    from tui.app import AotlensApp
+
+LAYERS = (7, 68, 336)
+"""Of the GPT: about 1,000, 10,000 and 50,000 joint nodes."""
+TABLES = (("3", "Graphs"), ("4", "Saved"), ("5", "Memory"))
+"""Tabs whose tables grow with the graph, by key."""
+KEYS = ("pagedown", "down", "pageup", "up")
+PRESSES = 25
+"""Of each key in each table."""
+CLOCKS = ("wall", "cpu")
+
+
+def make(layers: int, file: str) -> None:
+    """Write the report of a training step of that many layers."""
+    import torch
+
+    import aotlens
+    from aotlens.report import dumps
+    from benchmarks.models import gpt, gpt_inputs
+
+    torch.set_num_threads(1)
+    report = aotlens.inspect(gpt(layers), *gpt_inputs())
+    Path(file).write_text(dumps(report), encoding="utf-8")
+
+
+def show(file: str) -> None:
+    """Print what the app takes for that report, as JSON."""
+    from aotlens.report import loads
+
+    began = time.perf_counter()
+    report = loads(Path(file).read_text(encoding="utf-8"))
+    load_s = time.perf_counter() - began
+    gc.collect()
+    loaded_mib = resident_mib()
+    found = asyncio.run(walk(report))
+    print(json.dumps({**found, "load_s": load_s, "loaded_mib": loaded_mib, "shown_mib": resident_mib()}))
+
+
+async def walk(report: "Report") -> dict[str, object]:
+    """First paint, then each large table opened and scrolled."""
+    from benchmarks.tui_driver import NotingDriver, painted, press
+    from tui.app import AotlensApp
+    from tui.messages import ReportReady
+
+    app = AotlensApp("report")
+    app.driver_class = NotingDriver
+    running = asyncio.create_task(app.run_async())
+    await painted(lambda: None)
+    first = await painted(lambda: app.post_message(ReportReady(report)))
+    opened, keys = [], []
+    for key, _ in TABLES:
+        opened.append(await painted(press(app, key)))
+        for move in KEYS:
+            keys += [await painted(press(app, move)) for _ in range(PRESSES)]
+    largest = max(report.targets, key=lambda target: sum(len(stage.nodes) for stage in target.stages))
+    joint = largest.stage("joint") or largest.stages[-1]
+    end(app)
+    await running
+    paints = {"first": [first], "open": opened, "key": keys}
+    return {
+        "nodes": len(joint.nodes),
+        **{f"{name}_wall": [paint.wall_s for paint in group] for name, group in paints.items()},
+        **{f"{name}_cpu": [paint.cpu_s for paint in group] for name, group in paints.items()},
+    }
+
+
+def end(app: "AotlensApp") -> None:
+    app.exit()
+
+
+def resident_mib() -> float:
+    """What the process holds in memory, as the system counts it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
+
+
+def row(layers: int, folder: Path) -> tuple[Cell, ...]:
+    file = folder / f"{layers}.json"
+    if not file.exists():
+        subprocess.run([sys.executable, "-m", "benchmarks.tui", "--make", str(layers), str(file)], check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.tui", "--show", str(file)],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    found = json.loads(done.stdout)
+    return (
+        f"GPT, {layers} layers",
+        found["nodes"],
+        file.stat().st_size / 1e6,
+        found["load_s"],
+        *(max(found[f"first_{clock}"]) * 1e3 for clock in CLOCKS),
+        *(max(found[f"open_{clock}"]) * 1e3 for clock in CLOCKS),
+        *(quantiles(found[f"key_{clock}"], n=20)[-1] * 1e3 for clock in CLOCKS),
+        found["loaded_mib"],
+        found["shown_mib"],
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--make", nargs=2, metavar=("LAYERS", "FILE"), help="write one report")
+    parser.add_argument("--show", metavar="FILE", help="measure the app on one report")
+    parser.add_argument("--reports", type=Path, help="a folder to keep the reports in, for another run")
+    arguments = parser.parse_args()
+    if arguments.make:
+        make(int(arguments.make[0]), arguments.make[1])
+    elif arguments.show:
+        show(arguments.show)
+    else:
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = arguments.reports or Path(scratch)
+            publish(
+                "tui", [Table("Terminal app", COLUMNS, tuple(row(layers, folder) for layers in LAYERS), NOTE)]
+            )
+
+
+COLUMNS = (
+    "report",
+    "joint nodes",
+    "JSON MB",
+    "read s",
+    "first paint ms",
+    "CPU",
+    "open a tab ms",
+    "CPU",
+    "key p95 ms",
+    "CPU",
+    "report MiB",
+    "app MiB",
+)
+NOTE = (
+    "At 146×42, wall time and beside it this process's CPU time. First paint: from the report being there to the last paint of the overview; open a"
+    f" tab: the slowest of {', '.join(name for _, name in TABLES)} when first looked at; key: from the key to"
+    " the last paint that it causes, the source's link included, over lines and pages of their tables."
+    " Memory: resident with the report read, and after all of it was shown."
+)
+
+if __name__ == "__main__":
+    main()

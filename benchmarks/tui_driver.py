@@ -1,0 +1,60 @@
+"""A terminal that only notes when it was written to, so that a paint includes everything up to the bytes."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from textual import events
+from textual.app import App
+from textual.drivers.headless_driver import HeadlessDriver
+from textual.geometry import Size
+
+SIZE = Size(146, 42)
+QUIET_S = 0.12
+"""A paint is over when nothing was written for so long; the wait itself is not counted."""
+PATIENCE_S = 30.0
+
+
+class NotingDriver(HeadlessDriver):
+    """Not headless for Textual, which draws nothing for a driver that is."""
+
+    last_write_s = 0.0
+
+    @property
+    def is_headless(self) -> bool:
+        return False
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        return SIZE.width, SIZE.height
+
+    def write(self, data: str) -> None:
+        NotingDriver.last_write_s = time.perf_counter()
+
+
+@dataclass(frozen=True, slots=True)
+class Paint:
+    """One action until the last paint that it causes in any pane."""
+
+    wall_s: float
+    cpu_s: float
+    """Of this process: what other programs take is not counted, nor is the wait for the next frame."""
+
+
+async def painted(act: Callable[[], object]) -> Paint:
+    """Do it, and wait until nothing more is painted."""
+    began, spent = time.perf_counter(), time.process_time()
+    NotingDriver.last_write_s = 0.0
+    act()
+    while True:
+        await asyncio.sleep(0.005)
+        here, last = time.perf_counter(), NotingDriver.last_write_s
+        if last and here - last > QUIET_S:
+            return Paint(last - began, time.process_time() - spent)
+        if here - began > PATIENCE_S:
+            raise RuntimeError(f"nothing was painted within {PATIENCE_S:.0f} s")
+
+
+def press(app: App[int], key: str, character: str | None = None) -> Callable[[], object]:
+    """What sends a key as a terminal does."""
+    return lambda: app.post_message(events.Key(key, character if character is not None else key))
