@@ -152,10 +152,11 @@ COLUMNS = (
     "app MiB",
 )
 NOTE = (
-    "At 146×42, wall time and beside it this process's CPU time. First paint: from the report being there to the last paint of the overview; open a"
-    f" tab: the slowest of {', '.join(name for _, name in TABLES)} when first looked at; key: from the key to"
-    " the last paint that it causes, the source's link included, over lines and pages of their tables."
-    " Memory: resident with the report read, and after all of it was shown."
+    "At 146×42, wall time and beside it this process's CPU time. First paint: from the report being there to"
+    " the last paint of the overview; open a tab: the slowest of"
+    f" {', '.join(name for _, name in TABLES)} when first looked at; key: from the key to the last paint that"
+    " it causes, the source's link included, over lines and pages of their tables. Memory: resident with the"
+    " report read, and after all of it was shown."
 )
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Invariant: other threads reach the app by messages only (`messages.py`), and sta
 """
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -186,6 +187,9 @@ class AotlensApp(App[int]):
         """Replace the report, staying on the same target."""
         before = self.target if self.state.phase == "ready" else None
         self.report, self.output = report, output
+        # The records of a large report are a million objects that stay: looking through them for garbage
+        # would hold up a key by hundreds of milliseconds, again and again.
+        gc.freeze()
         names = [target.qualname for target in report.targets]
         if before is None or names[self.target_place : self.target_place + 1] != [before.qualname]:
             self.target_place = names.index(before.qualname) if before and before.qualname in names else 0

@@ -38,10 +38,13 @@ def fold(
     items: Iterable[Item], name: Callable[[Item], str], same: Callable[[Item], Hashable]
 ) -> tuple[Fold[Item], ...]:
     """Items with the same name but for the first layer number, and equal in `same`, become one fold."""
-    groups: dict[Hashable, list[Item]] = {}
+    groups: dict[Hashable, list[tuple[str, Item]]] = {}
     for item in items:
-        groups.setdefault((_pattern(name(item)), same(item)), []).append(item)
-    return tuple(Fold(_label([name(item) for item in group]), tuple(group)) for group in groups.values())
+        own = name(item)
+        groups.setdefault((_pattern(own), same(item)), []).append((own, item))
+    return tuple(
+        Fold(_label([own for own, _ in group]), tuple(item for _, item in group)) for group in groups.values()
+    )
 
 
 def in_layer(layer: str | None, label: str) -> str:

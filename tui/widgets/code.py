@@ -7,7 +7,7 @@ from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
@@ -84,6 +84,8 @@ class CodeView(ScrollView, can_focus=True):
         self._colouring: Colouring = plain
         self._gutter: GutterOf | None = None
         self._styles: dict[str, Style] = {}
+        self._ground = Style.null()
+        """What each row of one paint is drawn on."""
 
     # Content.
 
@@ -226,18 +228,24 @@ class CodeView(ScrollView, can_focus=True):
         widest = max((len(line) for line in self.text.lines), default=0)
         return widest + self._gutter_text(1).cell_len + 1
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self._ground = (
+            self.rich_style
+        )  # looked up through all that is around: once for a paint, not for a row
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
         width = self.scrollable_content_region.width
         number = y + self.scroll_offset.y + 1
         if number > len(self.text.lines):
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(width, self._ground)
         gutter, code = self._gutter_text(number), self._code_text(number)
         row = self._row_style(number)
         room = max(0, width - gutter.cell_len)
         scroll_x = self.scroll_offset.x
         drawn = Strip(code.render(self.app.console)).crop_extend(scroll_x, scroll_x + room, None)
         strip = Strip.join([Strip(gutter.render(self.app.console)), drawn]).adjust_cell_length(width)
-        return strip.apply_style(self.rich_style + row)
+        return strip.apply_style(self._ground + row)
 
     def _row_style(self, number: int) -> Style:
         if number != self.cursor:

@@ -9,7 +9,7 @@ from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
@@ -74,6 +74,8 @@ class RowList(ScrollView, can_focus=True):
         self.linked: frozenset[int] = frozenset()
         """Rows that stand for the source line under the other cursor."""
         self._styles: dict[str, Style] = {}
+        self._ground = Style.null()
+        """What each row of one paint is drawn on."""
 
     # What subclasses give.
 
@@ -228,6 +230,12 @@ class RowList(ScrollView, can_focus=True):
             text.append(part.text, self.style_of(f"role--{part.role}") if part.role else None)
         return text
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self._ground = (
+            self.rich_style
+        )  # looked up through all that is around: once for a paint, not for a row
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
         width = self.scrollable_content_region.width
         index = y - self.header_height + self.scroll_offset.y
@@ -241,7 +249,7 @@ class RowList(ScrollView, can_focus=True):
         elif index == 0:
             text, row_style = Text(f"  {self.empty_text()}", self.style_of("role--dim"), end=""), Style.null()
         else:
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(width, self._ground)
         return self._strip(text, row_style, width)
 
     def _row(self, index: int, width: int) -> tuple[Text, Style]:
@@ -257,4 +265,4 @@ class RowList(ScrollView, can_focus=True):
     def _strip(self, text: Text, style: Style, width: int) -> Strip:
         text.truncate(width, overflow="ellipsis")
         strip = Strip(text.render(self.app.console)).adjust_cell_length(width)
-        return strip.apply_style(self.rich_style + style)
+        return strip.apply_style(self._ground + style)
