@@ -57,6 +57,7 @@ def kernels_asked(arguments: argparse.Namespace) -> KernelsAsked:
     if arguments.kernel is not None and arguments.format == "json":
         raise UserError("--kernel prints code: leave out --format json, which has all kernels")
     languages = tuple(dict.fromkeys(parse_languages(arguments.text))) if arguments.text is not None else ()
-    shown = KERNEL_LANGUAGES if arguments.format == "json" and arguments.text is None else languages
+    whole = arguments.format in ("json", "html") and arguments.text is None
+    shown = KERNEL_LANGUAGES if whole else languages
     traced = tuple(name for name in shown if name in KERNEL_LANGUAGES)
     return KernelsAsked(arguments.kernel, languages, traced)

@@ -1,6 +1,7 @@
 """`aotlens inspect TARGET`: traces in a child process, and prints the report."""
 
 import argparse
+import sys
 
 from aotlens.cli.gpu_options import KernelsAsked, add_kernel_options, kernels_asked
 from aotlens.cli.target import add_compile_options, add_gpu, add_target, check_gpu, policy_of
@@ -16,7 +17,12 @@ TIME_LIMIT_S = 600.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "html"),
+        default="text",
+        help="html is one page with everything, for a browser (default: %(default)s)",
+    )
     parser.add_argument("-o", dest="output", metavar="FILE", help="write there instead of to stdout")
     parser.add_argument(
         "--stage",
@@ -73,6 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     for change in arguments.what_if:
         policy.changed(change)  # a mistake in its form shows before anything is traced
     _refuse_together(arguments)
+    _refuse_parts_of_a_page(arguments)
     check_gpu(arguments.gpu)
     asked = kernels_asked(arguments)
     options = TraceOptions(
@@ -116,7 +123,24 @@ def _refuse_together(arguments: argparse.Namespace) -> None:
             raise UserError(f"{option} and --fake cannot go together: {why}; leave one of them out")
 
 
+def _refuse_parts_of_a_page(arguments: argparse.Namespace) -> None:
+    """Raises UserError for what an HTML page does not take."""
+    if arguments.format != "html":
+        return
+    parts = {"--stage": arguments.stage, "--kernel": arguments.kernel, "--text": arguments.text}
+    given = next((name for name, value in parts.items() if value is not None), None)
+    if given is not None:
+        raise UserError(f"{given} shows a part as text; leave it out: the page has every part")
+    if arguments.output is None and sys.stdout.isatty():
+        raise UserError("the page is for a browser: say where to write it with -o FILE.html")
+
+
 def _show(report: Report, arguments: argparse.Namespace, asked: KernelsAsked) -> None:
+    if arguments.format == "html":
+        from tui.page.build import html_page  # pygments: 0.1 s
+
+        write_data(html_page(report, str(arguments.target)), arguments.output)
+        return
     if arguments.format == "json":
         write_data(_json(report, arguments.stage) + "\n", arguments.output)
         return

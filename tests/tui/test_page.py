@@ -1,0 +1,182 @@
+"""The HTML page in a real browser: Chromium without a window, driven by a script at the end of the page."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotlens.report.records import Report
+from tests.cli.command import ROOT, aotlens
+from tests.report.sample import sample_report
+from tui.page.build import html_page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1400,900")
+HELPERS = """
+const rows = (name) => [...document.querySelectorAll(`.table .row${name}`)].map((row) => row.textContent);
+const lit = () => [...document.querySelectorAll("#source .on")].map((span) => span.textContent).join("");
+const click = (element) => element.click();
+const tabs = () => [...document.querySelectorAll("#tabs button")];
+const tab = (title) => click(tabs().find((one) => one.textContent === title));
+const all = (where) => [...document.querySelectorAll(where)];
+const having = (where, text) => all(where).find((one) => one.textContent.includes(text));
+const wait = () => new Promise((done) => setTimeout(done, 60));
+window.onerror = (message) => (document.body.dataset.error = message);
+const answer = (value) => (document.body.dataset.answer = JSON.stringify(value));
+"""
+
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium: the page needs a browser to run in"
+)
+
+
+def in_browser(page: str, script: str, folder: Path) -> Any:
+    """What the script gives to `answer`, after the page has loaded."""
+    assert CHROMIUM is not None
+    run = f"(async () => {{ {script} }})().catch((error) => window.onerror(error.stack));"
+    driven = f"<script>{HELPERS}{run}</script>"
+    file = folder / "page.html"
+    file.write_text(page.replace("</body>", f"{driven}</body>"), encoding="utf-8")
+    profile = f"--user-data-dir={folder / 'profile'}"
+    done = subprocess.run(
+        [CHROMIUM, *OPTIONS, profile, "--virtual-time-budget=5000", "--dump-dom", file.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    pairs = re.findall(r'data-(answer|error)="([^"]*)"', done.stdout)
+    found = {name: html.unescape(text) for name, text in pairs}
+    assert "error" not in found, found["error"]
+    assert "answer" in found, done.stderr[-2000:]
+    return json.loads(found["answer"])
+
+
+def sample_page(nodes: int = 0) -> str:
+    return html_page(sample_report(nodes), "sample_model.py")
+
+
+def test_one_file_that_asks_nobody() -> None:
+    page = sample_page()
+    assert "{{" not in page
+    assert not re.search(r"""(src|href)=["'](?!data:)""", page)
+    assert "default-src 'none'" in page
+
+
+def test_text_of_the_users_ends_no_script() -> None:
+    page = html_page(Report("</script><b>", "", ""), "<x>")
+    assert page.count("</script>") == 2
+    assert "<title>&lt;x&gt;: aotlens</title>" in page
+
+
+@needs_chromium
+def test_a_row_lights_its_source_and_a_line_its_rows(tmp_path: Path) -> None:
+    script = """
+        tab("Graphs");
+        click(having(".table .row", "aten.gelu"));
+        await wait();
+        const one = [lit(), rows(".selected"), document.querySelector(".text .block").textContent];
+        click(having("#source .row", "hidden * ").querySelector(".number"));
+        await wait();
+        answer([...one, rows(".linked"), document.getElementById("found").textContent]);
+    """
+    light, selected, program, linked, found = in_browser(sample_page(), script, tmp_path)
+    assert light == "functional.gelu(self.up(x))"
+    assert len(selected) == 1
+    assert "gelu" in program
+    assert [text.split("aten.")[1].split("f32")[0] for text in linked] == ["sigmoid", "mul.Tensor"]
+    assert found == "2 on line 23"
+
+
+@needs_chromium
+def test_every_tab_search_targets_and_dark(tmp_path: Path) -> None:
+    script = """
+        const seen = {};
+        for (const button of tabs().map((one) => one.textContent)) {
+            tab(button);
+            seen[button] = document.getElementById("panel").textContent.length > 20;
+        }
+        const was = document.documentElement.classList.contains("dark");
+        click(document.getElementById("theme"));
+        const changed = document.documentElement.classList.contains("dark") !== was;
+        tab("Graphs");
+        const search = document.getElementById("search");
+        search.value = "gelu";
+        search.dispatchEvent(new Event("input"));
+        await wait();
+        const hits = rows("").length, found = document.getElementById("found").textContent;
+        const targets = document.getElementById("targets");
+        targets.value = "1";
+        targets.dispatchEvent(new Event("change"));
+        answer([seen, changed, hits, found, document.getElementById("summary").textContent]);
+    """
+    seen, changed, hits, found, summary = in_browser(sample_page(), script, tmp_path)
+    assert list(seen) == [
+        "Overview",
+        "In/out",
+        "Graphs",
+        "Saved",
+        "Memory",
+        "Wrapper",
+        "Kernels",
+        "Diagnostics",
+    ]
+    assert all(seen.values()), seen
+    assert changed
+    assert hits == 1
+    assert re.fullmatch(r"1 of \d+ rows, 1 lines", found)
+    assert summary.startswith("inference")
+
+
+@needs_chromium
+def test_many_nodes_draw_what_is_seen_only(tmp_path: Path) -> None:
+    script = """
+        tab("Graphs");
+        const list = document.querySelector(".table .list");
+        list.scrollTop = 80000;
+        await wait();
+        const drawn = document.querySelectorAll(".table .row");
+        click(drawn[drawn.length - 20]);
+        await wait();
+        answer([page.tables[0].rows.length, drawn.length, page.tables[0].selected]);
+    """
+    count, drawn, selected = in_browser(sample_page(5000), script, tmp_path)
+    assert count > 5000
+    assert drawn < 100
+    assert 3900 < selected < 4100
+
+
+@needs_chromium
+def test_the_example_from_the_command_line(tmp_path: Path) -> None:
+    ended = aotlens(
+        "inspect", "examples/train_gpt.py", "--format", "html", "-o", tmp_path / "gpt.html", cwd=ROOT
+    )
+    assert ended.code == 0, ended.err
+    script = """
+        tab("Saved");
+        const first = document.querySelector(".table .row");
+        click(first);
+        await wait();
+        const light = lit();
+        click(having(".detail .goes", "node  "));
+        await wait();
+        const program = document.querySelector(".text .block").textContent;
+        tab("Memory");
+        answer([light, rows(".selected").length, program, document.querySelectorAll(".curve path").length]);
+    """
+    light, _, program, curves = in_browser((tmp_path / "gpt.html").read_text(), script, tmp_path)
+    assert light == "self.mlp(self.norm_2(x))"
+    assert "aten_addmm(" in program
+    assert curves == 1
+
+
+def test_a_page_takes_no_stage(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text("")
+    ended = aotlens("inspect", "x.py", "--format", "html", "--stage", "joint", cwd=tmp_path)
+    assert (ended.code, ended.out) == (2, "")
+    assert "--stage shows a part as text" in ended.err

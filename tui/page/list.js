@@ -1,0 +1,208 @@
+"use strict";
+/* Lists that draw only the rows that are seen, so that their length costs nothing. */
+
+const data = JSON.parse(document.getElementById("report").textContent);
+const ROW = 20;
+const MARGIN = 12;
+
+/** `make("div", "name", text)`: an element; texts are never read as HTML. */
+function make(tag, name = "", text = "") {
+  const element = document.createElement(tag);
+  if (name) element.className = name;
+  if (text !== "") element.textContent = text;
+  return element;
+}
+
+function appendParts(element, parts) {
+  for (const [text, role] of parts) {
+    const name = data.roles[role];
+    element.append(make("span", name ? `role-${name}` : "", data.strings[text]));
+  }
+}
+
+class List {
+  /** `draw(index, element)` fills a row. */
+  constructor(element, draw) {
+    this.element = element;
+    this.draw = draw;
+    this.count = 0;
+    this.space = make("div", "space");
+    element.append(this.space);
+    element.addEventListener("scroll", () => this.later());
+    new ResizeObserver(() => this.later()).observe(element);
+  }
+
+  show(count) {
+    this.count = count;
+    this.space.style.height = `${count * ROW}px`;
+    this.redraw();
+  }
+
+  later() {
+    if (this.asked) return;
+    this.asked = true;
+    requestAnimationFrame(() => {
+      this.asked = false;
+      this.redraw();
+    });
+  }
+
+  redraw() {
+    const { scrollTop, clientHeight } = this.element;
+    const first = Math.max(0, Math.floor(scrollTop / ROW) - MARGIN);
+    const last = Math.min(this.count, Math.ceil((scrollTop + clientHeight) / ROW) + MARGIN);
+    const rows = [];
+    for (let index = first; index < last; index++) {
+      const row = make("div", "row");
+      row.style.top = `${index * ROW}px`;
+      row.dataset.index = index;
+      this.draw(index, row);
+      rows.push(row);
+    }
+    this.space.replaceChildren(...rows);
+  }
+
+  reveal(index) {
+    const top = index * ROW, { scrollTop, clientHeight } = this.element;
+    if (top < scrollTop + ROW || top > scrollTop + clientHeight - 3 * ROW) {
+      this.element.scrollTop = Math.max(0, top - clientHeight / 3);
+    }
+    this.redraw();
+  }
+
+  static at(event) {
+    const row = event.target.closest(".row");
+    return row ? Number(row.dataset.index) : -1;
+  }
+}
+
+/** Rows by source line: `[file:line, [row, …]]` of what a row stands for (0) or is related to (1). */
+function lineIndex(rows, side) {
+  const found = new Map();
+  rows.forEach((row, at) => {
+    for (const span of row[2] ? row[2][side] : []) {
+      const [file, line, , endLine] = data.spans[span];
+      for (let number = line; number <= endLine; number++) {
+        const key = `${file}:${number}`, list = found.get(key);
+        if (!list) found.set(key, [at]);
+        else if (list[list.length - 1] !== at) list.push(at);
+      }
+    }
+  });
+  return found;
+}
+
+class Table {
+  /** `chosen(row, table)` is told of the row that the user picks, `hovered(row)` of the one below the pointer. */
+  constructor(block, chosen, hovered) {
+    this.rows = block.rows;
+    this.columns = block.columns;
+    this.element = make("div", "table");
+    this.selected = -1;
+    this.linked = new Set();
+    this.order = this.rows.map((_, at) => at);
+    this.head = make("div", "head");
+    const body = make("div", "list");
+    body.tabIndex = 0;
+    body.setAttribute("role", "listbox");
+    this.element.append(this.head, body);
+    if (!this.rows.length) this.element.replaceChildren(make("div", "empty", block.empty));
+    this.list = new List(body, (index, row) => this.drawRow(this.order[index], row));
+    this.layOut();
+    body.addEventListener("click", (event) => {
+      const index = List.at(event);
+      if (index >= 0) this.select(this.order[index], chosen);
+    });
+    body.addEventListener("mouseover", (event) => {
+      const index = List.at(event);
+      hovered(index >= 0 ? this.rows[this.order[index]] : null);
+    });
+    body.addEventListener("mouseleave", () => hovered(null));
+    body.addEventListener("keydown", (event) => this.move(event, chosen));
+    this.list.show(this.order.length);
+  }
+
+  text(at) {
+    if (!this.texts) this.texts = [];
+    this.texts[at] ??= `${data.strings[this.rows[at][0]]} ${this.rows[at][1].map(([text]) => data.strings[text]).join(" ")}`.toLowerCase();
+    return this.texts[at];
+  }
+
+  layOut() {
+    const step = Math.max(1, Math.floor(this.rows.length / 200));
+    const sizes = this.columns.map(([title]) => title.length);
+    for (let at = 0; at < this.rows.length; at += step) {
+      this.rows[at][1].forEach(([text], column) => {
+        sizes[column] = Math.max(sizes[column], data.strings[text].length);
+      });
+    }
+    this.template = this.columns
+      .map(([, , grows, widest], at) => (grows ? `minmax(${Math.min(sizes[at], 14)}ch, 1fr)` : `minmax(0, ${Math.min(sizes[at], widest)}ch)`))
+      .join(" ");
+    this.head.style.gridTemplateColumns = this.template;
+    this.head.replaceChildren(...this.columns.map(([title, align]) => make("span", `cell ${align === "right" ? "right" : ""}`, title)));
+  }
+
+  drawRow(at, row) {
+    row.style.gridTemplateColumns = this.template;
+    row.setAttribute("role", "option");
+    if (at === this.selected) row.classList.add("selected");
+    if (this.linked.has(at)) row.classList.add("linked");
+    this.rows[at][1].forEach((part, column) => {
+      const cell = make("span", `cell ${this.columns[column][1] === "right" ? "right" : ""}`);
+      appendParts(cell, [part]);
+      row.append(cell);
+    });
+  }
+
+  select(at, chosen) {
+    this.selected = at;
+    this.linked = new Set();
+    const index = this.order.indexOf(at);
+    if (index >= 0) this.list.reveal(index);
+    if (chosen) chosen(this.rows[at], this);
+  }
+
+  move(event, chosen) {
+    const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: 20, PageUp: -20, Home: -1e9, End: 1e9 }[event.key];
+    if (!step || !this.order.length) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const from = this.order.indexOf(this.selected);
+    this.select(this.order[Math.max(0, Math.min(this.order.length - 1, from + step))], chosen);
+  }
+
+  /** Keeps the rows that hold every word; how many there are. */
+  filter(words) {
+    this.order = this.rows.map((_, at) => at).filter((at) => words.every((word) => this.text(at).includes(word)));
+    this.list.show(this.order.length);
+    return this.order.length;
+  }
+
+  /** Marks the rows that stand for a source line, else those related to it; how many there are. */
+  link(file, line) {
+    this.inner ??= lineIndex(this.rows, 0);
+    const key = `${file}:${line}`;
+    let found = this.inner.get(key);
+    if (!found) found = (this.outer ??= lineIndex(this.rows, 1)).get(key);
+    this.linked = new Set(found || []);
+    this.selected = -1;
+    const first = this.order.findIndex((at) => this.linked.has(at));
+    if (first >= 0) this.list.reveal(first);
+    else this.list.redraw();
+    return this.linked.size;
+  }
+
+  find(key) {
+    return this.rows.findIndex((row) => data.strings[row[0]] === key);
+  }
+
+  /** Rows that read this one; found for all rows at once, when first asked. */
+  users(at) {
+    if (!this.readers) {
+      this.readers = this.rows.map(() => []);
+      this.rows.forEach((row, reader) => new Set(row[5] || []).forEach((read) => this.readers[read].push(reader)));
+    }
+    return this.readers[at];
+  }
+}
