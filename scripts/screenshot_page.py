@@ -1,4 +1,4 @@
-"""Takes the picture of the HTML page for the documents: `python scripts/screenshot_page.py`; needs Chromium."""
+"""Takes the picture of the HTML page: `python scripts/screenshot_page.py`; needs Chromium."""
 
 import shutil
 import subprocess
