@@ -29,6 +29,7 @@ from lsp_server.written import WrittenPages
 
 NAME = "aotlens"
 STATUS = "aotlens/status"
+UNREADABLE = "aotlens: the editor sent a message that cannot be read; `aotlens lsp --log-file FILE` keeps it"
 SETTLE_S = 0.15
 """After an edit, how long to wait for the next one before diagnostics are sent again."""
 
@@ -204,7 +205,9 @@ class Server(LanguageServer):
     def report_server_error(self, error: Exception, source: ErrorSource) -> None:
         """One popup per kind of failure of ours; a request's own failure is its answer."""
         logger.error("%s", error, exc_info=error)
-        if source is not FeatureRequestError:
+        if source is JsonRpcException:
+            self.say_once(UNREADABLE)
+        elif source is not FeatureRequestError:
             self.say_once(f"aotlens: a message could not be handled ({type(error).__name__}); see the log")
 
     # Read-only documents

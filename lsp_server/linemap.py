@@ -1,7 +1,7 @@
 """Where the lines of a traced text stand after edits.
 
-Invariant: a line is shown as traced only while its text is what was traced and it descends from that
-line; so nothing stale is shown as fresh, whatever is typed, deleted or undone.
+Invariant: a line is shown as traced only while its text is what was traced, between the lines that it stood
+between; so nothing stale is shown as fresh, whatever is typed, deleted or undone.
 """
 
 from collections.abc import Sequence
@@ -33,14 +33,25 @@ class LineMap:
         head, tail = _common_ends(edit)
         old, new = len(edit.old) - head - tail, len(edit.new) - head - tail
         first = edit.first + head
+        own = self._origins[first : first + old]
         # A block of the same height keeps its descent, so that undoing a change inside it shows again.
-        if old != new:
-            self._origins[first : first + old] = [None] * new
+        if old != new or None in own:
+            block = edit.new[head : len(edit.new) - tail]
+            found = self._descent(first, first + old, block)
+            self._origins[first : first + old] = found if old != new else _merged(found, own)
         self._current[edit.first : edit.first + len(edit.old)] = edit.new
         self._forward = None
         self.is_identity = self._is_as_traced()
         if self.is_identity:
             self._origins = list(range(len(self._traced)))
+
+    def _descent(self, first: int, end: int, block: Sequence[str]) -> list[int | None]:
+        """Where the lines that replace `first..end` come from: those that read as the traced ones of there."""
+        above = (origin for origin in reversed(self._origins[:first]) if origin is not None)
+        below = (origin for origin in self._origins[end:] if origin is not None)
+        start = next(above, -1) + 1
+        gap = self._traced[start : next(below, len(self._traced))]
+        return [None if origin is None else start + origin for origin in _origins_by_text(gap, list(block))]
 
     def _is_as_traced(self) -> bool:
         return len(self._current) == len(self._traced) and tuple(self._current) == self._traced
@@ -69,6 +80,20 @@ class LineMap:
             return None
         together = all(self.to_current(first + step) == start + step for step in range(1, last - first + 1))
         return start if together else None
+
+
+def _merged(found: list[int | None], own: list[int | None]) -> list[int | None]:
+    """`found`, and where it knows nothing what was known, so far as the order of the lines allows."""
+    following: list[int | None] = []
+    for origin in reversed(found):
+        last = following[-1] if following else None
+        following.append(last if origin is None else origin)
+    merged, low = list(found), -1
+    for index, (origin, high) in enumerate(zip(own, reversed(following), strict=True)):
+        if merged[index] is None and origin is not None and low < origin and (high is None or origin < high):
+            merged[index] = origin
+        low = low if merged[index] is None else merged[index] or 0
+    return merged
 
 
 def _common_ends(edit: LineEdit) -> tuple[int, int]:

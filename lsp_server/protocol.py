@@ -4,7 +4,7 @@ Invariant: every request is answered, also one that cannot be read; a cancelled 
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -26,6 +26,9 @@ WORK_DONE: ContextVar[ProgressToken | None] = ContextVar("work_done", default=No
 class Protocol(LanguageServerProtocol):
     """pygls' protocol with those three cured."""
 
+    signatures: Mapping[str, inspect.Signature] = {}
+    """What each command takes, by its name."""
+
     def structure_message(self, data: dict[str, Any]) -> Any:
         """As pygls does it, but a request with bad parameters gets an error as its answer."""
         try:
@@ -46,7 +49,7 @@ class Protocol(LanguageServerProtocol):
             known = ", ".join(sorted(self.fm.commands))
             raise JsonRpcInvalidParams.of(ValueError(f"no command {params.command!r}; known are {known}"))
         arguments = params.arguments or ()
-        _check_arguments(params.command, handler, arguments)
+        _check_arguments(params.command, self.signatures[params.command], arguments)
         WORK_DONE.set(params.work_done_token)
         return await cast(Command, handler)(*arguments)
 
@@ -80,9 +83,14 @@ class Protocol(LanguageServerProtocol):
         yield self.fm.features[types.TEXT_DOCUMENT_DID_CLOSE], (params,), None
 
 
-def _check_arguments(name: str, handler: Command, arguments: Sequence[object]) -> None:
+def signature_of(command: Command) -> inspect.Signature:
+    """What a client gives to a command: all but the server, which comes first."""
+    whole = inspect.signature(command)
+    return whole.replace(parameters=list(whole.parameters.values())[1:])
+
+
+def _check_arguments(name: str, wanted: inspect.Signature, arguments: Sequence[object]) -> None:
     """Every command takes strings, the last of which may be missing or null."""
-    wanted = inspect.signature(handler)
     try:
         wanted.bind(*arguments)
     except TypeError as error:

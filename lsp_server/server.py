@@ -16,6 +16,7 @@ from lsprotocol import types
 from aotlens.worker.client import WorkerClient
 from lsp_server import commands, handlers, navigation
 from lsp_server.app import NAME, Server
+from lsp_server.protocol import Protocol, signature_of
 from lsp_server.tracer import WorkerFactory
 from lsp_server.translate.actions import TRACE_KIND
 from lsp_server.transport import LOOPBACK, serve_stdio, serve_tcp, tell
@@ -66,6 +67,8 @@ def build_server(worker_factory: WorkerFactory) -> Server:
     for name, handler in features.items():
         server.feature(name, OPTIONS.get(name))(handler)
     named: dict[str, Any] = dict(commands.COMMANDS)
+    assert isinstance(server.protocol, Protocol)
+    server.protocol.signatures = {name: signature_of(command) for name, command in named.items()}
     for name, command in named.items():
         server.command(name)(command)
     return server

@@ -1,23 +1,59 @@
 """Standard input and output, or one TCP connection.
 
 Invariant: nothing but framed messages reaches the client: whatever prints in this process or in a child of
-it goes to stderr, as one stray byte on stdout makes VS Code lose the stream for good.
+it goes to stderr, as one stray byte on stdout makes VS Code lose the stream for good.  The other way round,
+bytes that belong to no message cost at most the messages that they touch.
 """
 
 import asyncio
 import logging
 import os
+import re
 import sys
+from collections.abc import Callable
 from threading import Event
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from pygls.io_ import run_async
+from pygls.exceptions import JsonRpcException
+from pygls.io_ import StdinAsyncReader, StdoutWriter, run_async
 
 from lsp_server.app import Server
+
+if TYPE_CHECKING:
+    from pygls.io_ import AsyncReader  # which it has for type checkers only
 
 logger = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
+LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d+)[ \t]*\r?\n\Z", re.IGNORECASE)
+HEADER = re.compile(rb"(?:content-type[ \t]*:.*)?\r?\n\Z", re.IGNORECASE)
+"""What else may stand between messages."""
+
+
+class Frames:
+    """A reader that finds the next message behind bytes that belong to none."""
+
+    def __init__(self, reader: "AsyncReader", on_stray: Callable[[bytes], None]) -> None:
+        self._reader = reader
+        self._on_stray = on_stray
+
+    async def readline(self) -> bytes:
+        """The next line of a header; of a line that ends in one, only that."""
+        try:
+            line = await self._reader.readline()
+        except ValueError as error:  # a TCP stream has a longest line
+            raise ConnectionError(str(error)) from error
+        found = LENGTH.search(line)
+        if found is None:
+            if line and not HEADER.match(line):
+                self._on_stray(line)
+            return line
+        if found.start() > 0:
+            self._on_stray(line[: found.start()])
+        return b"Content-Length: %s\r\n" % found[1]
+
+    async def readexactly(self, n: int) -> bytes:
+        return await self._reader.readexactly(n)
 
 
 def guard_standard_streams() -> tuple[BinaryIO, BinaryIO]:
@@ -40,8 +76,23 @@ def tell(message: str) -> None:
 def serve_stdio(server: Server) -> int:
     """Serve until the client says exit or closes its end; the exit code that the protocol asks for."""
     reader, writer = guard_standard_streams()
-    server.start_io(reader, writer)
+    server.protocol.set_writer(StdoutWriter(writer))
+    try:
+        asyncio.run(_serve(server, StdinAsyncReader(reader, server.thread_pool)))
+    except (BrokenPipeError, KeyboardInterrupt, SystemExit):  # pygls ends so at the notification `exit`
+        logger.info("the session ended")
+    finally:
+        server.shutdown()
     return server.exit_code
+
+
+async def _serve(server: Server, reader: "AsyncReader") -> None:
+    def on_stray(data: bytes) -> None:
+        error = ValueError(f"these bytes belong to no message: {data[:200]!r}")
+        server.report_server_error(error, JsonRpcException)
+
+    frames = Frames(reader, on_stray)
+    await run_async(Event(), frames, server.protocol, logger, server.report_server_error)
 
 
 def serve_tcp(server: Server, host: str, port: int) -> int:
@@ -68,7 +119,7 @@ async def _serve_tcp(server: Server, host: str, port: int) -> None:
         taken = True
         server.protocol.set_writer(writer)
         try:
-            await run_async(Event(), reader, server.protocol, logger, server.report_server_error)
+            await _serve(server, reader)
         except (ConnectionError, asyncio.IncompleteReadError) as error:
             logger.info("the connection ended: %s", error)
         finally:

@@ -94,7 +94,10 @@ class StrictClient:
         self._write({"method": method, "params": params})
 
     def write_raw(self, body: bytes) -> None:
-        self._writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        self.write_bytes(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+
+    def write_bytes(self, data: bytes) -> None:
+        self._writer.write(data)
         self._writer.flush()
 
     # Waiting
