@@ -46,7 +46,7 @@ class LineMap:
             self._origins = list(range(len(self._traced)))
 
     def _descent(self, first: int, end: int, block: Sequence[str]) -> list[int | None]:
-        """Where the lines that replace `first..end` come from: those that read as the traced ones of there."""
+        """Where the lines that replace `first..end` come from: those that read as the ones traced there."""
         above = (origin for origin in reversed(self._origins[:first]) if origin is not None)
         below = (origin for origin in self._origins[end:] if origin is not None)
         start = next(above, -1) + 1

@@ -5,6 +5,7 @@ or is closed; a later submit starts a new server.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -303,9 +304,23 @@ class _Server:
         if self._closing:
             return _cancelled(job, f"the client was closed before the trace of {job.path} ended")
         what = "ended" if self.hello is not None else "could not start"
-        last = next((line for line in reversed(self._stderr) if line.strip()), "no message")
-        message = f"the tracing process {what} (exit code {code}): {last}"
+        last = next((line for line in reversed(self._stderr) if line.strip()), "it left no message")
+        message = (
+            f"the tracing process {what} ({_how_it_ended(code)}): {last}; trace again to start a new one"
+        )
         return Failure("internal", message, file=job.path, exit_code=3)
+
+
+def _how_it_ended(code: int) -> str:
+    """The exit code of a process, or the name of the signal that killed it."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    out_of_memory = ", most likely because the machine ran out of memory" if name == "SIGKILL" else ""
+    return f"killed by {name}{out_of_memory}"
 
 
 def _cancelled(job: Job, message: str) -> Failure:

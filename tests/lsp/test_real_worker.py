@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.lsp.conftest import REAL, ROOT
+from tests.lsp.processes import alive, descendants
 from tests.lsp.strict_client import Json, Process, StrictClient
 
 ALIASING = ROOT / "examples" / "aliasing.py"
@@ -155,29 +156,6 @@ def test_an_endless_script_is_cancelled_and_the_next_trace_works(
     assert client.answer(number)["failure"] == "cancelled"
     aliasing = client.open(ALIASING)
     assert targets(client, aliasing, "view_of_input") == ["view_of_input"]
-
-
-def descendants(pid: int) -> set[int]:
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:  # it has just ended
-                continue
-            parents[int(entry.name)] = int(fields[1])
-    found, new = set[int](), {pid}
-    while new:
-        new = {child for child, parent in parents.items() if parent in new} - found
-        found |= new
-    return found
-
-
-def alive(pid: int) -> bool:
-    try:
-        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads processes from /proc")

@@ -1,0 +1,24 @@
+"""The real server over a tracing process that greets, reads, and never answers."""
+
+import sys
+from functools import partial
+from typing import cast
+
+from aotlens.worker.client import WorkerClient
+from aotlens.worker.codec import encode
+from aotlens.worker.protocol import Hello
+from lsp_server import tracer
+from lsp_server.server import build_server
+from lsp_server.tracer import WorkerFactory
+from lsp_server.transport import serve_stdio
+
+GREETING = encode(Hello(1, "2", "3"))
+SILENT = f"import sys, time; sys.stdout.buffer.write({GREETING!r}); sys.stdout.flush(); time.sleep(600)"
+
+if __name__ == "__main__":
+    tracer.SILENCE_S = 0.5
+    factory = partial(WorkerClient, command=(sys.executable, "-c", SILENT))
+    server = build_server(cast(WorkerFactory, factory))
+    code = serve_stdio(server)
+    server.end()
+    sys.exit(code)
