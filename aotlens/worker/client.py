@@ -305,9 +305,7 @@ class _Server:
             return _cancelled(job, f"the client was closed before the trace of {job.path} ended")
         what = "ended" if self.hello is not None else "could not start"
         last = next((line for line in reversed(self._stderr) if line.strip()), "it left no message")
-        message = (
-            f"the tracing process {what} ({_how_it_ended(code)}): {last}; trace again to start a new one"
-        )
+        message = f"the tracing process {what} ({_how_it_ended(code)}): {last}"
         return Failure("internal", message, file=job.path, exit_code=3)
 
 
