@@ -41,7 +41,7 @@ from tui.messages import (
 from tui.panes.base import Subject
 from tui.panes.registry import CHOICES
 from tui.tracing import NONE, Asked, Questions, Tracing, WorkerTracing
-from tui.view.changes import changes
+from tui.view.changes import changes, headline
 from tui.view.rows import Line
 from tui.view.source import SourceStore
 from tui.view.state import TraceState, progress_lines, state_parts, title_parts
@@ -89,6 +89,8 @@ class AotlensApp(App[int]):
         self.workbench = Workbench(can_trace=tracing is not None, sources=self.sources)
         self._what_if: tuple[str, ...] = ()
         """What the running trace is asked beside the policy itself."""
+        self._asked_beside = False
+        """Whether it is asked anything: then it tells of no edit."""
         self._started = 0.0
         self.ended_by: int | None = None
         """The signal that ended the app."""
@@ -117,6 +119,7 @@ class AotlensApp(App[int]):
         if self.tracing is None:
             return
         self._what_if = questions.what_if
+        self._asked_beside = questions != NONE
         self.state = TraceState("tracing", self.state.trace + 1)
         self._started = time.monotonic()
         self.workbench.show_tracing(has_result=self.report is not None)
@@ -196,7 +199,12 @@ class AotlensApp(App[int]):
         self.sources.forget()
         self.workbench.show_targets(report, self.target_place)
         same = before is not None and self.target is not None and before.qualname == self.target.qualname
-        self._present(changes(before, self.target) if same and before and self.target else ())
+        if not (same and before and self.target):
+            self._present(())
+            return
+        if not self._asked_beside:
+            self.state = replace(self.state, change=headline(before, self.target))
+        self._present(changes(before, self.target))
 
     def _present(self, changed: tuple[Line, ...]) -> None:
         if self.report is not None:

@@ -15,6 +15,7 @@ from tests.tui.driving import FakeTracing, drive, lines, settle, source, table
 from tui.app import AotlensApp
 from tui.messages import SourceChanged
 from tui.panes.log import LogPane
+from tui.panes.registry import LOG_KEY
 from tui.tracing import ended
 
 RAISED = Failure(
@@ -66,7 +67,10 @@ def test_a_failure_shows_the_users_traceback_and_r_retries() -> None:
             "",
             "ValueError: heads must divide width (model.py:20)",
             "",
-            "r traces again · e opens sample_model.py:20 · 9 shows what the script printed · q quits",
+            (
+                "r traces again · e opens sample_model.py:20 · "
+                f"{LOG_KEY} shows what the script printed · q quits"
+            ),
         ]
         traceback = app.workbench.query_one("#traceback")
         assert traceback.text.raw == tuple(RAISED.traceback.splitlines())  # type: ignore[attr-defined]
@@ -129,10 +133,17 @@ def test_a_new_trace_says_what_changed() -> None:
         shown = lines(app, "overview-lines")
         place = shown.index("Since the last trace")
         assert shown[place + 1 : place + 4] == [
-            "  saved +1.0 MiB",
+            "  saved +1.0 MiB at line 24",
             "     +1.0 MiB x + self.down(gated)  at line 24",
             "  gone AL301 `self.up(x)` keeps 8.0 KiB for the backward, all of the 8.0 KiB saved here",
         ]
+        assert right_title(app) == "saved +1.0 MiB at line 24 · traced in 1.2 s"
+        app.post_message(SourceChanged((str(MODEL),)))
+        await settle(pilot)
+        assert app.workbench.has_class("-stale")
+        tracing.answer(new)
+        await settle(pilot)
+        assert right_title(app) == "nothing changed · traced in 1.2 s"
 
     drive(scenario, AotlensApp("model.py", tracing=tracing))
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from aotlens.report.records import SavedValue, Target
-from aotlens.report.summary import call_count
+from aotlens.report.summary import call_count, counted
 from tui.view.places import home_file, line_place
 from tui.view.quantities import signed_size
 from tui.view.rows import Line, Link, Part
@@ -16,13 +16,25 @@ def changes(old: Target, new: Target) -> tuple[Line, ...]:
     return (*saved_changes(old, new), *node_changes(old, new), *diagnostic_changes(old, new))
 
 
-def saved_changes(old: Target, new: Target) -> Iterator[Line]:
-    """The total, then each value; line numbers move with edits, so values are matched by name and shape."""
+def headline(old: Target, new: Target) -> tuple[Part, ...]:
+    """`saved +3.1 MiB at line 41`: the total, and the place of the value that weighs most in it."""
     before, after = saved_values(old), saved_values(new)
     difference = sum(after.values()) - sum(before.values())
     if difference:
-        yield Line((Part("  saved ", "dim"), Part(signed_size(difference), tone(difference))))
+        heaviest = max({**before, **after}, key=lambda key: abs(after.get(key, 0) - before.get(key, 0)))
+        kept = {value_key(saved): saved for saved in saved_of(new)}.get(heaviest)
+        where = f" at {line_place(kept.span, home_file(new))}" if kept and kept.span else ""
+        return Part("saved ", "dim"), Part(signed_size(difference), tone(difference)), Part(where, "dim")
+    number = sum(1 for _ in changes(old, new))
+    return (Part(counted(number, "change") if number else "nothing changed", "dim"),)
+
+
+def saved_changes(old: Target, new: Target) -> Iterator[Line]:
+    """The total, then each value; line numbers move with edits, so values are matched by name and shape."""
+    before, after = saved_values(old), saved_values(new)
     kept = {value_key(saved): saved for saved in saved_of(new)}
+    if sum(after.values()) != sum(before.values()):
+        yield Line((Part("  "), *headline(old, new)))
     for key in [*after, *(key for key in before if key not in after)]:
         step = after.get(key, 0) - before.get(key, 0)
         if step:

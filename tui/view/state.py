@@ -25,6 +25,8 @@ class TraceState:
     detail: str = ""
     failure: Failure | None = None
     elapsed_ms: float = 0.0
+    change: tuple[Part, ...] = ()
+    """What this trace changed, where the same target was traced before."""
 
     def reached(self, stage: str, detail: str, elapsed_s: float) -> "TraceState":
         """After a progress message; the same stage again only changes the detail."""
@@ -62,7 +64,8 @@ def state_parts(state: TraceState, report: Report | None, elapsed_s: float) -> t
         old = " · showing the result before" if report is not None else ""
         return (Part("trace failed", "error"), Part(f"{old} · r retries", "dim"))
     if state.phase == "ready":
-        return (Part("traced", "ok"), Part(f" in {human_ms(state.elapsed_ms)}", "dim"))
+        change = (*state.change, Part(" · ", "dim")) if state.change else ()
+        return (*change, Part("traced", "ok"), Part(f" in {human_ms(state.elapsed_ms)}", "dim"))
     return (Part(f"report · torch {report.torch}", "dim"),) if report is not None else ()
 
 
