@@ -34,6 +34,7 @@ from aotlens.codegen.inductor import decompositions as inductor_decompositions
 from aotlens.codegen.records import Generated
 from aotlens.codegen.stage import generate
 from aotlens.errors import UnknownValueError
+from aotlens.ir.program import Program
 from aotlens.joint.passes import with_joint_passes
 from aotlens.joint.records import JointProgram
 from aotlens.joint.stage import build_joint
@@ -283,6 +284,18 @@ def other_call(compiled: Compiled, options: CompileOptions, fn: Callable[..., An
     if compiled.frontend == "direct" and module_tensors(owner):
         return bind_module(owner, module.call, captured.structure.rebound)
     return module.call
+
+
+def compile_part(
+    compiled: Compiled, options: CompileOptions, program: Program
+) -> Callable[[list[Any]], Any] | None:
+    """Part of a target's graph by the same backend, as a whole graph; None where the text itself runs."""
+    parts = replace(
+        compiled.parts, forward=program, backward=None, saved=(), recomputed=(), modules=None, packing=None
+    )
+    with COMPILING:
+        code = generate(parts, options).forward
+        return code.compile() if code.compile is not None else None
 
 
 def _fake_mode(given: Any, dynamic: bool, ragged: bool) -> FakeTensorMode:

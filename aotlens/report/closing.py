@@ -66,5 +66,15 @@ def _below(target: Target, verdict: Verdict | None, width: int) -> Iterator[Text
     if target.timings_ms:
         yield from paragraph(timings_text(target), width, _INDENT, "dim")
     if verdict:
-        word, style = ("verified", "green") if verdict.ok else ("MISMATCH", "bold red")
-        yield from paragraph(f"{word}: {verdict.text}", width, _INDENT, style)
+        word, style = _word(verdict)
+        first, *more = verdict.text.splitlines()
+        yield from paragraph(f"{word}: {first}", width, _INDENT, style)
+        for line in more:
+            yield from paragraph(line, width, _INDENT)
+
+
+def _word(verdict: Verdict) -> tuple[str, str]:
+    """The verdict's word and its style."""
+    if verdict.stopped:
+        return "unchecked", "bold yellow"
+    return ("verified", "green") if verdict.ok else ("MISMATCH", "bold red")

@@ -46,23 +46,27 @@ class Ran:
 
     @property
     def mismatch(self) -> bool:
-        return any(verdict is not None and not verdict.ok for verdict in self.verdicts)
+        return any(_differs(verdict) for verdict in self.verdicts)
 
     def report(self) -> Report:
         pairs = zip(self.targets, self.verdicts, strict=True)
         differing = tuple(
             mismatch(f"`{target.name}`: {verdict.text}", target.span)
             for target, verdict in pairs
-            if verdict is not None and not verdict.ok
+            if verdict is not None and _differs(verdict)
         )
         command = f"run {self.path}"
         return Report(torch.__version__, platform.python_version(), command, self.targets, differing)
 
 
+def _differs(verdict: Verdict | None) -> bool:
+    return verdict is not None and not verdict.ok and not verdict.stopped
+
+
 def run_compiled(path: str, argv: Sequence[str], options: CompileOptions, verify: bool) -> Ran:
     """Run the script to its end, whatever that is; raises only KeyboardInterrupt."""
     collector = Collector()
-    verifier = Verifier(collector)
+    verifier = Verifier(collector, options)
     router = Router(options, collector, path)
     if verify:
         router = replace(router, around=verifier.around, before_direct=verifier.before_direct)

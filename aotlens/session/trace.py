@@ -44,7 +44,7 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     """Run what the request asks for, and report what was captured."""
     collector = Collector(_repeats(request.options))
     order = _order(request)
-    verifier = Verifier(collector) if request.options.verify else None
+    verifier = Verifier(collector, order.options) if request.options.verify else None
     driver = Driver(order, collector, _hooks(verifier, progress))
     with recording_reads(request.list_reads) as reads, quiet_about_refused_kernels():
         failure = _failure(driver.everything, request.path)

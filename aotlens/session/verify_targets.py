@@ -9,7 +9,7 @@ from aotlens.session.chooser import refuse_unknown
 from aotlens.session.collect import REPEATS, Collector
 from aotlens.session.driver import Driver, Hooks, Order
 from aotlens.session.failures import failure_of
-from aotlens.session.verify import Verifier
+from aotlens.session.verify import OnMismatch, Verifier
 from aotlens.worker.protocol import Failure
 
 __all__ = ["Verified", "verify_targets"]
@@ -35,10 +35,16 @@ def _code(verdict: Verdict) -> int:
     return 2 if verdict.stopped else int(not verdict.ok)
 
 
-def verify_targets(path: str, qualname: str | None, argv: Sequence[str], options: CompileOptions) -> Verified:
-    """Compile each target and compare one call; raises only KeyboardInterrupt."""
+def verify_targets(
+    path: str,
+    qualname: str | None,
+    argv: Sequence[str],
+    options: CompileOptions,
+    on_mismatch: OnMismatch | None = None,
+) -> Verified:
+    """Compile each target and compare calls; raises only KeyboardInterrupt."""
     collector = Collector(REPEATS)
-    verifier = Verifier(collector)
+    verifier = Verifier(collector, options, on_mismatch)
     hooks = Hooks(verifier.compare, verifier.around, verifier.before_direct)
     driver = Driver(Order(path, qualname, tuple(argv), options), collector, hooks)
     failures: list[Failure] = []

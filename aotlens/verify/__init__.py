@@ -11,7 +11,7 @@ from aotlens.verify.compare import Difference, Verification
 from aotlens.verify.first_call import verify_first_call
 
 if TYPE_CHECKING:
-    from aotlens.verify.direct import verify, verify_with
+    from aotlens.verify.targets import verify, verify_with
 
 __all__ = ["Difference", "Verification", "verify", "verify_first_call", "verify_with"]
 
@@ -19,15 +19,15 @@ __all__ = ["Difference", "Verification", "verify", "verify_first_call", "verify_
 def __getattr__(name: str) -> Any:
     # The pipeline is loaded only by who compiles here: a session that verifies has compiled already.
     if name in ("verify", "verify_with"):
-        from aotlens.verify import direct
+        from aotlens.verify import targets
 
-        return getattr(direct, name)
+        return getattr(targets, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class _CallablePackage(types.ModuleType):
     def __call__(self, *args: Any, **kwargs: Any) -> Verification:
-        from aotlens.verify.direct import verify
+        from aotlens.verify.targets import verify
 
         return verify(*args, **kwargs)
 

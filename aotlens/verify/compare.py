@@ -75,19 +75,45 @@ class Verification:
     draws: bool = False
     """Whether eager drew random numbers, so that only a backend with eager's random numbers can be equal."""
 
+    fresh_rounds: int = 0
+    """Rounds on random arguments that were equal too."""
+    on_random: bool = False
+    """Whether the differences are of a round on random arguments; on the given ones nothing differed."""
+    nondeterministic: str = ""
+    """What differs between two runs of eager; empty where nothing does."""
+    notes: tuple[str, ...] = ()
+    """What was excused or left out, each a sentence."""
+    where: str = ""
+    """The first stage and node that differ, in lines; empty where nothing was located."""
+
     @property
     def ok(self) -> bool:
         return not self.differences
 
+    @property
+    def unjudged(self) -> bool:
+        """Whether something differs, but between two runs of eager as well."""
+        return bool(self.differences and self.nondeterministic)
+
     def summary(self) -> str:
-        """One line for the user."""
+        """One line for the user, then what was noted, and where a difference begins, a line each."""
+        return "\n".join([self._verdict(), *self.notes, *self.where.splitlines()])
+
+    def _verdict(self) -> str:
+        if self.unjudged:
+            return (
+                f"nondeterministic: eager differs from eager in the {self.nondeterministic}, with the same"
+                " arguments and random state; make the function depend on those alone to compare it"
+            )
         if self.differences:
+            on_random = " on random arguments (equal on the given ones)" if self.on_random else ""
             more = f", and {len(self.differences) - 1} more" if len(self.differences) > 1 else ""
             hint = " (it draws random numbers: compile with fallback_random to compare)" if self.draws else ""
-            return f"mismatch: {self.differences[0]}{more}{hint}"
+            return f"mismatch: {self.differences[0]}{on_random}{more}{hint}"
         parts = [_count(self.values, "value"), _count(self.gradients, "gradient")]
         parts += [_count(self.mutated, "mutated input")] if self.mutated else []
-        return f"verified: {', '.join(parts)} equal eager (max error {self.max_error:.2g})"
+        again = ", on random arguments too" if self.fresh_rounds else ""
+        return f"verified: {', '.join(parts)} equal eager{again} (max error {self.max_error:.2g})"
 
     def finding(self) -> str:
         """The summary without its verdict."""

@@ -26,13 +26,13 @@ def verify_first_call(
     called = world(eager, inputs, names=names)
     state = [item.tensor for fn in (eager, compiled) for item in callable_tensors(fn)]
     eager_world, compiled_world = copies(called, keep_fn=True)
-    expected = observe_alone(eager_world, call=_tuple_of(eager), state=state)
-    found = observe_alone(compiled_world, call=_tuple_of(compiled), state=state)
+    expected = observe_alone(eager_world, call=as_tuple(eager), state=state)
+    found = observe_alone(compiled_world, call=as_tuple(compiled), state=state)
     return compare(found, expected)
 
 
-def _tuple_of(flat: Callable[..., Any]) -> Callable[..., Any]:
-    """Flat callables may give their results as a list or as a tuple."""
+def as_tuple(flat: Callable[..., Any]) -> Callable[..., Any]:
+    """A flat callable may give its results as a list or as a tuple; this one always as a tuple."""
 
     def call(*inputs: object) -> Any:
         result = flat(*inputs)

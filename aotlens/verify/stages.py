@@ -4,7 +4,7 @@ Invariant: every stage gets copies of the same tensors, shared memory included, 
 what a stage does not have (gradients before the joint program) is not compared.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,8 @@ from aotlens.verify.clone import Cloner
 from aotlens.verify.values import close
 
 WRAPPER = "wrapper"
+GENERATED = "generated code"
+"""What a backend made of the forward and the backward, called as the wrapper calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +84,24 @@ def replay_stages(compiled: Compiled, values: list[Any]) -> tuple[StageResult, .
             continue
         if name == "joint":
             with same_random_state(), torch.no_grad():
-                tangents = _Given(compiled, values, {}).tangents(stages["forward"].program)
-        given = _Given(compiled, values, tangents)
+                tangents = Given(compiled, values, {}).tangents(stages["forward"].program)
+        given = Given(compiled, values, tangents)
         with same_random_state(), torch.no_grad():
             results.append(given.run(stage, stages.get("backward") if name == "forward" else None))
+    if compiled.code.forward.compile is not None and compiled.code.interpreted is None:
+        with same_random_state(), torch.no_grad():
+            results.append(Given(compiled, values, tangents).run_generated(compiled))
     with same_random_state():
         results.append(_run_wrapper(compiled, values, tangents))
     return tuple(results)
+
+
+def stage_tangents(compiled: Compiled, values: list[Any]) -> dict[str, Any]:
+    """The gradients of results with which the backward of every stage is replayed, by name."""
+    if compiled.parts.backward is None:
+        return {}
+    with same_random_state(), torch.no_grad():
+        return Given(compiled, values, {}).tangents(compiled.parts.forward)
 
 
 def compare_stages(results: tuple[StageResult, ...]) -> tuple[StageMismatch, ...]:
@@ -121,13 +134,18 @@ def load_program(program: Program) -> Any:
     return namespace[graph_name(program)]
 
 
+def _unpacked(boxed: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+    """Generated code takes one list, which it may empty and whose memory it may write over."""
+    return lambda *inputs: boxed([_kept(value) for value in inputs])
+
+
 def _copied(cloner: Cloner, value: Any) -> Any:
     if isinstance(value, torch.Generator):
         return value.clone_state()
     return cloner.tensor(value) if isinstance(value, Tensor) else value
 
 
-class _Given:
+class Given:
     """Copies of the flat inputs, with an alias of each that keeps its first sizes."""
 
     def __init__(self, compiled: Compiled, values: list[Any], tangents: Mapping[str, Any]) -> None:
@@ -151,36 +169,55 @@ class _Given:
 
     def run(self, stage: StageProgram, backward: StageProgram | None) -> StageResult:
         program = stage.program
-        outputs, environment = self._call(program, {})
+        outputs, environment = self.call(program, {})
         found = self._named(program, outputs)
         if backward is not None:
-            gradients, _ = self._call(backward.program, environment)
+            gradients, _ = self.call(backward.program, environment)
             found |= self._named(backward.program, gradients)
+        return StageResult(stage.name, found | self._written(program, outputs))
+
+    def run_generated(self, compiled: Compiled) -> StageResult:
+        """The forward, then the backward, as the backend made them."""
+        code, found = compiled.code, dict[str, Any]()
+        environment: dict[int, Any] = {}
+        for graph in filter(None, (code.forward, code.backward)):
+            assert graph.compile is not None  # as of every graph of a backend
+            outputs, environment = self.call(graph.program, environment, _unpacked(graph.compile()))
+            found |= self._named(graph.program, outputs)
+            found |= self._written(graph.program, outputs)
+        return StageResult(GENERATED, found)
+
+    def _written(self, program: Program, outputs: Any) -> dict[str, Any]:
+        """Puts the inputs' new values into the inputs, and tells those of all that changed."""
         with below_views():
             for out, value in zip(program.outputs, outputs, strict=True):
                 if isinstance(out.slot, MutatedInput):
                     self._before[out.slot.index].copy_(value)
-        for index in self._changed:
-            found[_after(self._slots[index].name)] = _kept(self._before[index])
-        return StageResult(stage.name, found)
+        return {_after(self._slots[index].name): _kept(self._before[index]) for index in self._changed}
 
     def tangents(self, forward: Program) -> dict[str, Any]:
         """Random gradients of the forward's outputs, by name."""
-        outputs, _ = self._call(forward, {})
+        outputs, _ = self.call(forward, {})
         return {
             out.slot.name: torch.randn_like(value, memory_format=torch.contiguous_format)
             for out, value in zip(forward.outputs, outputs, strict=True)
             if isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
         }
 
-    def _call(self, program: Program, environment: dict[int, Any]) -> tuple[Any, dict[int, Any]]:
-        """The program's results, and every value at hand afterwards by its node."""
-        arguments = [self._argument(given, environment) for given in program.inputs]
+    def call(
+        self, program: Program, environment: dict[int, Any], function: Callable[..., Any] | None = None
+    ) -> tuple[Any, dict[int, Any]]:
+        """The program's results, and every value at hand afterwards by its node; `function` computes them."""
+        arguments = self.arguments(program, environment)
         with below_views():
-            outputs = load_program(program)(*arguments)
+            outputs = (function or load_program(program))(*arguments)
         known = {id(given.node): value for given, value in zip(program.inputs, arguments, strict=True)}
         known |= {id(out.value): value for out, value in zip(program.outputs, outputs, strict=True)}
         return outputs, known
+
+    def arguments(self, program: Program, environment: dict[int, Any]) -> list[Any]:
+        """The program's inputs, in order; what the forward saved is in the environment."""
+        return [self._argument(given, environment) for given in program.inputs]
 
     def _argument(self, given: Any, environment: dict[int, Any]) -> Any:
         match given.slot:

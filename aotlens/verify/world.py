@@ -56,13 +56,14 @@ def world(
     return World(fn, tuple(args), kwargs or {}, inputs, leaves, labels)
 
 
-def copies(original: World, count: int = 2, keep_fn: bool = False) -> tuple[World, ...]:
+def copies(
+    original: World, count: int = 2, keep_fn: bool = False, cloner: type[Cloner] = Cloner
+) -> tuple[World, ...]:
     """Independent copies; with `keep_fn` the callable itself (and its state) is used, not copied."""
-    return tuple(_copy(original, keep_fn) for _ in range(count))
+    return tuple(_copy(original, keep_fn, cloner()) for _ in range(count))
 
 
-def _copy(original: World, keep_fn: bool) -> World:
-    cloner = Cloner()
+def _copy(original: World, keep_fn: bool, cloner: Cloner) -> World:
     with torch.enable_grad():
         fn = original.fn if keep_fn else clone_callable(original.fn, cloner)
         if fn is original.fn:

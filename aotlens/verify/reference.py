@@ -1,0 +1,117 @@
+"""How far eager itself is from the same computation in double precision.
+
+A value of few bits that differs is excused where the compiled one is as near to that reference as eager's:
+then both are roundings of the same number.  Invariant: only values are excused, never a fact about a tensor.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aotlens.verify.clone import Cloner
+from aotlens.verify.compare import Difference, Verification
+from aotlens.verify.first_call import observe_alone
+from aotlens.verify.observe import Facts, Observation, Probe
+from aotlens.verify.values import error_between
+from aotlens.verify.values import wide as wide_values
+from aotlens.verify.world import World, copies
+
+AFFORDABLE_BYTES = 1 << 30
+"""The most that all inputs of a call may take for it to be run in double precision too."""
+AS_NEAR = 3.0
+"""How many times eager's own error the compiled value may have."""
+ROUNDING = 0.05
+"""The largest error of eager, as a part of the largest value, that is taken for rounding."""
+WIDER = {
+    torch.float32: torch.float64,
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.complex64: torch.complex128,
+}
+VALUES = ("value", "mutation", "gradient", "backward mutation")
+
+_Key = tuple[str, str]
+
+
+def excused(
+    verification: Verification, sides: tuple[Observation, Observation], wide: Observation | None
+) -> Verification:
+    """Without the differences that are rounding; `sides` are what the compiled call and eager gave."""
+    if wide is None or wide.failure is not None or wide.backward_failure is not None:
+        return verification
+    found, expected, truth = (_tensors(side) for side in (*sides, wide))
+    kept, notes = list[Difference](), list(verification.notes)
+    for difference in verification.differences:
+        key = (difference.kind, difference.name)
+        if difference.max_abs is None or not all(key in side for side in (found, expected, truth)):
+            kept.append(difference)
+            continue
+        ours, eagers = (error_between(side[key], truth[key]) for side in (found, expected))
+        size = float(wide_values(truth[key]).abs().max())
+        if ours <= AS_NEAR * eagers and eagers <= ROUNDING * size:
+            notes.append(_note(difference, ours, eagers))
+        else:
+            kept.append(difference)
+    return replace(verification, differences=tuple(kept), notes=tuple(notes))
+
+
+def _note(difference: Difference, ours: float, eagers: float) -> str:
+    what = f"{difference.kind} of {difference.name}"
+    return f"{what} is as near to float64 as eager's: off by {ours:.2g}, eager by {eagers:.2g}"
+
+
+def in_double(given: World, call: Callable[..., Any]) -> Observation | None:
+    """The same call in double precision; None where it takes too much memory or cannot be made.
+
+    A callable that holds tensors itself is copied with them; any other is `call`.
+    """
+    if sum(item.tensor.untyped_storage().nbytes() for item in _storages(given)) > AFFORDABLE_BYTES:
+        return None
+    try:
+        (wide,) = copies(given, 1, cloner=WideCloner)
+    except (RuntimeError, TypeError, ValueError):  # a view that exists in one dtype only
+        return None
+    observation = observe_alone(wide, Probe(writes=False), call if wide.fn is given.fn else None)
+    return None if observation.draws else observation  # other numbers are drawn in double
+
+
+def _storages(given: World) -> list[Any]:
+    return [item for item in given.inputs if item.tensor.layout == torch.strided and not item.tensor.is_meta]
+
+
+class WideCloner(Cloner):
+    """Copies whose floats are in double precision."""
+
+    def _on_own_storage(self, original: Tensor) -> Tensor:
+        dtype = WIDER.get(original.dtype)
+        if dtype is None:
+            return super()._on_own_storage(original)
+        storage = original.untyped_storage()
+        if storage._cdata not in self._storages:
+            whole = torch.empty(0, dtype=original.dtype, device=original.device)
+            with torch.no_grad():
+                whole.set_(storage, 0, (storage.nbytes() // original.element_size(),), (1,))
+            self._storages[storage._cdata] = whole.to(dtype).untyped_storage()
+            self._originals.append(storage)
+        place = (original.storage_offset(), original.size(), original.stride())
+        plain = torch.empty(0, dtype=dtype, device=original.device)
+        with torch.no_grad():
+            plain.set_(self._storages[storage._cdata], *place)
+            plain = plain.neg() if original.is_neg() else plain
+            return plain.conj() if original.is_conj() else plain
+
+
+def _tensors(side: Observation) -> dict[_Key, Tensor]:
+    """Everything that was compared by value, under the kind and name of a difference."""
+    found: dict[_Key, Tensor] = {}
+    for name, output in zip(side.output_names, side.outputs, strict=True):
+        if isinstance(output, Facts):
+            found["value", name] = output.value
+    found |= {("mutation", facts.name): facts.value for facts in side.inputs}
+    if side.gradients is not None:
+        found |= {("gradient", name): value for name, value in side.gradients.leaves if value is not None}
+    after = zip(side.inputs, side.inputs_after_backward, strict=False)
+    return found | {("backward mutation", facts.name): value for facts, value in after}

@@ -1,0 +1,114 @@
+"""One target compared with eager in several rounds: on its own arguments, then on random ones.
+
+Invariant: each round starts from the same state of the module, the same random state, and copies of its own,
+so that what differs in one can be looked into with that round's arguments alone.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from aotlens.verify.compare import Verification, compare
+from aotlens.verify.first_call import observe_alone
+from aotlens.verify.fresh import with_fresh_values
+from aotlens.verify.observe import EVERYTHING, Observation
+from aotlens.verify.reference import excused, in_double
+from aotlens.verify.world import World, callable_tensors, copies, world
+
+FRESH = 1
+"""Rounds on random arguments."""
+AGAIN = 2
+"""How often eager is run once more, where something differs, to see whether it is as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two that are compared."""
+
+    owner: Callable[..., Any]
+    """Whose tensors are seen: the user's callable, or a copy."""
+    call: Callable[..., Any]
+
+    def world(self, given: World) -> World:
+        """These arguments, with this side's own tensors."""
+        return world(self.owner, given.args, given.kwargs, given.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What is compared."""
+
+    original: World
+    """The call as it was made; stays as it is."""
+    eager: Side
+    compiled: Side
+    state: Sequence[Tensor]
+    """What either side holds itself, put back after each run."""
+    positions: Collection[int] | None = None
+    """The arguments that random ones may take the place of; None for all."""
+
+    def run(self, given: World, side: Side) -> Observation:
+        (own,) = copies(side.world(given), 1, keep_fn=True)
+        return observe_alone(own, EVERYTHING, side.call, self.state)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The verdict, and the arguments of the round that it is about."""
+
+    verification: Verification
+    arguments: World
+    eager: Observation
+
+
+def judge(sides: Sides, fresh: int = FRESH) -> Judged:
+    """Compare round by round, up to the first that differs."""
+    first = _round(sides, sides.original)
+    total = first.verification
+    for seed in range(1, fresh + 1) if total.ok and not first.eager.failure else ():
+        again = _round(sides, with_fresh_values(sides.original, seed, sides.positions))
+        if again.eager.failure is not None:
+            refusal = f"{again.eager.failure.kind.__name__}: {again.eager.failure.message.splitlines()[0]}"
+            note = f"compared on the given arguments alone: eager refuses random ones ({refusal[:200]})"
+            return replace(first, verification=replace(total, notes=(*total.notes, note)))
+        if not again.verification.ok:
+            return again
+        total = replace(
+            total,
+            fresh_rounds=seed,
+            max_error=max(total.max_error, again.verification.max_error),
+            notes=tuple(dict.fromkeys((*total.notes, *again.verification.notes))),
+        )
+    return replace(first, verification=total)
+
+
+def _round(sides: Sides, given: World) -> Judged:
+    expected, found = sides.run(given, sides.eager), sides.run(given, sides.compiled)
+    verification = compare(found, expected)
+    if verification.differences:
+        verification = replace(verification, nondeterministic=_unsteady(sides, given, expected))
+    in_values = any(one.max_abs is not None for one in verification.differences)
+    if in_values and not expected.draws and not verification.nondeterministic:
+        wide = in_double(sides.eager.world(given), sides.eager.call)
+        verification = excused(verification, (found, expected), wide)
+    if given is not sides.original:
+        verification = replace(verification, on_random=True)
+    return Judged(verification, given, expected)
+
+
+def _unsteady(sides: Sides, given: World, expected: Observation) -> str:
+    """How eager differs from eager on the same arguments; empty where it does not."""
+    for _ in range(AGAIN):
+        again = compare(sides.run(given, sides.eager), expected)
+        if again.differences:
+            first = again.differences[0]
+            return f"{first.kind} of {first.name or 'the call'}"
+    return ""
+
+
+def state_of(*callables: Callable[..., Any]) -> list[Tensor]:
+    """The tensors that these hold themselves, each once."""
+    found = {id(item.tensor): item.tensor for fn in callables for item in callable_tensors(fn)}
+    return list(found.values())

@@ -1,0 +1,106 @@
+"""A compiled target compared with eager: what `aotlens.verify` and the sessions call.
+
+Works on copies: arguments, the module's state, gradients and the random state stay as they are.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from aotlens.ir.slots import UserInput
+from aotlens.options import CompileOptions
+from aotlens.pipeline import Compiled, compile_direct
+from aotlens.verify.captured import put_back, same_random_state
+from aotlens.verify.compare import Verification
+from aotlens.verify.first_call import as_tuple
+from aotlens.verify.inputs import flat_inputs
+from aotlens.verify.locate import locate
+from aotlens.verify.rounds import FRESH, Judged, Side, Sides, judge, state_of
+from aotlens.verify.world import copies, world
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The verdict on a target, and what it is about."""
+
+    verification: Verification
+    compiled: Compiled
+    judged: Judged
+    values: list[Any] | None
+    """The flat inputs of the round that the verdict is about; None where they are not what was captured."""
+
+
+def verify(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Verification:
+    """Compiles `fn` for these arguments and compares calls, forward and backward, with eager.
+
+    A second round takes random arguments of the same sizes, strides, types and aliasing.  Where something
+    differs, `where` names the first stage and the first node.
+    """
+    return verify_with(CompileOptions(), fn, args, kwargs)
+
+
+def verify_with(
+    options: CompileOptions, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Verification:
+    """`verify` with compile options."""
+    return check_function(options, fn, args, kwargs).verification
+
+
+def check_function(
+    options: CompileOptions,
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    fresh: int = FRESH,
+) -> Checked:
+    """Compile a function or module, and compare as many rounds of random arguments as asked."""
+    original = world(fn, args, kwargs)
+    eager, made = copies(original)
+    state = state_of(eager.fn, made.fn)
+    with same_random_state(), put_back(state):
+        compiled = compile_direct(made.fn, made.args, dict(made.kwargs), options)
+    judged = judge(Sides(original, Side(eager.fn, eager.fn), Side(made.fn, compiled.call), state), fresh)
+    return _located(compiled, options, judged, state, fn)
+
+
+def check_graph(
+    compiled: Compiled,
+    options: CompileOptions,
+    calls: tuple[Callable[..., Any], Callable[..., Any]],
+    inputs: Sequence[object],
+) -> Checked:
+    """The same for a graph that Dynamo captured: `calls` are the compiled graph and eager's, flat."""
+    function, graph = calls
+    names = [row.name for row in compiled.target().inputs]
+    given = compiled.captured.flat_inputs
+    free = frozenset(at for at, item in enumerate(given) if isinstance(item.slot, UserInput))
+    state = state_of(graph, function)
+    sides = Sides(
+        world(graph, inputs, names=names),
+        Side(graph, as_tuple(graph)),
+        Side(graph, as_tuple(function)),
+        state,
+        free,
+    )
+    return _located(compiled, options, judge(sides), state, graph)
+
+
+def _located(
+    compiled: Compiled, options: CompileOptions, judged: Judged, state: list[Tensor], fn: Callable[..., Any]
+) -> Checked:
+    """With the place where the first difference begins."""
+    verification, arguments = judged.verification, judged.arguments
+    if verification.ok or verification.unjudged:
+        return Checked(verification, compiled, judged, None)
+
+    def eager() -> object:
+        (own,) = copies(world(fn, arguments.args, arguments.kwargs, arguments.labels), 1)
+        return own.fn(*own.args, **own.kwargs)
+
+    values = flat_inputs(compiled, fn, arguments)
+    with put_back(state), same_random_state():
+        found = locate(compiled, options, values, (verification.differences[0], judged.eager, eager))
+    verification = replace(verification, where=found.lines() if found is not None else "")
+    return Checked(verification, compiled, judged, values)
