@@ -24,7 +24,7 @@ from tui.screens import HelpScreen
 from tui.view.keys import help_lines
 from tui.view.rows import Jump, Line, Link, Part
 from tui.view.source import SourceStore
-from tui.view.targets import target_listing
+from tui.view.targets import TargetRow, row_of, target_listing, target_rows
 from tui.widgets.bars import ChoiceBar, TitleBar
 from tui.widgets.code import CodeView
 from tui.widgets.key_bar import KeyBar
@@ -64,6 +64,7 @@ class Workbench(Screen[object]):
     Workbench.-narrow #targets:focus { border: none; border-top: solid $primary; }
     Workbench.-narrow #targets { display: none; }
     Workbench.-narrow #targets.-wanted { display: block; max-height: 6; }
+    Workbench.-narrow.-short #left { height: 6; }
     Workbench.-short Pane .detail { height: 5; }
     Workbench.-short #tradeoffs { display: none; }
     Workbench.-short StagesPane .detail { height: 6; }
@@ -101,6 +102,8 @@ class Workbench(Screen[object]):
         self.can_trace = can_trace
         self.sources = sources
         self.subject: Subject | None = None
+        self.target_rows: tuple[TargetRow, ...] = ()
+        """What the tree of targets shows, row by row."""
         self.tab_place = 0
         self._searched: Searchable | None = None
         """What the filter acts on while it is open."""
@@ -170,8 +173,9 @@ class Workbench(Screen[object]):
             self.query_one(ProgressPane).show(lines)
 
     def show_targets(self, report: Report, place: int) -> None:
+        self.target_rows = target_rows(report)
         self.targets.show(target_listing(report))
-        self.targets.place_cursor(place)
+        self.targets.place_cursor(row_of(report, place))
         self.targets.set_class(len(report.targets) > 1, "-several")
 
     def show_subject(self, subject: Subject) -> None:
@@ -218,7 +222,8 @@ class Workbench(Screen[object]):
         self.open_tab(place, key=jump.key)
 
     def choose_target(self, place: int) -> None:
-        self.targets.place_cursor(place, tell=True)
+        rows = (at for at, row in enumerate(self.target_rows) if row.index == place and not row.signatures)
+        self.targets.place_cursor(next(rows, 0), tell=True)
 
     def action_tab(self, place: int) -> None:
         self.remove_class("-only-left")
@@ -232,7 +237,7 @@ class Workbench(Screen[object]):
     def on_row_list_moved(self, event: RowList.Moved) -> None:
         """A row was selected: light the source that it stands for."""
         if event.sender is self.targets and self.targets.record_index is not None:
-            self.post_message(TargetChosen(self.targets.record_index))
+            self.post_message(TargetChosen(self.target_rows[self.targets.record_index].index))
         self.source.light(event.link)
 
     def on_pane_lit(self, event: Pane.Lit) -> None:

@@ -17,7 +17,7 @@ _NUMBERED = re.compile(r"_\d+$")
 def alive_folds(memory: Memory) -> list[Fold[LiveValue]]:
     """What is alive at the peak, identical layers as one, the largest total first."""
     texts = cache(text_of)  # of few places, for thousands of values
-    folds = fold(memory.live_at_peak, lambda value: _label(value, texts), _same)
+    folds = fold(memory.live_at_peak, lambda value: alive_label(value, texts), alive_same)
     return sorted(folds, key=lambda group: -total_bytes(group))
 
 
@@ -25,12 +25,12 @@ def total_bytes(group: Fold[LiveValue]) -> int:
     return sum(value.bytes for value in group.items)
 
 
-def _same(value: LiveValue) -> tuple[object, ...]:
+def alive_same(value: LiveValue) -> tuple[object, ...]:
     """What identical layers share: all that a row shows."""
     return value.bytes, value.kind, value.span, value.made_in, value.last_in, value.last_span
 
 
-def _label(value: LiveValue, texts: Callable[[Span], str]) -> str:
+def alive_label(value: LiveValue, texts: Callable[[Span], str] = text_of) -> str:
     """`blocks.3: gelu in self.mlp(x)`, or the user's name where it names a tensor of theirs."""
     operator = _NUMBERED.sub("", value.node)
     if value.name and value.kind in ("gradient", "result"):

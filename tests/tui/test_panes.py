@@ -16,7 +16,7 @@ peak      32.0 KiB at mul_1, forward  line 23
 time      939 ms  codegen 820 ms, joint 60.0 ms, capture 41.5 ms
 
 Largest saved values
-  8.0 KiB  self.up(x)  line 22   slow to compute again (matrix product) [costly]
+  8.0 KiB  line 22   self.up(x)  slow to compute again (matrix product) [costly]
 
 On each call the wrapper
   + join forward and backward  parameters need gradients

@@ -12,14 +12,14 @@ from tests.report.sample import MODEL, sample_report, span
 from tui.editor import editor_command
 from tui.view.diagnostics import edited
 from tui.view.ledger import guard_lines
-from tui.view.marks import Mark, line_marks
+from tui.view.marks import Mark, line_marks, mark_text
 from tui.view.overview import alive_lines, memory_plot
 from tui.view.places import LineIndex, file_key
 from tui.view.quantities import bar, gutter_size, plot, signed_size
 from tui.view.rows import Column, LazyRows, Link, Listing, in_order, matching
 from tui.view.source import SourceStore, from_text
 from tui.view.syntax import python
-from tui.view.targets import target_listing
+from tui.view.targets import row_of, target_listing
 from tui.widgets.table import fitted_widths, natural_widths, sized
 
 
@@ -110,11 +110,13 @@ def test_the_gutter_adds_up_what_each_line_does() -> None:
     marks = line_marks(report, report.targets[0])
     assert {line: mark for (file, line), mark in marks.items() if file == file_key(str(MODEL))} == {
         20: Mark(mutates=True),
-        21: Mark(mutates=True, severity="warning"),
-        22: Mark(saved_bytes=8192, severity="information"),
+        21: Mark(mutates=True, severity="warning", findings=("AL101",)),
+        22: Mark(saved_bytes=8192, severity="information", findings=("AL301",)),
+        23: Mark(kernels=1),
         24: Mark(aliases=True),
         25: Mark(aliases=True),
     }
+    assert mark_text(marks[file_key(str(MODEL)), 22]) == "keeps 8.0 KiB, AL301"
 
 
 def test_edits_are_made_from_the_last_to_the_first() -> None:
@@ -147,14 +149,17 @@ def test_strings_over_several_lines_keep_their_colour() -> None:
     ]
 
 
-def test_signatures_of_one_function_are_told_apart() -> None:
+def test_signatures_of_one_function_stand_below_it() -> None:
     report = sample_report()
-    twice = replace(report, targets=(report.targets[1], report.targets[1]))
+    twice = replace(report, targets=(report.targets[1], report.targets[0], report.targets[1]))
     rows = target_listing(twice).rows
-    assert [rows.text(0), [getattr(rows.cells(index)[0], "text", "") for index in range(2)]] == [
-        "score inference",
-        ["score #1 (f32[32, 16], f32[16, 10])", "score #2 (f32[32, 16], f32[16, 10])"],
+    assert [(rows.key(place), getattr(rows.cells(place)[0], "text", "")) for place in range(len(rows))] == [
+        ("group:0", "score  2 signatures"),
+        ("target:0", "├ (f32[32, 16], f32[16, 10])"),
+        ("target:2", "╰ (f32[32, 16], f32[16, 10])"),
+        ("target:1", "Block"),
     ]
+    assert [row_of(twice, index) for index in range(3)] == [1, 3, 2]
 
 
 def test_editors_are_called_in_their_own_way() -> None:

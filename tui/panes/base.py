@@ -75,6 +75,15 @@ class Pane(Vertical):
             event.stop()
             detail.first().focus()
 
+    def action_unfold(self) -> None:
+        """Between identical layers as one row and each by itself."""
+        tables = [table for table in self.query(VirtualTable) if table.folds]
+        unfolded = any(not table.unfolded for table in tables)
+        for table in self.query(VirtualTable):
+            table.unfold(unfolded)
+        if not tables:
+            self.app.bell()
+
     def reveal(self, key: str) -> None:
         """Put the cursor on the row of that key."""
 

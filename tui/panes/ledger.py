@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from tui.panes.base import Pane, Subject
@@ -14,6 +15,7 @@ from tui.widgets.table import VirtualTable
 
 class LedgerPane(Pane):
     TAB: ClassVar[str] = "ledger"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("u", "unfold", "Layers")]
     DEFAULT_CSS = """
     LedgerPane #inputs { height: 2fr; }
     LedgerPane #outputs { height: auto; max-height: 35%; min-height: 3; border-top: solid $panel; }

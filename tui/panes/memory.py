@@ -27,12 +27,16 @@ MARGIN = 4
 
 class MemoryPane(Pane):
     TAB: ClassVar[str] = "memory"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("p", "peak", "To the peak")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("p", "peak", "To the peak"),
+        Binding("u", "unfold", "Layers"),
+    ]
     DEFAULT_CSS = """
     MemoryPane #memory-total { height: 1; }
     MemoryPane #memory-plot { height: auto; max-height: 12; }
-    MemoryPane #alive { height: 1fr; border-top: solid $panel; }
-    MemoryPane #curve { height: 1fr; border-top: solid $panel; }
+    MemoryPane .detail { height: 7; }
+    MemoryPane #alive { height: 3fr; border-top: solid $panel; }
+    MemoryPane #curve { height: 2fr; border-top: solid $panel; }
     Workbench.-short MemoryPane #memory-plot { display: none; }
     """
 

@@ -18,7 +18,14 @@ class OverviewPane(Pane):
         yield LineList(id="overview-lines")
 
     def fill(self, subject: Subject) -> None:
-        self.query_one(LineList).show(overview(subject.report, subject.target, subject.changed))
+        lines = overview(subject.report, subject.target, subject.changed, self.size.height or None)
+        if lines != self.query_one(LineList).lines:
+            self.query_one(LineList).show(lines)
+
+    def on_resize(self) -> None:
+        """What the first screen holds depends on its height."""
+        if self.subject is not None:
+            self.fill(self.subject)
 
     def main(self) -> Widget:
         return self.query_one(LineList)

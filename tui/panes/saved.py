@@ -27,13 +27,17 @@ from tui.widgets.table import VirtualTable
 
 class SavedPane(Pane):
     TAB: ClassVar[str] = "saved"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("f", "flip", "What if not")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f", "flip", "What if not"),
+        Binding("u", "unfold", "Layers"),
+    ]
     DEFAULT_CSS = """
     SavedPane #saved-total { height: 1; }
     SavedPane #saved-table { height: 1fr; }
-    SavedPane #recomputed { height: auto; max-height: 30%; min-height: 3; border-top: solid $panel; }
+    SavedPane #recomputed { height: auto; max-height: 6; min-height: 3; border-top: solid $panel; }
     SavedPane #tradeoffs.-empty { display: none; }
-    SavedPane #tradeoffs { height: auto; max-height: 30%; border-top: solid $panel; }
+    SavedPane .detail { height: 8; }
+    SavedPane #tradeoffs { height: auto; max-height: 9; border-top: solid $panel; }
     """
 
     def compose(self) -> ComposeResult:

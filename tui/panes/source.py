@@ -1,17 +1,19 @@
 """The user's source: what is linked is lit, and each line says what it costs."""
 
+from rich.markup import escape
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from aotlens.report.records import Report, Span, Target
-from tui.view.marks import NO_MARK, SEVERITY_LETTERS, Marks, line_marks
+from tui.view.marks import NO_MARK, SEVERITY_LETTERS, Mark, Marks, line_marks, mark_text
 from tui.view.places import file_key
 from tui.view.quantities import gutter_size
 from tui.view.rows import Link
 from tui.view.source import SourceStore
 from tui.widgets.code import CodeView
 
-SAVED_WIDTH = 4
+SAVED_WIDTH, KERNELS_WIDTH = 4, 3
+MOST_KERNELS = 99
 
 
 class SourcePane(Vertical):
@@ -24,9 +26,14 @@ class SourcePane(Vertical):
         self.sources = sources
         self.marks: Marks = {}
         self.file = ""
+        self._columns: tuple[bool, ...] = ()
+        """Which columns of the gutter are shown."""
 
     def compose(self) -> ComposeResult:
         yield CodeView(id="source")
+
+    def on_mount(self) -> None:
+        self.watch(self.code, "cursor", self._describe)
 
     @property
     def code(self) -> CodeView:
@@ -45,9 +52,10 @@ class SourcePane(Vertical):
         """Show a file with the cursor on a line."""
         self.file = file
         text = self.sources.get(file)
+        self._columns = self._columns_of(file)
         self.code.show(text, gutter=self._gutter if self.marks else None)
         self.code.place_cursor(line)
-        self.border_title = text.problem.split("\n")[0] or short_path(file)
+        self._describe(self.code.cursor)
 
     def light(self, link: Link) -> None:
         """Light a link, opening the file that its first span stands in."""
@@ -61,14 +69,40 @@ class SourcePane(Vertical):
         return Span(self.file, self.code.cursor, 0, self.code.cursor, 0)
 
     def _gutter(self, line: int) -> tuple[tuple[str, str], ...]:
-        mark = self.marks.get((file_key(self.file), line), NO_MARK)
+        mark = self._mark(line)
         saved = gutter_size(mark.saved_bytes) if mark.saved_bytes else ""
-        fact = (
-            ("M", "code--mutation") if mark.mutates else ("A", "code--alias") if mark.aliases else (" ", "")
-        )
+        kernels = f"k{min(mark.kernels, MOST_KERNELS)}" if mark.kernels else ""
         level = mark.severity
-        letter = (SEVERITY_LETTERS[level], f"code--{level}") if level else (" ", "")
-        return ((f"{saved:>{SAVED_WIDTH}} ", "code--saved"), fact, letter)
+        pieces = (
+            (f"{saved:>{SAVED_WIDTH}} ", "code--saved"),
+            (f"{kernels:<{KERNELS_WIDTH}} ", "code--kernels"),
+            ("M" if mark.mutates else " ", "code--mutation"),
+            ("A" if mark.aliases else " ", "code--alias"),
+            (SEVERITY_LETTERS[level] if level else " ", f"code--{level}" if level else ""),
+        )
+        return tuple(piece for piece, shown in zip(pieces, self._columns, strict=True) if shown)
+
+    def _mark(self, line: int) -> Mark:
+        return self.marks.get((file_key(self.file), line), NO_MARK)
+
+    def _columns_of(self, file: str) -> tuple[bool, ...]:
+        """Which kinds of marks any line of the file has: room is given to no other."""
+        marks = [mark for (name, _), mark in self.marks.items() if name == file_key(file)]
+        return (
+            any(mark.saved_bytes for mark in marks),
+            any(mark.kernels for mark in marks),
+            any(mark.mutates for mark in marks),
+            any(mark.aliases for mark in marks),
+            any(mark.severity for mark in marks),
+        )
+
+    def _describe(self, line: int) -> None:
+        """The title says in words what the gutter says of the line under the cursor."""
+        if not self.file:
+            return
+        told = mark_text(self._mark(line))
+        name = self.sources.get(self.file).problem.split("\n")[0] or short_path(self.file)
+        self.border_title = escape(f"{name} · {line}: {told}" if told else name)
 
 
 def short_path(file: str) -> str:

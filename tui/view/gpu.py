@@ -35,7 +35,7 @@ def gpu_parts(target: Target) -> Iterator[tuple[str, tuple[Part, ...], Jump | No
         told = ", ".join(f"{phase} {VERDICTS[verdict]}" for phase, verdict in phases)
         blockers = target.cuda_graph.blockers
         yield (
-            "cuda graph",
+            "cuda",
             (Part(told), Part(f" · {counted(len(blockers), 'reason')}" if blockers else "")),
             None,
         )

@@ -11,8 +11,8 @@ from tui.view.places import home_file, line_place, place
 from tui.view.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
 
 NODE_COLUMNS = (
-    Column("node", widest=32, narrowest=12, grows=True),
-    Column("operation", widest=34, narrowest=14),
+    Column("node", widest=32, narrowest=18, grows=True),
+    Column("operation", widest=34, narrowest=12),
     Column("tensor", widest=24, narrowest=10, drop=1),
     Column("size", widest=9, narrowest=8, align="right", drop=2),
     Column("line", widest=16, narrowest=4, align="right"),

@@ -49,8 +49,8 @@ MOVING: tuple[Pair, ...] = (
 )
 LEGEND = (
     ("3.1M", "bytes that this line keeps for the backward", "saved"),
-    ("M", "an input is mutated here", "mutation"),
-    ("A", "an output that shares memory is made here", "alias"),
+    ("k4", "kernels that compute a part of it", "op"),
+    ("M A", "an input is mutated; an output that shares memory is made", "mutation"),
     ("E W i h", "error, warning, information, hint", "warning"),
     ("▌", "the line of the selected row; its expression is underlined", "accent"),
     ("•", "a row that stands for the line under the source's cursor", "accent"),

@@ -6,10 +6,10 @@ from aotlens.report.ledger import KINDS, aliasing, handling
 from aotlens.report.records import Input, Output, Site, Target
 from aotlens.report.summary import human_bytes
 from tui.view.places import home_file, line_place, place
-from tui.view.rows import Cells, Column, LazyRows, Line, Link, Listing, Part
+from tui.view.rows import Cells, Column, Group, LazyRows, Line, Link, Listing, Part, grouped
 
 INPUT_COLUMNS = (
-    Column("input", widest=44, narrowest=12, grows=True),
+    Column("input", widest=44, narrowest=28, grows=True),
     Column("kind", widest=9, narrowest=9, drop=2),
     Column("tensor", widest=24, narrowest=10, drop=1),
     Column("size", widest=9, narrowest=8, align="right", drop=3),
@@ -50,7 +50,18 @@ def input_listing(target: Target) -> Listing:
         text,
         lambda record: sites_link(record.sites),
     )
-    return Listing(INPUT_COLUMNS, rows, "no inputs")
+    groups = grouped(
+        target.inputs, lambda record: record.name, lambda record: (*cells_of(record)[1:], record.sites)
+    )
+
+    def group_cells(group: Group) -> Cells:
+        first = target.inputs[group.places[0]]
+        sizes = [row.tensor.bytes for row in target.inputs if row.index in group.places and row.tensor]
+        size = human_bytes(sum(known for known in sizes if known is not None)) if sizes else ""
+        shown = cells_of(first)
+        return (Part(group.label, "name"), *shown[1:3], size, *shown[4:])
+
+    return Listing(INPUT_COLUMNS, rows, "no inputs", groups, group_cells)
 
 
 def handled(record: Input, target: Target) -> Part:

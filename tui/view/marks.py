@@ -1,9 +1,11 @@
 """The gutter: what the report says about each source line."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 
+from aotlens.report.kernel_totals import gpu_kernels
 from aotlens.report.records import Diagnostic, Report, Severity, Span, Target
+from aotlens.report.summary import counted, human_bytes
 from tui.view.places import file_key
 
 SEVERITY_LETTERS: dict[Severity, str] = {"error": "E", "warning": "W", "information": "i", "hint": "h"}
@@ -18,6 +20,10 @@ class Mark:
     mutates: bool = False
     aliases: bool = False
     severity: Severity | None = None
+    kernels: int = 0
+    """Launches that compute a part of the line, in all phases."""
+    findings: tuple[str, ...] = ()
+    """The codes of its diagnostics."""
 
 
 Marks = dict[tuple[str, int], Mark]
@@ -40,11 +46,30 @@ def line_marks(report: Report, target: Target | None) -> Marks:
             marks[line_key(site.span)] = replace(marks[line_key(site.span)], mutates=True)
         for site in (site for row in target.outputs if row.base is not None for site in row.sites):
             marks[line_key(site.span)] = replace(marks[line_key(site.span)], aliases=True)
+        for key, number in launches(target).items():
+            marks[key] = replace(marks[key], kernels=number)
     for diagnostic in all_diagnostics(report, target):
         if diagnostic.span is not None:
             key = line_key(diagnostic.span)
-            marks[key] = replace(marks[key], severity=worst(marks[key].severity, diagnostic.severity))
+            level, codes = worst(marks[key].severity, diagnostic.severity), marks[key].findings
+            codes = tuple(dict.fromkeys((*codes, diagnostic.code)))
+            marks[key] = replace(marks[key], severity=level, findings=codes)
     return dict(marks)
+
+
+def launches(target: Target) -> Counter[tuple[str, int]]:
+    """How many kernels compute a part of each line: the GPU's where one was asked for."""
+    kernels = gpu_kernels(target.kernels) or target.kernels
+    return Counter(key for kernel in kernels for key in {line_key(span) for span in kernel.spans})
+
+
+def mark_text(mark: Mark) -> str:
+    """What a line's marks mean, in words: `keeps 3.1 MiB, 4 kernels, mutates, AL301`."""
+    parts = [f"keeps {human_bytes(mark.saved_bytes)}"] if mark.saved_bytes else []
+    parts += [counted(mark.kernels, "kernel")] if mark.kernels else []
+    parts += ["mutates"] if mark.mutates else []
+    parts += ["makes an alias"] if mark.aliases else []
+    return ", ".join((*parts, *mark.findings))
 
 
 def all_diagnostics(report: Report, target: Target | None) -> tuple[Diagnostic, ...]:

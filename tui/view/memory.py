@@ -1,8 +1,9 @@
 """Live bytes over forward and backward: the curve, its rows, and what is alive at the peak."""
 
 from collections.abc import Iterator
+from functools import cache
 
-from aotlens.report.alive import lifetime
+from aotlens.report.alive import alive_label, alive_same, lifetime
 from aotlens.report.peak_text import FUSED
 from aotlens.report.places import text_of
 from aotlens.report.records import LiveValue, Memory, Span, Target
@@ -10,7 +11,7 @@ from aotlens.report.summary import human_bytes
 from tui.view.graph import StageIndex
 from tui.view.places import home_file, line_place, place
 from tui.view.quantities import bar, plot, signed_size
-from tui.view.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
+from tui.view.rows import Cells, Column, Group, Jump, LazyRows, Line, Link, Listing, Part, grouped
 
 BAR_WIDTH = 12
 PLOT_HEIGHT = 8
@@ -30,7 +31,7 @@ CURVE_COLUMNS = (
 ALIVE_COLUMNS = (
     Column("at the peak", widest=11, narrowest=11, align="right"),
     Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=3),
-    Column("value", widest=40, narrowest=16, grows=True),
+    Column("value", widest=40, narrowest=28, grows=True),
     Column("node", widest=24, narrowest=10, drop=4),
     Column("alive as", widest=24, narrowest=8, drop=1),
     Column("made in", widest=9, narrowest=2, drop=2),
@@ -135,7 +136,18 @@ def alive_listing(target: Target) -> Listing:
         lambda live: f"{live_name(live)} {live.node} {live.kind} {live.layer or ''}",
         lambda live: Link(spans_of(live.span), spans_of(live.last_span)),
     )
-    return Listing(ALIVE_COLUMNS, rows, "nothing is alive at the peak")
+    texts = cache(text_of)  # of few places, for thousands of values
+    groups = grouped(records, lambda live: alive_label(live, texts), alive_same)
+    totals = {group: sum(records[place].bytes for place in group.places) for group in groups}
+    most = max(totals.values(), default=0)
+
+    def group_cells(group: Group) -> Cells:
+        drawn = Part(bar(totals[group], most, BAR_WIDTH), "saved")
+        first = cells_of(records[group.places[0]])
+        return (human_bytes(totals[group]), drawn, Part(group.label, "name"), *first[3:])
+
+    ordered = tuple(sorted(groups, key=lambda group: -totals[group]))
+    return Listing(ALIVE_COLUMNS, rows, "nothing is alive at the peak", ordered, group_cells)
 
 
 def memory_total(target: Target) -> Line:

@@ -1,11 +1,12 @@
 """The first screen: what was compiled, what it costs, what happens per call, what to look at."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from aotlens.report.alive import alive_folds, lifetime
 from aotlens.report.certificates import reason_text
-from aotlens.report.fold import Fold, fold, in_layer
+from aotlens.report.fold import Fold, fold
 from aotlens.report.ledger import KINDS
 from aotlens.report.records import Memory, Partition, Report, SavedValue, Target, Verdict
 from aotlens.report.summary import call_count, counted, human_bytes, human_ms
@@ -16,7 +17,7 @@ from tui.view.marks import all_diagnostics
 from tui.view.places import home_file, line_place
 from tui.view.quantities import plot
 from tui.view.rows import Jump, Line, Link, Part
-from tui.view.saved import by_bytes, saved_link, value_name
+from tui.view.saved import by_bytes, layer_value_name, same_layer, saved_link
 from tui.view.tradeoffs import tradeoff_lines
 from tui.view.wrapper import ordered_steps
 
@@ -24,6 +25,8 @@ MOST_SAVED = 5
 MOST_ALIVE = 5
 MOST_STEPS = 5
 MOST_DIAGNOSTICS = 6
+TIGHT_STEPS = 2
+"""Lines about the wrapper on a small first screen."""
 PLOT_WIDTH, PLOT_HEIGHT = 48, 6
 FEWEST_POINTS = 8
 """A curve of fewer nodes is told by its peak alone."""
@@ -32,25 +35,82 @@ LABEL_WIDTH = 10
 PHASES = {"forward": "forward", "backward": "backward", "inference": "graph"}
 
 
-def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> tuple[Line, ...]:
-    """All lines of the tab; `changed` says what differs from the trace before."""
-    sections = (
+def overview(
+    report: Report, target: Target, changed: tuple[Line, ...] = (), room: int | None = None
+) -> tuple[Line, ...]:
+    """All lines of the tab; `changed` says what differs from the trace before.
+
+    In `room` rows the first screen answers: what was compiled, peak memory and where, the largest saved
+    values, what the wrapper does, what was found.  Where the roomy form would not, the tight one comes first.
+    """
+    since = titled("Since the last trace", changed)
+    saved = titled("Largest saved values", tuple(saved_lines(target)))
+    first = (
         tuple(facts(report, target)),
-        titled("Since the last trace", changed),
-        titled("Largest saved values", tuple(saved_lines(target))),
-        titled("Costliest lines on the GPU", tuple(costly_lines(target))),
-        titled("Not in one CUDA graph", tuple(blocker_lines(target.cuda_graph, target))),
+        since,
+        saved,
         titled("On each call the wrapper", tuple(step_lines(target))),
         titled("Diagnostics", tuple(diagnostic_lines(report, target))),
+    )
+    answered = spaced(first)
+    if room is not None and len(answered) > room:
+        tight = tight_lines(report, target, room - len(since))
+        rest = (tuple(rest_of_facts(report, target)),)
+        answered = spaced(((*tight[:1], *since, *tight[1:]), *rest))
+    more = (
+        titled("Costliest lines on the GPU", tuple(costly_lines(target))),
+        titled("Not in one CUDA graph", tuple(blocker_lines(target.cuda_graph, target))),
         titled("Live memory", tuple(memory_plot(target))),
         tradeoff_lines(target.partition) if target.partition else (),
         titled("Alive at the peak", tuple(alive_lines(target))),
     )
+    return spaced((answered, *more))
+
+
+def spaced(sections: Sequence[tuple[Line, ...]]) -> tuple[Line, ...]:
+    """The sections that say something, with a blank line between two."""
     lines: list[Line] = []
     for section in sections:
         if section:
             lines += [*([Line()] if lines else []), *section]
     return tuple(lines)
+
+
+def tight_lines(report: Report, target: Target, room: int) -> tuple[Line, ...]:
+    """The first screen of a small terminal: every answer, and as many findings as there is room for."""
+    link = Link((target.span,) if target.span else ())
+    where = f"  {line_place(target.span)}" if target.span else ""
+    mode = Part(f"  {target.mode} · {frontend_name(target)}", "dim")
+    lines = [
+        fact("compiled", Part(target.qualname, "title"), Part(where, "place"), mode, link=link),
+        *(memory_facts(target.memory, target) if target.memory is not None else ()),
+        graph_fact(target),
+    ]
+    if target.partition is not None:
+        lines += [saved_fact(target.partition), *tuple(saved_lines(target))[:MOST_SAVED]]
+    steps, found = tuple(step_lines(target)), tuple(diagnostic_lines(report, target))
+    most = max(TIGHT_STEPS, room - len(lines) - len(found))
+    lines += labelled(
+        "each call", steps if len(steps) <= most else (*steps[: most - 1], more_steps(target, most))
+    )
+    least = 1 if len(found) == 1 else 2
+    return (*lines, *labelled("found", found[: max(least, room - len(lines))]))
+
+
+def labelled(label: str, lines: tuple[Line, ...]) -> tuple[Line, ...]:
+    """Lines beside one label, not below a heading."""
+    found = []
+    for place, line in enumerate(lines):
+        first, *rest = line.parts
+        start = Part(f"{label if place == 0 else '':<{LABEL_WIDTH}}", "dim")
+        found.append(replace(line, parts=(start, Part(first.text.lstrip(), first.role), *rest)))
+    return tuple(found)
+
+
+def more_steps(target: Target, shown: int) -> Line:
+    applied = [step for step in ordered_steps(target.wrapper) if step.applied]
+    text = f"… {counted(len(applied) - shown + 1, 'more step')}"
+    return Line((Part(text, "dim"),), jump=Jump("wrapper"))
 
 
 def titled(title: str, lines: tuple[Line, ...]) -> tuple[Line, ...]:
@@ -63,20 +123,44 @@ def fact(label: str, *parts: Part, link: Link | None = None, jump: Jump | None =
 
 def facts(report: Report, target: Target) -> Iterator[Line]:
     """What was compiled, how large it is, how long it took."""
-    frontend = "torch.compile" if target.frontend == "dynamo" else "direct"
     link = Link((target.span,) if target.span else ())
     where = f"  {line_place(target.span)}" if target.span else ""
     yield fact("compiled", Part(target.qualname, "title"), Part(where, "place"), link=link)
-    yield fact("mode", Part(target.mode, "accent"), Part(f" · {frontend} · torch {report.torch}", "dim"))
+    yield mode_fact(report, target)
     yield graph_fact(target)
-    yield ledger_fact(
-        "inputs", tuple(KINDS.get(row.kind, row.kind) for row in target.inputs), mutated_part(target)
-    )
-    yield ledger_fact("outputs", tuple("output" for _ in target.outputs), aliased_part(target))
+    yield from ledger_facts(target)
     if target.partition is not None:
         yield saved_fact(target.partition)
     if target.memory is not None:
         yield from memory_facts(target.memory, target)
+    yield from further_facts(target)
+
+
+def rest_of_facts(report: Report, target: Target) -> Iterator[Line]:
+    """The facts that a small terminal shows below its first screen."""
+    yield mode_fact(report, target)
+    yield from ledger_facts(target)
+    yield from further_facts(target)
+
+
+def frontend_name(target: Target) -> str:
+    return "torch.compile" if target.frontend == "dynamo" else "direct"
+
+
+def mode_fact(report: Report, target: Target) -> Line:
+    more = Part(f" · {frontend_name(target)} · torch {report.torch}", "dim")
+    return fact("mode", Part(target.mode, "accent"), more)
+
+
+def ledger_facts(target: Target) -> Iterator[Line]:
+    yield ledger_fact(
+        "inputs", tuple(KINDS.get(row.kind, row.kind) for row in target.inputs), mutated_part(target)
+    )
+    yield ledger_fact("outputs", tuple("output" for _ in target.outputs), aliased_part(target))
+
+
+def further_facts(target: Target) -> Iterator[Line]:
+    """The GPU, the comparison with eager, the time it took."""
     for label, parts, jump in gpu_parts(target):
         yield fact(label, *parts, jump=jump)
     if target.verified is not None:
@@ -187,9 +271,10 @@ def saved_lines(target: Target) -> Iterator[Line]:
     dear = [saved for saved in by_bytes(partition) if saved.bytes]
     folds = sorted(fold(dear, layer_value_name, same_layer), key=lambda group: -total_bytes(group))
     shown = folds[:MOST_SAVED]
-    width = min(28, max((len(fold_label(group)) for group in shown), default=0))
-    for group in shown:
-        yield fold_line(group, width, home_file(target))
+    same = Counter(fold_label(group) for group in shown)
+    labels = [fold_label(group, same[fold_label(group)] > 1) for group in shown]
+    for group, label in zip(shown, labels, strict=True):
+        yield fold_line(group, label, home_file(target))
     if not dear:
         yield Line((Part("nothing that is not alive anyway", "dim"),))
     if rest := folds[MOST_SAVED:]:
@@ -198,30 +283,23 @@ def saved_lines(target: Target) -> Iterator[Line]:
         yield Line((Part(text, "dim"),), jump=Jump("saved"))
 
 
-def layer_value_name(saved: SavedValue) -> str:
-    return in_layer(saved.layer, value_name(saved))
-
-
-def same_layer(saved: SavedValue) -> tuple[object, ...]:
-    return (saved.span, saved.tensor.short(), saved.bytes, saved.owner, saved.reason)
-
-
 def total_bytes(group: Fold[SavedValue]) -> int:
     return sum(saved.bytes for saved in group.items)
 
 
-def fold_label(group: Fold[SavedValue]) -> str:
-    """`weights ×4` for the same value of four layers."""
-    return f"{group.label} {group.times}".strip()
+def fold_label(group: Fold[SavedValue], ambiguous: bool = False) -> str:
+    """`weights ×4` for the same value of four layers; with its node where two have the same expression."""
+    node = f"({group.first.node})" if ambiguous else ""
+    return " ".join(part for part in (group.label, group.times, node) if part)
 
 
-def fold_line(group: Fold[SavedValue], width: int, home: str | None) -> Line:
+def fold_line(group: Fold[SavedValue], label: str, home: str | None) -> Line:
     first = group.first
     parts = (
         Part(f"{human_bytes(total_bytes(group)):>9}  ", "saved"),
-        Part(f"{fold_label(group):<{width}}  ", "name"),
         Part(f"{line_place(first.span, home):<8}  ", "place"),
-        Part(reason_text(first), "dim"),
+        Part(label, "name"),
+        Part(f"  {reason_text(first)}", "dim"),
     )
     return Line(parts, saved_link(first), Jump("saved", f"saved:{first.node}"))
 

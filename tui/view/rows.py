@@ -3,10 +3,11 @@
 Invariant: everything that can be pointed at carries a `Link` to the source that it stands for.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from aotlens.report.fold import fold
 from aotlens.report.records import Span
 
 Record = TypeVar("Record")
@@ -126,6 +127,16 @@ class LazyRows(Generic[Record]):
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """Rows of identical layers, shown as one until they are unfolded."""
+
+    label: str
+    """Their common name with the range of layers: `×12 blocks.0–11.attn.weight`."""
+    places: tuple[int, ...]
+    """Their positions in the listing; the first stands for all."""
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """A table's content."""
 
@@ -133,6 +144,23 @@ class Listing:
     rows: Rows
     empty: str
     """Said in place of the rows when there is none."""
+    groups: tuple[Group, ...] = ()
+    """Every row in one group, in the order of the folded table; empty where nothing folds."""
+    group_cells: Callable[[Group], Cells] | None = None
+    """The cells of a group of several rows."""
+
+
+def grouped(
+    records: Sequence[Record], name: Callable[[Record], str], same: Callable[[Record], Hashable]
+) -> tuple[Group, ...]:
+    """The folds over layers of some rows; none where every row stands alone."""
+    folds = fold(tuple(enumerate(records)), lambda item: name(item[1]), lambda item: same(item[1]))
+    if len(folds) == len(records):
+        return ()
+    return tuple(
+        Group(f"{group.times} {group.label}".strip(), tuple(place for place, _ in group.items))
+        for group in folds
+    )
 
 
 def matching(rows: Rows, query: str) -> tuple[int, ...]:

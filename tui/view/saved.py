@@ -3,19 +3,20 @@
 from collections.abc import Iterator
 
 from aotlens.report.certificates import FREEDOMS, forbidden_text, overruled_text, price_text, reason_text
+from aotlens.report.fold import in_layer
 from aotlens.report.places import text_of
 from aotlens.report.records import Certificate, Partition, RecomputedValue, SavedValue, Target
 from aotlens.report.summary import counted, human_bytes, human_flops
 from tui.view.places import home_file, line_place, place
 from tui.view.quantities import bar
-from tui.view.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
+from tui.view.rows import Cells, Column, Group, Jump, LazyRows, Line, Link, Listing, Part, grouped
 
 BAR_WIDTH = 8
 
 SAVED_COLUMNS = (
     Column("saved", widest=9, narrowest=8, align="right"),
     Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=3),
-    Column("value", widest=36, narrowest=16),
+    Column("value", widest=48, narrowest=26),
     Column("tensor", widest=24, narrowest=12, drop=2),
     Column("line", widest=16, narrowest=4, align="right"),
     Column("uses", widest=4, narrowest=4, align="right", drop=4),
@@ -87,11 +88,36 @@ def saved_listing(target: Target) -> Listing:
     def text(saved: SavedValue) -> str:
         return f"{value_name(saved)} {saved.node} {saved.tensor.short()} {reason_text(saved)}"
 
+    groups = grouped(records, layer_value_name, same_layer)
+    totals = {group: sum(records[place].bytes for place in group.places) for group in groups}
+    most = max(totals.values(), default=0)
+
+    def group_cells(group: Group) -> Cells:
+        size = human_bytes(totals[group]) if totals[group] else Part("0", "dim")
+        drawn = Part(bar(totals[group], most, BAR_WIDTH), "saved")
+        return (size, drawn, Part(group.label, "name"), *cells_of(records[group.places[0]])[3:])
+
     return Listing(
         SAVED_COLUMNS,
         LazyRows(records, lambda saved: f"saved:{saved.node}", cells_of, text, saved_link),
         nothing(partition),
+        tuple(sorted(groups, key=lambda group: -totals[group])),
+        group_cells,
     )
+
+
+def layer_value_name(saved: SavedValue) -> str:
+    """The name under which identical layers fold."""
+    return in_layer(saved.layer, value_name(saved))
+
+
+def layer_recomputed_name(value: RecomputedValue) -> str:
+    return in_layer(value.layer, recomputed_name(value))
+
+
+def same_layer(saved: SavedValue) -> tuple[object, ...]:
+    """What the rows of identical layers share: all that they show."""
+    return (saved.span, saved.tensor.short(), saved.bytes, saved.owner, saved.reason)
 
 
 def nothing(partition: Partition | None) -> str:
@@ -120,7 +146,16 @@ def recomputed_listing(target: Target) -> Listing:
         lambda value: f"{recomputed_name(value)} {value.node} {reason_text(value)}",
         lambda v: Link((v.span,) if v.span else ()),
     )
-    return Listing(RECOMPUTED_COLUMNS, rows, "nothing is computed again" if partition else NOTHING_SAVED)
+    groups = grouped(records, layer_recomputed_name, lambda value: (*cells_of(value)[2:], value.bytes))
+
+    def group_cells(group: Group) -> Cells:
+        values = [records[place] for place in group.places]
+        size, work = sum(value.bytes for value in values), sum(value.flops for value in values)
+        return (human_bytes(size), Part(group.label, "name"), human_flops(work), *cells_of(values[0])[3:])
+
+    ordered = sorted(groups, key=lambda group: -sum(records[place].bytes for place in group.places))
+    said = "nothing is computed again" if partition else NOTHING_SAVED
+    return Listing(RECOMPUTED_COLUMNS, rows, said, tuple(ordered), group_cells)
 
 
 def totals(target: Target) -> Line:

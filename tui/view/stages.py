@@ -259,9 +259,9 @@ def step_lines(step: Step, here: str, seen: bool, lineage: Lineage) -> Iterator[
     for title, names in (("gradient", step.gradient), ("gradient of", step.of)):
         if names:
             more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-            parts = (Part(f"{title}  ", "dim"), Part(", ".join(names[:MOST_NAMES]) + more, "name"))
+            told = Part(f"{title}  ", "dim"), Part(", ".join(names[:MOST_NAMES]) + more, "name")
             jump = Jump("stages", f"{step.stage}/{names[0]}")
-            yield Line((below, *parts), node_link(nodes[names[0]]), jump)
+            yield Line((below, *told), node_link(nodes[names[0]]), jump)
 
 
 def arrival(stage: str, node: StageNode) -> str:

@@ -1,9 +1,10 @@
 """The list of targets: one row per function or module and input signature."""
 
 from collections import Counter
+from dataclasses import dataclass
 
 from aotlens.report.records import Report, Target
-from aotlens.report.summary import human_bytes, signature
+from aotlens.report.summary import counted, human_bytes, signature
 from tui.view.marks import SEVERITY_LETTERS, all_diagnostics
 from tui.view.places import place
 from tui.view.rows import Cells, Column, LazyRows, Link, Listing, Part
@@ -18,29 +19,66 @@ TARGET_COLUMNS = (
 MODES = {"training": "train", "inference": "infer"}
 
 
+@dataclass(frozen=True, slots=True)
+class TargetRow:
+    """One line of the tree."""
+
+    index: int
+    """The target in the report; for a function with several signatures the first of them."""
+    branch: str = ""
+    """What leads to a signature; empty for a function."""
+    signatures: int = 0
+    """Of a function that has several."""
+
+
+def target_rows(report: Report) -> tuple[TargetRow, ...]:
+    """A function in one row where it has one signature, else with its signatures below it."""
+    rows: list[TargetRow] = []
+    by_name: dict[str, list[int]] = {}
+    for index, target in enumerate(report.targets):
+        by_name.setdefault(target.qualname, []).append(index)
+    for indices in by_name.values():
+        if len(indices) == 1:
+            rows.append(TargetRow(indices[0]))
+            continue
+        rows.append(TargetRow(indices[0], signatures=len(indices)))
+        rows += [TargetRow(index, "╰ " if index == indices[-1] else "├ ") for index in indices]
+    return tuple(rows)
+
+
+def row_of(report: Report, index: int) -> int:
+    """The row that shows a target itself."""
+    rows = target_rows(report)
+    return next((at for at, row in enumerate(rows) if row.index == index and not row.signatures), 0)
+
+
 def target_listing(report: Report) -> Listing:
-    """Every target in the order in which it was captured."""
-    records = tuple(enumerate(report.targets))
+    """Functions and modules in the order in which they were captured, each with its input signatures."""
     home = report.targets[0].span.file if report.targets and report.targets[0].span else None
 
-    def cells_of(record: tuple[int, Target]) -> Cells:
-        index, target = record
+    def cells_of(row: TargetRow) -> Cells:
+        target = report.targets[row.index]
+        if row.signatures:
+            told = f"{target.qualname}  {counted(row.signatures, 'signature')}"
+            return (Part(told, "title"), "", "", "", Part(place(target.span, home), "place"))
+        name = f"{row.branch}{signature(target)}" if row.branch else target.qualname
         return (
-            Part(target_title(report, index), "name"),
+            Part(name, "name"),
             Part(MODES[target.mode], "dim"),
             Part(human_bytes(target.partition.saved_bytes) if target.partition else "", "saved"),
             Part(diagnostic_tally(report, target), "warning"),
-            Part(place(target.span, home), "place"),
+            Part("" if row.branch else place(target.span, home), "place"),
         )
 
-    def link(record: tuple[int, Target]) -> Link:
-        return Link((record[1].span,) if record[1].span else ())
+    def link(row: TargetRow) -> Link:
+        span = report.targets[row.index].span
+        return Link((span,) if span else ())
 
     rows = LazyRows(
-        records,
-        lambda record: f"target:{record[0]}",
+        target_rows(report),
+        lambda row: f"{'group' if row.signatures else 'target'}:{row.index}",
         cells_of,
-        lambda record: f"{record[1].qualname} {record[1].mode}",
+        lambda row: f"{target_title(report, row.index)} {report.targets[row.index].mode}",
         link,
     )
     return Listing(TARGET_COLUMNS, rows, "no targets")

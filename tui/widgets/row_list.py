@@ -253,7 +253,7 @@ class RowList(ScrollView, can_focus=True):
         return self._strip(text, row_style, width)
 
     def _row(self, index: int, width: int) -> tuple[Text, Style]:
-        here = index == self.cursor and self.can_rest(index)
+        here = self.can_focus and index == self.cursor and self.can_rest(index)
         marker = CURSOR if here else LINKED if index in self.linked else NONE
         style = Style.null()
         if here:

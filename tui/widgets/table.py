@@ -4,7 +4,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from tui.view.places import LineIndex
-from tui.view.rows import Cell, Cells, Column, LazyRows, Link, Listing, Part, matching
+from tui.view.rows import Cell, Cells, Column, Group, LazyRows, Link, Listing, Part, matching
 from tui.widgets.row_list import RowList
 
 GAP = 2
@@ -22,7 +22,11 @@ class VirtualTable(RowList):
         self.listing = NOTHING
         self.query_text = ""
         self.shown: tuple[int, ...] | range = range(0)
-        """Positions in the listing of the rows that pass the filter."""
+        """Positions in the listing of the rows that pass the filter; of a group the first."""
+        self.unfolded = False
+        """Whether identical layers stand apart."""
+        self._groups: dict[int, Group] = {}
+        """By the position of its first row; empty while unfolded and while a filter looks at every row."""
         self._natural: tuple[int, ...] = ()
         self._fitted: tuple[int, tuple[int, ...]] = (-1, ())
         self._lines: LineIndex | None = None
@@ -33,8 +37,8 @@ class VirtualTable(RowList):
         """Replace the rows; the cursor stays on the row of the same key, else goes to the first."""
         key = self.key
         self.listing = listing
-        self.shown = range(len(listing.rows))
         self.query_text = ""
+        self._show_all()
         self._lines = None
         self._natural = natural_widths(listing)
         self._fitted = (-1, ())
@@ -42,13 +46,44 @@ class VirtualTable(RowList):
         if key:
             self.select(key)
 
+    @property
+    def folds(self) -> bool:
+        """Whether the listing has identical layers."""
+        return bool(self.listing.groups)
+
+    def unfold(self, unfolded: bool) -> None:
+        """Show identical layers apart, or as one row each; the cursor stays."""
+        index = self.record_index
+        self.unfolded = unfolded
+        self._show_all()
+        self.rows_changed(0)
+        if index is not None:
+            self.select_index(self._standing_for(index))
+
+    def _standing_for(self, index: int) -> int:
+        """The record itself, or the first of the fold that hides it."""
+        return next((first for first, group in self._groups.items() if index in group.places), index)
+
+    def _show_all(self) -> None:
+        """No filter: every row, or the first of each group."""
+        groups = () if self.unfolded else self.listing.groups
+        self._groups = {group.places[0]: group for group in groups}
+        self.shown = tuple(self._groups) if groups else range(len(self.listing.rows))
+
     def filter(self, query: str) -> None:
         """Keep the rows that match; an empty query keeps all."""
-        key = self.key
+        index = self.record_index
         self.query_text = query
-        self.shown = matching(self.listing.rows, query) if query.strip() else range(len(self.listing.rows))
+        if query.strip():
+            self._groups = {}
+            self.shown = matching(self.listing.rows, query)
+        else:
+            self._show_all()
         self.rows_changed(0)
-        if not (key and self.select(key)):
+        place = self._standing_for(index) if index is not None else None
+        if place is not None and place in self.shown:
+            self.select_index(place)
+        else:
             self.place_cursor(0, tell=True)
 
     @property
@@ -67,11 +102,17 @@ class VirtualTable(RowList):
             if self.listing.rows.key(index) == key:
                 self.place_cursor(place, tell=tell)
                 return True
-        return False
+        hidden = (place for group in self._groups.values() for place in group.places[1:])
+        found = next((place for place in hidden if self.listing.rows.key(place) == key), None)
+        if found is not None:
+            self.select_index(found, tell=tell)
+        return found is not None
 
     def select_index(self, index: int, *, tell: bool = False) -> None:
-        """Put the cursor on the record at that position of the listing, dropping a filter that hides it."""
+        """Put the cursor on the record at that position of the listing, dropping a filter or a fold that
+        hides it."""
         if isinstance(self.shown, tuple) and index not in self.shown:
+            self.unfolded = self.unfolded or bool(self._groups)
             self.filter("")
         place = index if isinstance(self.shown, range) else self.shown.index(index)
         self.place_cursor(place, tell=tell)
@@ -86,7 +127,9 @@ class VirtualTable(RowList):
         """Mark records by their positions in the listing; those that a filter hides stay hidden."""
         if isinstance(self.shown, tuple):
             places = {index: place for place, index in enumerate(self.shown)}
-            found = tuple(places[index] for index in found if index in places)
+            for group in self._groups.values():
+                places |= dict.fromkeys(group.places, places[group.places[0]])
+            found = tuple(dict.fromkeys(places[index] for index in found if index in places))
         self.mark(found)
 
     # What the base asks for.
@@ -103,7 +146,14 @@ class VirtualTable(RowList):
         return self.listing.rows.link(self.shown[index])
 
     def row_copy(self, index: int) -> str:
-        return "\t".join(part(cell).text for cell in self.listing.rows.cells(self.shown[index]))
+        return "\t".join(part(cell).text for cell in self._cells(self.shown[index]))
+
+    def _cells(self, index: int) -> Cells:
+        """Of a row, or of the group that it stands for."""
+        group, cells_of = self._groups.get(index), self.listing.group_cells
+        if group is None or cells_of is None or len(group.places) == 1:
+            return self.listing.rows.cells(index)
+        return cells_of(group)
 
     def empty_text(self) -> str:
         return f"no row matches {self.query_text!r}" if self.query_text else self.listing.empty
@@ -113,7 +163,7 @@ class VirtualTable(RowList):
         return self._laid_out(titles, width)
 
     def row_text(self, index: int, width: int) -> Text:
-        return self._laid_out(self.listing.rows.cells(self.shown[index]), width)
+        return self._laid_out(self._cells(self.shown[index]), width)
 
     def _laid_out(self, cells: Cells, width: int) -> Text:
         if self._fitted[0] != width:
@@ -146,8 +196,11 @@ def natural_widths(listing: Listing) -> tuple[int, ...]:
     total = len(listing.rows)
     sample = [*range(min(SAMPLE, total)), *range(max(SAMPLE, total - SAMPLE), total)]
     widths = [0 if column.drop else cell_len(column.title) for column in listing.columns]
-    for index in sample:
-        for place, cell in enumerate(listing.rows.cells(index)):
+    rows = [listing.rows.cells(index) for index in sample]
+    if listing.group_cells is not None:
+        rows += [listing.group_cells(group) for group in listing.groups[:SAMPLE] if len(group.places) > 1]
+    for cells in rows:
+        for place, cell in enumerate(cells):
             if length := cell_len(part(cell).text):
                 widths[place] = max(widths[place], length, cell_len(listing.columns[place].title))
     return tuple(

@@ -103,6 +103,7 @@ LOOKS = {
     "code--block": Look(back="accent 12%"),
     "code--found": Look(back="warning 40%", bold=True),
     "code--saved": Look("text-warning"),
+    "code--kernels": Look("text-secondary"),
     "code--mutation": Look("text-error", bold=True),
     "code--alias": Look("text-secondary", bold=True),
     "code--error": Look("text-error", bold=True),
