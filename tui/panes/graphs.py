@@ -228,7 +228,8 @@ class GraphsPane(Pane):
         draw = None
         if self.subject is not None and index is not None and table.key:
             target = self.subject.target
-            lines = tuple(fact_lines(table.key, index, target))
+            node = index.node(table.key)
+            lines = tuple(fact_lines(node, index, target)) if node is not None else ()
             draw = partial(Neighbourhood(target, index, other).drawing, table.key)
             if mark:
                 self._mark_partner(table.key, table)

@@ -105,11 +105,8 @@ def title_line(node: StageNode, target: Target) -> Line:
     return Line((*parts, Part(f"  {where}" if where else "", "place")), node_link(node), wrap=True)
 
 
-def fact_lines(name: str, index: StageIndex, target: Target) -> Iterator[Line]:
+def fact_lines(node: StageNode, index: StageIndex, target: Target) -> Iterator[Line]:
     """The node in one line, its fate at the partition, origin and reason."""
-    node = index.node(name)
-    if node is None:
-        return
     yield title_line(node, target)
     for saved in target.partition.saved if target.partition else ():
         if saved.node == node.name and index.stage.name in ("joint", "forward", "backward"):

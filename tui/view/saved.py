@@ -1,11 +1,12 @@
 """What is kept for the backward, and what is computed again, each with its reason."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 
 from aotlens.report.certificates import FREEDOMS, forbidden_text, overruled_text, price_text, reason_text
 from aotlens.report.fold import in_layer
 from aotlens.report.places import text_of
-from aotlens.report.records import Certificate, Partition, RecomputedValue, SavedValue, Target
+from aotlens.report.records import Certificate, Partition, RecomputedValue, SavedValue, Span, Target
 from aotlens.report.summary import counted, human_bytes, human_flops
 from tui.view.places import home_file, line_place, place
 from tui.view.quantities import bar
@@ -45,13 +46,13 @@ def by_bytes(partition: Partition) -> tuple[SavedValue, ...]:
     return tuple(sorted(partition.saved, key=lambda saved: -saved.bytes))
 
 
-def value_name(saved: SavedValue) -> str:
+def value_name(saved: SavedValue, texts: Callable[[Span], str] = text_of) -> str:
     """The user's name for it, else the expression, else the node; as `aotlens inspect` names it."""
-    return saved.name or (text_of(saved.span) if saved.span else "") or saved.node
+    return saved.name or (texts(saved.span) if saved.span else "") or saved.node
 
 
-def recomputed_name(value: RecomputedValue) -> str:
-    return (text_of(value.span) if value.span else "") or value.node
+def recomputed_name(value: RecomputedValue, texts: Callable[[Span], str] = text_of) -> str:
+    return (texts(value.span) if value.span else "") or value.node
 
 
 def opposite(value: SavedValue | RecomputedValue) -> str | None:
@@ -88,7 +89,8 @@ def saved_listing(target: Target) -> Listing:
     def text(saved: SavedValue) -> str:
         return f"{value_name(saved)} {saved.node} {saved.tensor.short()} {reason_text(saved)}"
 
-    groups = grouped(records, layer_value_name, same_layer)
+    texts = cache(text_of)  # of few places, for thousands of values
+    groups = grouped(records, lambda saved: in_layer(saved.layer, value_name(saved, texts)), same_layer)
     totals = {group: sum(records[place].bytes for place in group.places) for group in groups}
     most = max(totals.values(), default=0)
 
@@ -109,10 +111,6 @@ def saved_listing(target: Target) -> Listing:
 def layer_value_name(saved: SavedValue) -> str:
     """The name under which identical layers fold."""
     return in_layer(saved.layer, value_name(saved))
-
-
-def layer_recomputed_name(value: RecomputedValue) -> str:
-    return in_layer(value.layer, recomputed_name(value))
 
 
 def same_layer(saved: SavedValue) -> tuple[object, ...]:
@@ -146,7 +144,12 @@ def recomputed_listing(target: Target) -> Listing:
         lambda value: f"{recomputed_name(value)} {value.node} {reason_text(value)}",
         lambda v: Link((v.span,) if v.span else ()),
     )
-    groups = grouped(records, layer_recomputed_name, lambda value: (*cells_of(value)[2:], value.bytes))
+    texts = cache(text_of)
+    groups = grouped(
+        records,
+        lambda value: in_layer(value.layer, recomputed_name(value, texts)),
+        lambda value: (value.span, value.bytes, value.flops, value.code, value.reason),
+    )
 
     def group_cells(group: Group) -> Cells:
         values = [records[place] for place in group.places]
