@@ -79,6 +79,7 @@ __all__ = [
     "device_random_state_handled_by",
     "draws_in_kernels",
     "dynamo_knows",
+    "example_sizes",
     "first_expression",
     "flex_gradients_on_cpu",
     "forked_after_cuda",
@@ -775,6 +776,15 @@ def draws_in_kernels(config: dict[str, Any]) -> bool:
 
     with inductor_config_patch(config):
         return not inductor_config.fallback_random
+
+
+def example_sizes(mode: FakeTensorMode) -> dict[str, int]:
+    """The example's sizes by the names of their symbols; none where no size is symbolic."""
+    environment = mode.shape_env
+    if environment is None:
+        return {}
+    known = getattr(environment, "backed_var_to_val", None) or getattr(environment, "var_to_val", {})
+    return {str(symbol): int(value) for symbol, value in known.items() if value.is_Integer}
 
 
 @contextmanager

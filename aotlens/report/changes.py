@@ -205,6 +205,9 @@ def parse_range(text: str) -> tuple[str, str] | None:
 
 def unknown_stage(report: Report, name: str) -> UserError:
     """The error for a stage, or a range of two, that no target of the report has."""
+    failed = next((target.gpu_error for target in report.targets if target.gpu_error), "")
+    if name == KERNELS and failed:
+        return UserError(failed)
     known = list(dict.fromkeys(stage.name for target in report.targets for stage in target.stages))
     if any(target.wrapper is not None for target in report.targets):
         known.append(WRAPPER)

@@ -14,7 +14,7 @@ from sys import intern
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from aotlens.errors import ReportError
-from aotlens.report.changes import KERNELS, WRAPPER, parse_range, stage_difference, unknown_stage
+from aotlens.report.changes import CUDA_GRAPH, KERNELS, WRAPPER, parse_range, stage_difference, unknown_stage
 from aotlens.report.parsing import no_collection, parsed
 from aotlens.report.records import SCHEMA, Report, Span, Target, Tensor
 
@@ -31,8 +31,11 @@ KEYS = {"from_": "from"}
 PARTS = {
     WRAPPER: ("wrapper",),
     KERNELS: ("gpu_totals", "gpu_lines", "kernels", "gpu_assumptions", "gpu_error", "cuda_graph"),
+    CUDA_GRAPH: ("cuda_graph",),
 }
 """The target's keys that stand for what is no graph."""
+TELLING = {KERNELS: ("kernels", "gpu_error")}
+"""Of these keys, those that tell whether there is any, where not each of them does."""
 
 REPEATED = (Span, Tensor)
 NAME_LENGTH = 120
@@ -80,7 +83,7 @@ def _stage_data(target: Target, stage: str) -> dict[str, object] | None:
     """What `--stage` picks of one target; None when the target lacks it."""
     if stage in PARTS:
         data = _record_encoder(Target)(target)
-        there = any(data[key] for key in PARTS[stage])
+        there = any(data[key] for key in TELLING.get(stage, PARTS[stage]))
         return {key: data[key] for key in PARTS[stage]} if there else None
     both = parse_range(stage)
     found: Any = stage_difference(target, *both) if both is not None else target.stage(stage)

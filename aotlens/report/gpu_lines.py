@@ -13,7 +13,7 @@ from aotlens.report.places import shown_path, text_of
 from aotlens.report.records import Span, Target
 from aotlens.report.summary import counted, human_bytes, human_flops, human_us
 
-LONGEST_NAME = 34
+LONGEST_NAME, SHORTEST_NAME = 34, 16
 MOST_LINES = 10
 MOST_PAIRS = 10
 """Pairs of kernels that are not fused, of those that share most."""
@@ -26,10 +26,10 @@ ESTIMATE = (
 )
 
 
-def short_name(name: str) -> str:
+def short_name(name: str, longest: int = LONGEST_NAME) -> str:
     """A kernel's name without its middle: its kind is told at the front, its number at the end."""
-    name = name.removeprefix("torch.ops.")
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 13]}…{name[-12:]}"
+    name, end = name.removeprefix("torch.ops."), min(12, longest // 2 - 2)
+    return name if len(name) <= longest else f"{name[: longest - end - 1]}…{name[-end:]}"
 
 
 def gpu_summary(target: Target, width: int) -> Iterator[Text]:

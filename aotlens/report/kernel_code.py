@@ -94,14 +94,15 @@ def _title(kernel: Kernel) -> str:
 
 def _figures(config: KernelConfig) -> str:
     blocks = "".join(f"{name}={size} " for name, size in config.blocks.items())
-    grid = "x".join(map(str, config.grid)) if config.grid is not None else "symbolic"
     needs = [
         f"{config.registers} registers",
         f"{human_bytes(config.spill_bytes)} spills",
         f"{human_bytes(config.shared_bytes)} shared",
         f"occupancy {config.occupancy:.0%} by {config.limit}",
     ]
-    return f"  {blocks}warps={config.warps} stages={config.stages} grid={grid}: {', '.join(needs)}"
+    return (
+        f"  {blocks}warps={config.warps} stages={config.stages} grid={config.grid_text}: {', '.join(needs)}"
+    )
 
 
 def _comment(language: str, text: str) -> str:

@@ -5,9 +5,15 @@ from collections.abc import Iterable, Iterator
 from rich.text import Text
 
 from aotlens.report.fold import Fold, fold, in_layer
-from aotlens.report.gpu_lines import gpu_summary, short_name, unfused_lines
+from aotlens.report.gpu_lines import (
+    LONGEST_NAME,
+    SHORTEST_NAME,
+    gpu_summary,
+    short_name,
+    unfused_lines,
+)
 from aotlens.report.kernel_totals import gpu_kernels, is_for_gpu
-from aotlens.report.layout import KEEP, Row, clipped, heading, paragraph, table
+from aotlens.report.layout import GAP, KEEP, Row, clipped, heading, paragraph, table
 from aotlens.report.places import text_of
 from aotlens.report.records import Kernel, KernelConfig, Span, Target
 from aotlens.report.summary import counted, human_bytes, human_us
@@ -63,10 +69,17 @@ def _gpu_lines(kernels: list[Kernel], width: int) -> Iterator[Text]:
         timed = any(kernel.time_us is not None for kernel in kernels)
         figures = tuple(name if timed or name != "measured" else "" for name in FIGURES)
         header = Row((phase, *figures), ("bold", *("dim" for _ in figures)))
-        yield from table([header, *(_gpu_row(group, width) for group in folds)], width, NUMBERS)
+        longest = _room_for_names([figures, *(_cells(group.first) for group in folds)], width)
+        yield from table([header, *(_gpu_row(group, width, longest) for group in folds)], width, NUMBERS)
 
 
-def _gpu_row(group: Fold[Kernel], width: int) -> Row:
+def _room_for_names(figures: list[tuple[str, ...]], width: int) -> int:
+    """What the columns of figures leave of a line."""
+    taken = (max(map(len, column)) for column in zip(*figures, strict=True))
+    return width - len(GAP) - sum(len(GAP) + size for size in taken if size)
+
+
+def _gpu_row(group: Fold[Kernel], width: int, longest: int) -> Row:
     kernel = group.first
     layers = group.label.removesuffix(f": {kernel.name}") if kernel.layer else ""
     where = " · ".join(filter(None, (layers, _expressions(kernel))))
@@ -76,7 +89,9 @@ def _gpu_row(group: Fold[Kernel], width: int) -> Row:
         details += paragraph(built, width, INDENT, "dim")
     if kernel.error:
         details += paragraph(kernel.error.strip().splitlines()[-1], width, INDENT, "red")
-    name = " ".join(filter(None, (short_name(kernel.name), group.times)))
+    longest -= len(group.times) + 1 if group.times else 0
+    name = short_name(kernel.name, max(SHORTEST_NAME, min(LONGEST_NAME, longest)))
+    name = " ".join(filter(None, (name, group.times)))
     return Row((name, *_cells(kernel)), ("cyan",), tuple(details))
 
 
@@ -114,9 +129,10 @@ def _built(kernel: Kernel) -> str:
 
 def _grid(config: KernelConfig) -> str:
     if config.grid is None:
-        return "as many blocks as the sizes need"
+        return "as many blocks as the data needs"
     sizes = [size for size in config.grid if size > 1] or [1]
-    return f"{'×'.join(map(str, sizes))} {'block' if sizes == [1] else 'blocks'}"
+    blocks = f"{'×'.join(map(str, sizes))} {'block' if sizes == [1] else 'blocks'}"
+    return f"{blocks} at the example's sizes," if config.grid_of_example else blocks
 
 
 def _blocks(config: KernelConfig) -> str:

@@ -52,13 +52,22 @@ class KernelConfig:
     shared_bytes: int
     """Shared memory of a block."""
     grid: tuple[int, int, int] | None
-    """Blocks of this launch; None under symbolic sizes."""
+    """Blocks of this launch; None where only the data tells their number."""
     occupancy: float
     """Of the warps that a multiprocessor could hold, those that it does; 0 where the launch fails."""
     limit: str
     """What keeps the occupancy from being higher: `warps`, `blocks`, `registers`, `shared memory`."""
     waves: float | None
-    """How often the grid fills the GPU: below 1 a part of it is idle; None under symbolic sizes."""
+    """How often the grid fills the GPU: below 1 a part of it is idle; None where the grid is."""
+    grid_of_example: bool = False
+    """Whether sizes are symbolic, and grid and waves those of the example's."""
+
+    @property
+    def grid_text(self) -> str:
+        """`8x1x1`; of symbolic sizes with what it is for."""
+        if self.grid is None:
+            return "as the data tells"
+        return "x".join(map(str, self.grid)) + (" at the example's sizes" if self.grid_of_example else "")
 
 
 @dataclass(frozen=True, slots=True)

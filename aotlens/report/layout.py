@@ -20,6 +20,8 @@ KEEP = "\u00a0"
 
 INDENT = "  "
 GAP = "  "
+LEAST_ROOM = 12
+"""Columns that the last cell of a row has, however narrow the page is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def _row(row: Row, widths: list[int], width: int, right: frozenset[int]) -> Iter
         line.append("" if position in right else pad).append(GAP)
     hang = line.cell_len
     style = row.styles[len(row.cells) - 1] if len(row.styles) >= len(row.cells) else ""
-    room = max(24, width - hang)
+    room = max(LEAST_ROOM, width - hang)
     last = row.cells[-1]
     first, *more = [clipped(last, room)] if row.clip else wrapped(last, room) or [""]
     line.append(first, style)
@@ -91,6 +93,28 @@ def wrapped(text: str, width: int) -> list[str]:
     """The text in lines of at most `width`; names and paths are never cut, nor is text joined by KEEP."""
     lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
     return [line.replace(KEEP, " ") for line in lines]
+
+
+def fitted(lines: Iterable[Text], width: int) -> Iterator[Text]:
+    """Lines that fit the page; a heading or a name that is longer goes on below itself, at a blank."""
+    for line in lines:
+        if line.cell_len <= width:
+            yield line
+        else:
+            yield from _split(line, width)
+
+
+def _split(line: Text, width: int) -> Iterator[Text]:
+    indent = len(line.plain) - len(line.plain.lstrip())
+    at = line.plain.rfind(" ", indent + 1, width + 1)
+    if at <= indent:
+        yield line
+        return
+    first, rest = line.divide([at])
+    first.rstrip()
+    yield first
+    begin = len(rest.plain) - len(rest.plain.lstrip())
+    yield from fitted([Text(" " * min(indent + 4, width // 2)).append_text(rest[begin:])], width)
 
 
 def clipped(text: str, width: int) -> str:

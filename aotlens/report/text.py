@@ -19,6 +19,7 @@ from aotlens.report.kernel_lines import kernel_lines
 from aotlens.report.layout import (
     WIDTH,
     Row,
+    fitted,
     heading,
     page_width,
     paragraph,
@@ -54,12 +55,13 @@ class Shown:
 
 def print_report(report: Report, console: Console, shown: Shown | None = None) -> None:
     """Print the report; colour only where the console has it (a terminal, and no NO_COLOR)."""
-    print_lines(report_lines(report, page_width(console), shown or Shown()), console)
+    width = page_width(console)
+    print_lines(fitted(report_lines(report, width, shown or Shown()), width), console)
 
 
 def report_text(report: Report, shown: Shown | None = None, width: int = WIDTH) -> str:
     """The report as plain text."""
-    return to_text(report_lines(report, width, shown or Shown()))
+    return to_text(fitted(report_lines(report, width, shown or Shown()), width))
 
 
 def report_lines(report: Report, width: int, shown: Shown) -> Iterator[Text]:

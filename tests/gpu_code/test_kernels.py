@@ -13,6 +13,7 @@ pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
 from aotlens.codegen.gpu.attention import attentions_in_steps
 from aotlens.codegen.gpu.build import build_kernel
+from aotlens.codegen.gpu.launches import launches_in
 from aotlens.codegen.gpu.records import KernelSource
 from aotlens.errors import BackendError, UserError
 from aotlens.options import CompileOptions
@@ -108,10 +109,28 @@ def test_an_attention_that_the_cpu_records_in_its_steps_is_told_with_its_line() 
     assert found[0.0] == []
 
 
-def test_symbolic_sizes_leave_the_grid_open() -> None:
-    (kernel,) = target_of(scaled_softmax, torch.randn(64, 128), dynamic=True).kernels
-    assert kernel.configs[0].grid is None
-    assert kernel.registers is not None
+def test_of_symbolic_sizes_the_grid_is_the_example_s() -> None:
+    target = target_of(scaled_softmax, torch.randn(64, 128), dynamic=True)
+    config = target.kernels[0].configs[0]
+    assert config.grid == (64 // config.blocks["XBLOCK"], 1, 1)
+    assert config.grid_of_example
+    assert config.waves is not None
+    assert "blocks at the example's sizes, of XBLOCK=" in "".join(map(str, kernel_lines(target, 110)))
+
+
+def test_launches_are_read_with_their_arguments() -> None:
+    source = """
+    def call(self, args):
+        s3 = arg0_1_size[0]
+        xnumel = 2*s3
+        k.run(buf0, reinterpret_tensor(buf1, (4, s3), (s3, 1), 0), xnumel, max(1, s3), u0, stream=raw_stream0)
+    """
+    inside = "reinterpret_tensor(buf1, (4, s3), (s3, 1), 0)"
+    (launch,) = launches_in(source)
+    assert launch.arguments == ("buf0", inside, "xnumel", "max(1, s3)", "u0")
+    assert [launch.buffer(at) for at in (0, 1)] == ["buf0", None]
+    (launch,) = launches_in(source, {"s3": 7})
+    assert (launch.arguments, launch.is_example) == (("buf0", inside, "14", "7", "u0"), True)
 
 
 def test_dropout_draws_on_the_gpu() -> None:

@@ -1,6 +1,7 @@
 """Reports survive JSON whole, and bad ones are refused by the key at fault."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from aotlens.errors import ReportError, UserError
 from aotlens.report import SCHEMA, Input, Report, Site, Target, decode, dumps, encode, loads
 from aotlens.report.codec import stage_json
+from aotlens.report.cuda_graph_records import CudaGraph
 from tests.report.sample import sample_report
 
 
@@ -61,11 +63,15 @@ def test_encoded_data_is_json() -> None:
     [
         ("kernels", ["gpu_totals", "gpu_lines", "kernels", "gpu_assumptions", "gpu_error", "cuda_graph"]),
         ("wrapper", ["wrapper"]),
+        ("cuda-graph", ["cuda_graph"]),
     ],
 )
 def test_one_part_of_a_report(stage: str, keys: list[str]) -> None:
-    part = json.loads(stage_json(sample_report(), stage))["targets"][0]
-    whole = json.loads(dumps(sample_report()))["targets"][0]
+    report = sample_report()
+    graph = CudaGraph("recorded", {"forward": "recorded"})
+    report = replace(report, targets=tuple(replace(one, cuda_graph=graph) for one in report.targets))
+    part = json.loads(stage_json(report, stage))["targets"][0]
+    whole = json.loads(dumps(report))["targets"][0]
     assert part == {key: whole[key] for key in ["name", "qualname", *keys]}
     with pytest.raises(UserError, match=f"no stage '{stage}'"):
         stage_json(Report("2.13.0", "3.11", "x"), stage)

@@ -270,9 +270,8 @@ def config_lines(kernel: Kernel) -> Iterator[Line]:
     for config in kernel.configs[:1]:
         yield Line((Part("uses  ", "dim"), Part(resources_text(config))), wrap=True)
         held = f"{config.occupancy:.0%} of the warps fit, limited by {config.limit}"
-        grid = "x".join(map(str, config.grid)) if config.grid is not None else "symbolic"
         waves = f", {config.waves:.2g} waves" if config.waves is not None else ""
-        yield Line((Part("runs  ", "dim"), Part(f"{held} · grid {grid}{waves}")), wrap=True)
+        yield Line((Part("runs  ", "dim"), Part(f"{held} · grid {config.grid_text}{waves}")), wrap=True)
     for config in kernel.configs[1:]:
         yield Line((Part("else  ", "dim"), Part(resources_text(config), "dim")), wrap=True)
 

@@ -102,7 +102,7 @@ def _config(autotuner: Any, result: Any, kernel: KernelSource, target: GpuTarget
         frame_bytes=resources.frame_bytes,
         spill_bytes=_spill_bytes(compiled.asm["ptx"], target) if resources.frame_bytes else 0,
         shared_bytes=compiled.metadata.shared + resources.shared_bytes,
-        grids=tuple(_grid(autotuner, config, call) for call in kernel.calls),
+        grids=tuple(_grid(autotuner, config, call.arguments) for call in kernel.calls),
     )
 
 
@@ -129,7 +129,7 @@ def _grid(autotuner: Any, config: Any, call: tuple[str, ...]) -> tuple[int, int,
     grid = compiling_modules().heuristics.GridExpr.from_meta(autotuner.inductor_meta, config)
     try:
         x, y, z = grid.eval_slow({**numbers, **config.kwargs})
-    except NameError:  # a symbolic size
+    except NameError:  # a size that only the data tells
         return None
     return int(x), int(y), int(z)
 

@@ -14,6 +14,7 @@ from aotlens.codegen.gpu.build import build_kernel, prepare
 from aotlens.codegen.gpu.cache import GpuCache
 from aotlens.codegen.gpu.cubin import read_cubin
 from aotlens.codegen.gpu.forked import Failed, Job, in_children
+from aotlens.codegen.gpu.launches import Launch
 from aotlens.codegen.gpu.lower import lower
 from aotlens.codegen.gpu.offline import offline_gpu
 from aotlens.codegen.gpu.records import BuiltKernel, GpuOrder, KernelSource, LoweredGraph
@@ -108,7 +109,8 @@ class _Generation:
             self._find(source)
         for source in graph.kernels:
             for at, choice in enumerate(source.choices):
-                other = KernelSource(choice.name, source.phase, choice.source, (choice.call,))
+                launch = Launch(choice.name, choice.call)
+                other = KernelSource(choice.name, source.phase, choice.source, (launch,))
                 self._find_choice(other, (source.phase, source.name), at)
 
     def _find(self, source: KernelSource) -> None:

@@ -4,7 +4,6 @@ Invariant: works within `offline_gpu`, in a process of its own; the graphs go in
 (`aotlens.codegen.inductor`), so that what is shown is what would run.
 """
 
-import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from torch import fx
 from aotlens.codegen.around import Around, prepare
 from aotlens.codegen.gpu.attention import attentions_in_steps
 from aotlens.codegen.gpu.fx_work import OURS
+from aotlens.codegen.gpu.launches import Launch, launches_in
 from aotlens.codegen.gpu.observed import observing
 from aotlens.codegen.gpu.places import has_gpu_tensors
 from aotlens.codegen.gpu.records import KernelSource, LoweredGraph, RunnableGraph
@@ -32,12 +32,10 @@ from aotlens.torch_api import (
     TracingContext,
     compile_with_inductor,
     draws_in_kernels,
+    example_sizes,
     inductor_config_patch,
     tracing,
 )
-
-_LAUNCH = re.compile(r"^\s+(\w+)\.run\((.*), stream=\w+\)$", re.MULTILINE)
-"""A launch in the wrapper that Inductor writes."""
 
 
 def lower(parts: Partitioned, config: dict[str, Any]) -> Iterator[LoweredGraph]:
@@ -96,7 +94,9 @@ class _Graph:
             warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # advice on a machine's settings
             code, _ = compile_with_inductor(module, inputs, moving.mode, **self._flags())
         source = str(getattr(code, "source_code", ""))  # a graph that computes nothing has none
-        launches = _launches(source)
+        launches: dict[str, list[Launch]] = {}
+        for launch in launches_in(source, example_sizes(moving.mode)):
+            launches.setdefault(launch.kernel, []).append(launch)
         lowered = LoweredGraph(
             phase=self.phase,
             source=source,
@@ -149,11 +149,3 @@ def _restride(node: fx.Node, stride: tuple[Any, ...] | None) -> None:
         return
     if not any(isinstance(size, torch.SymInt) for size in val.shape):
         node.meta["val"] = val.as_strided(val.shape, stride)
-
-
-def _launches(source: str) -> dict[str, list[tuple[str, ...]]]:
-    """The arguments of each launch, by kernel."""
-    found: dict[str, list[tuple[str, ...]]] = {}
-    for name, arguments in _LAUNCH.findall(source[source.rfind("def call(") :]):
-        found.setdefault(name, []).append(tuple(text.strip() for text in arguments.split(",")))
-    return found

@@ -3,9 +3,7 @@
 Invariant: a buffer is compared with a node only where Inductor says that it holds that node's value.
 """
 
-import ast
 import re
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -18,7 +16,6 @@ from aotlens.codegen.gpu.records import RunnableGraph
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
 
-_LAUNCH = re.compile(r"^\s+(\w+)\.run\(.*, stream=\w+\)$", re.MULTILINE)
 _WRITTEN = ("out_ptr", "in_out_ptr")
 """How Inductor names a kernel's parameters that it writes to."""
 
@@ -58,15 +55,11 @@ class _Keeper(fx.Interpreter):
 
 def arguments_of(graph: RunnableGraph, place: Place) -> list[str | None]:
     """The wrapper's names of the buffers that a launch is given; None for what is no plain name."""
-    seen: Counter[str] = Counter()
-    source = graph.lowered.source
-    for match in _LAUNCH.finditer(source, source.rfind("def call(")):
-        kernel = match.group(1)
-        if (kernel, seen[kernel]) == (place.kernel, place.occurrence):
-            call: Any = ast.parse(match.group().strip(), mode="eval").body
-            return [argument.id if isinstance(argument, ast.Name) else None for argument in call.args]
-        seen[kernel] += 1
-    return []
+    kernel = next((one for one in graph.lowered.kernels if one.name == place.kernel), None)
+    if kernel is None or place.occurrence >= len(kernel.calls):
+        return []
+    launch = kernel.calls[place.occurrence]
+    return [launch.buffer(at) for at in range(len(launch.arguments))]
 
 
 def expected_of(graph: RunnableGraph, place: Place, values: Values) -> dict[int, tuple[str, torch.Tensor]]:

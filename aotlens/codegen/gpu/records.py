@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from aotlens.codegen.around import Around
+from aotlens.codegen.gpu.launches import Launch
 from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.report.records import Phase
 
@@ -40,8 +41,8 @@ class KernelSource:
     name: str
     phase: Phase
     source: str
-    calls: tuple[tuple[str, ...], ...]
-    """The arguments of each launch in the wrapper, as text, in call order."""
+    calls: tuple[Launch, ...]
+    """Its launches in the wrapper, in call order."""
     choices: tuple[Choice, ...] = ()
     """Those of its template that were not taken."""
 
@@ -157,7 +158,7 @@ class BuiltConfig:
     shared_bytes: int
     """Shared memory of a block."""
     grids: tuple[tuple[int, int, int] | None, ...]
-    """Blocks of each launch; None where sizes are symbolic."""
+    """Blocks of each launch; None where only the data tells their number."""
 
     def launched(self, times: int) -> "BuiltConfig":
         """The same for a kernel that is launched so often, each time alike."""

@@ -51,7 +51,7 @@ def kernel_rows(
     graph: LoweredGraph, built: dict[tuple[Phase, str], BuiltKernel], places: Places, target: GpuTarget
 ) -> Iterator[Kernel]:
     """One row for each call of one graph, in call order."""
-    sources = {kernel.name: kernel.source for kernel in graph.kernels}
+    sources = {kernel.name: kernel for kernel in graph.kernels}
     unfused = unfused_rows(graph, places.span)
     launches: Counter[str] = Counter()
     for at, call in enumerate(graph.calls):
@@ -61,7 +61,7 @@ def kernel_rows(
             name=call.name,
             phase=call.phase,
             target="cpu" if call.on_cpu else target.sm,
-            source=sources.get(call.name, ""),
+            source=sources[call.name].source if call.name in sources else "",
             nodes=members,
             spans=spans,
             kind="generated" if call.name in sources or call.on_cpu else "library",
@@ -71,7 +71,10 @@ def kernel_rows(
             added="" if spans else _added(call, members, places),
         )
         row = with_costs(row, call, target, places.span)
-        yield _with_code(row, built.get((call.phase, call.name)), launches[call.name], target)
+        launch = launches[call.name]
+        made = sources[call.name].calls[launch : launch + 1] if call.name in sources else ()
+        is_example = any(one.is_example for one in made)
+        yield _with_code(row, built.get((call.phase, call.name)), launch, target, is_example)
         launches[call.name] += 1
 
 
@@ -87,7 +90,9 @@ def _added(call: KernelCall, members: tuple[str, ...], places: Places) -> str:
     return f"codegen: {call.added or 'Inductor gives no node of the graph for it'}"
 
 
-def _with_code(row: Kernel, built: BuiltKernel | None, launch: int, target: GpuTarget) -> Kernel:
+def _with_code(
+    row: Kernel, built: BuiltKernel | None, launch: int, target: GpuTarget, is_example: bool
+) -> Kernel:
     if built is None or built.error:
         return replace(row, error=built.error if built else "")
     chosen = built.configs[0]
@@ -96,7 +101,9 @@ def _with_code(row: Kernel, built: BuiltKernel | None, launch: int, target: GpuT
         registers=chosen.registers,
         spill_bytes=chosen.spill_bytes,
         shared_bytes=chosen.shared_bytes,
-        configs=tuple(_config(config, launch, target) for config in built.configs),
+        configs=tuple(
+            replace(_config(config, launch, target), grid_of_example=is_example) for config in built.configs
+        ),
         texts=tuple(KernelText(*text) for text in built.texts) if launch == 0 else (),
     )
 
