@@ -34,10 +34,13 @@ class Page:
 
     @property
     def uri(self) -> str:
-        """The path is for people; the query holds all, in letters that no client escapes anew."""
+        """The path is for people; the query holds all, in letters that no client escapes anew.
+
+        With `//`, without which Vim takes it for a file of the working folder; VS Code leaves them out again.
+        """
         fields = json.dumps([self.script, self.qualname, self.part]).encode()
         token = base64.urlsafe_b64encode(fields).decode().rstrip("=")
-        return f"{SCHEME}:/{quote(self.qualname)}/{quote(self.file_name)}?{token}"
+        return f"{SCHEME}:///{quote(self.qualname)}/{quote(self.file_name)}?{token}"
 
     @property
     def file_name(self) -> str:

@@ -29,8 +29,8 @@ def test_graph_documents_lead_to_the_expression_and_back() -> None:
         nodes = shared.at("implementation", uri, gelu, 18)
         assert {"line": line, "character": 0} in [one["range"]["start"] for one in nodes]
         assert [one["uri"].partition("?")[0] for one in nodes] == [
-            "aotlens:/Block/forward.py",
-            "aotlens:/Block/backward.py",
+            "aotlens:///Block/forward.py",
+            "aotlens:///Block/backward.py",
         ]
         symbols = shared.request(
             "textDocument/documentSymbol", {"textDocument": {"uri": shown_answer["uri"]}}
@@ -53,7 +53,7 @@ def test_kernels_for_a_gpu_are_documents_in_each_language() -> None:
         assert page(f"{name}.ptx") == {"text": ".version 8.7", "languageId": "plaintext"}
         line, character = place_of("hidden.sigmoid()")
         leads = shared.at("implementation", uri, line, character + 8)
-        assert leads[-1]["uri"].partition("?")[0] == f"aotlens:/Block/{name}.py"
+        assert leads[-1]["uri"].partition("?")[0] == f"aotlens:///Block/{name}.py"
         told = shared.at("hover", uri, line, character + 8)["contents"]["value"]
         assert "moves 24.0 KiB, 40 registers, spills 48 B, 75% of the warps fit, at least 0.50 µs" in told
 
