@@ -7,6 +7,7 @@ code in the worker's child.  A failure is shown to the user in one message, and 
 import asyncio
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -74,6 +75,8 @@ class Tracer:
         self._worker: WorkerClient | None = None
         self._python: str | None = None
         self._running: list[Running] = []
+        self._reader = ThreadPoolExecutor(1, "aotlens-report")
+        """Reports are read one after the other: more threads would be no faster, and leave the loop less."""
 
     @property
     def running(self) -> tuple[TraceKey, ...]:
@@ -196,7 +199,7 @@ class Tracer:
             loop = asyncio.get_running_loop()
             read = partial(self._read, answer.report, key[0], snapshot.lines.traced)
             try:
-                report, indices = await loop.run_in_executor(None, read)
+                report, indices = await loop.run_in_executor(self._reader, read)
             except AotlensError as error:
                 failure = Failure("internal", f"the worker's report cannot be read: {error}", exit_code=3)
                 answer = replace(answer, report=None, failure=failure)

@@ -6,6 +6,7 @@ bytes that belong to no message cost at most the messages that they touch.
 """
 
 import asyncio
+import gc
 import logging
 import os
 import re
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
+TURN_S = 0.001
+"""How long a thread runs while another waits for its turn."""
 LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d+)[ \t]*\r?\n\Z", re.IGNORECASE)
 HEADER = re.compile(rb"(?:content-type[ \t]*:.*)?\r?\n\Z", re.IGNORECASE)
 """What else may stand between messages."""
@@ -67,6 +70,16 @@ def guard_standard_streams() -> tuple[BinaryIO, BinaryIO]:
     return reader, writer
 
 
+def keep_the_loop_free() -> None:
+    """Have threads that read a report of megabytes leave the loop its turn.
+
+    A report is plain data without cycles, of which the collector would look at every object again and again
+    while it grows, and nothing else may run meanwhile.
+    """
+    gc.set_threshold(100_000, 50, 50)
+    sys.setswitchinterval(TURN_S)
+
+
 def tell(message: str) -> None:
     """A line for the person who started the server; stdout is the client's."""
     sys.stderr.write(f"aotlens lsp: {message}\n")
@@ -76,6 +89,7 @@ def tell(message: str) -> None:
 def serve_stdio(server: Server) -> int:
     """Serve until the client says exit or closes its end; the exit code that the protocol asks for."""
     reader, writer = guard_standard_streams()
+    keep_the_loop_free()
     server.protocol.set_writer(StdoutWriter(writer))
     try:
         asyncio.run(_serve(server, StdinAsyncReader(reader, server.thread_pool)))
@@ -100,6 +114,7 @@ def serve_tcp(server: Server, host: str, port: int) -> int:
 
     Port 0 takes a free one; the address goes to stderr.
     """
+    keep_the_loop_free()
     try:
         asyncio.run(_serve_tcp(server, host, port))
     except SystemExit:  # how pygls ends at the notification `exit`
