@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 
 import torch
 
@@ -38,6 +39,9 @@ __all__ = ["trace"]
 
 _OVERRIDES = ("`save:", "`recompute:")
 """How a message starts where a target refuses an override, which then names a value after all."""
+
+_OURS: list[str] = []
+"""The name of the last module that was loaded before any user code ran; empty where that is not known."""
 
 
 def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
@@ -170,8 +174,14 @@ def _failure(work: Callable[[], None], path: str) -> Failure | None:
 def _files(path: str, reads: Reads) -> tuple[str, ...]:
     """The script, the modules of the user's own that were imported, and what the script read."""
     files = [os.path.abspath(path)]
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and os.path.isfile(file) and is_users(file):
+    imported = list(takewhile(lambda name: name not in _OURS, reversed(sys.modules)))
+    for name in reversed(imported):
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if isinstance(file, str) and is_users(file) and os.path.isfile(file):
             files.append(os.path.abspath(file))
     return tuple(dict.fromkeys((*files, *reads.paths)))
+
+
+def forget_loaded_modules() -> None:
+    """What is loaded now is no user's: a child that looked at those thousands would also copy their pages."""
+    _OURS.append(next(reversed(sys.modules)))

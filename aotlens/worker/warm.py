@@ -16,7 +16,7 @@ import torch
 
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from aotlens.session.trace import trace
+from aotlens.session.trace import forget_loaded_modules, trace
 from aotlens.worker.child import ProgressFunction, Trace
 from aotlens.worker.codec import Outcome
 from aotlens.worker.protocol import Hello, TraceRequest
@@ -32,6 +32,7 @@ def load() -> tuple[Trace, Hello]:
     )  # a child forked after the thread pool has started hangs in its first parallel op
     _exercise_direct()
     _exercise_dynamo()
+    forget_loaded_modules()
     gc.collect()
     gc.freeze()  # a collection in a child would otherwise touch, and so copy, the server's pages
 
