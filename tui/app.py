@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from rich.text import Text
 from rich.traceback import Traceback
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
 from textual.screen import Screen
 
 from aotlens.errors import UserError
@@ -46,6 +47,7 @@ from tui.view.rows import Line
 from tui.view.source import SourceStore
 from tui.view.state import TraceState, progress_lines, state_parts, title_parts
 from tui.watching import watch_sources
+from tui.widgets.plain import PlainText, is_plain
 from tui.widgets.theme import DARK, LIGHT
 from tui.workbench import Workbench
 
@@ -94,9 +96,13 @@ class AotlensApp(App[int]):
         self._started = 0.0
         self.ended_by: int | None = None
         """The signal that ended the app."""
+        self._plain = (PlainText(),) if is_plain(os.environ) and not is_served() else ()
         self.register_theme(DARK)
         self.register_theme(LIGHT)
         self.theme = DARK.name
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return (*super().get_line_filters(), *self._plain)
 
     def get_default_screen(self) -> Screen[object]:
         return self.workbench
@@ -278,8 +284,8 @@ def run(asked: Asked | None, report_file: str | None = None, watch: bool = False
     """
     report = None if report_file is None else read_report(report_file)
     if not is_served() and (not sys.stdout.isatty() or os.environ.get("TERM") == "dumb"):
-        instead = f"aotlens inspect {asked.path if asked else ''}".strip()
-        raise UserError(f"the terminal app needs a terminal that can move its cursor; use `{instead}` here")
+        instead = f"use `aotlens inspect {asked.path}` here" if asked else "--serve shows it in a browser"
+        raise UserError(f"the terminal app needs a terminal that can move its cursor; {instead}")
     if report_file is not None and asked is None:
         return shown(AotlensApp(report_file, report=report, roots=(str(Path(report_file).resolve().parent),)))
     if asked is None:

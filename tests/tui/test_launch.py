@@ -34,7 +34,8 @@ def test_without_a_terminal_it_names_the_other_command() -> None:
 @pytest.mark.usefixtures("terminal")
 def test_a_dumb_terminal_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
-    assert refusal(None)[0].endswith("use `aotlens inspect` here")
+    assert refusal("train.py")[0].endswith("use `aotlens inspect train.py` here")
+    assert refusal(None)[0].endswith("--serve shows it in a browser")
 
 
 @pytest.mark.usefixtures("terminal")

@@ -1,0 +1,81 @@
+"""For terminals without Unicode: every character drawn becomes one of ASCII that takes as many cells.
+
+Invariant: signs that mean different things stay different.
+"""
+
+import unicodedata
+from collections.abc import Mapping
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.color import Color
+from textual.filter import LineFilter
+
+SIGNS = {
+    **dict.fromkeys("─━╌┄┅═▁", "-"),
+    **dict.fromkeys("│┃┊╎║▏▕", "|"),
+    **dict.fromkeys("╭╮╰╯┌┐└┘┏┓┗┛├┤┬┴┼╔╗╚╝", "+"),
+    **dict.fromkeys("▂▃", "."),
+    **dict.fromkeys("▄▅", ":"),
+    **dict.fromkeys("▆▇", "="),
+    **dict.fromkeys("█▉▊▋▌▍▎▐", "#"),
+    "›": ">",
+    "•": "*",
+    "●": "@",
+    "○": "o",
+    "◐": "%",
+    "▲": "^",
+    "▼": "v",
+    "◀": "<",
+    "▶": ">",
+    "→": ">",
+    "←": "<",
+    "↑": "^",
+    "↓": "v",
+    "⇧": "^",
+    "⌫": "<",
+    "…": "~",
+    "⋯": "~",
+    "·": "-",
+    "×": "x",
+    "–": "-",
+    "−": "-",
+    "µ": "u",
+    "±": "~",
+    "⎇": "&",
+}
+UNKNOWN = "?"
+UNICODE = ("UTF-8", "UTF8")
+
+
+def is_plain(environment: Mapping[str, str]) -> bool:
+    """Whether the locale says that the terminal takes no Unicode; one that says nothing is taken to do so.
+
+    Python itself sets LC_CTYPE to C.UTF-8 where it finds the locale C, so that alone says nothing.
+    """
+    named = environment.get("LC_ALL") or environment.get("LC_CTYPE") or environment.get("LANG") or ""
+    if named == "C.UTF-8" and not environment.get("LC_ALL"):
+        named = environment.get("LANG") or ""
+    return bool(named) and not any(form in named.upper() for form in UNICODE)
+
+
+class PlainText(LineFilter):
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """The same segments in ASCII."""
+        return [
+            Segment(plain(text), style, control) if not control and not text.isascii() else segment
+            for segment in segments
+            for text, style, control in (segment,)
+        ]
+
+
+def plain(text: str) -> str:
+    """In as many cells; a letter with an accent loses it, what has no likeness becomes question marks."""
+    return "".join(char if char.isascii() else alike(char) for char in text)
+
+
+def alike(char: str) -> str:
+    if char in SIGNS:
+        return SIGNS[char]
+    base = unicodedata.normalize("NFKD", char)[0]
+    return base if base.isascii() and cell_len(char) == 1 else UNKNOWN * cell_len(char)
