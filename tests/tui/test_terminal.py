@@ -1,13 +1,9 @@
 """The app in a real terminal: it starts, shows, walks the tabs, quits, and leaves the terminal as it was."""
 
 import os
-import shlex
-import shutil
 import signal
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,54 +11,14 @@ import pytest
 from aotlens.report import dumps
 from tests.report.sample import sample_report
 from tests.tui.processes import marked, needs_proc, until
+from tests.tui.terminal import CLEAN, Terminal, needs_tmux, new_terminal
 
-ROOT = Path(__file__).parents[2]
-CLEAN = "0 1 0"
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
-
-
-class Terminal:
-    """A tmux session of its own server, so that no other session is touched."""
-
-    def __init__(self, socket: Path) -> None:
-        self.socket = str(socket)
-
-    def tmux(self, *arguments: str) -> str:
-        command = ["tmux", "-S", self.socket, "-f", "/dev/null", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
-
-    def run(self, *command: str) -> None:
-        """Run a command, then say its exit code and wait."""
-        here = f"unset COLUMNS LINES; cd {shlex.quote(str(ROOT))}"
-        shell = f"{here}; {shlex.join(command)}; echo ended $?; exec sleep 600"
-        self.tmux("new-session", "-d", "-x", "120", "-y", "40", shell)
-
-    def keys(self, *keys: str) -> None:
-        self.tmux("send-keys", *keys)
-
-    def screen(self) -> str:
-        return self.tmux("capture-pane", "-p")
-
-    def modes(self) -> str:
-        """Alternate screen, cursor, mouse."""
-        return self.tmux("display-message", "-p", "#{alternate_on} #{cursor_flag} #{mouse_any_flag}").strip()
-
-    def wait(self, shown: Callable[[str], bool], seconds: float = 60) -> str:
-        """The screen once it shows what is waited for."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            screen = self.screen()
-            if shown(screen):
-                return screen
-            time.sleep(0.2)
-        pytest.fail(f"the terminal did not show what was waited for:\n{self.screen()}")
+pytestmark = needs_tmux
 
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    running = Terminal(tmp_path / "tmux")
-    yield running
-    running.tmux("kill-server")
+    yield from new_terminal(tmp_path)
 
 
 def walk_the_tabs(terminal: Terminal) -> None:
