@@ -288,4 +288,11 @@ def _autograd_change(given: CapturedInput) -> AutogradChange:
         return AutogradChange.REQUIRES_GRAD
     if given.requires_grad and not given.argument.requires_grad:
         return AutogradChange.DETACHED
+    left_its_history = given.requires_grad and not given.is_leaf and history(given.argument) is None
+    if left_its_history and given.argument._base is None:
+        raise UnsupportedError(
+            f"`requires_grad_` on `{given.slot.name}`, which the function took off its history before",
+            None,
+            "give back a new leaf (`x.detach().requires_grad_()`)",
+        )
     return AutogradChange.NONE

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
 
+from aotlens.capture.saved_values import SavedValues
 from aotlens.ir.origin import Checkpoint, Mark
 
 MARKS = {
@@ -25,8 +26,9 @@ MARKS = {
 class Checkpoints:
     """The checkpoints of one recording."""
 
-    def __init__(self) -> None:
+    def __init__(self, saved: SavedValues) -> None:
         self.active = False
+        self._saved = saved
         self._count = 0
         self._policy: Callable[..., Any] | None = None
 
@@ -40,7 +42,7 @@ class Checkpoints:
         self._policy = getattr(forward, "policy_fn", None)
         self.active = True
         try:
-            with nullcontext() if self._policy is not None else forward:
+            with nullcontext() if self._policy is not None else forward, self._saved.computed_again():
                 yield
         finally:
             self.active = False

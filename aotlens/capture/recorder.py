@@ -73,8 +73,8 @@ class Recorder(Tape, TorchDispatchMode):
         Tape.__init__(self, fake_mode)
         TorchDispatchMode.__init__(self)
         self.calls: list[Call] = []
-        self.checkpoints = Checkpoints()
         self.saved = SavedValues(self)
+        self.checkpoints = Checkpoints(self.saved)
         self.random, self.torchbind = RandomState(self), Objects(self)
         self.origins = Origins(boundary)
         self.decompositions = decompositions

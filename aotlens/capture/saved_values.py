@@ -5,14 +5,16 @@ Without hooks autograd reads the tensor, or refuses; with hooks what it reads is
 the former value, the tensor itself does not), and the recording cannot ask them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from aotlens.capture.operators import aten
 from aotlens.capture.storage import Storage
-from aotlens.capture.tape import Tape
+from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.wrappers import is_wrapper
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import Place
@@ -46,6 +48,28 @@ class SavedValues:
         tape.track(stand_in, Storage(former, stand_in))
         self._former[id(former)] = place
         return stand_in
+
+    @contextmanager
+    def computed_again(self) -> Iterator[None]:
+        """Within it, what is saved is computed again for the backward, whatever is written to it since."""
+        with torch.autograd.graph.saved_tensors_hooks(self._keep, self._kept):
+            yield
+
+    def _keep(self, tensor: Any) -> tuple[Any, Node | None]:
+        """An alias, since an operator's own result would hold what holds it."""
+        with self._tape.fake_mode, torch.no_grad():
+            alias = tensor.detach()
+        if is_wrapper(tensor):
+            return alias, None
+        node = self._tape.node_of(tensor)
+        setattr(alias, TRACK, replace(self._tape.tracked(tensor)))
+        return alias, node
+
+    def _kept(self, packed: tuple[Any, Node | None]) -> Any:
+        tensor, node = packed
+        if node is not None and self._tape.node_of(tensor) is not node:
+            self._tape.track(tensor, Storage(node, tensor))
+        return tensor
 
     def refuse_changed(self, nodes: Iterable[Node]) -> None:
         """Call it with the nodes of a program.

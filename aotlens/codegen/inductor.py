@@ -33,6 +33,7 @@ from aotlens.torch_api import (
     inductor_config_patch,
     inductor_decompositions,
     names_of_generated,
+    numbers_of_data,
     recording_flags,
     tracing,
     triton_operators,
@@ -184,7 +185,7 @@ class _Unit:
             around = prepare(module, program)
         inputs = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         try:
-            with inductor_config_patch(self._config):
+            with inductor_config_patch(self._config), numbers_of_data(self._fake_mode):
                 result, provenance = compile_with_inductor(
                     module, inputs, self._fake_mode, static_input_idxs=static, **self._recording, **flags
                 )

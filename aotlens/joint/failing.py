@@ -9,9 +9,11 @@ from torch.autograd.graph import get_gradient_edge
 
 from aotlens.capture.autograd_nodes import autograd_nodes
 from aotlens.capture.recorder import Recorder
+from aotlens.capture.stale_views import is_stale
 from aotlens.errors import placed
 from aotlens.ir.origin import Origin
 from aotlens.joint.records import FailingBackward
+from aotlens.torch_api import without_modes
 
 AUTOGRAD_REFUSES = (
     "modified by an inplace operation",
@@ -30,7 +32,9 @@ def failing_backward(recorder: Recorder, outputs: list[Any], error: Exception) -
     """What eager raises too when it runs this backward; None for every other error."""
     first = str(error).strip().splitlines()[0] if str(error).strip() else ""
     refuses = any(phrase in first for phrase in AUTOGRAD_REFUSES)
-    refuses = refuses or (INVALID in first and not recorder.has_moved)
+    if INVALID in first:
+        with without_modes(), recorder.fake_mode:
+            refuses = not any(is_stale(tensor) for tensor in recorder.seen_tensors())
     if not isinstance(error, RuntimeError) or not refuses:
         return None
     origin = _origin_of_failure(recorder, outputs)

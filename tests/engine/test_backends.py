@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, fx
+from torch._higher_order_ops.scan import scan
 
 from aotlens.errors import BackendError
 from aotlens.frontends.dynamo import dynamo_backend
@@ -135,3 +136,15 @@ def test_inductor_draws_inside_the_functions_of_higher_order_operators() -> None
     found = compile_direct(chosen, (torch.ones(8),), {}, CompileOptions()).call(torch.ones(8))
     assert found.unique().numel() == 8
     assert 0 <= found.min() <= found.max() < 1
+
+
+def test_inductor_counts_the_steps_of_a_loop_behind_dynamo() -> None:
+    def summed(x: Tensor) -> Tensor:
+        step = lambda total, row: (total + row.sin(), total * row)
+        total, rows = scan(step, torch.zeros_like(x[0]), x)
+        return total * rows
+
+    x = torch.randn(3, 4).requires_grad_()
+    compiled = torch.compile(summed, backend=dynamo_backend(CompileOptions()))
+    found = torch.autograd.grad(compiled(x).sum(), x)
+    torch.testing.assert_close(found, torch.autograd.grad(summed(x).sum(), x))

@@ -121,3 +121,12 @@ class Checkpointed(nn.Module):
 
 
 cases(lambda: (plain(3, 8),), "inductor")(Checkpointed)
+
+
+@cases(lambda: (leaf(3, 4),), "dynamo", "dynamic")
+def checkpointed_result_written_to(x: Tensor) -> Tensor:
+    y = checkpoint(lambda x: x.sin().exp(), x, use_reentrant=False)
+    y += x
+    flat = y.view(-1)
+    flat.mul_(2)
+    return y.tanh()

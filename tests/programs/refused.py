@@ -152,3 +152,10 @@ def intermediate_that_grows_under_a_view(x: Tensor) -> tuple[Tensor, Tensor]:
     view = rows[2:]
     torch.sin(x, out=rows)
     return rows, view
+
+
+@cases(lambda: (leaf(3, 4) * 1,), refused="took off its history before")
+def input_made_a_leaf_in_place(x: Tensor) -> Tensor:
+    x.detach_()
+    x.requires_grad_()
+    return x * 2
