@@ -134,7 +134,7 @@ def test_wrapper_steps_and_module_text_point_at_each_other() -> None:
         ]
         module = app.workbench.query_one("#module")
         assert (module.block, lit(app)) == (range(17, 18), ["cache.mul_(0.9)"])  # type: ignore[attr-defined]
-        await pilot.press("tab", "down", "down")
+        await pilot.press("tab", "tab", "down", "down")
         assert (table(app, "steps").key, lit(app)) == (
             "step:make output views again",
             ["hidden.view(-1)", "cache[0]"],
@@ -203,7 +203,7 @@ def test_another_target_fills_every_tab_anew() -> None:
             [],
         )
         await pilot.press("4")
-        assert table(app, "nodes").key == "x"
+        assert table(app, "nodes").key == "mm"
         await pilot.press("0")
         assert app.workbench.query_one("#log-text").text.lines == ("the traced run printed nothing",)  # type: ignore[attr-defined]
 

@@ -154,7 +154,7 @@ def test_signatures_of_one_function_stand_below_it() -> None:
     twice = replace(report, targets=(report.targets[1], report.targets[0], report.targets[1]))
     rows = target_listing(twice).rows
     assert [(rows.key(place), getattr(rows.cells(place)[0], "text", "")) for place in range(len(rows))] == [
-        ("group:0", "score  2 signatures"),
+        ("group:0", "score  ×2"),
         ("target:0", "├ (f32[32, 16], f32[16, 10])"),
         ("target:2", "╰ (f32[32, 16], f32[16, 10])"),
         ("target:1", "Block"),

@@ -12,7 +12,7 @@ from textual.widget import Widget
 from aotlens.report.lineage import Lineage
 from aotlens.report.records import Stage
 from tui.panes.base import Pane, Subject
-from tui.view.graph import StageIndex, fact_lines, node_listing, stage_title
+from tui.view.graph import StageIndex, fact_lines, first_operator, node_listing, stage_title
 from tui.view.neighbours import Neighbourhood
 from tui.view.rows import Line
 from tui.widgets.bars import ChoiceBar
@@ -131,6 +131,8 @@ class GraphsPane(Pane):
         self.query_one(ChoiceBar).show(choices, names.index(name) if name in names else 0)
         stage = self.indices[name].stage if name in self.indices else Stage("", None, (), "")
         self.nodes.show(node_listing(stage, subject.target))
+        if not self.nodes.cursor:
+            self.nodes.place_cursor(first_operator(stage))
         other = self._other
         if other is not None:
             self.partner.show(node_listing(other.stage, subject.target, title=other.stage.name))

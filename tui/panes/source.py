@@ -63,6 +63,7 @@ class SourcePane(Vertical):
         if spans and not any(file_key(span.file) == file_key(self.file) for span in spans):
             self.open(spans[0].file, spans[0].line)
         self.code.light(link)
+        self._describe(self.code.cursor)
 
     def place(self) -> Span:
         """Where the cursor is, for the editor and for copying."""

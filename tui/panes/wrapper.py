@@ -8,8 +8,9 @@ from textual.widget import Widget
 from aotlens.report.records import WrapperStep
 from tui.panes.base import Pane, Subject
 from tui.view.source import from_text
-from tui.view.wrapper import ordered_steps, step_at, step_listing
+from tui.view.wrapper import ordered_steps, step_at, step_details, step_listing
 from tui.widgets.code import CodeView
+from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList
 from tui.widgets.table import VirtualTable
 
@@ -20,12 +21,14 @@ MODULE = "<module>"
 class WrapperPane(Pane):
     TAB: ClassVar[str] = "wrapper"
     DEFAULT_CSS = """
-    WrapperPane #steps { height: auto; max-height: 40%; min-height: 3; }
+    WrapperPane #steps { height: auto; max-height: 33%; min-height: 3; }
+    WrapperPane #step-detail { height: auto; max-height: 5; border-top: solid $panel; }
     WrapperPane #module { border-top: solid $panel; }
     """
 
     def compose(self) -> ComposeResult:
         yield VirtualTable(id="steps")
+        yield LineList(id="step-detail")
         yield CodeView(id="module")
 
     def fill(self, subject: Subject) -> None:
@@ -55,7 +58,7 @@ class WrapperPane(Pane):
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
         index = self.query_one("#steps", VirtualTable).record_index
-        if index is not None:
+        if index is not None and event.sender.id == "steps":
             self._light(self.steps[index])
 
     def on_code_view_moved(self, event: CodeView.Moved) -> None:
@@ -71,5 +74,7 @@ class WrapperPane(Pane):
 
     def _light(self, step: WrapperStep, *, follow: bool = True) -> None:
         code = self.query_one("#module", CodeView)
+        if self.subject is not None:
+            self.query_one(LineList).show(tuple(step_details(step, self.subject.target)))
         first, last = step.lines or (0, -1)
         code.light_lines(first, last, follow=follow)

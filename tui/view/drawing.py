@@ -213,16 +213,18 @@ class Canvas:
             self.put(right, box.middle, "├", role)
 
     def _one_row(self, box: Box) -> None:
-        name = f"● {box.item.name}" if box.column == 1 else box.item.name
-        shown = cut(name, box.width)
-        self.write(box.left, box.middle, shown, "title" if box.column == 1 else "name")
-        if (room := box.width - len(shown) - 2) > 2:
-            self._inside(box.left + len(shown) + 2, box.middle, room, box.item)
-        if box.column == 0:
+        item, blank = box.item, 1 if box.column else 0
+        name = f"● {item.name}" if box.column == 1 else item.name
+        name += f" ({item.where.split(' ')[0]})" if item.across else ""
+        shown = cut(name, box.width - blank)
+        self.write(box.left + blank, box.middle, shown, "title" if box.column == 1 else "name")
+        used, room = blank + len(shown), box.width - blank - len(shown) - 2
+        if room > 2:
+            self._inside(box.left + used + 2, box.middle, room, item)
+            used += 2 + min(room, len(item.inside))
+        if (box.left + box.width, box.middle) in self._lines:
             # The edge begins where the text ends.
-            end = box.left + box.width
-            used = len(shown) + (2 + min(room, len(box.item.inside)) if room > 2 else 0)
-            for x in range(box.left + used + 1, end):
+            for x in range(box.left + used + 1, box.left + box.width):
                 self.put(x, box.middle, "─", "dim")
 
     def _inside(self, x: int, y: int, room: int, item: Neighbour) -> None:

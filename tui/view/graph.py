@@ -57,6 +57,11 @@ class StageIndex:
         return None if position is None else self.stage.nodes[position]
 
 
+def first_operator(stage: Stage) -> int:
+    """Where the program begins to compute, behind its inputs."""
+    return next((at for at, node in enumerate(stage.nodes) if node.op == "call_function"), 0)
+
+
 def operation(node: StageNode) -> Part:
     """`aten.mm`, `input up.weight`, `output`; the default overload goes without saying."""
     if node.op == "placeholder":

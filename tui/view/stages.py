@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from aotlens.report.certificates import reason_text
 from aotlens.report.changes_text import summary
@@ -143,13 +144,17 @@ def diff_listing(records: Sequence[DiffRecord], names: tuple[str, str], target: 
             return (Part("⋯", "dim"), Part(stay, "dim"), Part("⋯", "dim"), "")
         role = ROLES_OF[record.kind]
         before, after = record.before, record.after
-        quiet = record.kind in ("kept", "rewired")
+        quiet, same = record.kind in ("kept", "rewired"), frozenset[str]()
+        if record.kind == "rewired" and before and after:
+            same = frozenset(before.inputs) & frozenset(after.inputs)
+        old = Part(short(record.reason), "dim")
+        if before is not None:
+            old = Part(call_text(before, same), "dim" if quiet else "removed")
+        new = Part(call_text(after, same) if after else "", role if quiet else "added")
         return (
             Part(MARKS[record.kind], role),
-            Part(call_text(before), "dim" if quiet else "removed")
-            if before
-            else Part(short(record.reason), "dim"),
-            Part(call_text(after), role if quiet else "added") if after else Part("", "dim"),
+            old,
+            new,
             Part(place(next(iter(record.node.spans), None), home), "place"),
         )
 
@@ -168,13 +173,14 @@ def short(reason: str) -> str:
     return reason.removeprefix("part of the ").replace("`", "")
 
 
-def call_text(node: StageNode) -> str:
-    """`mul = mul.Tensor(x, add)`, as the program has it."""
+def call_text(node: StageNode, unsaid: frozenset[str] = frozenset()) -> str:
+    """`mul = mul.Tensor(x, add)`, as the program has it; inputs that are not worth saying are dots."""
     if node.op == "placeholder":
         return f"{node.name}: input"
+    read = ", ".join(name for name, _ in groupby("…" if name in unsaid else name for name in node.inputs))
     if node.op == "output":
-        return f"return {', '.join(node.inputs)}"
-    called, read = node.target.removeprefix("aten.").removesuffix(".default"), ", ".join(node.inputs)
+        return f"return {read}"
+    called = node.target.removeprefix("aten.").removesuffix(".default")
     item = called.removeprefix("getitem")
     return f"{node.name} = {called}({read})" if item == called else f"{node.name} = {read}{item}"
 
@@ -253,7 +259,7 @@ def step_lines(step: Step, here: str, seen: bool, lineage: Lineage) -> Iterator[
             Part(f"  {where}" if where else "", "place"),
             Part(arrival(step.stage, node), "dim"),
         )
-        yield Line((*start, *parts), node_link(node), Jump("stages", f"{step.stage}/{name}"))
+        yield Line((*start, *parts), node_link(node), Jump("stages", f"{step.stage}/{name}"), wrap=True)
     if not step.itself:
         yield Line((mark, label, Part(absence(step, seen), "dim")))
     for title, names in (("gradient", step.gradient), ("gradient of", step.of)):
@@ -287,7 +293,7 @@ def fate_line(name: str, here: str, lineage: Lineage) -> Line:
         parts.append(Part(f" · saved, {human_bytes(fate.saved.bytes)}", "saved"))
         jump = Jump("saved", f"saved:{name}")
     parts.append(Part(f": {fate_reason(fate)}" if fate_reason(fate) else "", "dim"))
-    return Line((mark, label, *parts), jump=jump)
+    return Line((mark, label, *parts), jump=jump, wrap=True)
 
 
 def change_line(record: DiffRecord) -> Line:

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from aotlens.report.records import Report, Target
-from aotlens.report.summary import counted, human_bytes, signature
+from aotlens.report.summary import human_bytes, signature
 from tui.view.marks import SEVERITY_LETTERS, all_diagnostics
 from tui.view.places import place
 from tui.view.rows import Cells, Column, LazyRows, Link, Listing, Part
@@ -59,7 +59,7 @@ def target_listing(report: Report) -> Listing:
     def cells_of(row: TargetRow) -> Cells:
         target = report.targets[row.index]
         if row.signatures:
-            told = f"{target.qualname}  {counted(row.signatures, 'signature')}"
+            told = f"{target.qualname}  ×{row.signatures}"
             return (Part(told, "title"), "", "", "", Part(place(target.span, home), "place"))
         name = f"{row.branch}{signature(target)}" if row.branch else target.qualname
         return (

@@ -1,10 +1,12 @@
 """The steps of the runtime wrapper beside the module text that runs."""
 
+from collections.abc import Iterator
+
 from aotlens.report.records import Target, Wrapper, WrapperStep
 from aotlens.report.summary import human_bytes
-from tui.view.ledger import places, sites_link
+from tui.view.ledger import places, site_lines, sites_link
 from tui.view.places import home_file
-from tui.view.rows import Cells, Column, LazyRows, Listing, Part
+from tui.view.rows import Cells, Column, LazyRows, Line, Listing, Part
 
 STEP_COLUMNS = (
     Column("", widest=1, narrowest=1),
@@ -44,6 +46,16 @@ def step_listing(target: Target) -> Listing:
     return Listing(
         STEP_COLUMNS, rows, "the wrapper has no steps" if target.wrapper else "no wrapper was made"
     )
+
+
+def step_details(step: WrapperStep, target: Target) -> Iterator[Line]:
+    """What stands below the table for the selected step: why, what it costs, what causes it."""
+    when = "done on each call" if step.applied else "not needed"
+    cost = f", {human_bytes(step.bytes_per_call)} each time" if step.bytes_per_call else ""
+    parts = (Part(step.name, "title"), Part(f"  {when}{cost}", "ok" if step.applied else "dim"))
+    yield Line(parts, sites_link(step.sites))
+    yield Line((Part(step.reason),), wrap=True)
+    yield from site_lines(step.sites, "because of", target)
 
 
 def step_at(steps: tuple[WrapperStep, ...], line: int) -> int | None:
