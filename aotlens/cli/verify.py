@@ -1,10 +1,17 @@
 """`aotlens verify TARGET`: compiled against eager, in this process."""
 
 import argparse
+from pathlib import Path
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
 from aotlens.cli.target import add_compile_options, add_target, check_gpu, check_script, policy_of
 from aotlens.cli.terminal import show_failure, stdout_on_stderr, write_data
+
+if TYPE_CHECKING:
+    from aotlens.options import CompileOptions
+    from aotlens.session.verify import OnMismatch
+    from aotlens.verify.targets import Checked
 
 WIDTH = 100
 
@@ -12,6 +19,11 @@ WIDTH = 100
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     add_compile_options(parser, backend="inductor")
+    parser.add_argument(
+        "--minimise",
+        metavar="FILE",
+        help="write the first mismatch there as a small script of its own, which ends with exit code 1",
+    )
     parser.add_argument(
         "--gpu",
         metavar="NAME",
@@ -37,7 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
     options = CompileOptions(backend, arguments.dynamic, policy_of(arguments), gpu=arguments.gpu)
     target = arguments.target
     with stdout_on_stderr():
-        verified = verify_targets(target.path, target.qualname, arguments.argv, options)
+        verified = verify_targets(
+            target.path, target.qualname, arguments.argv, options, _minimising(arguments)
+        )
     for name, verdict in verified.verdicts:
         if verdict is None:
             write_data(f"{'not called':<10}  {name}\n", None)
@@ -52,3 +66,23 @@ def run(arguments: argparse.Namespace) -> int:
     for failure in verified.failures:
         show_failure(failure.message, failure.traceback, failure.exit_code)
     return verified.exit_code
+
+
+def _minimising(arguments: argparse.Namespace) -> "OnMismatch | None":
+    """Writes the first mismatch down, and tells of those after it that they were not."""
+    if arguments.minimise is None:
+        return None
+    from aotlens.verify.minimise import minimise  # imports torch
+
+    file = Path(arguments.minimise)
+    written: list[str] = []
+
+    def write(checked: "Checked", options: "CompileOptions") -> str:
+        if written:
+            return f"not minimised: {file} holds `{written[0]}`; name this target to minimise it"
+        said = minimise(checked, options, file, arguments.target.path)
+        if said.startswith("minimised"):
+            written.append(checked.compiled.name)
+        return said
+
+    return write

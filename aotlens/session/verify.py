@@ -106,7 +106,8 @@ class Verifier:
         verification = checked.verification
         more = ""
         if not verification.ok and not verification.unjudged and self._on_mismatch is not None:
-            more = "\n" + self._on_mismatch(checked, options)
+            with self._collector.not_listening():
+                more = "\n" + self._on_mismatch(checked, options)
         return Verdict(verification.ok, verification.finding() + more, verification.unjudged)
 
 

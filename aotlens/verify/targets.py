@@ -48,6 +48,12 @@ def verify_with(
     return check_function(options, fn, args, kwargs).verification
 
 
+def compare_function(options: CompileOptions, fn: Callable[..., Any], args: Sequence[Any]) -> Verification:
+    """One round on the arguments alone, without the search for where a difference begins."""
+    _, judged, _ = _compared(options, fn, (args, {}), 0)
+    return judged.verification
+
+
 def check_function(
     options: CompileOptions,
     fn: Callable[..., Any],
@@ -56,13 +62,24 @@ def check_function(
     fresh: int = FRESH,
 ) -> Checked:
     """Compile a function or module, and compare as many rounds of random arguments as asked."""
-    original = world(fn, args, kwargs)
+    compiled, judged, state = _compared(options, fn, (args, kwargs), fresh)
+    return _located(compiled, options, judged, state, fn)
+
+
+def _compared(
+    options: CompileOptions,
+    fn: Callable[..., Any],
+    given: tuple[Sequence[Any], Mapping[str, Any]],
+    fresh: int,
+) -> tuple[Compiled, Judged, list[Tensor]]:
+    """The target compiled and compared; and the tensors that both sides' callables hold."""
+    original = world(fn, *given)
     eager, made = copies(original)
     state = state_of(eager.fn, made.fn)
     with same_random_state(), put_back(state):
         compiled = compile_direct(made.fn, made.args, dict(made.kwargs), options)
-    judged = judge(Sides(original, Side(eager.fn, eager.fn), Side(made.fn, compiled.call), state), fresh)
-    return _located(compiled, options, judged, state, fn)
+    sides = Sides(original, Side(eager.fn, eager.fn), Side(made.fn, compiled.call), state)
+    return compiled, judge(sides, fresh), state
 
 
 def check_graph(
