@@ -15,6 +15,8 @@ from aotlens.report.records import Span, Target
 
 __all__ = ["Line", "LinePairs", "pair_lines"]
 
+SHOWN = frozenset({"captured", "forward", "backward", "inference"})
+"""Stages whose texts have every line between them."""
 _ALIKE = 0.6
 """From which share of equal characters on a line counts as edited rather than as another one."""
 
@@ -80,8 +82,8 @@ def _lines(target: Target) -> dict[tuple[str, int], Line]:
     for span in _spans(target):
         found.setdefault((span.file, span.line), Line(span.file, span.line, ""))
     for stage in target.stages:
-        texts = node_texts(stage)
-        for node in stage.nodes:
+        texts = node_texts(stage) if stage.name in SHOWN else {}
+        for node in stage.nodes if texts else ():
             text, at = texts.get(node.name), node.spans[0] if node.spans else None
             if text is not None and at is not None and text.number == at.line:
                 found[at.file, at.line] = Line(at.file, at.line, text.line)
