@@ -5,6 +5,7 @@
 #   make test-gpu-numbers  the same programs as code for a GPU, interpreted, beside eager; needs no GPU
 #   make test-ops  every operator and module of torch's databases, into docs/operators.md
 #   make vscode  the VS Code extension: lint, types, tests and editors/vscode/aotlens.vsix; needs the npm registry
+#   make docs    the documents as a site, in site/   make smoke   what is installed, tried in a clean environment
 #   make bench   the benchmarks        make clean   remove .venv and caches
 
 PYTHON ?= python3
@@ -19,7 +20,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-ops test-programs test-gpu-numbers vscode check format lint types layering bench clean
+.PHONY: help setup docs smoke demo test test-ops test-programs test-gpu-numbers vscode check format lint types layering bench clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -71,10 +72,17 @@ types: $(READY)
 layering: $(READY)
 	$(BIN)/python -m pytest -q tests/test_layering.py
 
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+# SMOKE_ARGS=--full installs the dependencies too, as a user does.
+smoke: $(READY)
+	$(BIN)/python scripts/smoke.py $(SMOKE_ARGS)
+
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
 clean:
 	rm -rf editors/vscode/node_modules editors/vscode/dist editors/vscode/out editors/vscode/aotlens.vsix
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,94 @@
+"""Builds wheel and sdist, installs each into an environment of its own, and tries the commands there.
+
+`python scripts/smoke.py` takes the dependencies from the running environment; `--full` installs them too, as a
+user's `pip install` would.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPT = """\
+import torch
+
+# aotlens: example f32[8, 4] grad, f32[4, 4] grad
+def step(x, w):
+    return torch.tanh(x @ w).sum()
+"""
+IMPORT = (
+    "import aotlens, sys; assert 'torch' not in sys.modules; print(aotlens.__version__, aotlens.__file__)"
+)
+COMMANDS = (
+    ("aotlens", "doctor"),
+    ("aotlens", "check", "step.py"),
+    ("aotlens", "inspect", "step.py", "--format", "html", "-o", "step.html"),
+    ("aotlens", "verify", "step.py", "--backend", "eager"),
+    ("aotlens", "export", "step.py::step", "-o", "standalone.py"),
+    ("python", "standalone.py"),
+)
+
+
+def run(words: list[str], cwd: Path) -> str:
+    """What it prints; the script ends where it fails."""
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = {**own, "AOTLENS_CACHE_DIR": "", "NO_COLOR": "1"}
+    done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(words)} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def build(folder: Path) -> list[Path]:
+    """The wheel, and the sdist."""
+    run([sys.executable, "-m", "hatchling", "build", "-d", str(folder)], ROOT)
+    return sorted(folder.iterdir())
+
+
+def install(artefact: Path, folder: Path, full: bool) -> Path:
+    """A new environment with the artefact; returns its folder of programs."""
+    venv.create(folder, with_pip=True)
+    programs = folder / "bin"
+    pip = [str(programs / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if full:
+        run([*pip, str(artefact)], folder)
+        return programs
+    packages = next(folder.glob("lib/python*/site-packages"))
+    (packages / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    run([*pip, "--no-deps", "--no-build-isolation", "--ignore-installed", str(artefact)], folder)
+    return programs
+
+
+def smoke(programs: Path, folder: Path, version: str, commands: tuple[tuple[str, ...], ...]) -> None:
+    """Try the installed package in a folder of its own."""
+    (folder / "step.py").write_text(SCRIPT)
+    printed, place = run([str(programs / "python"), "-W", "error", "-c", IMPORT], folder).split()
+    assert printed == version, f"the artefact says {printed}, _version.py {version}"
+    assert Path(place).is_relative_to(programs.parent), f"imported from {place}"
+    assert Path(place).with_name("py.typed").exists(), "py.typed is not in the artefact"
+    for name, *words in commands:
+        run([str(programs / name), *words], folder)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--full", action="store_true", help="install the dependencies too")
+    full = parser.parse_args().full
+    version = (ROOT / "aotlens" / "_version.py").read_text().split('"')[-2]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for artefact in build(folder / "dist"):
+            place = folder / artefact.suffix.strip(".")
+            programs = install(artefact, place, full)
+            is_wheel = artefact.suffix == ".whl"
+            smoke(programs, place, version, COMMANDS if is_wheel else COMMANDS[:2])
+            print(f"{artefact.name}: installs, imports in silence, and its commands work")
+
+
+if __name__ == "__main__":
+    main()
