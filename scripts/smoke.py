@@ -1,7 +1,7 @@
 """Builds wheel and sdist, installs each into an environment of its own, and tries the commands there.
 
-`python scripts/smoke.py` takes the dependencies from the running environment; `--full` installs them too, as a
-user's `pip install` would.
+`python scripts/smoke.py` takes the dependencies from the running environment; `--full` installs them too, as
+a user's `pip install` would.
 """
 
 import argparse
