@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from rich.text import Text
 from rich.traceback import Traceback
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.command import Provider
 from textual.filter import LineFilter
 from textual.screen import Screen
 
@@ -29,6 +30,7 @@ from aotlens.errors import UserError
 from aotlens.report import Report, Target, loads
 from aotlens.worker.protocol import Failure
 from tui.endings import ended_by_signals, exit_code
+from tui.finding import FindProvider
 from tui.messages import (
     CancelWanted,
     ReportReady,
@@ -66,6 +68,7 @@ class AotlensApp(App[int]):
     """Source on the left, what was found about it on the right."""
 
     TITLE = "aotlens"
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = App.COMMANDS | {FindProvider}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("d", "theme", "Dark or light", show=False),
         Binding("q", "quit", "Quit", priority=False),

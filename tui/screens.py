@@ -1,12 +1,15 @@
 """Screens over the app: the keys, and the question before a file is edited."""
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
 
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
+from textual.widget import Widget
 
+from tui.view.keys import help_lines
 from tui.view.rows import Line
 from tui.widgets.lines import LineList
 
@@ -39,6 +42,36 @@ class HelpScreen(ModalScreen[None]):
 
     def on_resize(self) -> None:
         self.query_one(LineList).show(self.lines)
+
+
+class HasPane(Protocol):
+    """A screen with tabs, as the help needs it."""
+
+    app: App[int]
+    BINDINGS: ClassVar[list[BindingType]]
+
+    @property
+    def pane(self) -> Widget: ...
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None: ...
+
+
+def key_help(screen: HasPane, tab: str, tab_count: int) -> HelpScreen:
+    """The help for the open tab."""
+
+    def offered(bindings: Sequence[BindingType]) -> list[tuple[str, str]]:
+        """Key and description of those that act; moving to tabs and panes is told for all at once."""
+        known = [binding for binding in bindings if isinstance(binding, Binding)]
+        acting = [
+            each
+            for each in known
+            if not each.action.startswith(("tab(", "app.focus_"))
+            and all(holder.check_action(each.action, ()) is not False for holder in (screen.pane, screen))
+        ]
+        return [(screen.app.get_key_display(binding), binding.description.lower()) for binding in acting]
+
+    everywhere = [*screen.BINDINGS, *screen.app.BINDINGS]
+    return HelpScreen(help_lines(tab, offered(screen.pane.BINDINGS), offered(everywhere), tab_count))
 
 
 class ConfirmScreen(ModalScreen[int]):

@@ -1,6 +1,5 @@
 """The one screen: source, tabs, and how they are linked."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -14,14 +13,14 @@ from textual.widgets import ContentSwitcher, Input
 from aotlens.report.records import Report, Target
 from aotlens.worker.protocol import Failure
 from tui.editing import confirm_fix, open_editor
+from tui.finding import finder
 from tui.messages import CancelWanted, TargetChosen, TraceWanted
 from tui.panes.base import Pane, Subject
 from tui.panes.diagnostics import DiagnosticsPane
 from tui.panes.registry import CHOICES, TABS
 from tui.panes.source import SourcePane
 from tui.panes.waiting import FailurePane, ProgressPane
-from tui.screens import HelpScreen
-from tui.view.keys import help_lines
+from tui.screens import key_help
 from tui.view.rows import Jump, Line, Link, Part
 from tui.view.source import SourceStore
 from tui.view.targets import TargetRow, row_of, target_listing, target_rows
@@ -31,6 +30,9 @@ from tui.widgets.key_bar import KeyBar
 from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList
 from tui.widgets.table import VirtualTable
+
+FIND_ALL = "/"
+"""Typed into the empty filter: looks everywhere."""
 
 Searchable = VirtualTable | LineList | CodeView
 
@@ -269,13 +271,18 @@ class Workbench(Screen[object]):
             main = self.pane.main()
             self._searched = main if isinstance(main, Searchable) else None
         box = self.query_one("#filter", Input)
-        box.placeholder = "search" if isinstance(self._searched, CodeView) else "filter"
+        here = "search here" if isinstance(self._searched, CodeView) else "filter these rows"
+        box.placeholder = f"{here}; {FIND_ALL} again finds nodes and names in all tabs"
         box.value = ""
         box.can_focus = True
         box.add_class("-open")
         box.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
+        if event.value == FIND_ALL:
+            self._close_filter()
+            self.app.push_screen(finder())
+            return
         if isinstance(self._searched, CodeView):
             self._searched.search(event.value)
         elif self._searched is not None:
@@ -334,25 +341,7 @@ class Workbench(Screen[object]):
 
     def action_keys(self) -> None:
         """All keys that act where the cursor is."""
-        everywhere = [*self.BINDINGS, *self.app.BINDINGS]
-        lines = help_lines(
-            CHOICES[self.tab_place][1],
-            self._offered(self.pane.BINDINGS),
-            self._offered(everywhere),
-            len(TABS),
-        )
-        self.app.push_screen(HelpScreen(lines))
-
-    def _offered(self, bindings: Sequence[BindingType]) -> list[tuple[str, str]]:
-        """Key and description of those that act; moving to tabs and panes is told for all at once."""
-        known = [binding for binding in bindings if isinstance(binding, Binding)]
-        moving = ("tab(", "app.focus_")
-        acting = [each for each in known if not each.action.startswith(moving) and self._acts(each.action)]
-        return [(self.app.get_key_display(binding), binding.description.lower()) for binding in acting]
-
-    def _acts(self, action: str) -> bool:
-        holders = (self.pane, self)
-        return all(holder.check_action(action, ()) is not False for holder in holders)
+        self.app.push_screen(key_help(self, CHOICES[self.tab_place][1], len(TABS)))
 
     def action_copy(self) -> None:
         """The row or line under the cursor, to the terminal's clipboard."""
