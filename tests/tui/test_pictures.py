@@ -1,0 +1,78 @@
+"""Whole screens in their colours, as the SVG that `s` saves.
+
+What is compared is what is drawn: pieces of text with place, colour and weight, and the coloured areas.
+Fonts, ids and the order of style rules may differ between versions of the libraries.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.tui.driving import NARROW, WIDE, drive, settle
+from tui.app import AotlensApp
+
+GOLDENS = Path(__file__).parents[1] / "goldens" / "tui"
+SVG = "{http://www.w3.org/2000/svg}"
+PICTURES = (
+    ("overview-dark", WIDE, ()),
+    ("inputs-light", WIDE, ("d", "2", "end")),
+    ("saved-narrow", NARROW, ("5",)),
+    ("log-narrow", NARROW, ("0",)),
+)
+
+
+def drawn(svg: str) -> list[str]:
+    """Each piece with its place, in reading order."""
+    root = ElementTree.fromstring(svg)
+    styles = dict(style_rules("".join(root.itertext())))
+    found = [
+        (number(rect, "y"), number(rect, "x"), f"{rect.get('width')} {rect.get('fill')}")
+        for rect in root.iter(f"{SVG}rect")
+        if rect.get("shape-rendering")  # an area of cells; the others are the window around
+    ]
+    for text in root.iter(f"{SVG}text"):
+        style = styles.get(text.get("class", "").rpartition("-")[2], "")
+        if text.get("clip-path") and (written := "".join(text.itertext()).replace("\xa0", " ")).strip():
+            found.append((number(text, "y"), number(text, "x"), f"{written.rstrip()!r} {style}"))
+    return [f"{y:.0f} {x:.0f} {what}" for y, x, what in sorted(found)]
+
+
+def number(element: ElementTree.Element, name: str) -> float:
+    return float(element.get(name, "0"))
+
+
+def style_rules(text: str) -> Iterator[tuple[str, str]]:
+    """What each numbered class stands for."""
+    for name, rules in re.findall(r"-(r\d+) \{([^}]*)\}", text):
+        kept = [rule.strip() for rule in rules.split(";") if rule.strip()]
+        yield name, "; ".join(sorted(kept))
+
+
+@pytest.mark.parametrize(("name", "size", "keys"), PICTURES, ids=[name for name, _, _ in PICTURES])
+def test_the_picture_is_as_kept(
+    name: str, size: tuple[int, int], keys: tuple[str, ...], request: pytest.FixtureRequest
+) -> None:
+    shown: list[str] = []
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press(*keys)
+        await settle(pilot)
+        shown.append(app.export_screenshot(title="aotlens"))
+
+    drive(scenario, size=size)
+    kept = GOLDENS / f"{name}.svg"
+    if request.config.getoption("--update-goldens"):
+        kept.write_text(re.sub(r"terminal-\d+", "terminal", shown[0]), encoding="utf-8")
+    assert drawn(kept.read_text(encoding="utf-8")) == drawn(shown[0])
+
+
+def test_a_colour_a_place_or_a_word_that_differs_is_seen() -> None:
+    kept = (GOLDENS / "log-narrow.svg").read_text(encoding="utf-8")
+    assert drawn(kept) == drawn(kept.replace("terminal", "terminal-77"))
+    for old, new in (("fill: #", "fill: #0"), ('x="12.2"', 'x="24.4"'), ("Over", "Ever")):
+        assert old in kept
+        assert drawn(kept) != drawn(kept.replace(old, new))
