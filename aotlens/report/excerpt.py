@@ -17,10 +17,9 @@ def diagnostic_lines(diagnostic: Diagnostic, width: int) -> Iterator[Text]:
     style = SEVERITY_STYLES[diagnostic.severity]
     head = [(f"{place(diagnostic.span)}: ", "bold")] if diagnostic.span else []
     label = Text.assemble(*head, (diagnostic.code, style), " ", (diagnostic.severity, style), ": ")
-    first, *more = wrapped(label.plain + diagnostic.message, width) or [""]
+    first, *more = wrapped(label.plain + diagnostic.message, width, "    ") or [""]
     yield label + Text(first[label.cell_len :]) if first.startswith(label.plain) else Text(first)
-    for line in more:
-        yield Text(f"    {line}")
+    yield from map(Text, more)
     if diagnostic.span:
         yield from excerpt_lines(diagnostic.span, style)
     for related in diagnostic.related:
@@ -41,9 +40,12 @@ def excerpt_lines(span: Span, style: str = "bold") -> Iterator[Text]:
     before = raw[: span.col].decode(errors="replace").expandtabs(4)
     marked = raw[span.col : end].decode(errors="replace").expandtabs(4)
     number = f"{span.line:>5}"
-    yield Text.assemble((f"{number} │ ", "blue"), line.expandtabs(4))
+    yield Text.assemble((f"{number} │ ", "blue"), line.expandtabs(4), no_wrap=True)
     yield Text.assemble(
-        (f"{' ' * len(number)} │ ", "blue"), " " * cell_len(before), ("^" * max(1, cell_len(marked)), style)
+        (f"{' ' * len(number)} │ ", "blue"),
+        " " * cell_len(before),
+        ("^" * max(1, cell_len(marked)), style),
+        no_wrap=True,
     )
 
 

@@ -89,16 +89,20 @@ def paragraph(text: str, width: int, indent: str, style: str = "") -> Iterator[T
         yield Text(indent).append(line, style)
 
 
-def wrapped(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width`; names and paths are never cut, nor is text joined by KEEP."""
-    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+def wrapped(text: str, width: int, hang: str = "") -> list[str]:
+    """The text in lines of at most `width`, the further ones after `hang`; names and paths are never cut, nor
+    is text joined by KEEP."""
+    lines = textwrap.wrap(text, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)
     return [line.replace(KEEP, " ") for line in lines]
 
 
 def fitted(lines: Iterable[Text], width: int) -> Iterator[Text]:
-    """Lines that fit the page; a heading or a name that is longer goes on below itself, at a blank."""
+    """Lines that fit the page; a heading or a name that is longer goes on below itself, at a blank.
+
+    Source text (`no_wrap`) is as it is.
+    """
     for line in lines:
-        if line.cell_len <= width:
+        if line.cell_len <= width or line.no_wrap:
             yield line
         else:
             yield from _split(line, width)

@@ -55,13 +55,12 @@ class Shown:
 
 def print_report(report: Report, console: Console, shown: Shown | None = None) -> None:
     """Print the report; colour only where the console has it (a terminal, and no NO_COLOR)."""
-    width = page_width(console)
-    print_lines(fitted(report_lines(report, width, shown or Shown()), width), console)
+    print_lines(report_lines(report, page_width(console), shown or Shown()), console)
 
 
 def report_text(report: Report, shown: Shown | None = None, width: int = WIDTH) -> str:
     """The report as plain text."""
-    return to_text(fitted(report_lines(report, width, shown or Shown()), width))
+    return to_text(report_lines(report, width, shown or Shown()))
 
 
 def report_lines(report: Report, width: int, shown: Shown) -> Iterator[Text]:
@@ -70,13 +69,13 @@ def report_lines(report: Report, width: int, shown: Shown) -> Iterator[Text]:
         yield from _stage_lines(report, shown.stage, width)
         return
     for index, target in enumerate(report.targets):
-        yield from target_lines(target, width, _title(report, index))
+        yield from fitted(target_lines(target, width, _title(report, index)), width)
         if shown.wrapper_source and target.wrapper:
             yield heading("Wrapper source")
             yield from _source_lines(target.wrapper.source)
             yield Text()
     for diagnostic in report.diagnostics:
-        yield from diagnostic_lines(diagnostic, width)
+        yield from fitted(diagnostic_lines(diagnostic, width), width)
         yield Text()
     if not report.targets and not report.diagnostics:
         yield Text("no targets")
@@ -192,9 +191,9 @@ def _shown_stage(target: Target, name: str, width: int) -> list[Text] | None:
         difference = stage_difference(target, *both)
         return None if difference is None else list(difference_lines(difference))
     if name == KERNELS:
-        return list(kernel_lines(target, width)) or None
+        return list(fitted(kernel_lines(target, width), width)) or None
     if name == CUDA_GRAPH:
-        return list(cuda_graph_lines(target.cuda_graph, width)) or None
+        return list(fitted(cuda_graph_lines(target.cuda_graph, width), width)) or None
     if name == WRAPPER:
         return list(_source_lines(target.wrapper.source)) if target.wrapper else None
     stage = target.stage(name)

@@ -1,5 +1,6 @@
 """What `inspect` and `run` print, as goldens, and that it stays plain in a pipe."""
 
+import ast
 import io
 import os
 from dataclasses import replace
@@ -128,3 +129,9 @@ def _layered(count: int) -> Target:
     total = sum(value.bytes for value in layers)
     partition = replace(base.partition, saved=layers, recomputed=(), saved_bytes=total)
     return replace(base, inputs=weights, outputs=(), partition=partition, diagnostics=(), wrapper=None)
+
+
+def test_a_program_s_text_is_never_broken() -> None:
+    text = report_text(sample_report(), Shown(stage="forward"), width=60)
+    ast.parse(text)
+    assert max(map(len, text.splitlines())) > 60  # a comment of a shape, or a long call
