@@ -97,6 +97,15 @@ def contains(span: Span, line: int, col: int) -> bool:
     return (span.line, span.col) <= (line, col) <= (span.end_line, span.end_col)
 
 
+def kept_bytes(spot: Spot) -> int:
+    """What the backward keeps of the values that an expression makes, in the functions that it calls too."""
+    partition = spot.target.partition
+    if partition is None or not spot.forward:
+        return 0
+    inside = {node.name for node in spot.forward}
+    return sum(value.bytes for value in partition.saved if value.node in inside)
+
+
 def files_of(report: Report, resolve: Resolve) -> set[str]:
     """Every file that the report has a place in."""
     spans = [target.span for target in report.targets if target.span]

@@ -1,5 +1,6 @@
 """What one expression became: its operators, what it saves and why, its backward, its kernels."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -16,7 +17,7 @@ from aotlens.report.records import (
     WrapperStep,
 )
 from aotlens.report.summary import human_bytes, human_flops
-from lsp_server.index import Spot
+from lsp_server.index import Spot, kept_bytes
 from lsp_server.translate.wording import code, of_op, op_name, per_call, shapes
 
 ROWS = (6, 3, 2)
@@ -24,8 +25,24 @@ ROWS = (6, 3, 2)
 
 TALLEST = 29
 FEW_OPS = 3
+MOST_READ = 2_000
+"""Facts of a kind that are looked at: a loop may make thousands of one line."""
+PLUMBING = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("_reshape_alias", "_to_copy", "_unsafe_view", "alias", "clone", "detach", "expand", "permute"),
+        *("reshape", "select", "slice", "squeeze", "t", "transpose", "unsqueeze", "view"),
+    )
+)
+"""What only hands a value on: named where an expression became nothing else."""
 
 Fact = TypeVar("Fact")
+Line = tuple[str, str]
+"""What a row is called, and the rest of it: rows that differ in the name alone are one."""
+TWIN = re.compile(r"\b((?:need|saving) [a-z]\w*?)_\d+\b")
+"""Another node that a reason names, which in the next layer is the next one."""
+OF_GRADIENT = "part of the gradient of "
+"""How the reason of a backward node begins that the section's title tells already."""
 
 
 def expression_text(spot: Spot) -> str:
@@ -36,10 +53,11 @@ def expression_text(spot: Spot) -> str:
 
 def _text(spot: Spot, most: int) -> str:
     again = {value.node for value in spot.recomputed}
+    costly = [value for value in spot.recomputed if value.bytes or value.flops]
     sections = (
         _rows("", _calls(spot.forward), _call_line, most),
         _rows("Saves for the backward", spot.saved, _saved_line, most),
-        _rows("Computed again in the backward", spot.recomputed, _recomputed_line, most),
+        _rows("Computed again in the backward", costly, _recomputed_line, most),
         _rows("Backward", [one for one in _calls(spot.backward) if one.name not in again], _call_line, most),
         _rows("Kernels", spot.kernels, _kernel_line, most),
         _rows("Mutates", spot.inputs, _mutation_line, most),
@@ -54,7 +72,8 @@ def _headline(spot: Spot) -> str:
         found = spot.variables[-1]
         grad = " · requires grad" if found.tensor.requires_grad else ""
         return f"**{code(found.name)}** · `{shapes(one.tensor for one in spot.variables)}`{grad}"
-    ops = list(dict.fromkeys(op_name(node.target) for node in spot.forward or spot.backward))
+    every = list(dict.fromkeys(op_name(node.target) for node in _calls(spot.forward or spot.backward)))
+    ops = [op for op in every if op not in PLUMBING] or every
     facts = [
         ", ".join(map(code, ops[:FEW_OPS]))
         + (f" and {len(ops) - FEW_OPS} more" if len(ops) > FEW_OPS else "")
@@ -63,7 +82,9 @@ def _headline(spot: Spot) -> str:
     results = [node.tensor for node in spot.forward[-1:] if node.tensor and len(ops) <= FEW_OPS]
     facts += [f"`{results[0].short()}`"] if results else []
     saved = sum(value.bytes for value in spot.saved)
+    inside = 0 if saved else kept_bytes(spot)
     facts += [f"saves {human_bytes(saved)}"] if saved else []
+    facts += [f"saves {human_bytes(inside)} inside"] if inside else []
     facts += [f"returned as {code(row.name)}" for row in spot.outputs[:1]]
     return " · ".join(filter(None, facts)) or "wrapper"
 
@@ -77,43 +98,44 @@ def _variables(spot: Spot) -> str:
 
 
 def _calls(nodes: Sequence[StageNode]) -> list[StageNode]:
-    """Without those that only take one result of the call before."""
-    return [node for node in nodes if not node.target.startswith("getitem")]
+    """What computes first, then what hands a value on; without what only takes one result of a call."""
+    calls = [node for node in nodes if not node.target.startswith("getitem")]
+    return sorted(calls, key=lambda node: op_name(node.target) in PLUMBING)
 
 
-def _call_line(node: StageNode) -> str:
+def _call_line(node: StageNode) -> Line:
     shape = f" `{node.tensor.short()}`" if node.tensor else ""
-    reason = f", {node.reason}" if node.reason else ""
-    return f"{code(node.name)} = {code(node.target)}{shape}{reason}"
+    reason = f", {node.reason}" if node.reason and not node.reason.startswith(OF_GRADIENT) else ""
+    return code(node.name), f" = {code(node.target)}{shape}{reason}"
 
 
-def _saved_line(value: SavedValue) -> str:
+def _saved_line(value: SavedValue) -> Line:
     cost = human_bytes(value.bytes) if value.bytes else "free"
     readers = sorted({use.span.line for use in value.used_by if use.span})
     used = f"; read by the backward of line {', '.join(map(str, readers[:4]))}" if readers else ""
-    return f"{code(value.name or value.node)} `{value.tensor.short()}`, {cost}; {why_text(value)}{used}"
+    return code(value.name or value.node), f" `{value.tensor.short()}`, {cost}; {why_text(value)}{used}"
 
 
-def _recomputed_line(value: RecomputedValue) -> str:
+def _recomputed_line(value: RecomputedValue) -> Line:
     cost = f"{human_flops(value.flops)} instead of {human_bytes(value.bytes)}"
-    return f"{code(value.node)}, {cost}; {why_text(value)}"
+    return code(value.node), f", {cost}; {why_text(value)}"
 
 
-def _mutation_line(fact: tuple[Input, Site]) -> str:
+def _mutation_line(fact: tuple[Input, Site]) -> Line:
     row, site = fact
-    return f"{code(row.name)}: {row.reason}{of_op(site.op)}"
+    return code(row.name), f": {row.reason}{of_op(site.op)}"
 
 
-def _step_line(step: WrapperStep) -> str:
-    return f"{step.name}: {step.reason}{per_call(step.bytes_per_call)}"
+def _step_line(step: WrapperStep) -> Line:
+    return step.name, f": {step.reason}{per_call(step.bytes_per_call)}"
 
 
-def _output_line(row: Output) -> str:
+def _output_line(row: Output) -> Line:
     shape = f" `{row.tensor.short()}`" if row.tensor else ""
-    return f"{code(row.name)}{shape} (`{row.output_type}`): {row.reason}"
+    return code(row.name), f"{shape} (`{row.output_type}`): {row.reason}"
 
 
-def _kernel_line(kernel: Kernel) -> str:
+def _kernel_line(kernel: Kernel) -> Line:
     moved = moved_bytes(kernel)
     figures = [
         f"moves {human_bytes(moved)}" if moved is not None else "",
@@ -124,20 +146,26 @@ def _kernel_line(kernel: Kernel) -> str:
         f"at least {kernel.floor_us:.2f} µs" if kernel.floor_us is not None else "",
         f"failed: {kernel.error.strip().splitlines()[-1]}" if kernel.error else "",
     ]
-    return ", ".join([f"{code(kernel.name)} ({kernel.phase}, {kernel.target})", *filter(None, figures)])
+    return code(kernel.name), ", ".join([f" ({kernel.phase}, {kernel.target})", *filter(None, figures)])
 
 
-def _rows(title: str, facts: Sequence[Fact], line: Callable[[Fact], str], most: int) -> str:
-    """The first rows that differ; the rest is only counted, as a loop may make thousands of one line."""
-    rows: dict[str, None] = {}
-    seen = 0
-    for fact in facts:
-        if len(rows) == most:
-            break
-        rows[line(fact)] = None
-        seen += 1
+def _rows(title: str, facts: Sequence[Fact], line: Callable[[Fact], Line], most: int) -> str:
+    """The first rows that differ in more than a name; what a loop repeats is counted."""
+    rows: dict[str, tuple[str, list[str]]] = {}
+    shown = 0
+    for fact in facts[:MOST_READ]:
+        name, text = line(fact)
+        alike = TWIN.sub(r"\1", text)
+        if alike in rows or len(rows) < most:
+            rows.setdefault(alike, (text, []))[1].append(name)
+            shown += 1
     if not rows:
         return ""
-    more = [f"- … {len(facts) - seen} more"] if len(facts) > seen else []
+    more = [f"- … {len(facts) - shown} more"] if len(facts) > shown else []
     head = [f"{title}:"] if title else []
-    return "\n".join([*head, *(f"- {row}" for row in rows), *more])
+    return "\n".join([*head, *(f"- {_named(names)}{text}" for text, names in rows.values()), *more])
+
+
+def _named(names: Sequence[str]) -> str:
+    """`` `mul` ``, or the first of several with their number."""
+    return names[0] if len(set(names)) == 1 else f"{names[0]} ×{len(set(names))}"

@@ -13,7 +13,7 @@ from aotlens.report.inplace_edit import bound_anew, copied_first
 from aotlens.report.records import Fix, Input, Site
 from aotlens.report.summary import human_bytes
 from lsp_server.document import Document, contents
-from lsp_server.index import Spot
+from lsp_server.index import Spot, kept_bytes
 from lsp_server.positions import convert
 from lsp_server.translate.actions import edit_of, workspace_edit
 from lsp_server.views import Shown, Views
@@ -36,7 +36,7 @@ def wanted_at(views: Views, path: str, place: types.Position) -> list[Wanted]:
         at = shown.view.place_of(place.line, place.character)
         spots = [spot for spot in shown.view.index.at(*at) if shown.has(spot.target)] if at else []
         writes = [fact for spot in spots for fact in spot.inputs if fact[0].kind == "UserInput"]
-        keepers = [(spot, size) for spot in spots if (size := _kept_bytes(spot))]
+        keepers = [(spot, size) for spot in spots if (size := kept_bytes(spot))]
         if writes or keepers:
             found.append(Wanted(shown, tuple(writes), tuple(keepers)))
     return found
@@ -75,15 +75,6 @@ def grad_action(views: Views, document: Document, fix: Fix) -> types.CodeAction:
 
 def _action(title: str, edit: types.WorkspaceEdit) -> types.CodeAction:
     return types.CodeAction(title=title, kind=types.CodeActionKind.RefactorRewrite, edit=edit)
-
-
-def _kept_bytes(spot: Spot) -> int:
-    """What the backward keeps of the values that an expression makes."""
-    partition = spot.target.partition
-    if partition is None or not spot.forward:
-        return 0
-    inside = {node.name for node in spot.forward}
-    return sum(value.bytes for value in partition.saved if value.node in inside)
 
 
 def _fixes(wanted: Wanted) -> list[Fix]:

@@ -95,6 +95,17 @@ def test_the_shapes_of_variables(client: StrictClient) -> None:
     assert [one["label"] for one in hints] == [": f32[4]"]
 
 
+def test_the_shapes_of_several_names_in_one_assignment(client: StrictClient, tmp_path: Path) -> None:
+    text = (
+        "import torch\n\n\n@torch.compile\ndef f(x):\n    rows, cols = x.shape\n    q, k = x.unbind()\n"
+        "    return q * k * cols\n\n\nf(torch.ones(2, 3))\n"
+    )
+    uri = client.open(script(tmp_path, text))
+    assert targets(client, uri) == ["f"]
+    hints = [(one["position"], one["label"]) for one in client.in_all("inlayHint", uri)]
+    assert hints == [({"line": 6, "character": column}, ": f32[3]") for column in (5, 8)]
+
+
 def test_user_code_that_prints_fails_and_exits(client: StrictClient, tmp_path: Path) -> None:
     head = "# aotlens: example f32[2]\ndef f(x):\n    return x * 2\n\n"
     noisy = script(tmp_path, head + "import os\nprint('hello')\nos.write(1, b'raw')\n")
