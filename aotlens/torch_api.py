@@ -798,23 +798,34 @@ def _accepting_constants(fake_mode: FakeTensorMode) -> Iterator[None]:
 
 
 @contextmanager
-def _called_draws() -> Iterator[None]:
-    """Let Inductor call the draw of a mask as a function that gives a new tensor, in eager's layout.
+def _own_lowerings() -> Iterator[None]:
+    """Let Inductor know where a view starts, and call the draw of a mask as a function.
 
+    The draw gives a new tensor, in eager's layout.
     On a CPU it lowers it to a write into memory that it fills first, and may fuse the filling with what reads
     the mask, which then sees no draw; and numbers are drawn in the order of the memory.
     """
     from torch._inductor import lowering
 
-    draw = torch.ops.aten.bernoulli.p
+    draw, start = torch.ops.aten.bernoulli.p, torch.ops.aten.sym_storage_offset.default
     before = lowering.lowerings[draw]
+    lowering.lowerings[start] = _start_of_a_view
     lowering.lowerings[draw] = lowering.fallback_handler(draw, add_to_fallback_set=False)
     lowering.add_layout_constraint(draw, lowering.constrain_to_fx_strides)
     try:
         yield
     finally:
         lowering.lowerings[draw] = before
+        del lowering.lowerings[start]
         lowering._maybe_layout_constraints.pop(draw)
+
+
+def _start_of_a_view(view: Any) -> Any:
+    """Where in memory a view starts: Inductor's code for it gives 0 where that is a symbol."""
+    from torch._inductor.virtualized import V
+
+    value = V.graph.current_node.meta["val"]
+    return value.node.expr if isinstance(value, torch.SymInt) else int(value)
 
 
 def compile_with_inductor(
@@ -837,7 +848,7 @@ def compile_with_inductor(
         without_autocast(),
         V.set_fake_mode(fake_mode),
         _accepting_constants(fake_mode),
-        _called_draws(),
+        _own_lowerings(),
     ):
         if not inductor_config.fallback_random:
             for inner in module.modules():  # functions of higher-order operators draw too

@@ -91,7 +91,14 @@ def test_inductor_backend(program: Program) -> None:
     judge(program, direct(CompileOptions(backend="inductor")))
 
 
-@pytest.mark.parametrize("name", ["views_of_intermediates/transposed", "modules/batch_norm"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "views_of_intermediates/transposed",
+        "modules/batch_norm",
+        "custom_operators/writes_to_a_view_of_an_input",
+    ],
+)
 def test_inductor_backend_with_symbolic_sizes(name: str) -> None:
     program = next(program for program in PROGRAMS if program.name == name)
     judge(program, direct(CompileOptions(backend="inductor", dynamic=True)))
