@@ -76,12 +76,12 @@ def test_a_node_is_told_through_all_stages() -> None:
         await select(app, pilot, "diff", "gelu")
         assert lines(app, "follow") == [
             "gelu stays as it is",
-            " ○ captured   gelu = gelu(addmm)  f32[32, 64]  line 22",
-            " ● functional gelu = gelu(addmm)  f32[32, 64]  line 22",
-            " ○ joint      gelu = gelu(addmm)  f32[32, 64]  line 22",
-            " ○ partition  runs in: forward · saved, 0 B: kept alive by an output [output]",
-            " ○ forward    gelu = gelu(addmm)  f32[32, 64]  line 22",
-            " ○ backward   gelu: input  f32[32, 64]  line 19  given by the forward",
+            " ○ captured   line 22  gelu = gelu(addmm)  f32[32, 64]",
+            " ● functional line 22  gelu = gelu(addmm)  f32[32, 64]",
+            " ○ joint      line 22  gelu = gelu(addmm)  f32[32, 64]",
+            " ○ partition           runs in: forward · saved, 0 B: kept alive by an output [output]",
+            " ○ forward    line 22  gelu = gelu(addmm)  f32[32, 64]",
+            " ○ backward   line 19  gelu: input  f32[32, 64]  given by the forward",
         ]
         await pilot.press("tab", "down", "down", "down", "down", "enter")
         assert (app.workbench.pane.TAB, stages(app).stage, table(app, "diff").key) == (

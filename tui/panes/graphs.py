@@ -133,6 +133,7 @@ class GraphsPane(Pane):
         self.nodes.show(node_listing(stage, subject.target))
         if not self.nodes.cursor:
             self.nodes.place_cursor(first_operator(stage))
+            self.nodes.centre()
         other = self._other
         if other is not None:
             self.partner.show(node_listing(other.stage, subject.target, title=other.stage.name))

@@ -157,6 +157,7 @@ class StagesPane(Pane):
             table.show(diff_listing(self.records, (found.difference.before, name), subject.target))
         if not (here and table.select(here)):
             table.place_cursor(self._first_change())
+        table.centre()
         self._caption(found, lost=node if node and here is None else "")
         if self.has_class("-text"):
             self._show_text()
@@ -183,8 +184,7 @@ class StagesPane(Pane):
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
         if event.sender.id == "diff":
-            if name := self._node():
-                self.followed = (self.stage, name)
+            self.followed = self._chosen() or self.followed
             self._describe()
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
@@ -209,6 +209,15 @@ class StagesPane(Pane):
             table.show(diff_listing(self.records, (found.difference.before, self.stage), subject.target))
             table.select_index(index, tell=True)
 
+    def _chosen(self) -> tuple[str, str] | None:
+        """Stage and name of the node under the cursor; one that is gone stands in the stage before."""
+        table, name = self.query_one("#diff", VirtualTable), self._node()
+        if name:
+            return self.stage, name
+        gone = table.key.removeprefix("gone:")
+        parent = self.lineage.parent(self._real(self.stage)) if self.lineage is not None else None
+        return (parent, gone) if parent is not None and gone != table.key else None
+
     def _node(self) -> str:
         """The node of the open stage under the cursor; empty on a run and on a node that is gone."""
         table = self.query_one("#diff", VirtualTable)
@@ -223,12 +232,9 @@ class StagesPane(Pane):
         if lineage is not None and index is not None:
             if index < len(self.records):
                 lines.append(change_line(self.records[index]))
-            stage, name = self._real(self.stage), self._node()
-            if table.key.startswith("gone:"):
-                stage, name = lineage.parent(self.stage) or "", table.key.removeprefix("gone:")
-            if name:
-                here = self.stage if self.stage == PARTITION else stage
-                lines += follow_lines(here, name, lineage)
+            chosen = self._chosen()
+            if chosen is not None:
+                lines += follow_lines(*chosen, lineage)
         self.query_one("#follow", LineList).show(tuple(lines))
 
     # The program's text.

@@ -33,10 +33,12 @@ SIDES = {
 FEWEST = 3
 """A shorter run of nodes that stay as they are is not worth a fold."""
 MOST_NAMES = 4
+PLACE_WIDTH = 9
+"""Cells for `line 41` in front of what a computation is called in a stage."""
 
 FATE_COLUMNS = (
     Column("", widest=1, narrowest=1),
-    Column("node", widest=30, narrowest=12, grows=True),
+    Column("node", widest=30, narrowest=18, grows=True),
     Column("operation", widest=30, narrowest=10, drop=2),
     Column("runs in", widest=26, narrowest=8),
     Column("saved", widest=9, narrowest=8, align="right"),
@@ -170,7 +172,7 @@ def diff_listing(records: Sequence[DiffRecord], names: tuple[str, str], target: 
 
 def short(reason: str) -> str:
     """A reason for a narrow cell: what it is of comes first."""
-    return reason.removeprefix("part of the ").replace("`", "")
+    return reason.removeprefix("part of the ").replace("`aten.", "").replace(".default`", "").replace("`", "")
 
 
 def call_text(node: StageNode, unsaid: frozenset[str] = frozenset()) -> str:
@@ -231,11 +233,8 @@ def fate_reason(fate: Fate) -> str:
 
 def follow_lines(stage: str, name: str, lineage: Lineage) -> Iterator[Line]:
     """One line a stage: what the node of `stage` is called there; Enter goes there."""
-    at = "joint" if stage == PARTITION else stage
-    at = at if at in lineage.stages else next(iter(lineage.stages))
     joint = [other for other in lineage.stages if other.startswith("joint")][-1:]
-    if stage == PARTITION and joint:
-        at = joint[0]
+    at = joint[0] if stage == PARTITION else stage
     seen = False
     for step in lineage.steps(at, name):
         yield from step_lines(step, stage, seen, lineage)
@@ -248,20 +247,20 @@ def step_lines(step: Step, here: str, seen: bool, lineage: Lineage) -> Iterator[
     nodes, home = lineage.nodes(step.stage), home_file(lineage.target)
     mark = Part(" ● " if step.stage == here else " ○ " if step.itself else " · ", "accent")
     label = Part(f"{step.stage:<11}", "title" if step.stage == here else "dim")
-    below = Part(f"{'':<14}")
+    below = Part(f"{'':<{14 + PLACE_WIDTH}}")
     for name in step.itself[:2]:
         node = nodes[name]
         where = line_place(next(iter(node.spans), None), home)
-        start: tuple[Part, ...] = (mark, label) if name == step.itself[0] else (below,)
+        start: tuple[Part, ...] = (mark, label) if name == step.itself[0] else (Part(f"{'':<14}"),)
         parts = (
+            Part(f"{where:<{PLACE_WIDTH}}", "place"),
             Part(call_text(node), "name"),
             Part(f"  {node.tensor.short()}" if node.tensor else "", "tensor"),
-            Part(f"  {where}" if where else "", "place"),
             Part(arrival(step.stage, node), "dim"),
         )
-        yield Line((*start, *parts), node_link(node), Jump("stages", f"{step.stage}/{name}"), wrap=True)
+        yield Line((*start, *parts), node_link(node), Jump("stages", f"{step.stage}/{name}"))
     if not step.itself:
-        yield Line((mark, label, Part(absence(step, seen), "dim")))
+        yield Line((mark, label, Part(f"{'':<{PLACE_WIDTH}}{absence(step, seen)}", "dim")))
     for title, names in (("gradient", step.gradient), ("gradient of", step.of)):
         if names:
             more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
@@ -274,7 +273,9 @@ def arrival(stage: str, node: StageNode) -> str:
     """How a value of the forward is there in the backward."""
     if stage != "backward" or node.reason.startswith("part of"):
         return ""
-    return "  given by the forward" if node.op == "placeholder" else "  computed again"
+    if node.op != "placeholder":
+        return "  computed again"
+    return "  given by autograd" if node.reason.startswith("Tangent") else "  given by the forward"
 
 
 def absence(step: Step, seen: bool) -> str:
@@ -287,7 +288,8 @@ def fate_line(name: str, here: str, lineage: Lineage) -> Line:
     fate = lineage.fates[name]
     mark = Part(" ● " if here == PARTITION else " ○ ", "accent")
     label = Part(f"{PARTITION:<11}", "title" if here == PARTITION else "dim")
-    parts = [Part(f"runs in: {SIDES[fate.side]}" if fate.side != "input" else "given to the graph")]
+    told = f"runs in: {SIDES[fate.side]}" if fate.side != "input" else "given to the graph"
+    parts = [Part(f"{'':<{PLACE_WIDTH}}{told}")]
     jump = Jump("stages", f"{PARTITION}/{name}")
     if fate.saved is not None:
         parts.append(Part(f" · saved, {human_bytes(fate.saved.bytes)}", "saved"))

@@ -135,7 +135,14 @@ class RowList(ScrollView, can_focus=True):
         self.linked = frozenset(rows)
         if rows and self.cursor not in self.linked:
             self.place_cursor(rows[0])
+            self.centre()
         self.refresh()
+
+    def centre(self) -> None:
+        """Scroll so that rows are seen on both sides of the cursor's, unless they are."""
+        top = self.scroll_offset.y
+        if not top < self.cursor < top + self._page - 1:
+            self.scroll_to(y=max(0, self.cursor - self._page // 3), animate=False, force=True)
 
     def watch_cursor(self, old: int, new: int) -> None:
         self.refresh_line(old + self.header_height)
