@@ -12,6 +12,7 @@ from typing import Literal
 from aotlens.report.line_pairs import Line, LinePairs, pair_lines
 from aotlens.report.node_pairs import pair_nodes
 from aotlens.report.records import Diagnostic, Phase, Report, Span, Stage, StageNode, Target
+from aotlens.report.saved_difference import SavedChange, saved_changes
 from aotlens.report.summary import applied_steps, call_count, signature
 
 __all__ = [
@@ -96,10 +97,12 @@ class TargetChange:
     steps_removed: tuple[str, ...] = ()
     findings_new: tuple[Diagnostic, ...] = ()
     findings_gone: tuple[Diagnostic, ...] = ()
+    saved: tuple[SavedChange, ...] = ()
+    """Values of which more or less is kept for the backward."""
 
     @property
     def is_empty(self) -> bool:
-        changed = (self.lines, self.elsewhere, self.steps_added, self.steps_removed)
+        changed = (self.lines, self.elsewhere, self.steps_added, self.steps_removed, self.saved)
         return self.before == self.after and not any((*changed, self.findings_new, self.findings_gone))
 
     @property
@@ -149,7 +152,7 @@ def _qualname(target: Target) -> object:
 
 def target_change(old: Target, new: Target) -> TargetChange:
     lines = pair_lines(old, new)
-    nodes = tuple(_node_changes(old, new, lines))
+    nodes, partners = _node_changes(old, new, lines)
     steps = [[step.name for step in applied_steps(target)] for target in (old, new)]
     gone, fresh = _findings(old, new, lines)
     return TargetChange(
@@ -163,13 +166,18 @@ def target_change(old: Target, new: Target) -> TargetChange:
         tuple((Counter(steps[0]) - Counter(steps[1])).elements()),
         fresh,
         gone,
+        saved_changes(old, new, partners),
     )
 
 
 # Graphs
 
 
-def _node_changes(old: Target, new: Target, lines: LinePairs) -> Iterator[NodeChange]:
+def _node_changes(
+    old: Target, new: Target, lines: LinePairs
+) -> tuple[tuple[NodeChange, ...], dict[str, str]]:
+    """What differs in what runs, and the old names of nodes by their new ones."""
+    changes: list[NodeChange] = []
     known: dict[str, str] = {}
     for phase in ("forward", "backward"):
         before, after = _program(old, phase), _program(new, phase)
@@ -178,9 +186,10 @@ def _node_changes(old: Target, new: Target, lines: LinePairs) -> Iterator[NodeCh
         found = pair_nodes(before, after, known, lines)
         told: Phase = "inference" if new.mode == "inference" and phase == "forward" else phase
         known |= {other.name: one.name for one, other in found.pairs}
-        yield from (NodeChange("removed", told, node, None, node.reason) for node in found.removed)
-        yield from (NodeChange("added", told, None, node, node.reason) for node in found.added)
-        yield from (NodeChange("changed", told, one, other, what) for one, other, what in found.changed)
+        changes += [NodeChange("removed", told, node, None, node.reason) for node in found.removed]
+        changes += [NodeChange("added", told, None, node, node.reason) for node in found.added]
+        changes += [NodeChange("changed", told, one, other, what) for one, other, what in found.changed]
+    return tuple(changes), known
 
 
 def _program(target: Target, phase: str) -> Stage:

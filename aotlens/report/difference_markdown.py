@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from aotlens.report.difference import NodeChange, ReportChange, TargetChange
-from aotlens.report.difference_words import line_place, line_weights, node_text, totals
+from aotlens.report.difference_words import line_place, line_weights, node_text, saved_text, totals
 from aotlens.report.places import place
 from aotlens.report.records import Diagnostic
 from aotlens.report.summary import target_summary
@@ -43,6 +43,7 @@ def _target(target: TargetChange) -> Iterator[str]:
         yield ""
     yield from (f"- wrapper: + `{name}`" for name in target.steps_added)
     yield from (f"- wrapper: − `{name}`" for name in target.steps_removed)
+    yield from (f"- saved: {_escaped(saved_text(one))}" for one in target.saved)
     for word, findings in (("new", target.findings_new), ("gone", target.findings_gone)):
         for one in findings:
             where = f" ({place(one.span)})" if one.span is not None else ""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from aotlens.report.difference import NodeChange, ReportChange, TargetChange
-from aotlens.report.difference_words import line_place, line_weights, node_text, totals
+from aotlens.report.difference_words import line_place, line_weights, node_text, saved_text, totals
 from aotlens.report.excerpt import diagnostic_lines
 from aotlens.report.layout import Row, clipped, paragraph, rule, table
 from aotlens.report.records import Target
@@ -44,6 +44,12 @@ def _target_lines(target: TargetChange, width: int) -> Iterator[Text]:
         for total in totals(target)
     ]
     yield from table(rows, width)
+    if target.saved:
+        yield Text("  saved for the backward", "cyan")
+    for saved in target.saved[:MOST_NODES]:
+        yield Text(f"      {saved_text(saved)}", "dim")
+    if len(target.saved) > MOST_NODES:
+        yield Text(f"      … and {len(target.saved) - MOST_NODES} more", "dim")
     steps = [f"+ {name}" for name in target.steps_added] + [f"− {name}" for name in target.steps_removed]
     if steps:
         yield from paragraph(f"wrapper: {', '.join(steps)}", width, "  ")

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from aotlens.report.difference import LineChange, NodeChange, TargetChange, Weights
 from aotlens.report.line_pairs import Line
 from aotlens.report.places import shown_path
+from aotlens.report.saved_difference import SavedChange
 from aotlens.report.summary import counted, human_bytes
 
-__all__ = ["Total", "line_place", "line_weights", "node_text", "signed_bytes", "totals"]
+__all__ = ["Total", "line_place", "line_weights", "node_text", "saved_text", "signed_bytes", "totals"]
 
 MARKS = {"added": "+", "removed": "-", "changed": "~"}
 
@@ -69,6 +70,16 @@ def line_place(row: LineChange) -> str:
         return f"{_place(row.after)} (new)"
     moved = f" (was {row.before.number})" if row.before.number != row.after.number else ""
     return f"{_place(row.after)}{moved}"
+
+
+def saved_text(change: SavedChange) -> str:
+    """`+8.0 KiB hidden f32[64, 32]`, at its line; or that it is no longer saved."""
+    value = change.value
+    where = "no longer saved" if change.is_gone else f"line {value.span.line}" if value.span else ""
+    name = f"{value.name} ({value.node})" if value.name and value.name != value.node else value.node
+    return "  ".join(
+        filter(None, (f"{signed_bytes(change.change_bytes)} {name}", value.tensor.short(), where))
+    )
 
 
 def node_text(change: NodeChange) -> str:

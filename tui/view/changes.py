@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from aotlens.report.records import SavedValue, Target
+from aotlens.report.records import Target
+from aotlens.report.saved_difference import SavedChange
+from aotlens.report.saved_difference import saved_changes as saved_difference
 from aotlens.report.summary import call_count, counted
 from tui.view.places import home_file, line_place
 from tui.view.quantities import signed_size
@@ -18,58 +20,41 @@ def changes(old: Target, new: Target) -> tuple[Line, ...]:
 
 def headline(old: Target, new: Target) -> tuple[Part, ...]:
     """`saved +3.1 MiB at line 41`: the total, and the place of the value that weighs most in it."""
-    before, after = saved_values(old), saved_values(new)
-    difference = sum(after.values()) - sum(before.values())
+    difference = saved_bytes(new) - saved_bytes(old)
     if difference:
-        heaviest = max({**before, **after}, key=lambda key: abs(after.get(key, 0) - before.get(key, 0)))
-        kept = {value_key(saved): saved for saved in saved_of(new)}.get(heaviest)
-        where = f" at {line_place(kept.span, home_file(new))}" if kept and kept.span else ""
+        heaviest = max(saved_difference(old, new), key=lambda row: abs(row.change_bytes), default=None)
+        span = heaviest.value.span if heaviest is not None and not heaviest.is_gone else None
+        where = f" at {line_place(span, home_file(new))}" if span is not None else ""
         return Part("saved ", "dim"), Part(signed_size(difference), tone(difference)), Part(where, "dim")
     number = sum(1 for _ in changes(old, new))
     return (Part(counted(number, "change") if number else "nothing changed", "dim"),)
 
 
 def saved_changes(old: Target, new: Target) -> Iterator[Line]:
-    """The total, then each value; line numbers move with edits, so values are matched by name and shape."""
-    before, after = saved_values(old), saved_values(new)
-    kept = {value_key(saved): saved for saved in saved_of(new)}
-    if sum(after.values()) != sum(before.values()):
+    """The total, then each value."""
+    if saved_bytes(new) != saved_bytes(old):
         yield Line((Part("  "), *headline(old, new)))
-    for key in [*after, *(key for key in before if key not in after)]:
-        step = after.get(key, 0) - before.get(key, 0)
-        if step:
-            yield value_change(key[0], step, kept.get(key), new)
+    yield from (value_change(row, new) for row in saved_difference(old, new))
 
 
-def value_key(saved: SavedValue) -> tuple[str, str]:
-    return (saved.name or saved.node, saved.tensor.short())
-
-
-def value_change(name: str, step: int, kept: SavedValue | None, target: Target) -> Line:
+def value_change(row: SavedChange, target: Target) -> Line:
     """`+3.1 MiB att  at line 41`; a value that is gone has no place any more."""
-    where = f"  at {line_place(kept.span, home_file(target))}" if kept else "  no longer saved"
-    shown = value_name(kept) if kept else name
+    value = row.value
+    where = "  no longer saved" if row.is_gone else f"  at {line_place(value.span, home_file(target))}"
     parts = (
-        Part(f"  {signed_size(step):>11} ", tone(step)),
-        Part(shown, "name"),
+        Part(f"  {signed_size(row.change_bytes):>11} ", tone(row.change_bytes)),
+        Part(value.name or value.node if row.is_gone else value_name(value), "name"),
         Part(where, "place"),
     )
-    return Line(parts, Link((kept.span,) if kept and kept.span else ()))
+    return Line(parts, Link((value.span,) if value.span is not None and not row.is_gone else ()))
 
 
 def tone(difference: int) -> str:
     return "warning" if difference > 0 else "ok"
 
 
-def saved_of(target: Target) -> tuple[SavedValue, ...]:
-    return target.partition.saved if target.partition else ()
-
-
-def saved_values(target: Target) -> Counter[tuple[str, str]]:
-    found: Counter[tuple[str, str]] = Counter()
-    for saved in saved_of(target):
-        found[value_key(saved)] += saved.bytes
-    return found
+def saved_bytes(target: Target) -> int:
+    return target.partition.saved_bytes if target.partition else 0
 
 
 def node_changes(old: Target, new: Target) -> Iterator[Line]:
