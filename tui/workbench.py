@@ -69,6 +69,8 @@ class Workbench(Screen[object]):
     Workbench.-narrow.-short #left { height: 6; }
     Workbench.-short Pane .detail { height: 5; }
     Workbench.-short #tradeoffs { display: none; }
+    Workbench.-short.-narrow #recomputed { max-height: 3; }
+    Workbench.-short.-narrow Pane .detail { height: 4; }
     Workbench.-short StagesPane .detail { height: 6; }
     Workbench.-short GraphsPane #map { height: 6; }
     Workbench.-short GraphsPane .detail { display: none; }

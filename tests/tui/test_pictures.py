@@ -17,6 +17,9 @@ from tui.app import AotlensApp
 
 GOLDENS = Path(__file__).parents[1] / "goldens" / "tui"
 SVG = "{http://www.w3.org/2000/svg}"
+Piece = tuple[float, float, float, str, str]
+"""Top, left, width, text (none for an area), look."""
+
 PICTURES = (
     ("overview-dark", WIDE, ()),
     ("inputs-light", WIDE, ("d", "2", "end")),
@@ -26,19 +29,40 @@ PICTURES = (
 
 
 def drawn(svg: str) -> list[str]:
-    """Each piece with its place, in reading order."""
+    """Each piece with its place, in reading order; how a stretch of one look is cut does not count."""
     root = ElementTree.fromstring(svg)
     styles = dict(style_rules("".join(root.itertext())))
-    found = [
-        (number(rect, "y"), number(rect, "x"), f"{rect.get('width')} {rect.get('fill')}")
+    areas = [
+        (number(rect, "y"), number(rect, "x"), number(rect, "width"), "", str(rect.get("fill")))
         for rect in root.iter(f"{SVG}rect")
         if rect.get("shape-rendering")  # an area of cells; the others are the window around
     ]
-    for text in root.iter(f"{SVG}text"):
-        style = styles.get(text.get("class", "").rpartition("-")[2], "")
-        if text.get("clip-path") and (written := "".join(text.itertext()).replace("\xa0", " ")).strip():
-            found.append((number(text, "y"), number(text, "x"), f"{written.rstrip()!r} {style}"))
-    return [f"{y:.0f} {x:.0f} {what}" for y, x, what in sorted(found)]
+    texts = [
+        (number(text, "y"), number(text, "x"), number(text, "textLength"), "".join(text.itertext()), style)
+        for text in root.iter(f"{SVG}text")
+        if text.get("clip-path")
+        for style in [styles.get(text.get("class", "").rpartition("-")[2], "")]
+    ]
+    joined = (*stretches(areas), *stretches(texts))
+    return [
+        f"{y:.0f} {x:.0f} {written.rstrip()!r} {look}" if written else f"{y:.0f} {x:.0f} {width:.0f} {look}"
+        for y, x, width, written, look in joined
+        if not written or written.strip()
+    ]
+
+
+def stretches(pieces: list[Piece]) -> list[Piece]:
+    """Pieces of one look that touch, as one."""
+    found: list[Piece] = []
+    for y, x, width, written, look in sorted(pieces):
+        text = written.replace("\xa0", " ")
+        if found and found[-1][0] == y and found[-1][4] == look:
+            _, start, length, before, _ = found[-1]
+            if abs(start + length - x) < 1:
+                found[-1] = (y, start, length + width, before + text, look)
+                continue
+        found.append((y, x, width, text, look))
+    return found
 
 
 def number(element: ElementTree.Element, name: str) -> float:

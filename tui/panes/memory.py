@@ -8,6 +8,7 @@ from textual.widget import Widget
 
 from tui.panes.base import Pane, Subject
 from tui.view.memory import (
+    PLOT_HEIGHT,
     alive_details,
     alive_listing,
     by_size,
@@ -24,6 +25,9 @@ from tui.widgets.table import VirtualTable
 MARGIN = 4
 """Cells of the pane that the plot leaves free."""
 
+LOW_FROM, LOW_HEIGHT, HIGH_FROM = 16, 3, 26
+"""From how many lines of the pane on there is a low plot, its height, and from where on a high one."""
+
 
 class MemoryPane(Pane):
     TAB: ClassVar[str] = "memory"
@@ -37,7 +41,6 @@ class MemoryPane(Pane):
     MemoryPane .detail { height: 7; }
     MemoryPane #alive { height: 3fr; border-top: solid $panel; }
     MemoryPane #curve { height: 2fr; border-top: solid $panel; }
-    Workbench.-short MemoryPane #memory-plot { display: none; }
     """
 
     def compose(self) -> ComposeResult:
@@ -93,7 +96,11 @@ class MemoryPane(Pane):
             return
         at = self.query_one("#curve", VirtualTable).record_index
         width = max(30, self.size.width - MARGIN)
-        self.query_one("#memory-plot", LineList).show(tuple(curve_plot(self.subject.target, width, at)))
+        plot = self.query_one("#memory-plot", LineList)
+        # The tables come first: on a small screen the plot is low, or is there once the pane is zoomed.
+        plot.display = self.size.height >= LOW_FROM
+        height = PLOT_HEIGHT if self.size.height >= HIGH_FROM else LOW_HEIGHT
+        plot.show(tuple(curve_plot(self.subject.target, width, at, height)))
 
     def _describe(self, table: VirtualTable) -> None:
         index, subject = table.record_index, self.subject

@@ -170,12 +170,12 @@ def memory_total(target: Target) -> Line:
     return Line(tuple(parts), link)
 
 
-def curve_plot(target: Target, width: int, at: int | None) -> Iterator[Line]:
+def curve_plot(target: Target, width: int, at: int | None, height: int = PLOT_HEIGHT) -> Iterator[Line]:
     """The curve in so many cells, with a mark below the row `at`."""
     memory = target.memory
     if memory is None or len(memory.curve) < FEWEST_POINTS:
         return
-    rows = plot([value for _, value in memory.curve], width - LABEL_WIDTH - 2, PLOT_HEIGHT)
+    rows = plot([value for _, value in memory.curve], width - LABEL_WIDTH - 2, height)
     for number, row in enumerate(rows):
         label = human_bytes(memory.peak_bytes) if number == 0 else ""
         yield Line((Part(f"{label:>{LABEL_WIDTH}} {'┤' if label else '│'}", "dim"), Part(row, "saved")))
