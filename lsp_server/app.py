@@ -241,6 +241,8 @@ class Server(LanguageServer):
     def show_document(self, uri: str, line: int = 0) -> bool:
         """Have the client open a document at a line (0-based); False when it cannot."""
         if not self.client.shows_documents:
+            if not self.settings.virtual_documents:  # a client that reads them opens what the answer names
+                self.say(f"to read: {path_of(uri)}", types.MessageType.Info)
             return False
         start = types.Position(line, 0)
         params: Any = types.ShowDocumentParams(uri=uri, take_focus=True, selection=types.Range(start, start))

@@ -23,6 +23,7 @@ class Client:
     """Takes code actions that hold an edit; other clients take commands only."""
     action_preferred: bool = False
     versioned_edits: bool = False
+    lenses: bool = False
     nested_symbols: bool = False
     progress: bool = False
     shows_documents: bool = False
@@ -51,6 +52,7 @@ def client_of(capabilities: types.ClientCapabilities) -> Client:
         action_literals=action.code_action_literal_support is not None,
         action_preferred=bool(action.is_preferred_support),
         versioned_edits=bool(workspace.workspace_edit and workspace.workspace_edit.document_changes),
+        lenses=text.code_lens is not None,
         nested_symbols=bool(
             text.document_symbol and text.document_symbol.hierarchical_document_symbol_support
         ),

@@ -13,7 +13,7 @@ from lsp_server.positions import Encoding
 from lsp_server.rewrites import NO_GRAD, grad_restored
 from lsp_server.settings import Settings, from_data
 from lsp_server.targets import bare_functions
-from lsp_server.translate.actions import code_actions, example_actions, is_wanted, trace_actions
+from lsp_server.translate.actions import code_actions, example_actions, is_wanted, lens_actions, trace_actions
 from lsp_server.translate.hints import inlay_hints
 from lsp_server.translate.hover import hover
 from lsp_server.translate.lenses import OPEN_TUI, code_lenses
@@ -82,6 +82,8 @@ async def on_code_action(server: Server, params: types.CodeActionParams) -> Acti
         *example_actions(server.views, document, bare_functions(seen, line)),
         *trace_actions(document, seen.found, line),
     ]
+    if not server.client.lenses:
+        actions += lens_actions(code_lenses(server.views, path, document.uri, seen.found), line)
     told = {action.title for action in actions}
     actions += [action for action in offered if action.title not in told]
     only = params.context.only

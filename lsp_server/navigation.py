@@ -11,10 +11,12 @@ from lsprotocol import types
 
 from aotlens.report.records import Span
 from lsp_server.app import Server
+from lsp_server.index import contains
 from lsp_server.positions import char_index
 from lsp_server.translate.diagnostics import uri_of
 from lsp_server.translate.pages import (
     Page,
+    first_line,
     lines_of,
     node_at,
     node_lines,
@@ -28,6 +30,9 @@ from lsp_server.translate.pages import (
 )
 from lsp_server.translate.ranges import span_range
 from lsp_server.views import real_path
+
+PROGRAMS = ("forward", "backward", "inference", "wrapper")
+"""What a target's name leads to; one that a target lacks is left out."""
 
 Locations = list[types.Location] | None
 Symbols = list[types.DocumentSymbol] | list[types.SymbolInformation]
@@ -46,9 +51,11 @@ def on_definition(server: Server, params: types.DefinitionParams) -> Locations:
 
 
 def on_implementation(server: Server, params: types.ImplementationParams) -> Locations:
-    """From an expression to its nodes and kernels."""
+    """From an expression to its nodes and kernels, from a target's name to its graphs and its wrapper."""
     found = server.document(params.text_document.uri)
-    return (_nodes(server, found[0], params.position) or None) if found else None
+    if found is None:
+        return None
+    return _nodes(server, found[0], params.position) or _programs(server, found[0], params.position) or None
 
 
 def on_declaration(server: Server, params: types.DeclarationParams) -> Locations:
@@ -164,3 +171,17 @@ FEATURES = {
     types.TEXT_DOCUMENT_REFERENCES: on_references,
     types.TEXT_DOCUMENT_DOCUMENT_SYMBOL: on_document_symbol,
 }
+
+
+def _programs(server: Server, path: str, place: types.Position) -> list[types.Location]:
+    """The pages of the target whose name stands at a place: the way to them in editors without lenses."""
+    for shown in server.views.of(path):
+        at = shown.view.place_of(place.line, place.character)
+        for target in shown.targets() if at else ():
+            signature = shown.view.index.signatures.get(target.qualname)
+            if at and signature and contains(signature.name, *at):
+                pages = [Page(shown.trace.key[0], target.qualname, part) for part in PROGRAMS]
+                return [
+                    one for page in pages for one in _in_page(server, page, [first_line(server.views, page)])
+                ]
+    return []

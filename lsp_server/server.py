@@ -18,7 +18,7 @@ from lsp_server import commands, handlers, navigation
 from lsp_server.app import NAME, Server
 from lsp_server.protocol import Protocol, signature_of
 from lsp_server.tracer import WorkerFactory
-from lsp_server.translate.actions import TRACE_KIND
+from lsp_server.translate.actions import SHOW_KIND, TRACE_KIND
 from lsp_server.transport import LOOPBACK, serve_stdio, serve_tcp, tell
 
 NOTIFICATIONS: dict[str, Callable[..., Any]] = {
@@ -38,6 +38,7 @@ OPTIONS: dict[str, object] = {
             types.CodeActionKind.QuickFix,
             types.CodeActionKind.RefactorRewrite,
             TRACE_KIND,
+            SHOW_KIND,
         ]
     ),
     types.TEXT_DOCUMENT_DID_SAVE: types.SaveOptions(include_text=False),

@@ -8,11 +8,12 @@ from aotlens.report.records import Fix
 from lsp_server.document import Document
 from lsp_server.targets import Bare, Found
 from lsp_server.translate.diagnostics import diagnostic, uri_of
-from lsp_server.translate.lenses import EXPLAIN, TRACE
+from lsp_server.translate.lenses import EXPLAIN, SHOW, TRACE, VERIFY
 from lsp_server.translate.ranges import overlaps, span_range
 from lsp_server.views import Shown, Views
 
 TRACE_KIND = "source.aotlens.trace"
+SHOW_KIND = "source.aotlens.show"
 
 
 def code_actions(views: Views, path: str, wanted: types.Range) -> list[types.CodeAction]:
@@ -67,6 +68,21 @@ def trace_actions(document: Document, found: tuple[Found, ...], line: int) -> It
             title = f"Trace {target.qualname or 'what this compiles'}"
             command = types.Command(title=title, command=TRACE, arguments=[document.uri, target.qualname])
             yield types.CodeAction(title=title, kind=TRACE_KIND, command=command)
+
+
+def lens_actions(lenses: Sequence[types.CodeLens], line: int) -> Iterator[types.CodeAction]:
+    """The lenses of a traced target as actions, for editors that show none; `trace_actions` has "Trace"."""
+    for lens in lenses:
+        command = lens.command
+        if lens.range.start.line != line or command is None or command.command not in (SHOW, VERIFY):
+            continue
+        arguments = tuple(command.arguments or ())
+        if command.command == SHOW:
+            title = f"Show the {arguments[2]} of {arguments[1]}"
+        else:
+            title = f"Compare {arguments[1] or 'every target of this file'} with eager"
+        again = types.Command(title=title, command=command.command, arguments=list(arguments))
+        yield types.CodeAction(title=title, kind=SHOW_KIND, command=again)
 
 
 def is_wanted(action: types.CodeAction, only: Sequence[types.CodeActionKind | str]) -> bool:

@@ -36,6 +36,7 @@ FULL_CAPABILITIES: dict[str, Json] = {
             "tagSupport": {"valueSet": [1, 2]},
         },
         "hover": {"contentFormat": ["markdown", "plaintext"]},
+        "codeLens": {},
         "codeAction": {
             "codeActionLiteralSupport": {"codeActionKind": {"valueSet": ["quickfix", "refactor", "source"]}},
             "isPreferredSupport": True,

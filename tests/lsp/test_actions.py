@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from tests.conftest import Golden
+from tests.lsp.conftest import ROOT, STAND_IN
 from tests.lsp.sample_session import insert, line_of, place_of, shown, traced
-from tests.lsp.strict_client import Json, StrictClient
+from tests.lsp.strict_client import FULL_CAPABILITIES, Json, Process, StrictClient
 from tests.report.sample import MODEL
 
 
@@ -88,3 +89,24 @@ def test_no_grad_can_be_removed_where_it_stands(shared: StrictClient, tmp_path: 
         {"range": body, "newText": ""},
     ]
     assert offered(shared, uri, 5, 12) == {}
+
+
+def test_a_client_without_lenses_is_offered_what_they_do_as_actions() -> None:
+    text = {**FULL_CAPABILITIES["textDocument"]}
+    del text["codeLens"]
+    with Process(*STAND_IN) as process:
+        process.client.initialize(ROOT, capabilities={**FULL_CAPABILITIES, "textDocument": text})
+        uri = traced(process.client)
+        at = {"line": line_of("class Block"), "character": 7}
+        params = {
+            "textDocument": {"uri": uri},
+            "range": {"start": at, "end": at},
+            "context": {"diagnostics": [], "only": ["source.aotlens.show"]},
+        }
+        found = process.client.request("textDocument/codeAction", params)
+    assert [(one["title"], one["command"]["command"], one["command"]["arguments"]) for one in found] == [
+        ("Show the forward of Block", "aotlens.show", [uri, "Block", "forward"]),
+        ("Show the backward of Block", "aotlens.show", [uri, "Block", "backward"]),
+        ("Show the wrapper of Block", "aotlens.show", [uri, "Block", "wrapper"]),
+        ("Compare every target of this file with eager", "aotlens.verify", [uri, None]),
+    ]

@@ -176,3 +176,20 @@ def test_a_client_without_nested_symbols_gets_a_flat_list() -> None:
         found = next(one for one in symbols if one["name"] == "gelu")
         assert (found["location"]["uri"], found["location"]["range"]["start"]["line"]) == (address, line)
         assert found["containerName"] == "forward"
+
+
+def test_a_target_s_name_leads_to_its_graphs_and_its_wrapper(shared: StrictClient) -> None:
+    uri = traced(shared)
+    line, character = place_of("Block", "class Block")
+    found = shared.at("implementation", uri, line, character)
+    assert [Path(one["uri"]).name for one in found] == ["forward.py", "backward.py", "wrapper.py"]
+
+
+def test_a_client_that_cannot_show_documents_is_told_where_they_are() -> None:
+    with Process(*STAND_IN) as process:
+        process.client.initialize(ROOT, capabilities={})
+        uri = traced(process.client)
+        answer = process.client.command("aotlens.show", uri, "Block", "wrapper")
+        (said,) = process.client.all("window/showMessage")
+    assert answer["shown"] is False
+    assert said == {"type": 3, "message": f"to read: {answer['uri'].removeprefix('file://')}"}
