@@ -6,7 +6,7 @@ import sys
 
 from benchmarks.tables import write_readme
 
-NAMES = ("imports", "overhead", "latency", "partition", "memory", "peak", "growth")
+NAMES = ("imports", "overhead", "latency", "partition", "memory", "peak", "growth", "correctness")
 BY_NAME = ("editor", "fake", "gpu", "tui")
 """Run only when asked for."""
 

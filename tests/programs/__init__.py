@@ -38,6 +38,7 @@ from tests.programs import (
     view_writes,
     views_of_inputs,
     views_of_intermediates,
+    wrong_elsewhere,
 )
 from tests.programs.program import Program
 
@@ -51,6 +52,7 @@ FILES = (
     views_of_inputs,
     view_writes,
     views_of_intermediates,
+    wrong_elsewhere,
     aliasing_inputs,
     autograd,
     function_kinds,

@@ -99,7 +99,7 @@ IN_PLACE = (
     "Dirty.apply({v})",
     "{v}.index_fill_(0, torch.tensor([0]), 3.0)",
     "{v}.uniform_()",
-    "{v}.copy_({v}.t())",
+    "{v}.copy_({v}.t().clone())",
     "{v}.set_({w})",
     "{v}.clamp_(-1, 1)",
     "{v}, {w} = {w}, {v}",

@@ -107,10 +107,23 @@ def _kept(recipe: Recipe, before: str, names: list[str]) -> tuple[list[str], lis
     kept, known = [], list(names)
     for number, statement in enumerate(recipe.statements):
         line, made = _line(statement, number, known)
+        if statement.kind == "in place" and _overlaps(statement, known, spaces[0]):
+            continue
         if all(_tried(statement.under + line, space) for space in spaces):
             kept.append(statement.under + line)
             known += [made] if made else []
     return kept, known
+
+
+def _overlaps(statement: Statement, known: list[str], space: dict[str, Any]) -> bool:
+    """Whether a write would read what it writes through another view: in what order is left open."""
+    one = space[known[-1 - statement.first % len(known)]]
+    other = space[known[-1 - statement.second % len(known)]]
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return False
+    shares = one.untyped_storage()._cdata == other.untyped_storage()._cdata
+    geometry = [(value.size(), value.stride(), value.storage_offset()) for value in (one, other)]
+    return shares and geometry[0] != geometry[1]
 
 
 def _line(statement: Statement, number: int, known: list[str]) -> tuple[str, str | None]:
