@@ -290,6 +290,11 @@ def _refusal(error: Exception, span: Span | None) -> AotlensError | None:
     if isinstance(error, IndexError) and "(got SymInt)" in text:
         hint = "index with the tensor itself, or use `torch.select(tensor, dim, index)`"
         return UnsupportedError("an index in brackets that depends on data", span, hint)
+    if isinstance(error, AttributeError) and "'SymInt' object has no attribute 'unsqueeze'" in text:
+        case = "a loop (`scan`) whose gradient needs a symbolic size in each step"
+        return UnsupportedError(
+            case, span, "compile it with known sizes, or pass what the step reads as rows"
+        )
     if not isinstance(error, RuntimeError):
         return None
     for phrases, kind, case, hint in SAID_BY_TORCH:
