@@ -292,9 +292,7 @@ def _refusal(error: Exception, span: Span | None) -> AotlensError | None:
         return UnsupportedError("an index in brackets that depends on data", span, hint)
     if isinstance(error, AttributeError) and "'SymInt' object has no attribute 'unsqueeze'" in text:
         case = "a loop (`scan`) whose gradient needs a symbolic size in each step"
-        return UnsupportedError(
-            case, span, "compile it with known sizes, or pass what the step reads as rows"
-        )
+        return UnsupportedError(case, span, "compile it with known sizes")
     if not isinstance(error, RuntimeError):
         return None
     for phrases, kind, case, hint in SAID_BY_TORCH:
