@@ -83,6 +83,7 @@ __all__ = [
     "first_expression",
     "flex_gradients_on_cpu",
     "forked_after_cuda",
+    "frames_left_out",
     "functionalizes_rng",
     "get_decompositions",
     "graph_module_hooks",
@@ -776,6 +777,25 @@ def draws_in_kernels(config: dict[str, Any]) -> bool:
 
     with inductor_config_patch(config):
         return not inductor_config.fallback_random
+
+
+def frames_left_out() -> Iterator[tuple[str, int, str, str | None, int | None]]:
+    """Functions that Dynamo has given up, the oldest first: file and first line, why, and where it stopped.
+
+    Of the last 64 that it has looked at in this process.
+    """
+    from torch._dynamo.utils import get_compilation_metrics
+
+    for found in get_compilation_metrics():
+        if found.fail_type == "Unsupported":
+            place = (found.fail_user_frame_filename, found.fail_user_frame_lineno)
+            yield (
+                str(found.co_filename),
+                int(found.co_firstlineno or 0),
+                str(found.fail_reason),
+                place[0],
+                place[1],
+            )
 
 
 def example_sizes(mode: FakeTensorMode) -> dict[str, int]:

@@ -162,6 +162,19 @@ TRACING = (
         "Leave `--fake` out, or guard the line; print sizes instead of values.",
         "print(loss.item())",
     ),
+    Rule(
+        "AL405",
+        "Dynamo leaves out what was given to torch.compile",
+        "warning",
+        "Dynamo gives up the whole function and says nothing: it meets something that it cannot trace and"
+        " cannot break the graph at, such as `nn.LSTM`.",
+        "The function runs in eager, and no graph of it is shown.",
+        "The message has Dynamo's own hint. Compile the parts around what it cannot trace; or leave"
+        " `torch.compile` off and name the function (`aotlens inspect SCRIPT::name`): it is then recorded"
+        " without Dynamo.",
+        "lstm = nn.LSTM(32, 64)\n\n@torch.compile\ndef run(xs):\n    return lstm(xs)[0].sum()",
+        "torch._dynamo.config.allow_rnn = True",
+    ),
 )
 
 WRAPPER = (

@@ -188,9 +188,13 @@ FAILURE_CODES = {
     "internal": "AL911",
     "no-gpu": "AL403",
     "no-value": "AL404",
+    "left-out": "AL405",
     "unsupported": "AL402",
 }
 """The code of a failed trace by the kind of its failure."""
+
+SEVERITIES: dict[str, Severity] = {"cancelled": "hint", "left-out": "warning"}
+"""Of failures that are no errors."""
 
 DATA_DEPENDENT = ("depends on data", "data-dependent")
 """What an unsupported case's message says when values decide the path: AL401 then."""
@@ -202,7 +206,7 @@ def from_failure(failure: Failure) -> Diagnostic:
     if code == "AL402" and any(words in failure.message for words in DATA_DEPENDENT):
         code = "AL401"
     span = _line_span(failure.file, failure.line) if failure.file and failure.line else None
-    severity: Severity = "hint" if failure.kind == "cancelled" else "error"
+    severity: Severity = SEVERITIES.get(failure.kind, "error")
     return Diagnostic(code, severity, failure.message, span)
 
 

@@ -31,6 +31,8 @@ class Collector:
         """`repeats` is after how many calls without news to stop the script; None lets it run to its end."""
         self.compiled: list[Compiled] = []
         self.refused: list[Failure] = []
+        self.given: list[Any] = []
+        """What the script gave to `torch.compile`."""
         self._repeats = repeats
         self._calls: Counter[int] = Counter()
 

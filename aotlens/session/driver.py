@@ -18,6 +18,7 @@ from aotlens.session.collect import Collector, StopScript
 from aotlens.session.failures import exit_status, failure_of
 from aotlens.session.intercept import AroundBackend, BeforeDirect, Router, intercepted, is_routed
 from aotlens.session.lacking import PRETENDED
+from aotlens.session.left_out import left_out
 from aotlens.session.script import Script, load_script, new_module, run_script
 from aotlens.session.targets import Call, Watch, example_calls, find_target, marking
 from aotlens.worker.protocol import Failure
@@ -105,6 +106,8 @@ class Driver:
             with _stopping_quietly():
                 self._run(script, module, plan)
             self._collector.run_on()
+            for failure in left_out(self._collector.given, self._order.path):
+                self._collector.refuse(failure)
             for target in plan.examples:
                 self._compile_examples(module, target)
 

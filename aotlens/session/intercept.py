@@ -126,6 +126,7 @@ def _torch_compile(original: Callable[..., Any], router: Router) -> Any:
         chosen = router.choose(model)
         if chosen is None:
             return model
+        router.collector.given.append(chosen)
         kept = {name: value for name, value in asked.items() if name not in ("backend", "mode", "options")}
         return original(chosen, backend=router.backend(asked.get("options") or {}), **kept)
 

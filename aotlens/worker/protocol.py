@@ -19,6 +19,7 @@ FailureKind = Literal[
     "bad-example",
     "no-gpu",  # the script asks for a GPU, and there is none
     "no-value",  # the script reads a tensor that holds no memory
+    "left-out",  # Dynamo makes no graph of what the script gave to torch.compile
     "unsupported",  # an op or case that the engine refuses, by name
     "timeout",
     "memory",

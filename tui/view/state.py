@@ -109,6 +109,7 @@ FAILURE_TITLES = {
     "crash": "The traced process died",
     "no-gpu": "There is no GPU here",
     "no-value": "A value is needed",
+    "left-out": "Left out by Dynamo",
     "cancelled": "The trace was cancelled",
     "internal": "aotlens failed: this is our fault",
 }

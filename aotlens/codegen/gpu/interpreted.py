@@ -143,6 +143,8 @@ class InterpretedGraphs:
         given.clear()
         if graph.lowered.phase == "backward":
             inputs += [self._states[at] for at in graph.states]
+        if any(isinstance(value, torch.Tensor) and value.is_meta for value in inputs):
+            raise NotInterpretedError(f"the {graph.lowered.phase} graph takes a tensor without values (meta)")
         announce_stage(f"{graph.lowered.phase} in the interpreter")
         run = self._run(graph, self.job(graph, inputs))
         self.runs.append(run)

@@ -1,0 +1,48 @@
+"""What Dynamo gives up without a word is told with its line; a graph break is not."""
+
+from pathlib import Path
+
+from aotlens.options import CompileOptions
+from aotlens.session.verify_targets import verify_targets
+
+SCRIPT = """\
+import torch
+from torch import nn
+
+lstm = nn.LSTM(4, 4)
+
+
+@torch.compile
+def run(x):
+    return lstm(x * 2)[0].sum()
+
+
+@torch.compile
+def broken(x):
+    y = x * 2
+    print("a graph break")
+    return y + 1
+
+
+@torch.compile
+def never_called(x):
+    return lstm(x)
+
+
+run(torch.randn(3, 2, 4))
+broken(torch.randn(3))
+torch.compile(lstm)(torch.randn(3, 2, 4))
+"""
+
+
+def test_functions_and_modules_without_a_graph(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    found = verify_targets(str(script), None, [], CompileOptions("eager"))
+    assert len(found.verdicts) == 2  # the two sides of the break
+    function, module = found.failures
+    assert (function.kind, function.file, function.line) == ("left-out", str(script), 9)
+    assert f"{script}:9: Dynamo leaves `run` out of torch.compile, and there is no graph" in function.message
+    assert "RNN, GRU, or LSTM" in function.message
+    assert (module.kind, module.line) == ("left-out", None)
+    assert "Dynamo leaves `LSTM` out" in module.message
