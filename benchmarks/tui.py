@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # torch and Textual are each loaded by one of the processes o
     from aotlens.report import Report
     from tui.app import AotlensApp
 
-LAYERS = (7, 68, 336)
+LAYERS = (7, 69, 347)
 """Of the GPT: about 1,000, 10,000 and 50,000 joint nodes."""
 TABLES = ("Stages", "Graph", "Saved", "Memory")
 """Tabs whose tables grow with the graph."""

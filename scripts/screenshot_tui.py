@@ -36,6 +36,7 @@ class Picture:
 
 PICTURES = (
     Picture("overview", ()),
+    Picture("stages", ("3", "down", "down")),
     Picture("graphs", ("4",), row=("nodes", "bmm")),
     Picture("saved", ("5",)),
     Picture("memory", ("6", "p")),
@@ -43,6 +44,7 @@ PICTURES = (
     Picture("kernels", ("8", "l"), gpu="h100"),
     Picture("kernel", ("8", "down", "p", "right_square_bracket"), gpu="h100"),
     Picture("light", ("d", "4"), row=("nodes", "bmm")),
+    Picture("find", ("slash", "slash", *"gelub")),
     Picture("narrow", ("5",), size=(80, 24)),
 )
 
