@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+from aotlens.report.diagnose_ignores import covers, parse_ignores
 from aotlens.report.records import (
     Diagnostic,
     Input,
@@ -120,6 +121,7 @@ def build(report: Report, file: str, lines: Sequence[str], resolve: Resolve) -> 
     spots = tuple(
         spot for target in report.targets for spot in _spots(target) if resolve(spot.span.file) == file
     )
+    ignores = parse_ignores("\n".join(lines), file)
     by_line: dict[int, list[Spot]] = {}
     for spot in spots:
         last = min(spot.span.end_line, spot.span.line + TALLEST_SPAN)
@@ -134,7 +136,9 @@ def build(report: Report, file: str, lines: Sequence[str], resolve: Resolve) -> 
         diagnostics=tuple(
             (target, finding)
             for target, finding in _findings(report)
-            if finding.span and resolve(finding.span.file) == file
+            if finding.span
+            and resolve(finding.span.file) == file
+            and not any(covers(ignore, finding) for ignore in ignores)
         ),
     )
 

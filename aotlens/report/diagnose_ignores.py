@@ -32,6 +32,8 @@ class Ignore:
 
 def parse_ignores(source: str, file: str) -> tuple[Ignore, ...]:
     """The comments of a file, in order."""
+    if not _COMMENT.search(source):  # most files, which are then not read token by token
+        return ()
     try:
         return tuple(_parse(source, file))
     except (tokenize.TokenError, SyntaxError, ValueError):
@@ -79,11 +81,11 @@ def _parse(source: str, file: str) -> Iterator[Ignore]:
 
 
 def _read(token: tokenize.TokenInfo, file: str) -> list[tuple[Span, tuple[str, ...]]]:
-    found = _COMMENT.match(token.string)
+    found = _COMMENT.search(token.string)
     if found is None:
         return []
     line, start = token.start
-    col = len(token.line[:start].encode())
+    col = len(token.line[: start + found.start()].encode())
     span = Span(file, line, col, line, col + len(found.group().encode()))
     codes = tuple(code.strip().upper() for code in (found["codes"] or "").split(",") if code.strip())
     return [(span, codes)]

@@ -43,6 +43,11 @@ def test_the_comment_is_told_where_it_stands() -> None:
     assert told.message == "unused `aotlens: ignore`: no AL101 here; remove it"
 
 
+def test_another_comment_may_stand_before() -> None:
+    (one,) = parse_ignores("x = 1  # why  # aotlens: ignore[AL101]\n", "f.py")
+    assert (one.codes, one.span.col) == (("AL101",), 14)
+
+
 def test_a_code_that_is_none() -> None:
     (one,) = parse_ignores("x = 1  # aotlens: ignore[AL109]\n", "f.py")
     (told,) = unknown_codes(one)

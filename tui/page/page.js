@@ -26,6 +26,7 @@ class Page {
 
   openTarget(at) {
     this.target = data.targets[at];
+    document.getElementById("targets").value = String(at);
     document.getElementById("summary").textContent = this.target.summary;
     document.title = `${this.target.title}: aotlens`;
     this.source.linked = null;

@@ -1,6 +1,6 @@
 /* Code with line numbers: the user's source with marks and highlights, and programs, modules and kernels. */
 
-const TOKENS = /(#.*|\/\/.*)|("[^"]*"|'[^']*')|\b(def|class|return|with|if|else|for|in|import|from|as|not|and|or|None|True|False|lambda|del)\b|\b(\d[\w.]*)/g;
+const TOKENS = /(#.*|\/\/.*|^\s*;.*)|("[^"]*"|'[^']*')|\b(def|class|return|with|if|else|for|in|import|from|as|not|and|or|None|True|False|lambda|del)\b|\b(\d[\w.]*)/g;
 const KINDS = ["comment", "string", "keyword", "number"];
 
 /** The coloured runs of a generated line. */
