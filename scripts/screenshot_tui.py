@@ -36,14 +36,14 @@ class Picture:
 
 PICTURES = (
     Picture("overview", ()),
-    Picture("stages", ("3", "down", "down")),
-    Picture("graphs", ("4",), row=("nodes", "bmm")),
+    Picture("stages", ("3",), row=("diff", "bernoulli_1")),
+    Picture("graphs", ("4",), row=("nodes", "addmm_2")),
     Picture("saved", ("5",)),
     Picture("memory", ("6", "p")),
     Picture("wrapper", ("7",)),
     Picture("kernels", ("8", "l"), gpu="h100"),
     Picture("kernel", ("8", "down", "p", "right_square_bracket"), gpu="h100"),
-    Picture("light", ("d", "4"), row=("nodes", "bmm")),
+    Picture("light", ("d", "4", "z"), row=("nodes", "softmax")),
     Picture("find", ("slash", "slash", *"gelub")),
     Picture("narrow", ("5",), size=(80, 24)),
 )

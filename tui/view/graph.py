@@ -14,7 +14,7 @@ NODE_COLUMNS = (
     Column("node", widest=32, narrowest=18, grows=True),
     Column("operation", widest=34, narrowest=12),
     Column("tensor", widest=24, narrowest=10, drop=1),
-    Column("size", widest=9, narrowest=8, align="right", drop=2),
+    Column("size", widest=9, narrowest=9, align="right", drop=2),
     Column("line", widest=16, narrowest=4, align="right"),
 )
 

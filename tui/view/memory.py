@@ -21,7 +21,7 @@ FEWEST_POINTS = 8
 NOTHING = "the memory of this target is not known"
 
 CURVE_COLUMNS = (
-    Column("live", widest=9, narrowest=8, align="right"),
+    Column("live", widest=9, narrowest=9, align="right"),
     Column("change", widest=11, narrowest=9, align="right", drop=1),
     Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=3),
     Column("node", widest=30, narrowest=12, grows=True),

@@ -15,10 +15,10 @@ from tui.view.rows import Cells, Column, Group, Jump, LazyRows, Line, Link, List
 BAR_WIDTH = 8
 
 SAVED_COLUMNS = (
-    Column("saved", widest=9, narrowest=8, align="right"),
-    Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=3),
+    Column("saved", widest=9, narrowest=9, align="right"),
+    Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=2),
     Column("value", widest=48, narrowest=26),
-    Column("tensor", widest=24, narrowest=12, drop=2),
+    Column("tensor", widest=24, narrowest=18, drop=3),
     Column("line", widest=16, narrowest=4, align="right"),
     Column("uses", widest=4, narrowest=4, align="right", drop=4),
     Column("why", widest=18, narrowest=6),

@@ -41,7 +41,7 @@ FATE_COLUMNS = (
     Column("node", widest=30, narrowest=18, grows=True),
     Column("operation", widest=30, narrowest=10, drop=2),
     Column("runs in", widest=26, narrowest=8),
-    Column("saved", widest=9, narrowest=8, align="right"),
+    Column("saved", widest=9, narrowest=9, align="right"),
     Column("line", widest=16, narrowest=4, align="right"),
     Column("why", widest=40, narrowest=12, drop=1),
 )
