@@ -182,11 +182,14 @@ def _made_up(value: Any) -> Any:
         return value
     sizes, strides = (tuple(map(_size, numbers)) for numbers in (value.shape, value.stride()))
     made = torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+    flat = made.as_strided((made.untyped_storage().nbytes() // made.itemsize,), (1,), 0)
     if value.dtype is torch.bool:
-        return made.bernoulli_(0.5)
-    if value.is_floating_point() and value.dtype.itemsize > 1:
-        return made.normal_()
-    return made.zero_()
+        flat.bernoulli_(0.5)
+    elif value.is_floating_point() and value.dtype.itemsize > 1:
+        flat.normal_()
+    else:
+        flat.zero_()
+    return made  # filled as a whole, since elements may share a place, as those of an expanded gradient
 
 
 def _size(size: Any) -> int:

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
+from aotlens.codegen.gpu.fx_work import product_dtype
 from aotlens.codegen.gpu.observed import Observed
 from aotlens.report.kernel_totals import line_costs, phase_costs
 from aotlens.report.records import Kernel
@@ -265,3 +266,14 @@ def test_a_library_call_takes_no_other_work_in(rows: dict[str, Rows]) -> None:
         ("library", "", 64 * 4096 * ITEM),
         ("library", "", 64 * 4096 * ITEM),
     ]
+
+
+def test_products_in_f32_are_tf32_where_torch_s_settings_allow_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    aten = torch.ops.aten
+    product, convolution = aten.mm.default, aten.convolution.default
+    assert torch.backends.cudnn.allow_tf32  # torch's defaults
+    assert not torch.backends.cuda.matmul.allow_tf32
+    assert [product_dtype(op, "f32") for op in (product, convolution)] == ["f32", "tf32"]
+    assert product_dtype(convolution, "bf16") == "bf16"
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
+    assert product_dtype(product, "f32") == "tf32"

@@ -1,5 +1,6 @@
 """Kernels from a template of Inductor's: the first choice is taken, the others are listed with figures."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -76,3 +77,20 @@ def test_without_a_template_the_library_is_taken() -> None:
     assert offered.take(["one", "other"]) == ["one"]
     assert offered.assumptions == [LIBRARY_ONLY]
     assert offered.take(["alone"]) == ["alone"]
+
+
+class Template:
+    """What is asked of a choice of Inductor's."""
+
+    def __init__(self) -> None:
+        self.make_kernel_render = object()
+
+
+def test_where_choices_can_run_all_are_offered_and_the_rest_is_kept_beside_the_taken_one() -> None:
+    first, second, library = Template(), Template(), object()
+    offered = Offered(runs=True)
+    assert offered.take([library, first, second]) == [library, first, second]
+    taken = SimpleNamespace(node=SimpleNamespace(make_kernel_render=second.make_kernel_render))
+    offered.note("kernel", [taken])
+    assert offered.kernels == {"kernel": [first]}
+    assert offered.assumptions == []

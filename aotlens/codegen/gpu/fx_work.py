@@ -38,6 +38,9 @@ NO_ARITHMETIC = frozenset(
 """By name, since Inductor registers its own late: these move and convert, or draw a few seeds."""
 
 
+CONVOLUTIONS = frozenset({aten.convolution.default, aten.convolution_backward.default})
+
+
 def our_name(node: fx.Node) -> str:
     """The node of our program that it computes; empty for one that a pass of Inductor's made by itself."""
     return str(node.meta.get(OURS, ""))
@@ -96,7 +99,18 @@ def work_of(node: fx.Node) -> NodeWork:
     if not is_view(node):
         args, kwargs = _values((node.args, node.kwargs))
         flops, is_product = operator_flops(node.target, args, kwargs, val, arguments)
-    return NodeWork(our_name(node), flops, _dtype(val), is_product)
+    dtype = product_dtype(node.target, _dtype(val)) if is_product else _dtype(val)
+    return NodeWork(our_name(node), flops, dtype, is_product)
+
+
+def product_dtype(operator: Any, dtype: str) -> str:
+    """In which type the matrix units compute: f32 as tf32 where torch lets the library, or Inductor's kernel.
+
+    By torch's own defaults convolutions may, and matrix products may not.
+    """
+    backends = torch.backends
+    allowed = backends.cudnn.allow_tf32 if operator in CONVOLUTIONS else backends.cuda.matmul.allow_tf32
+    return "tf32" if dtype == "f32" and allowed else dtype
 
 
 def _values(arguments: Any) -> Any:

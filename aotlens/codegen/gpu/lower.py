@@ -21,7 +21,7 @@ from aotlens.codegen.gpu.observed import observing
 from aotlens.codegen.gpu.places import has_gpu_tensors
 from aotlens.codegen.gpu.records import KernelSource, LoweredGraph, RunnableGraph
 from aotlens.codegen.gpu.retarget import Retargeting
-from aotlens.codegen.gpu.templates import first_choices
+from aotlens.codegen.gpu.templates import choices_kept
 from aotlens.codegen.objects import refuse_objects
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
@@ -87,7 +87,7 @@ class _Graph:
         states = self._states(module, moving)
         with (
             observing(self.phase) as seen,
-            first_choices() as offered,
+            choices_kept() as offered,
             inductor_config_patch(self.config),
             warnings.catch_warnings(),
         ):

@@ -5,7 +5,7 @@ define a kernel, those that note a call, and those that ask whether two nodes ca
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from torch import fx
 
 from aotlens.codegen.gpu.fx_work import OURS, in_graph_order, library_work, our_names
+from aotlens.codegen.gpu.offline import Replacement, replaced
 from aotlens.codegen.gpu.records import Access, KernelCall, NodeWork, NotFused
 from aotlens.codegen.gpu.refusals import Refusals
 from aotlens.codegen.gpu.traffic import Traffic, flat, is_users_kernel
@@ -150,17 +151,12 @@ def observing(phase: Phase) -> Iterator[Observed]:
     """Listen to Inductor in this process; kernels are kept as sources instead of compiled."""
     modules = compiling_modules()
     seen = Observed(phase, modules)
-    listeners = _listeners(seen)
-    before = [(owner, name, vars(owner)[name]) for owner, name, _ in listeners]
     modules.carried_metadata.append(OURS)  # a node that a pass replaces hands it to the new one
-    for owner, name, instead in listeners:
-        setattr(owner, name, instead)
-    try:
+    with ExitStack() as stack:
+        stack.callback(modules.carried_metadata.remove, OURS)
+        for owner, name, instead in _listeners(seen):
+            stack.enter_context(replaced(Replacement(owner, name, instead, "it is listened to")))
         yield seen
-    finally:
-        for owner, name, original in before:
-            setattr(owner, name, original)
-        modules.carried_metadata.remove(OURS)
 
 
 Listener = tuple[Any, str, Callable[..., Any]]

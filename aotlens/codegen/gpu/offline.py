@@ -23,6 +23,7 @@ from aotlens.torch_api import FakeTensorMode, compiling_modules, forked_after_cu
 
 __all__ = [
     "Replacement",
+    "can_run_kernels",
     "forget_devices",
     "is_this_machines",
     "left_by_children",
@@ -39,6 +40,9 @@ _MISSING = object()
 
 _pretences: list[tuple[int, ExitStack]] = []
 """By process, the contexts in which a script believes in a GPU."""
+
+_standing: list[GpuTarget] = []
+"""The GPUs that are pretended to code generation at the moment."""
 
 _CACHES: dict[str, frozenset[str] | None] = {
     "torch.utils._triton": None,
@@ -114,7 +118,14 @@ def offline_gpu(target: GpuTarget) -> Iterator[None]:
         stack.enter_context(modules.config.patch(_CONFIG))
         forget_devices()
         stack.callback(forget_devices)
+        _standing.append(target)
+        stack.callback(_standing.pop)
         yield
+
+
+def can_run_kernels() -> bool:
+    """Whether code that is generated here could run here: the GPU is this machine's own."""
+    return not _standing and not forked_after_cuda() and torch.cuda.is_available()
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Kernels that Inductor writes from a template (matrix products, convolutions, attention), of many choices.
 
-A GPU would run all choices and take the fastest.  Without one the first that the template offers is taken.
-Invariant: all choices are kept beside it; nothing is run.
+Where the GPU is, Inductor runs all choices and takes the fastest.  Without one the first that the template
+offers is taken, and nothing is run.  Invariant: the other choices are kept beside the taken one.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aotlens.codegen.gpu.offline import Replacement, can_run_kernels, replaced
 from aotlens.codegen.gpu.records import Choice
 from aotlens.torch_api import choices_handled_by, compiling_modules
 
@@ -27,20 +28,27 @@ LIBRARY_ONLY = (
 class Offered:
     """What the templates of one graph offered; mutable, filled while Inductor lowers it."""
 
+    runs: bool = False
+    """Whether Inductor is to run all choices."""
     choices: dict[int, list[Any]] = field(default_factory=dict)
-    """All choices, by the identity of the taken one's renderer."""
+    """The choices that are not taken, by the identity of the taken one's renderer."""
     kernels: dict[str, list[Any]] = field(default_factory=dict)
     """The choices that were not taken, by the kernel of the one that was."""
     assumptions: list[str] = field(default_factory=list)
 
     def take(self, choices: list[Any]) -> list[Any]:
-        """The first choice that is a template, alone."""
+        """What Inductor shall choose from: the first template alone, where it cannot run them."""
         templates = [choice for choice in choices if hasattr(choice, "make_kernel_render")]
+        if self.runs:
+            for taken in templates:
+                others = [choice for choice in templates if choice is not taken]
+                self.choices[id(taken.make_kernel_render)] = others
+            return choices
         if len(choices) > 1:
             self._assume(ASSUMED if templates else LIBRARY_ONLY)
         if not templates:
             return choices[:1]
-        self.choices[id(templates[0].make_kernel_render)] = templates
+        self.choices[id(templates[0].make_kernel_render)] = templates[1:]
         return templates[:1]
 
     def note(self, kernel_name: str, schedule: Any) -> None:
@@ -48,7 +56,7 @@ class Offered:
         for scheduled in schedule if isinstance(schedule, (list, tuple)) else ():
             render = getattr(getattr(scheduled, "node", None), "make_kernel_render", None)
             if id(render) in self.choices:
-                self.kernels[kernel_name] = self.choices[id(render)][1:]
+                self.kernels[kernel_name] = self.choices[id(render)]
 
     def others(self, kernel_name: str) -> tuple[Choice, ...]:
         """The choices that were not taken."""
@@ -66,9 +74,9 @@ def _source(request: Any) -> Choice:
 
 
 @contextmanager
-def first_choices() -> Iterator[Offered]:
-    """Within it Inductor takes the first choice of each template and runs none."""
-    offered = Offered()
+def choices_kept() -> Iterator[Offered]:
+    """Within it Inductor takes the first choice of each template; the fastest, where it can run them."""
+    offered = Offered(can_run_kernels())
     scheduling = compiling_modules().triton_codegen.TritonScheduling
     define: Callable[..., str] = scheduling.define_kernel
 
@@ -77,9 +85,9 @@ def first_choices() -> Iterator[Offered]:
         offered.note(name, node_schedule)
         return name
 
-    scheduling.define_kernel = note
-    try:
-        with choices_handled_by(offered.take):
-            yield offered
-    finally:
-        scheduling.define_kernel = define
+    why = "which kernel a choice became is known when it is defined"
+    with (
+        replaced(Replacement(scheduling, "define_kernel", note, why)),
+        choices_handled_by(offered.take),
+    ):
+        yield offered
