@@ -12,6 +12,7 @@ from torch import fx
 from aotlens.codegen.crossed import take_out_crossed_writes, writing_crossed
 from aotlens.codegen.loop_sizes import give_sizes_to_loops
 from aotlens.codegen.negated import spell_out_negation, taking_negated
+from aotlens.codegen.permuted import take_rows_unchecked
 from aotlens.codegen.separate import (
     copies_of_one,
     doubtful_results,
@@ -57,6 +58,7 @@ def prepare(module: fx.GraphModule, program: Program) -> Around:
     """Change the graph, within its fake mode, and mark which results the caller sees."""
     thread_token(module)
     give_sizes_to_loops(module)
+    take_rows_unchecked(module)
     negated = spell_out_negation(module)
     crossed = take_out_crossed_writes(module)
     output = module.graph.output_node()

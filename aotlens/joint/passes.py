@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import fx
 
+from aotlens.capture.operators import Kind, describe
 from aotlens.ir.data_symbols import numbers_of
 from aotlens.ir.from_graph_module import flat_results, imported
 from aotlens.ir.graph_module import to_graph_module
@@ -25,7 +26,7 @@ from aotlens.ir.program import (
     reachable,
     writes_input,
 )
-from aotlens.ir.slots import BACKWARD_INPUTS
+from aotlens.ir.slots import BACKWARD_INPUTS, GRADIENTS
 from aotlens.joint.records import JointProgram
 from aotlens.torch_api import run_joint_passes
 
@@ -41,9 +42,14 @@ def with_joint_passes(joint: JointProgram, config: dict[str, Any]) -> JointProgr
         return joint
     module = to_graph_module(joint.program, joint.training)
     reading = _Reading(joint.program, module)
-    run_joint_passes(module, joint.captured.recorder.fake_mode, config)
+    try:
+        run_joint_passes(module, joint.captured.recorder.fake_mode, config)
+    except RuntimeError:  # a pattern that fails on this graph, half replaced
+        return joint
     program = reading.changed(module)
     if program is None or _reads_anew(program, joint) or _merges_results(program, joint.program):
+        return joint
+    if not _seen_inputs(program) <= _seen_inputs(joint.program):
         return joint
     return replace(joint, program=program, recorded=joint.program)
 
@@ -74,6 +80,23 @@ def _merges_results(after: Program, before: Program) -> bool:
         return len({id(out.value) for out in program.outputs if isinstance(out.value, Node)})
 
     return distinct(after) < distinct(before)
+
+
+def _seen_inputs(program: Program) -> set[str]:
+    """The results that are an input or a view of one: in place of a copy, whose owner may write to it."""
+    inputs = {id(given.node) for given in program.inputs}
+    found = set()
+    for out in program.outputs:
+        value = out.value if not isinstance(out.slot, GRADIENTS) else None
+        while isinstance(value, Node) and _is_view(value):
+            value = value.args[0]
+        if id(value) in inputs:
+            found.add(out.slot.name)
+    return found
+
+
+def _is_view(node: Node) -> bool:
+    return hasattr(node.op, "_schema") and describe(node.op).kind is Kind.VIEW
 
 
 def _reads_of_changed(program: Program, joint: JointProgram) -> set[tuple[str, str]]:

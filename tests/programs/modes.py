@@ -182,7 +182,7 @@ def default_dtype_inside(x: Tensor) -> Any:
     return x * made
 
 
-@cases(lambda: (leaf(3, 4),))
+@cases(lambda: (leaf(3, 4),), "inductor")
 def device_context_inside(x: Tensor) -> Tensor:
     with torch.device("cpu"):
         return x * torch.ones(4)
