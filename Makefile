@@ -2,6 +2,7 @@
 #   make demo    train the example GPT through the engine and compare it with eager
 #   make test    the tests             make check   format, lint, types, layering and tests
 #   make test-programs  every program of the shared list in every way beside eager, over an hour
+#   make test-random  10,000 random programs beside eager, hours; goes on where it was stopped
 #   make test-gpu-numbers  the same programs as code for a GPU, interpreted, beside eager; needs no GPU
 #   make test-ops  every operator and module of torch's databases, into docs/operators.md
 #   make vscode  the VS Code extension: lint, types, tests and editors/vscode/aotlens.vsix; needs the npm registry
@@ -44,6 +45,9 @@ test: $(READY)
 # Goes on where a stopped run ended, and judges again what was not fine; PROGRAMS_ARGS=--fresh starts anew.
 test-programs: $(READY)
 	$(BIN)/python -m tests.programs $(PROGRAMS_ARGS)
+
+test-random: $(READY)
+	$(BIN)/python -m tests.random_programs --count 10000 $(RANDOM_ARGS)
 
 test-gpu-numbers: $(READY)
 	$(BIN)/python -m tests.gpu_numbers $(GPU_NUMBERS_ARGS)

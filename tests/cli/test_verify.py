@@ -1,0 +1,45 @@
+"""`aotlens verify` as a user sees it: what differs and where, what is not deterministic, what is fine."""
+
+from pathlib import Path
+
+from tests.cli.command import aotlens
+
+SCRIPT = """\
+import random
+
+import torch
+
+
+# aotlens: example f32[3, 4]
+def lies(x):
+    y = x.sin()
+    return y * (2 if type(x) is torch.Tensor else 3)  # what is recorded is no plain tensor
+
+
+# aotlens: example f32[3, 4]
+def unsteady(x):
+    return x * random.random()
+
+
+# aotlens: example f32[3, 4] grad
+def fine(x):
+    return x.cos()
+"""
+
+
+def test_verdicts(tmp_path: Path) -> None:
+    script, small = tmp_path / "targets.py", tmp_path / "small.py"
+    script.write_text(SCRIPT)
+    ended = aotlens("verify", script, "--backend", "eager", "--minimise", small)
+    assert ended.code == 2
+    lines = [line.strip() for line in ended.out.splitlines()]
+    assert lines[0].startswith("MISMATCH    lies: value of out: compiled [")
+    assert lines[1] == "the first stage that differs is `captured`: `out` is not what eager gives"
+    assert lines[2].startswith("its first node that differs is `mul` (aten.mul.Tensor): it is [")
+    assert lines[3].endswith("targets.py:9:12: y * (2 if type(x) is torch.Tensor else 3)")
+    assert lines[4].startswith("not minimised: the captured operators by themselves equal eager")
+    assert lines[5].startswith(
+        "unchecked   unsteady: nondeterministic: eager differs from eager in the value"
+    )
+    assert lines[6].startswith("ok          fine: 1 value, 1 gradient equal eager, on random arguments too")
+    assert not small.exists()
