@@ -268,12 +268,15 @@ def test_a_library_call_takes_no_other_work_in(rows: dict[str, Rows]) -> None:
     ]
 
 
-def test_products_in_f32_are_tf32_where_torch_s_settings_allow_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_in_f32_are_tf32_where_torch_s_settings_allow_it() -> None:
     aten = torch.ops.aten
     product, convolution = aten.mm.default, aten.convolution.default
     assert torch.backends.cudnn.allow_tf32  # torch's defaults
     assert not torch.backends.cuda.matmul.allow_tf32
     assert [product_dtype(op, "f32") for op in (product, convolution)] == ["f32", "tf32"]
     assert product_dtype(convolution, "bf16") == "bf16"
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
-    assert product_dtype(product, "f32") == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        assert product_dtype(product, "f32") == "tf32"
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = False
