@@ -1,5 +1,6 @@
 """What every tab does."""
 
+import gc
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -60,6 +61,7 @@ class Pane(Vertical):
             return
         self.subject = subject
         self.fill(subject)
+        gc.freeze()  # as for the report itself: what a tab looks up stays, and is no garbage
 
     def fill(self, subject: Subject) -> None:
         raise NotImplementedError

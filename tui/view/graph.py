@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from aotlens.report.certificates import reason_text
-from aotlens.report.records import Stage, StageNode, Target
+from aotlens.report.records import Partition, RecomputedValue, SavedValue, Stage, StageNode, Target
 from aotlens.report.summary import call_count, human_bytes
 from tui.view.places import home_file, line_place, place
 from tui.view.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
@@ -55,6 +55,31 @@ class StageIndex:
     def node(self, name: str) -> StageNode | None:
         position = self.positions.get(name)
         return None if position is None else self.stage.nodes[position]
+
+
+class Fates:
+    """What the partition did with each node."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.saved: dict[str, list[SavedValue]] = {}
+        self.recomputed: dict[str, list[RecomputedValue]] = {}
+        for saved in partition.saved:
+            self.saved.setdefault(saved.node, []).append(saved)
+        for again in partition.recomputed:
+            self.recomputed.setdefault(again.node, []).append(again)
+
+
+_newest: list[Fates] = []
+
+
+def fates(partition: Partition | None) -> Fates:
+    """Looked up for each key that is pressed, so the newest partition's are kept."""
+    if partition is None:
+        return Fates(Partition("", (), (), 0))
+    if not _newest or _newest[0].partition is not partition:
+        _newest[:] = [Fates(partition)]
+    return _newest[0]
 
 
 def first_operator(stage: Stage) -> int:
@@ -113,12 +138,13 @@ def title_line(node: StageNode, target: Target) -> Line:
 def fact_lines(node: StageNode, index: StageIndex, target: Target) -> Iterator[Line]:
     """The node in one line, its fate at the partition, origin and reason."""
     yield title_line(node, target)
-    for saved in target.partition.saved if target.partition else ():
-        if saved.node == node.name and index.stage.name in ("joint", "forward", "backward"):
+    known = fates(target.partition)
+    for saved in known.saved.get(node.name, ()):
+        if index.stage.name in ("joint", "forward", "backward"):
             parts = (Part("   saved  ", "saved"), Part(f"{human_bytes(saved.bytes)}, {reason_text(saved)}"))
             yield Line(parts, jump=Jump("saved", f"saved:{saved.node}"), wrap=True)
-    for again in target.partition.recomputed if target.partition else ():
-        if again.node == node.name and index.stage.name in ("joint", "forward", "backward"):
+    for again in known.recomputed.get(node.name, ()):
+        if index.stage.name in ("joint", "forward", "backward"):
             parts = (
                 Part("   recomputed  ", "accent"),
                 Part(f"instead of {human_bytes(again.bytes)}, {reason_text(again)}"),

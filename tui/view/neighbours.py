@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from aotlens.report.records import StageNode, Target
 from aotlens.report.summary import human_bytes
 from tui.view.drawing import Drawing, Neighbour, draw
-from tui.view.graph import StageIndex, node_link
+from tui.view.graph import StageIndex, fates, node_link
 from tui.view.places import home_file, line_place
 from tui.view.rows import Jump
 
@@ -42,7 +42,8 @@ class Neighbourhood:
         if other is None or partition is None:
             return [], []
         if self._index.stage.name == "forward":
-            uses = next((saved.used_by for saved in partition.saved if saved.node == node.name), ())
+            kept = fates(partition).saved.get(node.name)
+            uses = kept[0].used_by if kept else ()
             return [], self._there(other, [use.node for use in uses])
         if node.op != "placeholder":
             return [], []

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import ClassVar
 
+from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
@@ -57,6 +58,8 @@ class NodeMap(ScrollView, can_focus=True):
         self.drawing = Drawing()
         self._draw: Draw | None = None
         self._drawn: tuple[int, int] = (-1, -1)
+        self._ground = Style.null()
+        self._looks: dict[str, Style] = {}
 
     def show(self, draw: Draw | None) -> None:
         """Another node; it is drawn when it is seen."""
@@ -120,17 +123,27 @@ class NodeMap(ScrollView, can_focus=True):
             self.scroll_to(y=max(0, box.middle - height // 2), animate=False, force=True)
         self.post_message(self.Moved(self, box.item))
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        # Looked up through all that is around: once for a paint, not for a row or a piece.
+        self._ground, self._looks = self.rich_style, {}
+        return super().render_lines(crop)
+
+    def _look(self, name: str) -> Style:
+        if name not in self._looks:
+            self._looks[name] = look_style(self, name)
+        return self._looks[name]
+
     def render_line(self, y: int) -> Strip:
         self._lay_out()
         number, width = y + self.scroll_offset.y, self.scrollable_content_region.width
         if number >= len(self.drawing.rows):
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(width, self._ground)
         text = Text(no_wrap=True, end="")
         for part in self.drawing.rows[number]:
-            text.append(part.text, look_style(self, f"role--{part.role}") if part.role else None)
+            text.append(part.text, self._look(f"role--{part.role}") if part.role else None)
         box = self.drawing.boxes[self.at]
         if box.top <= number < box.top + box.height and (self.has_focus or box.column != 1):
-            style = look_style(self, "map--cursor" if self.has_focus else "map--resting")
+            style = self._look("map--cursor" if self.has_focus else "map--resting")
             text.stylize(style, box.left, box.left + box.width)
         strip = Strip(text.render(self.app.console)).adjust_cell_length(width)
-        return strip.apply_style(self.rich_style)
+        return strip.apply_style(self._ground)
