@@ -7,14 +7,13 @@ the former value, the tensor itself does not), and the recording cannot ask them
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from aotlens.capture.operators import aten
 from aotlens.capture.storage import Storage
-from aotlens.capture.tape import TRACK, Tape
+from aotlens.capture.tape import Tape
 from aotlens.capture.wrappers import is_wrapper
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import Place
@@ -56,14 +55,8 @@ class SavedValues:
             yield
 
     def _keep(self, tensor: Any) -> tuple[Any, Node | None]:
-        """An alias, since an operator's own result would hold what holds it."""
-        with self._tape.fake_mode, torch.no_grad():
-            alias = tensor.detach()
-        if is_wrapper(tensor):
-            return alias, None
-        node = self._tape.node_of(tensor)
-        setattr(alias, TRACK, replace(self._tape.tracked(tensor)))
-        return alias, node
+        """What autograd saves, which it detaches for its hooks, and its value now."""
+        return tensor, None if is_wrapper(tensor) else self._tape.node_of(tensor)
 
     def _kept(self, packed: tuple[Any, Node | None]) -> Any:
         tensor, node = packed

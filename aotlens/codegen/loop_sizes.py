@@ -35,7 +35,7 @@ def give_sizes_to_loops(module: fx.GraphModule) -> None:
 def _sizes(graph: fx.Graph, loop: fx.Node) -> list[fx.Node]:
     """A node for each symbol in the results' sizes and strides, read off an operand that has it as a size."""
     wanted = symbols_of(loop.meta["val"])
-    found = []
+    found: list[fx.Node] = []
     with graph.inserting_before(loop):
         for operand in loop.all_input_nodes:
             value = operand.meta.get("val")
