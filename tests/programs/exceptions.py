@@ -69,6 +69,13 @@ EXCEPTIONS = (
         backend="inductor",
     ),
     RefusedThere(
+        "Inductor's kernel for a score function names a size that it is not given",
+        "C++ compile error",
+        ("higher_order/flexible_attention_with_a_bias",),
+        backend="inductor",
+        dynamic=True,
+    ),
+    RefusedThere(
         "Inductor's code knows the symbols of sizes and strides alone",
         "a symbol for where an input starts on its storage",
         ("view_writes/strided_view_of_an_input_inside_a_storage",),
