@@ -12,7 +12,7 @@ from aotlens.report.gpu_lines import (
     short_name,
     unfused_lines,
 )
-from aotlens.report.kernel_totals import gpu_kernels, is_for_gpu
+from aotlens.report.kernel_totals import extent, gpu_kernels, is_for_gpu
 from aotlens.report.layout import GAP, KEEP, Row, clipped, heading, paragraph, table
 from aotlens.report.places import text_of
 from aotlens.report.records import Kernel, KernelConfig, Span, Target
@@ -153,6 +153,5 @@ def _widest(spans: Iterable[Span]) -> list[Span]:
     lines: dict[tuple[str, int], Span] = {}
     for span in spans:
         known = lines.setdefault((span.file, span.line), span)
-        if (span.end_line, span.end_col - span.col) > (known.end_line, known.end_col - known.col):
-            lines[span.file, span.line] = span
+        lines[span.file, span.line] = max(known, span, key=extent)
     return sorted(lines.values(), key=lambda span: (span.file, span.line))

@@ -65,7 +65,7 @@ def line_costs(kernels: Iterable[Kernel]) -> tuple[LineCost, ...]:
         for share in kernel.shares:
             span = share.span
             line = lines.setdefault((span.file, span.line), _Line(span))
-            line.span = max(line.span, span, key=_extent)
+            line.span = max(line.span, span, key=extent)
             line.shares.append(share)
             line.times.append(_time_of(share, kernel))
             touched[id(line)] = line
@@ -90,7 +90,8 @@ def known_sum(times: Iterable[float | None]) -> float | None:
     return None if None in known else sum(time for time in known if time is not None)
 
 
-def _extent(span: Span) -> tuple[int, int]:
+def extent(span: Span) -> tuple[int, int]:
+    """How much of the source it is, to find the widest of several on one line."""
     return span.end_line - span.line, span.end_col - span.col
 
 
