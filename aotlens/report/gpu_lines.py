@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from aotlens.report.kernel_names import short_name
 from aotlens.report.kernel_records import Kernel, LineCost, PhaseCost, Unfused
 from aotlens.report.kernel_totals import known_sum
 from aotlens.report.layout import Row, heading, paragraph, table
@@ -13,7 +14,6 @@ from aotlens.report.places import shown_path, text_of
 from aotlens.report.records import Span, Target
 from aotlens.report.summary import counted, human_bytes, human_flops, human_us
 
-LONGEST_NAME, SHORTEST_NAME = 34, 16
 MOST_LINES = 10
 MOST_PAIRS = 10
 """Pairs of kernels that are not fused, of those that share most."""
@@ -24,12 +24,6 @@ ESTIMATE = (
     "floor: an estimate of the least time, by peak bandwidth and peak arithmetic; launches, latency and idle"
     " parts of the GPU come on top, and what is still in the L2 cache may be faster"
 )
-
-
-def short_name(name: str, longest: int = LONGEST_NAME) -> str:
-    """A kernel's name without its middle: its kind is told at the front, its number at the end."""
-    name, end = name.removeprefix("torch.ops."), min(12, longest // 2 - 2)
-    return name if len(name) <= longest else f"{name[: longest - end - 1]}…{name[-end:]}"
 
 
 def gpu_summary(target: Target, width: int) -> Iterator[Text]:

@@ -5,13 +5,8 @@ from collections.abc import Iterable, Iterator
 from rich.text import Text
 
 from aotlens.report.fold import Fold, fold, in_layer
-from aotlens.report.gpu_lines import (
-    LONGEST_NAME,
-    SHORTEST_NAME,
-    gpu_summary,
-    short_name,
-    unfused_lines,
-)
+from aotlens.report.gpu_lines import gpu_summary, unfused_lines
+from aotlens.report.kernel_names import LONGEST_NAME, SHORTEST_NAME, short_name
 from aotlens.report.kernel_totals import extent, gpu_kernels, is_for_gpu
 from aotlens.report.layout import GAP, KEEP, Row, clipped, heading, paragraph, table
 from aotlens.report.places import text_of

@@ -23,7 +23,7 @@ def test_kernels_in_call_order_then_the_dearest_first() -> None:
             "2 generated kernels and 1 library call on sm_90 · at least 2.0 µs (an estimate) · moves 48.0 KiB"
         ]
         named = [row.split(" | ")[0] for row in rows(app, "kernel-table")]
-        assert named == ["addmm", "triton_poi_fused…_sigmoid_0", "triton_poi_fused…_sigmoid_0"]
+        assert named == ["addmm", "triton_poi_fused_mul_sigmoid_0", "triton_poi_fused_mul_sigmoid_0"]
         assert rows(app, "kernel-table")[1].split(" | ")[1:3] == ["fw", "0.50"]
         await pilot.press("o")
         assert [row.split(" | ")[2] for row in rows(app, "kernel-table")] == ["1.50", "0.50", ""]
@@ -70,7 +70,7 @@ def test_why_two_kernels_are_not_one_leads_to_the_other() -> None:
         await pilot.press("8", "end")
         told = next(line for line in lines(app, "kernel-detail") if line.startswith("apart"))
         assert told == (
-            "apart from  triton_poi_fused…_sigmoid_0, which writes mul_1 (8.0 KiB): "
+            "apart from  triton_poi_fused_mul_sigmoid_0, which writes mul_1 (8.0 KiB): "
             "the other one has to be finished first"
         )
         await pilot.press("enter", *["down"] * 3, "enter")
@@ -94,8 +94,8 @@ def test_the_costliest_lines_from_the_overview() -> None:
         ]
         assert lines(app, "kernel-detail")[1:] == [
             "costs  at least 2.00 µs (an estimate) · 4.1 kFLOP",
-            "fw  triton_poi_fused…_sigmoid_0  0.50 µs",
-            "fw  triton_poi_fused…_sigmoid_0  0.50 µs",
+            "fw  triton_poi_fused_mul_sigmoid_0  0.50 µs",
+            "fw  triton_poi_fused_mul_sigmoid_0  0.50 µs",
         ]
         await pilot.press("l")
         assert table(app, "kernel-table").has_focus

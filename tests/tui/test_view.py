@@ -66,11 +66,17 @@ def test_a_column_without_content_is_not_shown() -> None:
     assert natural_widths(Listing(COLUMNS, rows, "")) == (4, 0, 4)
 
 
-@given(st.text(), st.integers(1, 40), st.sampled_from(["left", "right"]))
-def test_a_cell_has_its_width_whatever_it_says(text: str, width: int, align: str) -> None:
+@given(st.text(), st.integers(1, 40), st.sampled_from(["left", "right"]), st.sampled_from(["end", "middle"]))
+def test_a_cell_has_its_width_whatever_it_says(text: str, width: int, align: str, cut: str) -> None:
     from rich.cells import cell_len
 
-    assert cell_len(sized(text, width, align)) == width
+    assert cell_len(sized(text, width, Column("", align=align, cut=cut))) == width
+
+
+def test_a_generated_name_keeps_both_its_ends() -> None:
+    name = "triton_per_fused_native_layer_norm_12"
+    assert sized(name, 24, Column("", cut="middle")) == "triton_per_fu…er_norm_12"
+    assert sized(name, 40, Column("", cut="middle")) == f"{name}   "
 
 
 def test_rows_are_found_by_line_the_innermost_first() -> None:

@@ -11,7 +11,7 @@ from tui.view.places import home_file, line_place, place
 from tui.view.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
 
 NODE_COLUMNS = (
-    Column("node", widest=32, narrowest=18, grows=True),
+    Column("node", widest=32, narrowest=18, grows=True, cut="middle"),
     Column("operation", widest=34, narrowest=12),
     Column("tensor", widest=24, narrowest=10, drop=1),
     Column("size", widest=9, narrowest=9, align="right", drop=2),

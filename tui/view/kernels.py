@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from aotlens.report.kernel_names import own_name, short_name
 from aotlens.report.kernel_texts import kernel_time, moved_bytes
 from aotlens.report.places import text_of
 from aotlens.report.records import Kernel, KernelAccess, KernelConfig, LineCost, Span, Target, Unfused
@@ -11,13 +12,11 @@ from tui.view.quantities import bar
 from tui.view.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
 
 BAR_WIDTH = 6
-NAME_WIDTH = 27
-PREFIXES = ("torch.ops.", "extern_kernels.")
 PHASES = {"forward": "fw", "backward": "bw", "inference": ""}
 NO_KERNELS = "no kernels were generated: `--gpu h100` shows those for a GPU, which need not be there"
 
 KERNEL_COLUMNS = (
-    Column("kernel", widest=NAME_WIDTH, narrowest=20, grows=True),
+    Column("kernel", widest=60, narrowest=20, grows=True, cut="middle"),
     Column("in", widest=2, narrowest=2, drop=6),
     Column("µs", widest=7, narrowest=6, align="right", drop=5),
     Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=7),
@@ -75,7 +74,7 @@ def kernel_cells(kernel: Kernel, longest: float, home: str | None) -> Cells:
     share = bar(round(1000 * (time or 0.0)), round(1000 * longest), BAR_WIDTH)
     return (
         Part(
-            short_name(kernel.name), "error" if kernel.error else "op" if kernel.kind == "library" else "name"
+            own_name(kernel.name), "error" if kernel.error else "op" if kernel.kind == "library" else "name"
         ),
         PHASES[kernel.phase],
         f"{time:.2f}" if time is not None else "",
@@ -86,13 +85,6 @@ def kernel_cells(kernel: Kernel, longest: float, home: str | None) -> Cells:
         f"{chosen.occupancy:.0%}" if chosen is not None else "",
         Part(place(kernel.spans[0] if kernel.spans else None, home), "place"),
     )
-
-
-def short_name(name: str) -> str:
-    """Its kind is told at the front, its number at the end; the middle goes first."""
-    for prefix in PREFIXES:
-        name = name.removeprefix(prefix)
-    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 11]}…{name[-10:]}"
 
 
 def kernel_totals(target: Target) -> Line:

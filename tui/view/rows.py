@@ -80,6 +80,8 @@ class Column:
     """Takes the room that is left."""
     drop: int = 0
     """Dropped when the table is narrow, the highest number first; 0 is never dropped."""
+    cut: str = "end"
+    """`end` or `middle`: what goes where the text is too long. Generated names tell most at both ends."""
 
 
 class Rows(Protocol):

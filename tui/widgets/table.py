@@ -3,6 +3,7 @@
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from aotlens.report.kernel_names import without_middle
 from tui.view.places import LineIndex
 from tui.view.rows import Cell, Cells, Column, Group, LazyRows, Link, Listing, Part, matching
 from tui.widgets.row_list import RowList
@@ -173,9 +174,7 @@ class VirtualTable(RowList):
             if cells_wide:
                 text.append(" " * GAP if text else "")
                 shown = part(cell)
-                text.append_text(
-                    self.part_text(Part(sized(shown.text, cells_wide, column.align), shown.role))
-                )
+                text.append_text(self.part_text(Part(sized(shown.text, cells_wide, column), shown.role)))
         return text
 
 
@@ -183,12 +182,14 @@ def part(cell: Cell) -> Part:
     return Part(cell) if isinstance(cell, str) else cell
 
 
-def sized(text: str, width: int, align: str) -> str:
+def sized(text: str, width: int, column: Column) -> str:
     """The text in exactly `width` cells."""
     length = cell_len(text)
+    if length > width and column.cut == "middle" and text.isascii() and text.isprintable():
+        return without_middle(text, width)
     if length > width:
         return set_cell_size(text, width - 1) + "…"
-    return " " * (width - length) + text if align == "right" else text + " " * (width - length)
+    return " " * (width - length) + text if column.align == "right" else text + " " * (width - length)
 
 
 def natural_widths(listing: Listing) -> tuple[int, ...]:
