@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,9 @@ for _name, _value in {
 }.items():
     os.environ.setdefault(_name, _value)
 os.environ["AOTLENS_CACHE_DIR"] = ""  # nothing is kept, but by tests that name a folder
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Of a shell's background: the commands that tests start and interrupt would be deaf to it too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GOLDENS = Path(__file__).with_name("goldens")
 

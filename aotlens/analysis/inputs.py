@@ -82,7 +82,7 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
     return InputAliasInfo(
         index=index,
         mutation_type=mutation_type,
-        reason=_base_reason(captured, index) or _with_change(reason, autograd),
+        reason=_with_change(_base_reason(captured, index) or reason, autograd),
         base=given.base,
         mutates_data=mutates_data,
         hidden_from_autograd=mutates_data and given.base is None and bumps == 0,

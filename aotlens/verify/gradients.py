@@ -75,5 +75,8 @@ def _has_tape(tensor: Tensor) -> bool:
 
 
 def _leaves_since(given: World) -> Iterator[Named]:
-    """Inputs that the call itself made require grad."""
-    yield from (item for item in given.inputs if item.tensor.is_leaf and item.tensor.requires_grad)
+    """Inputs that the call itself made require grad; one that hung on a leaf has its name, so it says so."""
+    known, names = {id(item.tensor) for item in given.leaves}, {item.name for item in given.leaves}
+    for item in given.inputs:
+        if item.tensor.is_leaf and item.tensor.requires_grad and id(item.tensor) not in known:
+            yield Named(f"{item.name}, made a leaf", item.tensor) if item.name in names else item
