@@ -19,6 +19,7 @@ PATIENCE_S = 30.0
 class NotingDriver(HeadlessDriver):
     """Not headless for Textual, which draws nothing for a driver that is."""
 
+    first_write_s = 0.0
     last_write_s = 0.0
 
     @property
@@ -30,12 +31,14 @@ class NotingDriver(HeadlessDriver):
 
     def write(self, data: str) -> None:
         NotingDriver.last_write_s = time.perf_counter()
+        NotingDriver.first_write_s = NotingDriver.first_write_s or NotingDriver.last_write_s
 
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """One action until the last paint that it causes in any pane."""
+    """One action until the first paint that answers it, and until the last that it causes in any pane."""
 
+    answer_s: float
     wall_s: float
     cpu_s: float
     """Of this process: what other programs take is not counted, nor is the wait for the next frame."""
@@ -44,13 +47,13 @@ class Paint:
 async def painted(act: Callable[[], object]) -> Paint:
     """Do it, and wait until nothing more is painted."""
     began, spent = time.perf_counter(), time.process_time()
-    NotingDriver.last_write_s = 0.0
+    NotingDriver.first_write_s = NotingDriver.last_write_s = 0.0
     act()
     while True:
         await asyncio.sleep(0.005)
         here, last = time.perf_counter(), NotingDriver.last_write_s
         if last and here - last > QUIET_S:
-            return Paint(last - began, time.process_time() - spent)
+            return Paint(NotingDriver.first_write_s - began, last - began, time.process_time() - spent)
         if here - began > PATIENCE_S:
             raise RuntimeError(f"nothing was painted within {PATIENCE_S:.0f} s")
 
