@@ -14,6 +14,7 @@ import pytest
 
 from aotlens.cli.app import run_command
 from aotlens.report import dumps
+from tests.cli.command import ROOT
 from tests.report.sample import sample_report
 from tests.tui.processes import marked, needs_proc, until
 
@@ -35,8 +36,9 @@ def served(tmp_path: Path) -> Iterator[Served]:
     report.write_text(dumps(sample_report()), encoding="utf-8")
     variable, mark = "AOTLENS_TEST_MARK", str(tmp_path)
     process = subprocess.Popen(
-        [sys.executable, "-m", "aotlens", "tui", "--report", str(report), "--serve", "--port", "0"],
-        env={**os.environ, variable: mark},
+        [sys.executable, "-m", "aotlens", "tui", "--report", report.name, "--serve", "--port", "0"],
+        cwd=tmp_path,  # the app's title has room for a short path only
+        env={**os.environ, variable: mark, "PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,
         text=True,
     )
