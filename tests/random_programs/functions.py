@@ -5,32 +5,11 @@ from typing import Any
 from torch import Tensor
 from torch.autograd import Function
 
+from tests.programs.functions import InputAsItIs as Reversed
+from tests.programs.functions import MarksDirty as Dirty
+from tests.programs.functions import ViewReturned as Flat
+
 __all__ = ["Dirty", "Flat", "Pair", "Reversed", "Square"]
-
-
-class Flat(Function):
-    """A view of its argument."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.shape = x.shape
-        return x.view(-1)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        return grads[0].view(ctx.shape) * 5
-
-
-class Reversed(Function):
-    """Gives back its argument."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        return -grads[0]
 
 
 class Square(Function):
@@ -45,19 +24,6 @@ class Square(Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         (x,) = ctx.saved_tensors
         return 3 * x * grads[0]
-
-
-class Dirty(Function):
-    """Writes to its argument and gives it back."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.mark_dirty(x)
-        return x.mul_(2)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        return grads[0] * 4
 
 
 class Pair(Function):
