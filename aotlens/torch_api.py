@@ -323,6 +323,16 @@ def is_view_of_custom_function(tensor: torch.Tensor) -> bool:
     return tensor._is_view() and torch._C._autograd._get_creation_meta(tensor) == metas.IN_CUSTOM_FUNCTION
 
 
+def shares_versions(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether a write to the one counts as a write to the other: not so after `.data`, or with no counter."""
+    if one.is_inference() or other.is_inference():
+        return True
+    before = one._version
+    with torch.autograd._unsafe_preserve_version_counter(other):
+        torch.autograd.graph.increment_version(other)
+        return one._version != before
+
+
 def has_saved_tensor_hooks() -> bool:
     """Whether the caller has set any hooks on saved tensors."""
     return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None

@@ -73,11 +73,7 @@ def view_of_intermediate(captured: Captured, index: int, group: list[int]) -> Ou
     if history(value) is None:
         refuse_written(value, tracked.storage)
         return None
-    # A function's own forward mostly runs with grad mode off, and yet its views have a history.
-    if len(group) == 1 or (
-        all(step.grad_enabled for step in tracked.chain)
-        and not _passes_function(history(value), [history(tracked.storage.base_tensor)])
-    ):
+    if len(group) == 1 or not _passes_function(history(value), [history(tracked.storage.base_tensor)]):
         return None
     look_again(recorder, value)
     own = own_result(recorder, index, value)

@@ -203,17 +203,21 @@ def _refuse_lost_history(captured: Captured, given: CapturedInput, base: Capture
 
 
 def _writes_through(captured: Captured, index: int) -> int:
-    """How many writes went through an overlapping input, or a view of it, and not through a nearer one."""
+    """How many writes went through an overlapping input, or a view of it, and not through a nearer one.
+
+    A view that was given other memory goes on to count for its base: the first input takes such writes.
+    """
     storage = captured.inputs[index].storage
     assert storage is not None  # it was written
     on_it = [at for at, given in enumerate(captured.inputs) if given.storage is storage]
     by_node = {id(node): chain for chain, node in storage.joined.items()}
     chains = {at: by_node.get(id(captured.inputs[at].node), ()) for at in on_it}
-    count = 0
+    nearest = list[int]()
     for write in (*storage.writes, *storage.moves):
         through = [at for at in on_it if write.chain[: len(chains[at])] == chains[at]]
-        count += max(through, key=lambda at: len(chains[at]), default=None) == index
-    return count
+        nearest += [max(through, key=lambda at: len(chains[at]))] if through else []
+    elsewhere = _version_bumps(captured.inputs[index]) - len(nearest)
+    return nearest.count(index) + (elsewhere if index == on_it[0] and elsewhere > 0 else 0)
 
 
 def _base_reason(captured: Captured, index: int) -> str:

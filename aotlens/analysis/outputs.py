@@ -30,11 +30,11 @@ from aotlens.analysis.records import (
 )
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Storage
-from aotlens.capture.tape import PLAIN
+from aotlens.capture.tape import PLAIN, TRACK
 from aotlens.capture.views import ViewStep
 from aotlens.capture.wrappers import inner_storages, is_wrapper, value_of
 from aotlens.errors import UnsupportedError
-from aotlens.torch_api import FakeTensor
+from aotlens.torch_api import FakeTensor, shares_versions
 
 aten = torch.ops.aten
 
@@ -54,6 +54,7 @@ def analyse_outputs(
         if type(value) is not FakeTensor and not is_wrapper(value):
             found.append(_constant(captured, index, value))
             continue
+        _refuse_view_elsewhere(captured, value)
         same = next((i for i in range(index) if captured.outputs[i] is value), None)
         storage = captured.recorder.tracked(value).storage
         inside = _storage_inside(captured, value, storage)
@@ -74,6 +75,19 @@ def analyse_outputs(
             group = groups[id(storage)]
             found.append(_intermediate(captured, index, group, known, bases))
     return tuple(found), tuple(bases)
+
+
+def _refuse_view_elsewhere(captured: Captured, value: Any) -> None:
+    """A view, for autograd, of a tensor whose memory it does not share: a write to it would be the base's."""
+    recorder, base = captured.recorder, value._base
+    if base is None or not value.requires_grad or any(base is one for one in recorder.exchanged):
+        return
+    if getattr(base, TRACK, None) and recorder.tracked(base).storage is not recorder.tracked(value).storage:
+        raise UnsupportedError(
+            "a result that is a view with a gradient and was given other memory (`.data`, `set_`)",
+            captured.subject.span,
+            "assign to a tensor of its own, or return a clone",
+        )
 
 
 def _view_of_leaf(captured: Captured, index: int, value: Any) -> OutputAliasInfo | None:
@@ -190,6 +204,7 @@ def _alias_of_input(
         view,
         same_object_as=same,
         detached=detached or chain == (),
+        own_version=not shares_versions(value, given.argument),
         made_leaf=leaf and same is None,
         viewed_without_grad=view.viewed_without_grad and not leaf,
         taken_before=exchanged,
@@ -306,6 +321,7 @@ def _intermediate(
         requires_grad=value.requires_grad,
         detached=not value.requires_grad or is_made_leaf(value),
         made_leaf=is_made_leaf(value),
+        own_version=not shares_versions(value, base_tensor),
         viewed_without_grad=_viewed_without_grad(value),
         refuses_use=refuses_use(value),
         tensor=value,
@@ -335,5 +351,16 @@ def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: 
             captured.subject.span,
             "clone one of them",
         )
-    bases.append(BaseInfo(value_of(recorder, storage.base_tensor), storage.base_tensor))
+    cut_off = all(_is_cut_off(captured.outputs[index]) for index in group)
+    bases.append(BaseInfo(value_of(recorder, storage.base_tensor), storage.base_tensor, cut_off))
     return IntermediateBaseOf(len(bases) - 1)
+
+
+def _is_cut_off(value: Any) -> bool:
+    """Whether no gradient gets from a view to the tensor under it: one between ran with grad mode off."""
+    step = history(value)
+    while step is not None:
+        if len(step.next_functions) != 1:
+            return False
+        step = step.next_functions[0][0]
+    return not refuses_use(value)

@@ -14,6 +14,7 @@ from aotlens.capture.records import Captured
 from aotlens.capture.wrappers import inner_tensors, value_of
 from aotlens.ir.program import Node
 from aotlens.ir.subclasses import Wrapped
+from aotlens.torch_api import shares_versions
 
 
 def own_or_twin(captured: Captured, index: int, group: list[int]) -> OutputAliasInfo:
@@ -30,6 +31,7 @@ def own_or_twin(captured: Captured, index: int, group: list[int]) -> OutputAlias
                 base=OutputBase(other),
                 requires_grad=value.requires_grad,
                 detached=True,
+                own_version=not shares_versions(value, captured.outputs[other]),
                 made_leaf=is_made_leaf(value),
                 tensor=value,
             )

@@ -24,16 +24,22 @@ def refuse_views_with_history(captured: Captured, given: CapturedInput, moves: l
     """Call it for an input whose own sizes or strides are changed with grad mode off only.
 
     Raises:
-        UnsupportedError: a view of it is read before, or it is a view itself and read after.
+        UnsupportedError: a view of it is read before, or it is a view itself and read after; or it is a leaf
+            that gets other sizes, and is read before.
     """
     storage: Any = given.storage
-    if not storage.joined or not given.argument.requires_grad:
+    if not given.argument.requires_grad:
         return
     origins = {id(move.origin) for move in moves}
     moved = next(
         (at for at, call in enumerate(captured.calls) if id(call[4]) in origins), len(captured.calls)
     )
     where, own = moves[-1].origin.place.innermost, given.argument
+    other_sizes = given.is_leaf and own.shape != given.fake.shape
+    if other_sizes and any(at < moved for at in _reads(captured, own, seen=True)):
+        _refuse(given, "it is a leaf and is read before that: its gradient has its former sizes", where)
+    if not storage.joined:
+        return
     if own._base is not None and any(at > moved for at in _reads(captured, own, seen=True)):
         _refuse(given, "it is a view, and is read after that", where)
     for other in captured.inputs:

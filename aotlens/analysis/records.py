@@ -172,8 +172,11 @@ class OutputAliasInfo:
     requires_grad: bool = False
     detached: bool = False
     """The alias carries no history although its base does."""
+    own_version: bool = False
+    """It counts its writes apart from its base (`.data`), and autograd is not told of them there."""
     viewed_without_grad: bool = False
-    """The view was taken with grad mode off, so autograd does not start from it."""
+    """The view was taken with grad mode off, or before its base was made to require grad, so autograd does
+    not start from it."""
     refuses_use: bool = False
     """The same, or one of several views, and its base was written to since: autograd refuses its use."""
     new_leaf: bool = False
@@ -196,6 +199,9 @@ class BaseInfo:
 
     value: Value
     tensor: Any
+    cut_off: bool = False
+    """Every result that is a view of it was taken with grad mode off, or is a view of one that was: it
+    requires grad, and no gradient ever arrives."""
 
 
 @dataclass(frozen=True, slots=True)

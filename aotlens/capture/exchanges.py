@@ -27,10 +27,11 @@ def record_exchange(tape: Tape, call: Write) -> Any:
         record_storage_resize(tape, target, call.args[1])
         return call.func(*call.args, **call.kwargs)
     if packet is aten.set_:
-        if target.requires_grad and torch.is_grad_enabled():
+        given = [arg for arg in call.args if isinstance(arg, torch.Tensor)]
+        if torch.is_grad_enabled() and any(one.requires_grad for one in given):
             raise UnsupportedError(
-                "`set_` of a tensor that requires grad, with grad mode on (derivative for set_ is not "
-                "implemented)",
+                "`set_` of a tensor that requires grad, or to one, with grad mode on (derivative for set_ is "
+                "not implemented)",
                 tape.span,
                 "call it under `torch.no_grad()`",
             )
@@ -85,7 +86,8 @@ def record_data_assignment(tape: Tape, target: Any, source: Any) -> None:
 def _looked_at(tape: Tape, call: Write) -> Tracked:
     """What the target of a `set_` looks at afterwards."""
     target, *rest = call.args
-    tape.tracked(target).storage.moves.append(tape.write_here())
+    tracked = tape.tracked(target)
+    tracked.storage.moves.append(tape.write_here(tracked.chain))
     if not rest:
         node = tape.emit(aten.empty.memory_format, [0], dtype=target.dtype, device=target.device)
         return Tracked(Storage(node, node.val), (), node, 0)

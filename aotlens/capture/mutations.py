@@ -158,10 +158,23 @@ def _fitted(tape: Tape, call: Write, target: Any, value: Node) -> Node:
     if value.val.shape != target.shape:
         raise UnsupportedError(f"`{call.name}` to a tensor of another size", tape.span)
     if target.shape != before:
+        _lay_out(tape, call, target, value)
         grow(tape, target)
     if value.val.dtype == target.dtype:
         return value
     return tape.emit(aten._to_copy.default, value, dtype=target.dtype)
+
+
+def _lay_out(tape: Tape, call: Write, target: Any, value: Node) -> None:
+    """Element by element operators lay an `out=` of another size out as their result; fakes do not."""
+    strides = value.val.stride()
+    if torch.Tag.pointwise not in call.func.tags or target.stride() == strides:
+        return
+    if tape.tracked(target).storage.inputs:
+        case = f"`{call.name}` to an input of another size, which is then laid out otherwise than in rows"
+        raise UnsupportedError(case, tape.span, "make a new tensor")
+    with torch.no_grad():
+        target.as_strided_(target.shape, strides)
 
 
 def grow(tape: Tape, target: Any) -> None:

@@ -201,6 +201,12 @@ SAID_BY_TORCH: tuple[tuple[tuple[str, ...], type[UnsupportedError], str, str], .
         "keep to torch, or leave this line uncompiled",
     ),
     (
+        ("new_fn INTERNAL ASSERT FAILED",),
+        UnsupportedError,
+        "a view of a tensor that was detached in place and written to since the view was taken",
+        "take the view after that",
+    ),
+    (
         ("Can't detach views in-place",),
         RefusedRuntimeError,
         "`detach_` of a view, or of an input that overlaps another (Can't detach views in-place)",

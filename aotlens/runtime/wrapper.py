@@ -285,6 +285,9 @@ class WrapperText:
         outputs = self._meta.outputs
         later = {info.index: steps for info in outputs if (steps := stands_on_leaf(outputs, info))}
         with self._builder.step("make aliased results again", reason):
+            for at, known in enumerate(self._meta.bases):
+                if known.cut_off:
+                    self._builder.add(f"base_{at} = base_{at}.detach().requires_grad_()")
             for info in sorted(aliases, key=lambda info: isinstance(info.base, OutputBase)):
                 if not info.taken_before and info.index not in later:
                     self._make_alias(info)
@@ -315,13 +318,15 @@ class WrapperText:
         if info.geometry is not None:
             text = f"{text}.as_strided({self._geometry(info.geometry)})"
             mode = ambient and not info.viewed_without_grad
+        starts_after = info.viewed_without_grad and not info.refuses_use
         for step in info.chain:
-            wanted = step.grad_enabled if info.requires_grad else ambient
+            wanted = step.grad_enabled and not starts_after if info.requires_grad else ambient
             if wanted != mode and step is not info.chain[0]:
                 self._under(mode, f"{name} = {text}")
                 text = name
             mode, text = wanted, view_text(step, text, self._names)
-        self._under(mode, f"{name} = {text}.detach()" if info.detached else f"{name} = {text}")
+        apart = (".data" if info.own_version else ".detach()") if info.detached else ""
+        self._under(mode, f"{name} = {text}{apart}")
 
     def _under(self, grad_enabled: bool, line: str) -> None:
         if grad_enabled == self._captured.grad_enabled:

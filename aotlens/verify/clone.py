@@ -1,7 +1,8 @@
 """Copies of tensors that relate to each other as the originals do.
 
 Kept: shared storage, the same object twice, strides and offsets, views and their bases, leaf or not,
-`requires_grad`, conjugate bits, inference tensors, subclasses, `nn.Parameter`.  Not kept: `.grad`, hooks of
+`requires_grad`, conjugate bits, inference tensors, subclasses, `nn.Parameter`, whether writes to one count as
+writes to the other (`detach`, not `.data`).  Not kept: `.grad`, hooks of
 tensors, and what stands before a non-leaf tensor on its tape (a hidden leaf takes its place).
 """
 
@@ -10,6 +11,8 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from aotlens.torch_api import shares_versions
+
 
 class Cloner:
     """Copies tensors and modules of one call; copies made by the same cloner keep their relations."""
@@ -17,6 +20,8 @@ class Cloner:
     def __init__(self) -> None:
         self._tensors: dict[int, Tensor] = {}
         self._storages: dict[int, torch.UntypedStorage] = {}
+        self._on_storages: dict[int, list[tuple[Tensor, Tensor]]] = {}
+        """By storage: (original, copy) of the tensors on it that are no views."""
         self._originals: list[object] = []
         """Holds the originals, so that an id is never used twice."""
         self.leaves: list[tuple[Tensor, Tensor]] = []
@@ -73,7 +78,12 @@ class Cloner:
             self._storages[storage._cdata] = storage.clone()
             self._originals.append(storage)
         place = (original.storage_offset(), original.size(), original.stride())
+        beside = self._on_storages.setdefault(storage._cdata, [])
+        counted = next((copy for other, copy in beside if shares_versions(original, other)), None)
         plain = torch.empty(0, dtype=original.dtype, device=original.device)
+        if counted is not None and counted.dtype == original.dtype:
+            plain = counted.detach()
+        beside.append((original, plain))
         with torch.no_grad():
             plain.set_(self._storages[storage._cdata], *place)
             if original.is_neg():

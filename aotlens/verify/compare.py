@@ -182,7 +182,7 @@ def _tensor(found: Facts, expected: Facts, kind: Kind) -> Iterator[Difference]:
             return
     if _real_strides(found) != _real_strides(expected):
         yield Difference("stride", name, str(found.stride), str(expected.stride))
-    if expected.shares and found.offset != expected.offset:
+    if not expected.alone and found.offset != expected.offset:
         yield Difference("offset", name, str(found.offset), str(expected.offset))
     for field in ("requires_grad", "is_leaf"):
         if getattr(found, field) != getattr(expected, field):

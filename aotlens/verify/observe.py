@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aotlens.torch_api import pytree
+from aotlens.torch_api import pytree, shares_versions
 from aotlens.verify.gradients import Gradients, backward
 from aotlens.verify.sharing import Write, sharing, try_writes
 from aotlens.verify.values import metadata, same_values
@@ -48,6 +48,10 @@ class Facts:
     """The input that autograd knows as the base of this view; None when there is none."""
     shares: frozenset[str]
     """Names of all other inputs and outputs on the same storage."""
+    alone: bool = False
+    """Whether those are all this very tensor."""
+    counts_alone: bool = False
+    """Whether it shares memory, and a write to it counts as a write to none of the others (`.data`)."""
     bumped: bool = False
     """Whether the call moved the version counter (inputs only)."""
     changed: bool = False
@@ -147,11 +151,13 @@ def _shape_of(structure: object) -> str:
 def _facts(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> tuple[Facts, ...]:
     everything = (*given.inputs, *outputs)
     groups = sharing(everything)
+    by_name = {item.name: item.tensor for item in everything}
     changed = _changed(given, bumped)
     first: dict[int, str] = {}
     facts = []
     for index, item in enumerate(everything):
         tensor = item.tensor
+        beside = [by_name[name] for name in groups.get(item.name, ())]
         facts.append(
             Facts(
                 name=item.name,
@@ -165,6 +171,8 @@ def _facts(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> tu
                 same_as=first.get(id(tensor)),
                 view_of=_known_base(tensor, given.inputs),
                 shares=groups.get(item.name, frozenset()),
+                alone=all(other is tensor for other in beside),
+                counts_alone=bool(beside) and not any(shares_versions(other, tensor) for other in beside),
                 bumped=index < len(bumped) and bumped[index],
                 changed=index < len(changed) and changed[index],
             )

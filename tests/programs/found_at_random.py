@@ -1,0 +1,157 @@
+"""Programs that random ones led to, each made as small as it gets; `tests/random_programs` draws more."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.programs.program import Cases, leaf, plain, tape
+
+cases = Cases("found_at_random")
+
+
+def _beside_detached(*sizes: int) -> tuple[Tensor, Tensor]:
+    whole = plain(*sizes)
+    return whole, whole.detach()
+
+
+def _with_a_part() -> tuple[Tensor, Tensor]:
+    whole = leaf(4, 4)
+    return whole[1:], whole
+
+
+@cases(lambda: (leaf(3, 4),), "dynamic", "inductor")
+def only_views_taken_without_grad(x: Tensor) -> Any:
+    hidden = x.sin()
+    with torch.no_grad():
+        view = hidden.t()
+    return view.t(), view
+
+
+@cases(lambda: (leaf(3, 4), leaf(3, 4)), "dynamic", "inductor")
+def views_without_grad_beside_a_result(x: Tensor, y: Tensor) -> Any:
+    hidden = x.sin()
+    with torch.no_grad():
+        view = hidden[1:]
+    return view, view.t(), y * 2
+
+
+@cases(lambda: (tape(3, 4),))
+def what_a_view_without_grad_needs_is_written_to(x: Tensor) -> Any:
+    hidden = x.sin()
+    with torch.no_grad():
+        view = hidden.t()
+    x.mul_(2)
+    return view, view.t()
+
+
+@cases(lambda: (leaf(3, 4),))
+def data_of_one_of_several_views(x: Tensor) -> Any:
+    row = x.unbind(0)[0]
+    return row.data, row
+
+
+@cases(lambda: (plain(3, 4),), "dynamic")
+def made_to_require_grad_after_a_view(x: Tensor) -> Any:
+    view = x.t()
+    x.requires_grad_()
+    return view
+
+
+@cases(lambda: (plain(3, 4),), "inductor")
+def made_to_require_grad_after_a_written_view(x: Tensor) -> Any:
+    view = x.t()
+    view.mul_(2)
+    view = view.t()
+    x.requires_grad_()
+    return view
+
+
+@cases(lambda: (plain(3, 4),))
+def set_to_itself_and_required_to_have_a_gradient(x: Tensor) -> Tensor:
+    x.set_(x)  # type: ignore[call-overload]
+    return torch.nn.functional.dropout(x, training=False).requires_grad_()
+
+
+@cases(lambda: (leaf(1, 4),))
+def squeezed_without_grad_and_detached(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        x.squeeze_(0)
+    return x.requires_grad_(False)
+
+
+@cases(lambda: _beside_detached(4, 4))
+def view_set_to_itself(x: Tensor, y: Tensor) -> Tensor:
+    view = y.t()
+    view.set_(view)  # type: ignore[call-overload]
+    return view
+
+
+# Autograd remembers the base of a view that was given other memory; it shares none with it.
+@cases(lambda: _beside_detached(4, 4), tolerated=frozenset({"view"}))
+def view_with_other_memory_written_to(x: Tensor, y: Tensor) -> Tensor:
+    view = y.t()
+    view.data = view.data * 2
+    view.mul_(2)
+    return view
+
+
+@cases(lambda: (plain(4, 4),), "inductor")
+def out_of_another_size_is_laid_out_as_the_result(x: Tensor) -> Tensor:
+    rows = x.t().reshape(-1)
+    torch.sin(x.t(), out=rows)
+    return rows
+
+
+@cases(lambda: (plain(4, 4), plain(16)), refused="of another size, which is then laid out otherwise")
+def out_input_of_another_size(x: Tensor, y: Tensor) -> Tensor:
+    torch.sin(x.t(), out=y)
+    return y
+
+
+@cases(lambda: (leaf(4, 4),), refused="writes twice to the memory of one view with a gradient")
+def view_twice_in_a_foreach_list(x: Tensor) -> Tensor:
+    view = (x * 2).t()
+    torch._foreach_mul_([view, view], 2.0)
+    return view
+
+
+@cases(lambda: (leaf(4, 4),))
+def tensor_twice_in_a_foreach_list(x: Tensor) -> Tensor:
+    hidden = x * 2
+    torch._foreach_mul_([hidden, hidden], 2.0)
+    return hidden
+
+
+@cases(lambda: (leaf(4, 4), plain(4, 4)), refused="a view with a gradient and was given other memory")
+def view_with_a_gradient_and_other_memory(x: Tensor, y: Tensor) -> Tensor:
+    view = x.t()
+    view.data = y.data
+    return view
+
+
+@cases(_with_a_part, refused="a view with a gradient and was given other memory")
+def part_with_other_memory(part: Tensor, whole: Tensor) -> Tensor:
+    part.data = part.data * 2
+    return part.t()
+
+
+@cases(lambda: (plain(4, 4), leaf(4, 4)), refused="derivative for set_ is not implemented")
+def set_to_one_with_a_gradient(x: Tensor, y: Tensor) -> Tensor:
+    x.set_(y * 2)  # type: ignore[call-overload]
+    return x
+
+
+@cases(lambda: (leaf(4, 4),), refused="its gradient has its former sizes")
+def leaf_read_before_its_sizes_change(x: Tensor) -> Tensor:
+    hidden = x * 2
+    with torch.no_grad():
+        x.unsqueeze_(0)
+    return hidden
+
+
+@cases(_with_a_part, refused="detached in place")
+def base_of_another_input_detached_and_written_to(part: Tensor, whole: Tensor) -> Tensor:
+    whole.detach_()
+    whole.mul_(2)
+    return part.t()
