@@ -60,6 +60,7 @@ __all__ = [
     "TorchFunctionMode",
     "TracingContext",
     "UnsupportedOperatorException",
+    "asking_modes",
     "auto_functionalized",
     "below_autograd",
     "below_views",
@@ -1130,12 +1131,12 @@ def tell_of_silent_changes() -> None:
     resize: Any = torch.UntypedStorage.resize_
 
     def assign(target: Any, source: Any) -> None:
-        for told in _asking_modes("data_assigned"):
+        for told in asking_modes("data_assigned"):
             told(target, source)
         plain.__set__(target, source)
 
     def resize_and_tell(storage: Any, size: Any) -> Any:
-        asking = _asking_modes("storage_resized")
+        asking = asking_modes("storage_resized")
         for told in asking:
             told(storage, size)
         return storage if asking else resize(storage, size)
@@ -1144,7 +1145,8 @@ def tell_of_silent_changes() -> None:
     torch.UntypedStorage.resize_ = resize_and_tell  # type: ignore[assignment, method-assign]
 
 
-def _asking_modes(method: str) -> list[Any]:
+def asking_modes(method: str) -> list[Any]:
+    """That method of each dispatch mode that has it, the outermost first."""
     return [getattr(mode, method) for mode in _get_current_dispatch_mode_stack() if hasattr(mode, method)]
 
 

@@ -14,7 +14,7 @@ from aotlens.capture.storage import Storage
 from aotlens.capture.tape import Tape
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NOWHERE, Origin
-from aotlens.ir.program import Node, ProgramInput, ProgramOutput, draws, op_name
+from aotlens.ir.program import Node, ProgramInput, ProgramOutput, draws, is_switched_off, op_name
 from aotlens.ir.slots import BackwardRngOffset, BackwardRngState, RngOffset, RngState
 from aotlens.torch_api import without_modes
 
@@ -40,9 +40,6 @@ SOURCES: dict[str, RandomSource] = {
     )
 }
 """By kind of device: those whose generator is counter-based."""
-
-DROPOUT_ARGUMENTS = ("dropout_p", "dropout")
-"""Arguments of fused operators that draw only where these are above zero."""
 
 
 @dataclass(slots=True)
@@ -171,7 +168,7 @@ def refuse_other_draws(nodes: list[Node]) -> None:
         if not draws(node.op) or not _device_counts(node):
             continue
         own = any(_is_generator(source) for source in node.inputs())
-        if own or _is_switched_off(node):
+        if own or is_switched_off(node):
             continue
         raise UnsupportedError(
             f"`{op_name(node.op)}` with functional random numbers (`functionalize_rng_ops`): it is not known "
@@ -190,13 +187,3 @@ def _is_generator(node: Node) -> bool:
     if node.op is None and node.val is None and node.constant is None:
         return True
     return isinstance(node.constant, torch.Generator) and node.constant not in torch.cuda.default_generators
-
-
-def _is_switched_off(node: Node) -> bool:
-    """Whether a fused operator is told to drop nothing."""
-    schema: Any = getattr(node.op, "_schema", None)
-    for at, argument in enumerate(schema.arguments if schema is not None else ()):
-        if argument.name in DROPOUT_ARGUMENTS:
-            left_out = node.kwargs.get(argument.name, argument.default_value)
-            return bool((node.args[at] if at < len(node.args) else left_out) == 0)
-    return False

@@ -212,6 +212,25 @@ def draws(op: Any) -> bool:
     return not is_pure and torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
 
 
+DROPOUT_ARGUMENTS = ("dropout_p", "dropout")
+"""Arguments of fused operators that draw only where these are above zero."""
+
+
+def is_draw(node: Node) -> bool:
+    """Whether the node moves the random state."""
+    return draws(node.op) and not is_switched_off(node)
+
+
+def is_switched_off(node: Node) -> bool:
+    """Whether a fused operator is told to drop nothing."""
+    schema: Any = getattr(node.op, "_schema", None)
+    for at, argument in enumerate(schema.arguments if schema is not None else ()):
+        if argument.name in DROPOUT_ARGUMENTS:
+            left_out = node.kwargs.get(argument.name, argument.default_value)
+            return bool((node.args[at] if at < len(node.args) else left_out) == 0)
+    return False
+
+
 def must_run(node: Node) -> bool:
     """Whether the node runs although nobody reads it: a draw that nobody uses moves the next one."""
-    return has_effect(node) or (draws(node.op) and not node.origin.backward)
+    return has_effect(node) or (not node.origin.backward and is_draw(node))

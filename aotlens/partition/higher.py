@@ -7,7 +7,7 @@ holds, and the gradients that arrive; what cannot be computed from these is refu
 from collections.abc import Sequence
 
 from aotlens.errors import UnsupportedError
-from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, draws, has_effect
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, has_effect, is_draw
 from aotlens.ir.slots import RNG_STATES, Gradient, SavedInput, Tangent
 from aotlens.partition.packing import swapped, unpacked_values, unpacking_nodes
 from aotlens.partition.records import Partitioned
@@ -81,7 +81,7 @@ def _refuse_lost(parts: Partitioned, node: Node) -> None:
         case = (
             f"it needs the value that `{name}` had before it was written to, which the backward does not keep"
         )
-    elif draws(node.op):
+    elif is_draw(node):
         case = f"it needs the random numbers of `{node.target}`, which the backward does not keep"
     elif has_effect(node):
         case = f"it needs the result of `{node.target}`, which runs once"

@@ -14,7 +14,7 @@ import torch
 from torch import Tag
 
 from aotlens.ir.origin import Mark
-from aotlens.ir.program import Node, computed_by, draws, getitem, has_effect
+from aotlens.ir.program import Node, computed_by, getitem, has_effect, is_draw
 from aotlens.ir.sizes import SymbolicExpression
 from aotlens.ir.slots import SavedForBackward
 from aotlens.partition.reasons import Reason
@@ -105,7 +105,7 @@ def _cheap_operator(op: Any) -> bool:
 def is_random(node: Node) -> bool:
     """Whether the value was drawn, or is the boolean form in which a drawn mask is kept."""
     source = node.args[0] if node.op is aten.ne.Scalar else computed_by(node)
-    return type(source) is Node and draws(source.op)
+    return type(source) is Node and is_draw(source)
 
 
 def is_effect(node: Node) -> bool:

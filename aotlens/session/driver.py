@@ -5,13 +5,16 @@ on what a target is.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
+import torch
+
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
+from aotlens.pretend.attention import gpu_attention
 from aotlens.pretend.world import pretending
 from aotlens.session.chooser import within_script
 from aotlens.session.collect import Collector, StopScript
@@ -114,8 +117,10 @@ class Driver:
     @contextmanager
     def _world(self) -> Iterator[None]:
         """What is pretended to the script; an error that leaves it says for which GPU."""
-        gpu = self._order.options.gpu
-        with pretending(gpu, self._order.fake):
+        gpu, backend = self._order.options.gpu, self._order.options.backend
+        runs_here = backend != "eager" or torch.cuda.is_available()
+        chosen = nullcontext() if gpu is None or runs_here else gpu_attention(gpu)
+        with pretending(gpu, self._order.fake), chosen:
             try:
                 yield
             except Exception as error:

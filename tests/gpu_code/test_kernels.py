@@ -11,7 +11,7 @@ from torch.nn import functional
 
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
-from aotlens.codegen.gpu.attention import attentions_in_steps
+from aotlens.codegen.gpu.attention import attentions_recorded
 from aotlens.codegen.gpu.build import build_kernel
 from aotlens.codegen.gpu.launches import launches_in
 from aotlens.codegen.gpu.records import KernelSource
@@ -102,7 +102,7 @@ def test_an_attention_that_the_cpu_records_in_its_steps_is_told_with_its_line() 
     found = {}
     for dropout in (0.0, 0.5):
         compiled = compile_direct(attend, (x, dropout), {}, CompileOptions("eager"))
-        found[dropout] = list(attentions_in_steps(compiled.captured.calls))
+        found[dropout] = list(attentions_recorded(compiled.captured.calls))
     (said,) = found[0.5]
     assert f"test_kernels.py:{attend.__code__.co_firstlineno + 1}:16: `functional.scaled_dot" in said
     assert "a GPU takes one flash or memory-efficient kernel" in said

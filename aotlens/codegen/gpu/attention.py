@@ -9,23 +9,32 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import fx
 
 from aotlens.capture.operators import aten
 from aotlens.capture.recorder import Call
+from aotlens.codegen.gpu.attention_choice import HALF, WIDEST_HEAD
 from aotlens.errors import placed
+from aotlens.report.records import Span
 
 FORWARD = aten._scaled_dot_product_flash_attention_for_cpu.default
 BACKWARD = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
-HALF = (torch.float16, torch.bfloat16)
 FLEX_OPTIONS = 6
 """The position of the kernel's options among the arguments of `flex_attention`."""
 FLEX_JOINT_BODY = 8
 """The position of the score's gradient among the arguments of `flex_attention_backward`."""
-WIDEST_HEAD = 256
-"""Flash attention takes heads up to this size."""
 
+
+NAME = "scaled_dot_product_attention"
+KIND = f"{NAME} on a GPU takes the {{kind}} kernel"
+KINDS = {
+    aten._scaled_dot_product_flash_attention.default: "flash",
+    aten._scaled_dot_product_efficient_attention.default: "memory-efficient",
+}
+CHOSEN_STEPS = "is computed in its steps, since torch has no fused kernel for it on this GPU: {why}"
+
+chosen_steps: dict[Span | None, str] = {}
+"""By place, why an attention is taken apart on the GPU too; filled while targets are recorded for one."""
 
 IN_STEPS = (
     "is shown in its steps, as a CPU computes it with dropout and in a few other cases; a GPU takes one flash"
@@ -62,12 +71,18 @@ def to_cuda_attention(module: fx.GraphModule, known: dict[str, Attention]) -> li
     return assumed
 
 
-def attentions_in_steps(calls: Iterable[Call]) -> Iterator[str]:
-    """What is assumed at each line whose attention was recorded in its steps; only there torch takes this
-    softmax."""
-    spans = (origin.place.innermost for func, *_, origin in calls if func is aten._safe_softmax.default)
-    for span in dict.fromkeys(spans):
-        yield f"{placed('scaled_dot_product_attention', span)}, {IN_STEPS}"
+def attentions_recorded(calls: Iterable[Call]) -> Iterator[str]:
+    """What each line's attention is on the GPU, where that was decided when it was recorded; and what is
+    assumed of one that was recorded in its steps: only there torch takes this softmax."""
+    told: dict[str, None] = {}
+    for func, *_, origin in calls:
+        if func in KINDS:
+            told[KIND.format(kind=KINDS[func])] = None
+        elif func is aten._safe_softmax.default:
+            span = origin.place.innermost
+            why = chosen_steps.get(span)
+            told[f"{placed(NAME, span)}, {IN_STEPS if why is None else CHOSEN_STEPS.format(why=why)}"] = None
+    yield from told
 
 
 def _prepare_flex(module: fx.GraphModule) -> None:
@@ -112,7 +127,7 @@ def _forward(graph: fx.Graph, node: Any, known: dict[str, Attention]) -> str:
     if 1 in items:
         known[items[1].meta["aotlens_node"]] = Attention(flash, (seed, offset), items[1])
     kind = "flash" if flash else "memory-efficient"
-    return f"scaled_dot_product_attention on a GPU takes the {kind} kernel"
+    return KIND.format(kind=kind)
 
 
 def _backward(graph: fx.Graph, node: Any, known: dict[str, Attention]) -> None:

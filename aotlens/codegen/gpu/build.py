@@ -93,7 +93,7 @@ def _config(autotuner: Any, result: Any, kernel: KernelSource, target: GpuTarget
     compiled, config = result.kernel, result.config
     resources = read_cubin(compiled.asm["cubin"])[compiled.name]
     values = {**_template_blocks(autotuner), **_constants(autotuner), **config.kwargs}
-    values = {name: value for name, value in values.items() if isinstance(value, int)}
+    values = {name: value for name, value in values.items() if type(value) is int}  # flags are no sizes
     return BuiltConfig(
         values=tuple(values.items()),
         warps=config.num_warps,

@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from aotlens.codegen.around import Around, prepare
-from aotlens.codegen.gpu.attention import attentions_in_steps
+from aotlens.codegen.gpu.attention import attentions_recorded
 from aotlens.codegen.gpu.fx_work import OURS
 from aotlens.codegen.gpu.launches import Launch, launches_in
 from aotlens.codegen.gpu.observed import observing
@@ -50,7 +50,7 @@ def lower_to_run(parts: Partitioned, config: dict[str, Any]) -> Iterator[Runnabl
     if parts.backward is not None:
         refuse_objects(parts.backward, "backward", subject)
     moving = Retargeting(mode, has_gpu_tensors(parts), draws_in_kernels(config))
-    moving.assumptions += attentions_in_steps(parts.joint.captured.calls)
+    moving.assumptions += attentions_recorded(parts.joint.captured.calls)
     training = parts.backward is not None
     forward = _Graph(parts.forward, "forward" if training else "inference", config)
     with _strides(mode) as strides:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from aotlens.capture.operators import aten
+from aotlens.codegen.gpu.interpreter.attention_steps import Form, backward, drawn_state, forward
 
 EFFICIENT_ROWS = 32
 """The memory-efficient kernel's log-sum-exp has whole blocks of so many rows."""
@@ -50,24 +51,19 @@ def _like(found: Any, promised: Any) -> Any:
     return torch.empty_strided(found.shape, promised.stride(), dtype=found.dtype).copy_(found)
 
 
-def _without_dropout(probability: float) -> None:
-    if probability:
-        raise NotImplementedError("attention with dropout draws inside of the library's kernel")
-
-
-def _attend(  # noqa: PLR0913 (arguments as the operators have them)
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float | None
-) -> tuple[Tensor, Tensor]:
+def _attend(query: Tensor, key: Tensor, value: Tensor, form: Form) -> tuple[Tensor, Tensor]:
     """The result, and the log-sum-exp of each row."""
+    if form.dropout:
+        return forward(query, key, value, form)
     result, log_sum = aten._scaled_dot_product_flash_attention_for_cpu(
-        query, key, value, 0.0, causal, attn_mask=mask, scale=scale
+        query, key, value, 0.0, form.causal, attn_mask=form.mask, scale=form.scale
     )
     return result, log_sum
 
 
-def _state(*sizes: int, dtype: torch.dtype = torch.int64) -> Tensor:
-    """A random state, which nothing draws from."""
-    return torch.zeros(sizes, dtype=torch.int64).to(dtype)
+def _state(first: int, *sizes: int, dtype: torch.dtype = torch.int64) -> Tensor:
+    """A random state: the number that its dropout draws from, where it has one."""
+    return torch.full(sizes, first, dtype=torch.int64).to(dtype)
 
 
 def _flash(  # noqa: PLR0913 (arguments as the operator has them)
@@ -80,10 +76,10 @@ def _flash(  # noqa: PLR0913 (arguments as the operator has them)
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    _without_dropout(dropout_p)
-    result, log_sum = _attend(query, key, value, None, is_causal, scale)
+    first = drawn_state() if dropout_p else 0
+    result, log_sum = _attend(query, key, value, Form(None, is_causal, scale, dropout_p, first))
     empty = torch.empty(0, dtype=query.dtype)
-    state = (_state(2, dtype=torch.uint64), _state(dtype=torch.uint64))
+    state = (_state(first, 2, dtype=torch.uint64), _state(0, dtype=torch.uint64))
     lengths = (query.shape[2], key.shape[2])
     return result, log_sum.contiguous(), None, None, *lengths, *state, empty
 
@@ -98,9 +94,9 @@ def _flash_backward(  # noqa: PLR0913 (arguments as the operator has them)
     *rest: Any,
     scale: float | None = None,
 ) -> tuple[Tensor, ...]:
-    dropout_p, is_causal = rest[4], rest[5]
-    _without_dropout(dropout_p)
-    return _backward((gradient, query, key, value), (result, log_sum), None, is_causal, scale)
+    dropout_p, is_causal, state = rest[4], rest[5], rest[6]
+    form = Form(None, is_causal, scale, dropout_p, int(state.flatten()[0]))
+    return _backward((gradient, query, key, value), (result, log_sum), form)
 
 
 def _efficient(  # noqa: PLR0913 (arguments as the operator has them)
@@ -114,13 +110,13 @@ def _efficient(  # noqa: PLR0913 (arguments as the operator has them)
     *,
     scale: float | None = None,
 ) -> tuple[Tensor, ...]:
-    _without_dropout(dropout_p)
-    result, log_sum = _attend(query, key, value, attn_bias, is_causal, scale)
+    first = drawn_state() if dropout_p else 0
+    result, log_sum = _attend(query, key, value, Form(attn_bias, is_causal, scale, dropout_p, first))
     rows = -(-query.shape[2] // EFFICIENT_ROWS) * EFFICIENT_ROWS if compute_log_sumexp else 0
     padded = torch.zeros(*log_sum.shape[:2], rows)
     if rows:
         padded[..., : query.shape[2]] = log_sum
-    return result, padded, _state(), _state()
+    return result, padded, _state(first), _state(0)
 
 
 def _efficient_backward(  # noqa: PLR0913 (arguments as the operator has them)
@@ -139,24 +135,22 @@ def _efficient_backward(  # noqa: PLR0913 (arguments as the operator has them)
     *,
     scale: float | None = None,
 ) -> tuple[Tensor, ...]:
-    _without_dropout(dropout_p)
     log_sum = logsumexp[..., : query.shape[2]]
-    tensors = (gradient, query, key, value)
-    return *_backward(tensors, (out, log_sum), attn_bias, is_causal, scale), Tensor()
+    form = Form(attn_bias, is_causal, scale, dropout_p, int(philox_seed))
+    if attn_bias is not None and grad_input_mask[3]:
+        *gradients, of_mask = backward(gradient, (query, key, value), form)
+        return *gradients, of_mask.to(attn_bias.dtype)
+    return *_backward((gradient, query, key, value), (out, log_sum), form), Tensor()
 
 
-def _backward(
-    tensors: tuple[Tensor, ...],
-    kept: tuple[Tensor, Tensor],
-    mask: Tensor | None,
-    causal: bool,
-    scale: float | None,
-) -> tuple[Tensor, ...]:
+def _backward(tensors: tuple[Tensor, ...], kept: tuple[Tensor, Tensor], form: Form) -> tuple[Tensor, ...]:
     gradient, query, key, value = tensors
+    if form.dropout:
+        return backward(gradient, (query, key, value), form)[:3]
     result, log_sum = kept
     log_sum = log_sum.transpose(1, 2).contiguous().transpose(1, 2)  # as the forward on the CPU gives it
     gradients: tuple[Tensor, ...] = aten._scaled_dot_product_flash_attention_for_cpu_backward(
-        gradient, query, key, value, result, log_sum, 0.0, causal, attn_mask=mask, scale=scale
+        gradient, query, key, value, result, log_sum, 0.0, form.causal, attn_mask=form.mask, scale=form.scale
     )
     return gradients
 

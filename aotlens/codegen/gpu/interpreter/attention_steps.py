@@ -1,0 +1,86 @@
+"""Attention in steps on the CPU, forward and backward, for what its fused operator there does not compute:
+dropout, and the gradient of a mask.
+
+Invariant: the mask of a dropout is a function of the random state, so forward and backward agree.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aotlens.capture.operators import aten
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What one attention computes, beside its tensors."""
+
+    mask: Tensor | None
+    causal: bool
+    scale: float | None
+    dropout: float = 0.0
+    state: int = 0
+    """Of the generator, before the mask of the dropout is drawn."""
+
+
+def forward(query: Tensor, key: Tensor, value: Tensor, form: Form) -> tuple[Tensor, Tensor]:
+    """The result, and the log-sum-exp of each row."""
+    scores = _scores(query, key, form)
+    weights = torch.softmax(scores, -1) * _kept(scores, form)
+    result = weights @ _repeated(value, query).float()
+    return result.to(query.dtype), torch.logsumexp(scores, -1)
+
+
+def backward(gradient: Tensor, tensors: tuple[Tensor, ...], form: Form) -> tuple[Tensor, ...]:
+    """Gradients of query, key, value, and of the mask as if it were as large as the scores."""
+    query, key, value = tensors
+    scores = _scores(query, key, form)
+    weights, kept = torch.softmax(scores, -1), _kept(scores, form)
+    arriving = gradient.float()
+    of_weights = (arriving @ _repeated(value, query).float().mT) * kept
+    of_scores = weights * (of_weights - (of_weights * weights).sum(-1, keepdim=True))
+    scale = _scale(query, form)
+    of_query = of_scores @ _repeated(key, query).float() * scale
+    of_key = of_scores.mT @ query.float() * scale
+    of_value = (weights * kept).mT @ arriving
+    found = (of_query, _summed(of_key, key), _summed(of_value, value))
+    return *(one.to(tensor.dtype) for one, tensor in zip(found, tensors, strict=True)), of_scores
+
+
+def drawn_state() -> int:
+    """A state for the mask of one dropout, from the CPU's generator."""
+    return int(aten.randint.default(2**31, [1])[0])
+
+
+def _scores(query: Tensor, key: Tensor, form: Form) -> Tensor:
+    scores = query.float() @ _repeated(key, query).float().mT * _scale(query, form)
+    if form.causal:
+        above = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(above, float("-inf"))
+    return scores if form.mask is None else scores + form.mask.float()
+
+
+def _kept(scores: Tensor, form: Form) -> Any:
+    """The factor of each weight: 0 where it is dropped."""
+    if not form.dropout:
+        return 1.0
+    generator = torch.Generator().manual_seed(form.state)
+    numbers = torch.rand(scores.shape, generator=generator)
+    return (numbers >= form.dropout).float() / (1.0 - form.dropout)
+
+
+def _scale(query: Tensor, form: Form) -> float:
+    return float(query.shape[-1]) ** -0.5 if form.scale is None else form.scale
+
+
+def _repeated(tensor: Tensor, query: Tensor) -> Tensor:
+    """With as many heads as the query has, of which several may share one."""
+    return tensor.repeat_interleave(query.shape[1] // tensor.shape[1], 1)
+
+
+def _summed(gradient: Tensor, tensor: Tensor) -> Tensor:
+    """The gradient of heads that several of the query's share."""
+    shared = gradient.shape[1] // tensor.shape[1]
+    return gradient.unflatten(1, (-1, shared)).sum(2)
