@@ -75,6 +75,7 @@ __all__ = [
     "current_fake_mode",
     "current_mode",
     "debug_assert",
+    "dense_kernel",
     "detect_fake_mode",
     "device_for_autograd",
     "device_random_state_handled_by",
@@ -98,6 +99,7 @@ __all__ = [
     "inductor_config_patch",
     "inductor_decompositions",
     "inductor_settings",
+    "inside_transforms",
     "interpreting_modules",
     "invoke_subgraph",
     "is_any_autocast_enabled",
@@ -1143,6 +1145,19 @@ def tell_of_silent_changes() -> None:
 
     FakeTensor.data = property(plain.__get__, assign)  # type: ignore[assignment]
     torch.UntypedStorage.resize_ = resize_and_tell  # type: ignore[assignment, method-assign]
+
+
+def dense_kernel(func: Any) -> Callable[..., Any] | None:
+    """What a higher-order operator runs on plain tensors; None where it has nothing for all devices."""
+    found: Callable[..., Any] | None = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+    return found
+
+
+def inside_transforms(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor that the wrappers of `torch.func` (one for each `vmap` or `grad` around) stand for."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
 
 
 def asking_modes(method: str) -> list[Any]:

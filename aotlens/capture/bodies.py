@@ -68,6 +68,9 @@ WITHOUT_BODIES = frozenset(
 )
 """Operators that give new values and whose arguments are tensors and plain values."""
 
+FLEX_BACKWARD = "flex_attention_backward"
+"""The operator that compares what a function of it gives with a list."""
+
 LOOPS = frozenset({"map_impl", "scan", "while_loop", "while_loop_stack_output"})
 """Operators whose fake kernels and lowerings count steps with a symbol."""
 
@@ -177,7 +180,8 @@ def record_body(tape: Tape, operator: str, body: Body) -> Program:
     nodes = reachable([output.value for output in outputs], tuple(inner.nodes))
     refuse_foreign(operator, given, nodes, outputs)
     one = not isinstance(result, (list, tuple, dict))
-    return Program(tape.name(f"{label}_body"), given, nodes, outputs, returns_one=one)
+    several = operator == FLEX_BACKWARD and isinstance(result, list)
+    return Program(tape.name(f"{label}_body"), given, nodes, outputs, returns_one=one, returns_list=several)
 
 
 def runner_of(inner: Any, function: Any) -> Callable[..., Any]:

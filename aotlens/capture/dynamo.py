@@ -189,12 +189,17 @@ def user_name(source: str) -> str:
 
 
 def _subject(gm: fx.GraphModule) -> Subject | None:
-    """The outermost user function that Dynamo compiled; None where all of it is torch's own."""
-    for node in gm.graph.nodes:
-        codes = [found for found in node.meta.get("aotlens_codes", ()) if is_user_file(found[1])]
-        if codes:
-            qualname, file, line = codes[-1]
-            return _named(gm, user_qualname(qualname, file), Span(file, line, 0, line, 0))
+    """The outermost user function that Dynamo compiled; None where that is torch's own.
+
+    A function of torch's around the user's (a decorator) computes nothing by itself.
+    """
+    stacks = [codes for node in gm.graph.nodes if (codes := node.meta.get("aotlens_codes"))]
+    users = [[found for found in codes if is_user_file(found[1])] for codes in stacks]
+    if not all(users):
+        return None
+    for codes in users:
+        qualname, file, line = codes[-1]
+        return _named(gm, user_qualname(qualname, file), Span(file, line, 0, line, 0))
     return None
 
 
@@ -202,7 +207,7 @@ def _subject_of_torchs_own(gm: fx.GraphModule) -> Subject:
     """A layer of torch's own, compiled by itself: it stands where it is called."""
     codes = next((found for node in gm.graph.nodes if (found := node.meta.get("aotlens_codes"))), ())
     layers = [name for name, *_ in codes if name.endswith(".forward")]
-    name = layers[-1] if layers else type(gm).__name__
+    name = layers[-1] if layers else codes[-1][0] if codes else type(gm).__name__
     place = calling_place()
     return replace(_named(gm, name, place.innermost), called_at=place)
 

@@ -35,7 +35,8 @@ def to_graph_module(program: Program, training: bool, names: Sequence[str] | Non
     for node in program.nodes:
         made[id(node)] = _add(graph, node, made, owned)
     results = tuple(map_nodes(output.value, lambda node: made[id(node)]) for output in program.outputs)
-    output = graph.output(results[0] if program.returns_one else results)
+    several = list(results) if program.returns_list else results
+    output = graph.output(results[0] if program.returns_one else several)
     output.meta["aotlens_slots"] = tuple(out.slot for out in program.outputs)
     mark_data_symbols(graph)
     root = torch.nn.Module()

@@ -79,6 +79,8 @@ class Program:
     outputs: tuple[ProgramOutput, ...]
     returns_one: bool = False
     """Whether a call gives the one output itself and not a tuple: some bodies of higher-order operators."""
+    returns_list: bool = False
+    """Whether a call gives a list and not a tuple, for an operator that tells the two apart."""
 
     def constants(self) -> tuple[Node, ...]:
         """The real tensors that the program and its bodies carry."""

@@ -163,7 +163,8 @@ def function_lines(
         lines.append("    " + _assignment(node, names, last_use.get(at, ()), note))
     results = ", ".join(literal(output.value, names) for output in program.outputs)
     comma = "," if len(program.outputs) == 1 else ""
-    lines.append(f"    return {results}" if program.returns_one else f"    return ({results}{comma})")
+    several = f"[{results}]" if program.returns_list else f"({results}{comma})"
+    lines.append(f"    return {results if program.returns_one else several}")
     return lines
 
 

@@ -10,7 +10,7 @@ import torch
 
 from aotlens.codegen.gpu.offline import Replacement
 from aotlens.errors import RefusedRuntimeError
-from aotlens.torch_api import FakeTensor
+from aotlens.torch_api import FakeTensor, inside_transforms
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 MARK = "aotlens_on_gpu"
@@ -30,6 +30,7 @@ def place(tensor: torch.Tensor, on_gpu: bool) -> torch.Tensor:
 
 
 def is_on_gpu(tensor: torch.Tensor) -> bool:
+    tensor = inside_transforms(tensor)
     if isinstance(tensor, FakeTensor):
         return bool(tensor.device.type == "cuda")
     return bool(getattr(_holder(tensor), MARK, False))

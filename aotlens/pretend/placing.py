@@ -13,7 +13,13 @@ from aotlens.capture.operators import aten
 from aotlens.errors import UserError
 from aotlens.ir.program import is_higher_order
 from aotlens.pretend.placement import CPU, checked, is_derived, is_on_gpu, note_derived, place, running
-from aotlens.torch_api import FakeTensor, TorchDispatchMode, current_fake_mode, pytree
+from aotlens.torch_api import (
+    FakeTensor,
+    TorchDispatchMode,
+    current_fake_mode,
+    dense_kernel,
+    pytree,
+)
 
 TO_COPY = aten._to_copy.default
 DEVICE_PUT = torch.ops.prims.device_put.default
@@ -38,7 +44,7 @@ class Placing(TorchDispatchMode):
         if is_higher_order(func):
             running.append(func)
             try:
-                result = func(*args, **kwargs)
+                result = _run_within(func, args, kwargs)
             finally:
                 running.pop()
             return _placed_as_given(result, (args, kwargs))
@@ -64,6 +70,30 @@ class Placing(TorchDispatchMode):
                 if isinstance(tensor, torch.Tensor):
                     note_derived(tensor)
         return result
+
+
+class _Within(TorchDispatchMode):
+    """Around the functions of a higher-order operator, which make tensors on the GPU by name."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if is_higher_order(func):
+            return _run_within(func, args, kwargs or {})
+        return func(*args, **_on_cpu(kwargs or {}))
+
+
+def _run_within(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A higher-order operator by its kernel; a call of the operator itself would leave the mode out."""
+    kernel = dense_kernel(func)
+    if kernel is None:
+        return func(*args, **kwargs)
+    with _Within():
+        return kernel(*args, **kwargs)
 
 
 def _placed_as_given(result: Any, given: Any) -> Any:

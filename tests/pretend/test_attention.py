@@ -6,13 +6,17 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.attention.flex_attention import flex_attention
 
 from aotlens.codegen.gpu.attention import attentions_recorded
 from aotlens.codegen.gpu.attention_choice import Asked, Chosen, Kind, choose
 from aotlens.codegen.gpu.interpreter import attention_steps
+from aotlens.frontends.dynamo import dynamo_backend
+from aotlens.observe import observing
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
 from aotlens.pretend.attention import gpu_attention
+from aotlens.pretend.world import pretending
 
 HOPPER = (9, 0)
 
@@ -112,3 +116,31 @@ def test_the_mask_of_a_dropout_is_one_for_forward_and_backward() -> None:
     *_, of_value, _ = attention_steps.backward(gradient, tensors, form)
     # the result is linear in the value, so both sides give the same number where they drop the same weights
     torch.testing.assert_close((forward * gradient).sum(), (of_value * tensors[2]).sum())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there, and none is pretended")
+def test_flex_attention_compiled_by_itself() -> None:
+    """Its block mask is made under `vmap`, its functions make tensors on the GPU, and torch's backward asks
+    for a list."""
+
+    def score(score: Tensor, batch: Tensor, head: Tensor, row: Tensor, column: Tensor) -> Tensor:
+        return score + slopes[head] * (column - row)
+
+    seen: list[Compiled] = []
+    torch.compiler.reset()
+    with pretending("h100", fake=False), observing(on_compiled=seen.append):
+        slopes = torch.randn(2, device="cuda")
+        query, key, value = (torch.randn(1, 2, 128, 16, device="cuda", requires_grad=True) for _ in range(3))
+        backend = dynamo_backend(CompileOptions("eager", gpu="h100"))
+        attend: Any = torch.compile(flex_attention, backend=backend)
+        result = attend(query, key, value, score_mod=score)
+        result.sum().backward()
+    places = torch.arange(128)
+    added = slopes.view(2, 1, 1) * (places - places[:, None])
+    wanted = functional.scaled_dot_product_attention(query, key, value, added[None])
+    torch.testing.assert_close(result, wanted)
+    torch.testing.assert_close(query.grad, torch.autograd.grad(wanted.sum(), query)[0])
+    target = seen[0].target()
+    assert target.name == "flex_attention"
+    assert target.span is not None
+    assert target.span.file == __file__

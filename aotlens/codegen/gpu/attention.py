@@ -21,8 +21,6 @@ FORWARD = aten._scaled_dot_product_flash_attention_for_cpu.default
 BACKWARD = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 FLEX_OPTIONS = 6
 """The position of the kernel's options among the arguments of `flex_attention`."""
-FLEX_JOINT_BODY = 8
-"""The position of the score's gradient among the arguments of `flex_attention_backward`."""
 
 
 NAME = "scaled_dot_product_attention"
@@ -92,11 +90,6 @@ def _prepare_flex(module: fx.GraphModule) -> None:
         if name == "flex_attention" and _gives_log_sum(node):
             options = {**node.args[FLEX_OPTIONS], "OUTPUT_LOGSUMEXP": True}  # left out on a CPU
             node.args = (*node.args[:FLEX_OPTIONS], options, *node.args[FLEX_OPTIONS + 1 :])
-        elif name == "flex_attention_backward":
-            body: Any = getattr(module, str(node.args[FLEX_JOINT_BODY].target))
-            output = body.graph.output_node()
-            output.args = (list(output.args[0]),)
-            body.recompile()
 
 
 def _gives_log_sum(node: fx.Node) -> bool:

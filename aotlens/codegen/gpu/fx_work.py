@@ -14,6 +14,7 @@ from torch import fx
 
 from aotlens.capture.operators import Kind, aten, describe, is_operator
 from aotlens.codegen.gpu.records import NodeWork
+from aotlens.ir.program import is_higher_order
 from aotlens.partition.flops import operator_flops
 from aotlens.report.describe import short_dtype
 
@@ -96,7 +97,7 @@ def work_of(node: fx.Node) -> NodeWork:
     arguments = [one.meta.get("val") for one in node.all_input_nodes]
     val = node.meta.get("val")
     flops, is_product = 0, False
-    if not is_view(node):
+    if not is_view(node) and not is_higher_order(node.target):
         args, kwargs = _values((node.args, node.kwargs))
         flops, is_product = operator_flops(node.target, args, kwargs, val, arguments)
     dtype = product_dtype(node.target, _dtype(val)) if is_product else _dtype(val)

@@ -13,6 +13,7 @@ from torch import fx
 
 from aotlens.codegen.gpu.fx_work import in_graph_order, is_view, work_of
 from aotlens.codegen.gpu.records import NodeWork
+from aotlens.ir.program import is_higher_order
 
 NO_ARITHMETIC = frozenset(
     {
@@ -53,6 +54,8 @@ def loop_work(member: Any, is_second_step: bool, number: Callable[[Any], int]) -
     ]
     body = getattr(member, "_body", None)
     if body is None:  # a template; what else stands there went into its arguments
+        if any(is_higher_order(node.target) for node in computed):
+            return []  # FlexAttention: the data of its mask tells which blocks are computed
         parts = [work_of(node) for node in computed]
         return [part for part in parts if part.is_product] or parts[-1:]
     operations = sum(
