@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from importlib.util import find_spec
+from inspect import signature
 from types import SimpleNamespace
 from typing import Any
 
@@ -82,6 +83,7 @@ __all__ = [
     "draws_in_kernels",
     "dynamo_knows",
     "example_sizes",
+    "fake_of",
     "first_expression",
     "flex_gradients_on_cpu",
     "forked_after_cuda",
@@ -156,6 +158,7 @@ __all__ = [
     "with_true_device",
     "without_autocast",
     "without_compiled_autograd",
+    "without_empty_notes",
     "without_fake_mode",
     "without_modes",
     "without_onednn",
@@ -248,13 +251,47 @@ def replace_compilation_in_higher_order(instead: Callable[..., Any]) -> None:
     """
     from torch._higher_order_ops import utils
 
-    original = utils._hop_compile_and_call
+    module: Any = utils
+    original = getattr(module, "_hop_compile_and_call", None)
+    if original is None:  # before 2.12
+        module.setup_compilation_env = _compiling_once(module.setup_compilation_env, instead)
+        return
 
     def call(fn: Any, args: Any, kwargs: Any = None) -> Any:
         result = instead(fn, args, kwargs or {})
         return original(fn, args, kwargs) if result is NotImplemented else result
 
-    utils._hop_compile_and_call = call
+    module._hop_compile_and_call = call
+
+
+def _compiling_once(surround: Any, instead: Callable[..., Any]) -> Callable[[], Any]:
+    """The context in which torch compiles a call by `torch.compile`: the first of this thread within it."""
+
+    @contextmanager
+    def entered() -> Iterator[Any]:
+        owner, compile_by_torch = threading.get_ident(), torch.compile
+
+        def compiled(fn: Any, **options: Any) -> Any:
+            if threading.get_ident() != owner:
+                return compile_by_torch(fn, **options)
+            torch.compile = compile_by_torch
+
+            def call(*args: Any, **kwargs: Any) -> Any:
+                result = instead(fn, args, kwargs)
+                return (
+                    compile_by_torch(fn, **options)(*args, **kwargs) if result is NotImplemented else result
+                )
+
+            return call
+
+        with surround() as backend:
+            torch.compile = compiled
+            try:
+                yield backend
+            finally:
+                torch.compile = compile_by_torch
+
+    return entered
 
 
 def indexing_by_tensors() -> Any:
@@ -557,14 +594,18 @@ def _patch_checkpoint() -> None:
     import torch.utils.checkpoint
 
     module: Any = torch.utils.checkpoint
-    generate, apply = module._checkpoint_without_reentrant_generator, module.CheckpointFunction.apply
+    without_reentry = "_checkpoint_without_reentrant_generator"
+    if hasattr(module, f"{without_reentry}_impl"):  # from 2.14 on, where the other calls it
+        without_reentry += "_impl"
+    generate, apply = getattr(module, without_reentry), module.CheckpointFunction.apply
+    parameters = signature(generate)
 
-    def generate_once(fn: Any, preserve: Any, context_fn: Any, *args: Any, **kwargs: Any) -> Iterator[None]:
+    def generate_once(*args: Any, **kwargs: Any) -> Iterator[None]:
         region = getattr(_recording, "region", None)
         if region is None:
-            yield from generate(fn, preserve, context_fn, *args, **kwargs)
+            yield from generate(*args, **kwargs)
             return
-        with region(context_fn):
+        with region(parameters.bind(*args, **kwargs).arguments.get("context_fn")):
             yield
 
     def apply_once(function: Any, preserve: Any, *args: Any) -> Any:
@@ -575,7 +616,7 @@ def _patch_checkpoint() -> None:
         with region(None), torch.set_grad_enabled(differentiable and torch.is_grad_enabled()):
             return function(*args)
 
-    module._checkpoint_without_reentrant_generator = generate_once
+    setattr(module, without_reentry, generate_once)
     module.CheckpointFunction.apply = staticmethod(apply_once)
 
 
@@ -712,6 +753,37 @@ def symbolic_sizes(tensor: torch.Tensor) -> Any:
 
     kinds = [DimDynamic.DUCK if dim in marked else DimDynamic.STATIC for dim in range(tensor.dim())]
     return StatelessSymbolicContext(dynamic_sizes=kinds)
+
+
+def fake_of(mode: FakeTensorMode, tensor: torch.Tensor, **sizes: Any) -> Any:
+    """A real tensor as a fake one of a mode, whose value nobody knows.
+
+    From 2.14 on, a fake tensor of one number that nothing guards keeps that number as a constant, for which a
+    program would then be compiled.
+    """
+    fake = mode.from_tensor(tensor, **sizes)
+    _forget_number(fake)
+    return fake
+
+
+def _forget_number(value: Any) -> None:
+    if type(value) is FakeTensor:
+        if type(value.item_memo) in (int, float):
+            value.item_memo = None
+    elif is_traceable_wrapper_subclass(value):
+        for name in value.__tensor_flatten__()[0]:  # type: ignore[attr-defined]
+            _forget_number(getattr(value, name))
+
+
+def without_empty_notes(operator: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """A higher-order operator's arguments; without the operands that `map` writes to, where there are none.
+
+    From 2.14 on it is told of them, here by position although it takes them by name only.
+    """
+    if operator != "map_impl":
+        return args, kwargs
+    written = kwargs.get("mutated_arg_indices") or "".join(args[3:])
+    return args[:3], {"mutated_arg_indices": written} if written else {}
 
 
 def known_number(mode: FakeTensorMode, make: Callable[[], torch.Tensor]) -> FakeTensor:

@@ -23,6 +23,7 @@ from aotlens.torch_api import (
     FakeTensor,
     below_views,
     dynamo_knows,
+    fake_of,
     is_traceable_wrapper_subclass,
     symbolic_sizes,
 )
@@ -201,9 +202,9 @@ def as_fake(tape: Tape, value: Any, dynamic: bool) -> Any:
         return value
     sizes = symbolic_sizes(value) if dynamic else None
     if sizes is not None:
-        return tape.fake_mode.from_tensor(value, symbolic_context=sizes)
+        return fake_of(tape.fake_mode, value, symbolic_context=sizes)
     static = None if dynamo_knows(value) else not dynamic  # Dynamo has decided which sizes are symbols
-    return tape.fake_mode.from_tensor(value, static_shapes=static)
+    return fake_of(tape.fake_mode, value, static_shapes=static)
 
 
 def _member(tape: Tape, base: CapturedInput, value: Any, slot: FlatInput) -> CapturedInput:

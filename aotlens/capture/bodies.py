@@ -33,7 +33,13 @@ from aotlens.ir.program import (
     reachable,
 )
 from aotlens.ir.slots import UserInput, UserOutput
-from aotlens.torch_api import has_ordered_effect, indexing_by_tensors, make_shape_env, pytree
+from aotlens.torch_api import (
+    has_ordered_effect,
+    indexing_by_tensors,
+    make_shape_env,
+    pytree,
+    without_empty_notes,
+)
 
 
 def _with_effects(token: Any, op: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -78,6 +84,7 @@ LOOPS = frozenset({"map_impl", "scan", "while_loop", "while_loop_stack_output"})
 def record_higher_order(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     """Record one call of a higher-order operator; its results, and its arguments with functional bodies."""
     name = func.name()
+    args, kwargs = without_empty_notes(name, args, kwargs)
     if name == LAUNCH:
         return record_triton_kernel(tape, kwargs), args, kwargs
     if args and isinstance(args[0], Half):

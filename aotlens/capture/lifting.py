@@ -26,6 +26,7 @@ from aotlens.torch_api import (
     indexing_by_tensors,
     pytree,
     replace_compilation_in_higher_order,
+    without_empty_notes,
     without_modes,
 )
 
@@ -69,6 +70,7 @@ class Lifting(TorchFunctionMode):
 
 def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the operator with flat functions that read nothing from outside."""
+    args, kwargs = without_empty_notes(func.name(), args, kwargs)
     args = tuple(_flat(arg) for arg in (*args, *kwargs.values()))
     found: dict[int, Observed] = {}
     outside: dict[int, Any] = {}
@@ -153,10 +155,10 @@ def _refuse_missed(results: list[Any], outside: tuple[Any, ...]) -> None:
 
     A custom `autograd.Function` takes its arguments before any operator sees them.
     """
-    histories = {id(tensor.grad_fn) for tensor in outside if tensor.grad_fn is not None}
+    histories = {tensor.grad_fn for tensor in outside if tensor.grad_fn is not None}
     leaves = {id(tensor) for tensor in outside}
     for node in autograd_nodes(result.grad_fn for result in results if isinstance(result, torch.Tensor)):
-        if id(node) in histories or id(getattr(node, "variable", None)) in leaves:
+        if node in histories or id(getattr(node, "variable", None)) in leaves:
             raise UnsupportedError(
                 "a custom `autograd.Function`, inside a function of a higher-order operator, that takes a "
                 "tensor from outside",

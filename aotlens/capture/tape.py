@@ -23,7 +23,7 @@ from aotlens.ir.names import free_name
 from aotlens.ir.origin import NOWHERE, Origin, Place
 from aotlens.ir.program import Node, getitem, op_name
 from aotlens.ir.regions import Region
-from aotlens.torch_api import FakeScriptObject, FakeTensor, FakeTensorMode, ScriptObject
+from aotlens.torch_api import FakeScriptObject, FakeTensor, FakeTensorMode, ScriptObject, fake_of
 
 PLAIN = frozenset(
     {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
@@ -240,7 +240,7 @@ class Tape:
         if known is None:
             if not isinstance(tensor, torch.Tensor):
                 raise UnsupportedError(f"an argument of type `{type(tensor).__name__}`", self.span)
-            fake = self.fake_mode.from_tensor(tensor)
+            fake = fake_of(self.fake_mode, tensor)
             with torch.no_grad():
                 alias = fake.detach()
             if tensor.requires_grad:

@@ -19,7 +19,7 @@ from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput
 from aotlens.ir.subclasses import is_plain
-from aotlens.torch_api import FakeTensor, below_views
+from aotlens.torch_api import FakeTensor, below_views, fake_of
 
 Overlap = Callable[[Any, Any], bool]
 
@@ -73,7 +73,7 @@ def wrapper_input(tape: Tape, value: Any, slot: FlatInput, name: str, dynamic: b
 
 
 def _fake_of(tape: Tape, value: Any, dynamic: bool) -> Any:
-    return tape.fake_mode.from_tensor(value, static_shapes=not (dynamic and _sizes_may_vary(value)))
+    return fake_of(tape.fake_mode, value, static_shapes=not (dynamic and _sizes_may_vary(value)))
 
 
 def _sizes_may_vary(value: Any) -> bool:

@@ -49,10 +49,20 @@ def _exercise_direct() -> None:
     def tiny(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.gelu(x @ weight).sum()
 
-    # A backward starts one thread per accelerator, and a child of such a process may not run any backward.
     train = not Path("/dev/nvidiactl").exists()
+    if train:
+        _start_autograd()
     arguments = torch.randn(2, 3), torch.randn(3, 2, requires_grad=train)
     compile_direct(tiny, arguments, {}, CompileOptions(backend="eager")).target()
+
+
+def _start_autograd() -> None:
+    """Let autograd count the accelerators while there are none.
+
+    The first backward of a process starts one thread for each, and a child of such a process may not run any
+    backward.  Under a fake mode, a torch built for CUDA counts GPUs that are not there.
+    """
+    torch.zeros((), requires_grad=True).backward()
 
 
 def _exercise_dynamo() -> None:

@@ -145,7 +145,8 @@ def scan_reads_from_outside(init: Tensor, xs: Tensor, w: Tensor) -> Any:
     return scan(lambda carry, x: (carry * w + x, carry.sin()), init, xs)
 
 
-@cases(lambda: (leaf(5, 3),), "dynamo", "dynamic", "inductor")
+# From torch 2.14 on, eager's result is a view made inside a custom function of torch's.
+@cases(lambda: (leaf(5, 3),), "dynamo", "dynamic", "inductor", tolerated=WRITABLE)
 def associatively_scanned(xs: Tensor) -> Any:
     return associative_scan(lambda a, b: a * b, xs, 0, combine_mode="pointwise")
 
