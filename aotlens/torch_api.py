@@ -48,6 +48,7 @@ from torch.utils._python_dispatch import (
 
 __all__ = [
     "DATA_DEPENDENT_ERRORS",
+    "OWN_LOWERINGS",
     "SYMBOLIC_FUNCTIONS",
     "BatchNorm",
     "FakeScriptObject",
@@ -61,6 +62,7 @@ __all__ = [
     "TorchFunctionMode",
     "TracingContext",
     "UnsupportedOperatorException",
+    "as_torch_composes",
     "asking_modes",
     "auto_functionalized",
     "below_autograd",
@@ -134,7 +136,7 @@ __all__ = [
     "recording_flags",
     "refusing_fakes",
     "replace_compilation_in_higher_order",
-    "replace_region_gradient",
+    "replace_gradient_rule",
     "run_joint_passes",
     "saved_tensor_hooks_replaced",
     "set_joint_signature",
@@ -162,6 +164,7 @@ __all__ = [
     "without_fake_mode",
     "without_modes",
     "without_onednn",
+    "without_python_rules",
     "written_by_triton_kernel",
 ]
 
@@ -196,6 +199,9 @@ without_autocast = torch._C._DisableAutocast
 current_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
 """The autograd node whose backward is running on this thread, or None."""
 
+without_python_rules = torch._C._DisablePythonDispatcher
+"""Within it, an operator that is a composition of others is composed as in eager, also where torch traces."""
+
 next_sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 """The number that the next autograd node of this thread will get."""
 
@@ -204,6 +210,12 @@ def has_composite_kernel(func: Any) -> bool:
     """Whether an operator is only ever a composition of others."""
     key = torch._C.DispatchKey.CompositeImplicitAutograd
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key))
+
+
+def as_torch_composes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run an operator that is a composition of others by torch's own kernel, as autograd does."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return func._op_dk(key, *args, **kwargs)
 
 
 def without_modes() -> Any:
@@ -228,20 +240,21 @@ def current_mode() -> Any:
     return stack[-1] if stack else None
 
 
-def replace_region_gradient(instead: Callable[..., Any]) -> None:
-    """Ask `instead(subgraph, identifier, *operands)` before torch's gradient rule for `invoke_subgraph`.
+def replace_gradient_rule(operator: str, instead: Callable[..., Any]) -> None:
+    """Ask `instead(operator, args)` before torch's gradient rule for a higher-order operator.
 
     It answers NotImplemented where torch is to go on by itself.
     """
+    func = getattr(torch.ops.higher_order, operator)
     key = torch._C.DispatchKey.Autograd
-    original = invoke_subgraph.py_kernels[key]
+    original = func.py_kernels[key]
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        result = instead(*args, **kwargs)
+        result = instead(func, args)
         return original(*args, **kwargs) if result is NotImplemented else result
 
-    invoke_subgraph.py_kernels[key] = call
-    invoke_subgraph._dispatch_cache.clear()
+    func.py_kernels[key] = call
+    func._dispatch_cache.clear()
 
 
 def replace_compilation_in_higher_order(instead: Callable[..., Any]) -> None:
@@ -900,6 +913,10 @@ def _accepting_constants(fake_mode: FakeTensorMode) -> Iterator[None]:
         yield
     finally:
         fake_mode.allow_non_fake_inputs = before
+
+
+OWN_LOWERINGS = "a view's start, a mask's draw"
+"""What `_own_lowerings` changes; another text for another set, as Inductor keeps what it made of a graph."""
 
 
 @contextmanager

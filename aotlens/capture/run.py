@@ -16,6 +16,7 @@ from aotlens.capture.averages import averages_as_tensors
 from aotlens.capture.bases import with_bases
 from aotlens.capture.containers import WithRefills
 from aotlens.capture.devices import refuse_mixed_devices
+from aotlens.capture.draws_first import CALLS, draw_first
 from aotlens.capture.frames import is_user_code
 from aotlens.capture.hooks import callers_hooks
 from aotlens.capture.inputs import make_inputs, outside_inputs
@@ -50,14 +51,16 @@ from aotlens.torch_api import (
     pytree,
     quiet_fake_tensors,
     random_state_handled_by,
-    replace_region_gradient,
+    replace_gradient_rule,
     uncompiled_flex_attention,
     without_compiled_autograd,
     without_modes,
     without_onednn,
 )
 
-replace_region_gradient(record_region_call)
+replace_gradient_rule("invoke_subgraph", lambda _, args: record_region_call(*args))
+for name in CALLS:
+    replace_gradient_rule(name, draw_first)
 
 
 def _refuse_linearization() -> None:

@@ -27,6 +27,7 @@ from aotlens.ir.slots import SavedInput, stays_in_place
 from aotlens.partition.records import Partitioned
 from aotlens.report.records import Kernel
 from aotlens.torch_api import (
+    OWN_LOWERINGS,
     FakeTensorMode,
     TracingContext,
     compile_with_inductor,
@@ -183,6 +184,8 @@ class _Unit:
         refuse_objects(program, phase, self._parts.joint.captured.subject)
         with self._fake_mode:
             around = prepare(module, program)
+        # Code is found again by what the module holds: not what `torch.compile` made of an equal graph.
+        module.__dict__["own_lowerings"] = OWN_LOWERINGS
         inputs = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         try:
             with inductor_config_patch(self._config), numbers_of_data(self._fake_mode):

@@ -19,6 +19,11 @@ WRITABLE = frozenset({"write"})
 them; ours are plain results."""
 
 
+DRAWS_AGAIN = frozenset({"gradient", "random state"})
+"""Eager runs these functions again for their gradient and draws again, which is another mask; ours is the one
+of the forward (`tests/engine/test_higher_order.py`)."""
+
+
 def flag(value: float = 0.0) -> Tensor:
     """A condition that another seed may turn over."""
     return torch.randn(()) > value
@@ -224,3 +229,39 @@ def autograd_function_in_cond_on_an_outside_tensor(x: Tensor, w: Tensor, flag: T
 @cases(lambda: (plain(3),), refused="a number carried through")
 def loop_over_a_number(x: Tensor) -> Any:
     return while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2), (0, x))
+
+
+def dropped(x: Tensor) -> Tensor:
+    return nn.functional.dropout(x)
+
+
+@cases(lambda: (leaf(6, 4), flag()), "dynamo", "dynamic", "inductor", tolerated=DRAWS_AGAIN)
+def cond_with_dropout(x: Tensor, flag: Tensor) -> Any:
+    return torch.cond(flag, dropped, lambda y: y * torch.rand_like(y), (x,))
+
+
+@cases(lambda: (leaf(6, 4), flag(), flag()), "dynamo", tolerated=DRAWS_AGAIN)
+def cond_within_cond_with_dropout(x: Tensor, first: Tensor, second: Tensor) -> Any:
+    def inner(y: Tensor) -> Any:
+        return torch.cond(second, dropped, lambda z: z * torch.rand(4), (y,))
+
+    return torch.cond(first, inner, lambda y: y * 3, (x,))
+
+
+@cases(lambda: (leaf(6, 4),), "dynamo", "dynamic", tolerated=DRAWS_AGAIN | WRITABLE)
+def mapped_with_dropout(xs: Tensor) -> Any:
+    return hop_map(dropped, xs)  # type: ignore[arg-type]  # torch declares it wrongly
+
+
+@cases(lambda: (torch.randint(1, 5, ()), leaf(6, 4)), "dynamo", "dynamic", tolerated=DRAWS_AGAIN | WRITABLE)
+def loop_with_dropout(count: Tensor, x: Tensor) -> Any:
+    return while_loop(lambda i, y: i > 0, lambda i, y: (i - 1, nn.functional.dropout(y)), (count, x))
+
+
+@cases(lambda: (leaf(6, 4), flag()), refused="random numbers beside an effect")
+def cond_with_dropout_and_a_print(x: Tensor, flag: Tensor) -> Any:
+    def announced(y: Tensor) -> Tensor:
+        torch._higher_order_ops.print("dropped")
+        return dropped(y)
+
+    return torch.cond(flag, announced, lambda y: y * 2, (x,))
