@@ -1214,7 +1214,8 @@ def tell_of_silent_changes() -> None:
     """Make what no operator tells of known to the dispatch modes that ask for it.  Idempotent.
 
     `fake.data = source` calls `data_assigned(fake, source)` before it is done; `storage.resize_(size)` calls
-    `storage_resized(storage, size)` in its place, since a fake storage has no memory.
+    `storage_resized(storage, size)` in its place, since a fake storage has no memory; `fake.detach_()` and
+    `fake.requires_grad_(False)` call `history_dropped(fake)` after they are done.
     """
     if "data" in vars(FakeTensor):
         return
@@ -1232,6 +1233,20 @@ def tell_of_silent_changes() -> None:
             told(storage, size)
         return storage if asking else resize(storage, size)
 
+    def detach_and_tell(target: Any) -> Any:
+        torch.Tensor.detach_(target)
+        for told in _asking_modes("history_dropped"):
+            told(target)
+        return target
+
+    def require_and_tell(target: Any, requires_grad: bool = True) -> Any:
+        torch.Tensor.requires_grad_(target, requires_grad)
+        for told in _asking_modes("history_dropped") if not requires_grad else ():
+            told(target)
+        return target
+
+    FakeTensor.detach_ = detach_and_tell  # type: ignore[assignment, method-assign]
+    FakeTensor.requires_grad_ = require_and_tell  # type: ignore[assignment, method-assign]
     FakeTensor.data = property(plain.__get__, assign)  # type: ignore[assignment]
     torch.UntypedStorage.resize_ = resize_and_tell  # type: ignore[assignment, method-assign]
 

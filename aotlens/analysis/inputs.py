@@ -56,6 +56,8 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
     if moved is None and storage.moves and given.argument.requires_grad:
         _moved_without_grad(captured, given)  # refuses changes that cancel out, but not for autograd
     autograd = _autograd_change(given)
+    if autograd is AutogradChange.DETACHED:
+        _refuse_views_of_detached(captured, given)
     bumps = _version_bumps(given)
     if bumps and storage.joined:
         bumps = _writes_through(captured, index)
@@ -98,6 +100,18 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
         grown=storage.grown,
         storage_bytes=storage.new_bytes,
     )
+
+
+def _refuse_views_of_detached(captured: Captured, given: CapturedInput) -> None:
+    """Eager's histories of views go on without the tensor under them, which no call repeats."""
+    views = (one for one in captured.inputs if one.is_tensor and one.argument._base is given.argument)
+    for one in views:
+        if one.requires_grad:
+            raise UnsupportedError(
+                f"`{given.slot.name}` detached in place, while `{one.slot.name}` is a view of it",
+                captured.subject.span,
+                "use `detach`",
+            )
 
 
 def _is_view_with_history(captured: Captured, given: CapturedInput, moved: Geometry | None) -> bool:

@@ -17,6 +17,7 @@ from aotlens.analysis.function_views import (
 )
 from aotlens.analysis.inputs import geometry_of, history, refuses_use
 from aotlens.analysis.leaves import is_made_leaf, made_leaf_under, relative_chain, view_of_made_leaf
+from aotlens.analysis.own_histories import OwnHistories, root
 from aotlens.analysis.own_results import own_or_twin, own_result
 from aotlens.analysis.records import (
     AliasBase,
@@ -28,6 +29,7 @@ from aotlens.analysis.records import (
     OutputBase,
     OutputType,
 )
+from aotlens.capture.left_behind import is_left_behind
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Storage
 from aotlens.capture.tape import PLAIN, TRACK
@@ -45,6 +47,7 @@ def analyse_outputs(
     """One record per flat result, and the intermediates that several of them are views of."""
     groups = _by_storage(captured)
     bases, known = exchanges.bases, exchanges.known
+    own = OwnHistories(captured, bases, known)
     owners = {id(given.argument): at for at, given in reversed(list(enumerate(captured.inputs)))}
     found: list[OutputAliasInfo] = []
     for index, value in enumerate(captured.outputs):
@@ -65,6 +68,8 @@ def analyse_outputs(
             found.append(_is_input(captured, index, value, owners[id(value)]))
         elif inside is not None:
             found.append(_inside_a_wrapper(captured, index, value, inside))
+        elif (base := own.base_of(value)) is not None:
+            found.append(_of_own_history(captured, index, base, bases[base.index].tensor, same))
         elif storage.inputs:
             found.append(_alias_of_input(captured, index, value, storage, same))
         elif same is None and (owner := _exchanged_owner(captured, exchanges, value)) is not None:
@@ -78,8 +83,14 @@ def analyse_outputs(
 
 
 def _refuse_view_elsewhere(captured: Captured, value: Any) -> None:
-    """A view, for autograd, of a tensor whose memory it does not share: a write to it would be the base's."""
+    """A view, for autograd, of a tensor whose memory or history it does not share."""
     recorder, base = captured.recorder, value._base
+    if base is not None and is_left_behind(recorder, value):
+        raise UnsupportedError(
+            "a view with a gradient that was taken before the tensor under it is detached in place",
+            captured.subject.span,
+            "take the view after that, or a clone",
+        )
     if base is None or not value.requires_grad or any(base is one for one in recorder.exchanged):
         return
     if getattr(base, TRACK, None) and recorder.tracked(base).storage is not recorder.tracked(value).storage:
@@ -211,9 +222,32 @@ def _alias_of_input(
     )
 
 
-def _refuse_foreign_history(captured: Captured, given: CapturedInput, value: Any) -> None:
+def _of_own_history(
+    captured: Captured, index: int, base: IntermediateBaseOf, start: Any, same: int | None
+) -> OutputAliasInfo:
+    value = captured.outputs[index]
+    _refuse_foreign_history(captured, None, value)
+    chain = relative_chain(captured.recorder, start, value)
+    return OutputAliasInfo(
+        index=index,
+        output_type=OutputType.ALIAS_OF_INTERMEDIATE,
+        reason="shares memory with others, but was detached from them, and has a history of its own",
+        value=None,
+        base=base,
+        chain=chain or (),
+        geometry=None if chain is not None else geometry_of(value),
+        same_object_as=same,
+        requires_grad=True,
+        viewed_without_grad=history(value) is None,
+        refuses_use=refuses_use(value),
+        tensor=value,
+    )
+
+
+def _refuse_foreign_history(captured: Captured, given: CapturedInput | None, value: Any) -> None:
     """A result in an input's memory whose history is not the input's, as that leaves the function."""
-    if given.requires_grad and not given.argument.requires_grad and value.requires_grad and history(value):
+    has_history = value.requires_grad and (history(value) is not None or refuses_use(value))
+    if given is not None and has_history and given.requires_grad and not given.argument.requires_grad:
         raise UnsupportedError(
             f"a view of `{given.slot.name}` that was taken before `{given.slot.name}` is detached in place",
             captured.subject.span,
@@ -221,8 +255,8 @@ def _refuse_foreign_history(captured: Captured, given: CapturedInput, value: Any
         )
     if value.requires_grad and any(root(value) is tensor for tensor in captured.recorder.exchanged):
         raise UnsupportedError(
-            f"a result with a gradient of its own that was given the memory of `{given.slot.name}` (`set_`, "
-            "`.data`)",
+            "a result with a gradient of its own that was given the memory of "
+            f"{f'`{given.slot.name}`' if given is not None else 'another tensor'} (`set_`, `.data`)",
             captured.subject.span,
             "return a clone",
         )
@@ -277,11 +311,6 @@ def _nearest_input(captured: Captured, value: Any, storage: Storage) -> int:
         return root(given.argument) is not root(value), end[: len(start)] != start, len(end) - len(start)
 
     return min(on_it, key=distance)
-
-
-def root(tensor: Any) -> Any:
-    """The tensor that autograd knows this one as a view of, or itself."""
-    return tensor._base if tensor._base is not None else tensor
 
 
 def _intermediate(
@@ -343,7 +372,8 @@ def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: 
     recorder = captured.recorder
     for index in group:
         value = captured.outputs[index]
-        if history(value) is not None and not recorder.tracked(value).chain:
+        is_base = root(value) is root(storage.base_tensor)
+        if is_base and history(value) is not None and not recorder.tracked(value).chain:
             return OutputBase(index)
     if not storage.base_tensor.requires_grad:
         raise UnsupportedError(

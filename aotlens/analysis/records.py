@@ -194,6 +194,19 @@ class OutputAliasInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """Where a tensor lies that has a history apart from all else there."""
+
+    base: AliasBase
+    chain: tuple[ViewStep, ...] | None
+    """The views that lead from there to the tensor; None when only its strides tell."""
+    like: Any
+    """The fake tensor."""
+    own_version: bool
+    """As `OutputAliasInfo` has it."""
+
+
+@dataclass(frozen=True, slots=True)
 class BaseInfo:
     """An intermediate that several results are views of, returned as a hidden output."""
 
@@ -202,6 +215,8 @@ class BaseInfo:
     cut_off: bool = False
     """Every result that is a view of it was taken with grad mode off, or is a view of one that was: it
     requires grad, and no gradient ever arrives."""
+    memory: Memory | None = None
+    """Where the caller finds it; None where the graph's own output is handed out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,13 @@ def record_data_assignment(tape: Tape, target: Any, source: Any) -> None:
     tape.keep_values(target)
     tape.hides_changes = tape.hides_changes or target.requires_grad
     node, look = tape.node_of(source), tape.tracked(source)
+    is_seen_view = target._base is not None and target.requires_grad
+    if is_seen_view and look.storage is tape.tracked(target).storage:
+        raise UnsupportedError(
+            "an assignment to `.data` of a view with a gradient, of another look at the same memory",
+            tape.span,
+            "take another view instead",
+        )
     tape.tracked(target).storage.moves.append(tape.write_here())
     setattr(target, TRACK, Tracked(look.storage, look.chain, node, look.version))
     tape.exchanged.append(target)

@@ -66,8 +66,16 @@ def record_metadata_mutation(tape: Tape, call: Write) -> Any:
     node = tape.emit(functional, tape.node_of(tensor), *call.args[1:], **call.kwargs)
     keywords = tuple(call.kwargs.items())
     step = ViewStep(functional, call.args[1:], keywords, None, torch.is_grad_enabled(), in_place=True)
+    before, unseen = tensor.shape, not torch.is_grad_enabled() and not tracked.storage.inputs
     tape.keep_values(tensor)
     call.func(*call.args, **call.kwargs)
+    if unseen and tensor.requires_grad and tensor.grad_fn is not None and tensor.shape != before:
+        raise UnsupportedError(
+            f"other sizes, under `no_grad`, of a tensor with a history (`{call.name}`), whose gradient then "
+            "has not the sizes that its operator gave",
+            tape.span,
+            "take a view instead, or make the change with grad mode on",
+        )
     tracked.storage.moves.append(tape.write_here(tracked.chain, tracked.storage.version))
     tape.has_moved = True
     setattr(tensor, TRACK, Tracked(tracked.storage, (*tracked.chain, step), node, tracked.version))

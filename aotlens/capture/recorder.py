@@ -18,6 +18,7 @@ from aotlens.capture.custom_operators import record_custom_mutation
 from aotlens.capture.even_shares import FILLED, MULTIPLIED, is_shared_evenly
 from aotlens.capture.exchanges import record_data_assignment, record_exchange, record_resize_of
 from aotlens.capture.floats import Floats
+from aotlens.capture.left_behind import note_left_behind
 from aotlens.capture.masks import draws_mask, through_booleans
 from aotlens.capture.mutations import Write, only_reads, record_metadata_mutation, record_mutation
 from aotlens.capture.operators import (
@@ -103,6 +104,10 @@ class Recorder(Tape, TorchDispatchMode):
         self.origin = self.origins.of(aten.set_.source_Tensor, self.in_backward)
         record_data_assignment(self, target, source)
         self.calls.append((aten.set_.source_Tensor, (target, source), {}, target, self.origin))
+
+    def history_dropped(self, tensor: Any) -> None:
+        """`tensor.detach_()` or `tensor.requires_grad_(False)` has happened, which no operator tells of."""
+        note_left_behind(self, tensor)
 
     def storage_resized(self, storage: Any, size: Any) -> None:
         """`storage.resize_(size)` is about to happen, which no operator tells of."""

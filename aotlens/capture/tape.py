@@ -51,6 +51,8 @@ class Tape:
         self.hides_changes = False
         """Whether a tensor that requires grad was changed in a way that autograd cannot see (`.data`)."""
         self.exchanged: list[Any] = []
+        self.left_behind: list[tuple[ViewStep, ...]] = []
+        """Chains of views whose tensor lost its history after they were taken."""
         """Tensors that were given another storage."""
         self.originals: dict[int, Any] = {}
         """The caller's values by the identity of the argument that stands for each."""

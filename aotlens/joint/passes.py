@@ -88,11 +88,15 @@ def _seen_inputs(program: Program) -> set[str]:
     found = set()
     for out in program.outputs:
         value = out.value if not isinstance(out.slot, GRADIENTS) else None
-        while isinstance(value, Node) and _is_view(value):
-            value = value.args[0]
-        if id(value) in inputs:
+        if isinstance(value, Node) and id(_under_views(value)) in inputs:
             found.add(out.slot.name)
     return found
+
+
+def _under_views(node: Node) -> Node:
+    while _is_view(node):
+        node = node.args[0]
+    return node
 
 
 def _is_view(node: Node) -> bool:
@@ -102,10 +106,10 @@ def _is_view(node: Node) -> bool:
 def _reads_of_changed(program: Program, joint: JointProgram) -> set[tuple[str, str]]:
     changed = joint.changed_inputs
     return {
-        (node.name, source.name)
+        (node.name, read.name)
         for node in program.nodes
-        for source in node.inputs()
-        if id(source) in changed
+        for read in (*node.inputs(), *map(_under_views, node.inputs()))
+        if id(read) in changed
     }
 
 

@@ -3,6 +3,7 @@
 from contextlib import nullcontext
 from typing import Any
 
+from aotlens.analysis.inputs import geometry_of
 from aotlens.analysis.records import (
     AliasBase,
     AutogradChange,
@@ -11,6 +12,7 @@ from aotlens.analysis.records import (
     InputAliasInfo,
     InputBase,
     IntermediateBaseOf,
+    Memory,
     OutputAliasInfo,
     OutputBase,
 )
@@ -31,7 +33,7 @@ from aotlens.runtime.autograd import function_outputs
 from aotlens.runtime.bases import write_bases
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import call_graph, graph_context, view_text
-from aotlens.runtime.guards import Guards
+from aotlens.runtime.guards import Guards, refuse_dual_tensors
 from aotlens.runtime.hooks import check_hooks, without_hooks
 from aotlens.runtime.leaves import (
     is_leaf,
@@ -42,6 +44,7 @@ from aotlens.runtime.leaves import (
     write_leaves,
 )
 from aotlens.runtime.random_state import write_advance, write_reading
+from aotlens.runtime.result_bases import write_result_bases
 from aotlens.runtime.structure import refill_lines, result_text
 from aotlens.runtime.subclasses import outer_outputs, output_name, write_unwrapping, write_wrapping
 from aotlens.runtime.versions import (
@@ -180,7 +183,7 @@ class WrapperText:
         results = [output_name(out) for out in self._parts.forward.outputs]
         program = self._code.forward.program
         graph_inputs = [self._names.node(given.node) for given in program.inputs]
-        self._refuse_dual_tensors()
+        refuse_dual_tensors(self._builder, self._captured, self.arguments)
         write_unwrapping(self._builder, self._captured, self._names)
         write_reading(self._builder, self._parts, program, self._names)
         targets = f"{', '.join(results)}{',' if len(results) == 1 else ''} = " if results else ""
@@ -188,28 +191,6 @@ class WrapperText:
             self._builder.add(f"{targets}{call_graph(self._code.forward, graph_inputs)}")
         write_advance(self._builder, self._parts, program, RngOffset().name)
         write_wrapping(self._builder, outer, {id(given.node) for given in program.inputs}, self._names)
-
-    def _refuse_dual_tensors(self) -> None:
-        """Forward-mode AD would lose its tangents, since an inference graph runs below autograd."""
-        tensors = [
-            name
-            for name, given in zip(self.arguments, self._captured.inputs, strict=True)
-            if given.is_tensor and given.fake.is_floating_point()
-        ]
-        if not tensors:
-            return
-        dual = "torch.autograd.forward_ad"
-        with (
-            self._builder.block(f"if {dual}._current_level >= 0:"),
-            self._builder.block("if torch._C._functorch.peek_interpreter_stack() is None:"),
-            self._builder.block(f"for tensor in ({', '.join(tensors)},):"),
-            self._builder.block(f"if {dual}.unpack_dual(tensor).tangent is not None:"),
-        ):
-            message = (
-                f"compiled `{self._captured.subject.name}`: a dual tensor of forward-mode AD is not "
-                "supported; call `torch.func.jvp` inside the compiled function"
-            )
-            self._builder.add(f"raise RuntimeError({message!r})")
 
     def _without_gradient(self) -> frozenset[str]:
         """Inputs that require grad and get none: passed on without their history, which may be used up."""
@@ -263,7 +244,7 @@ class WrapperText:
                 contexts = []
                 if info.autograd is not AutogradChange.NONE or info.moved_without_grad:
                     contexts.append("torch.no_grad()")
-                if only_moved(info) and info.version_bumps:  # raised before the graph ran
+                if only_moved(info) or not info.version_bumps:  # raised before the graph ran, or never
                     contexts.append(f"torch.autograd._unsafe_preserve_version_counter({name})")
                 if not contexts:
                     self._builder.add(line)
@@ -285,9 +266,7 @@ class WrapperText:
         outputs = self._meta.outputs
         later = {info.index: steps for info in outputs if (steps := stands_on_leaf(outputs, info))}
         with self._builder.step("make aliased results again", reason):
-            for at, known in enumerate(self._meta.bases):
-                if known.cut_off:
-                    self._builder.add(f"base_{at} = base_{at}.detach().requires_grad_()")
+            write_result_bases(self._builder, self._meta.bases, self._look)
             for info in sorted(aliases, key=lambda info: isinstance(info.base, OutputBase)):
                 if not info.taken_before and info.index not in later:
                     self._make_alias(info)
@@ -302,6 +281,13 @@ class WrapperText:
                 self._make_alias(outputs[at])
                 if is_leaf(outputs[at]):
                     write_leaf_result(self._builder, self._parts, outputs[at])
+
+    def _look(self, memory: Memory) -> str:
+        """The memory without a history."""
+        text = self._base_name(memory.base) + (".data" if memory.own_version else ".detach()")
+        if memory.chain is None:
+            text = f"{text}.as_strided({self._geometry(geometry_of(memory.like))})"
+        return f"{self._chain(text, memory.chain or ())}.detach()"
 
     def _make_alias(self, info: OutputAliasInfo) -> None:
         """The views again, each in the grad mode in which the user's code took it."""

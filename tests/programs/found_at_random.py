@@ -20,6 +20,10 @@ def _with_a_part() -> tuple[Tensor, Tensor]:
     return whole[1:], whole
 
 
+def _with_a_row(whole: Tensor) -> tuple[Tensor, Tensor]:
+    return whole[0], whole
+
+
 @cases(lambda: (leaf(3, 4),), "dynamic", "inductor")
 def only_views_taken_without_grad(x: Tensor) -> Any:
     hidden = x.sin()
@@ -155,3 +159,97 @@ def base_of_another_input_detached_and_written_to(part: Tensor, whole: Tensor) -
     whole.detach_()
     whole.mul_(2)
     return part.t()
+
+
+@cases(lambda: (leaf(3, 4), leaf(3, 4)), "dynamic", "inductor")
+def detached_and_written_with_a_gradient(x: Tensor, y: Tensor) -> Tensor:
+    kept = x.detach()
+    kept.mul_(y)
+    return kept
+
+
+@cases(lambda: (tape(3, 4), leaf(3, 4)), "dynamic", "inductor")
+def detached_and_written_beside_its_views(x: Tensor, y: Tensor) -> Any:
+    kept = x.t().detach()
+    kept.mul_(y.t())
+    return kept[1:], kept, x
+
+
+@cases(lambda: (leaf(3, 4), leaf(3, 4)), "dynamic", "inductor")
+def intermediate_detached_and_written_with_a_gradient(x: Tensor, y: Tensor) -> Any:
+    hidden = x.sin()
+    kept = hidden.detach()
+    kept.mul_(y)
+    return kept, hidden, kept[1:]
+
+
+@cases(lambda: (plain(3, 4), leaf(3, 4)), "inductor")
+def plain_one_detached_and_written_with_a_gradient(x: Tensor, y: Tensor) -> Any:
+    hidden = x.sin()
+    kept = hidden.detach()
+    kept.mul_(y)
+    return hidden.t(), kept[0], kept[1:]
+
+
+@cases(lambda: (leaf(3, 4), leaf(3, 4), leaf(3, 4)), "inductor")
+def detached_twice_and_written_with_gradients(x: Tensor, y: Tensor, z: Tensor) -> Any:
+    first, second = x.detach(), x.detach()
+    first.mul_(y)
+    second.add_(z)
+    return first, second
+
+
+@cases(lambda: (leaf(4, 4), leaf(4, 4)), "inductor")
+def data_written_with_a_gradient(x: Tensor, y: Tensor) -> Any:
+    view = x.t()
+    kept = view.data
+    kept.copy_(y)
+    return kept, x
+
+
+@cases(lambda: (leaf(4, 4),), refused="the tensor under it is detached in place")
+def view_of_one_detached_in_place_and_written(x: Tensor) -> Tensor:
+    view = x.t()
+    x.detach_()
+    view = view.t()
+    x.mul_(2)
+    return view
+
+
+@cases(lambda: (leaf(4, 4),), refused="the tensor under it is detached in place")
+def view_of_a_hidden_one_detached_in_place(x: Tensor) -> Tensor:
+    hidden = x.sin()
+    view = hidden.t()
+    hidden.detach_()
+    return view.t()
+
+
+@cases(lambda: _with_a_row(tape(4, 4)), refused="detached in place, while")
+def base_of_a_written_input_detached(part: Tensor, whole: Tensor) -> Tensor:
+    part.mul_(2)
+    whole.detach_()
+    return whole
+
+
+@cases(lambda: (leaf(4, 4),), refused="not the sizes that its operator gave")
+def hidden_one_squeezed_without_grad(x: Tensor) -> Tensor:
+    hidden = x[None].sin()
+    with torch.no_grad():
+        hidden.squeeze_(0)
+    return hidden
+
+
+def _with_its_transposed(whole: Tensor) -> tuple[Tensor, Tensor]:
+    return whole, whole.t()
+
+
+@cases(lambda: _with_its_transposed(leaf(4, 4)), refused="an assignment to `.data` of a view with a gradient")
+def data_of_a_view_turned(x: Tensor, y: Tensor) -> Tensor:
+    y.data = x.data
+    return y
+
+
+@cases(lambda: _with_its_transposed(plain(4, 4)))
+def data_turned(x: Tensor, y: Tensor) -> Tensor:
+    x.data = y.data
+    return x.t()

@@ -1,0 +1,100 @@
+"""Results with a history of their own in memory that others look at too: detached, then written to.
+
+Invariant: the graph gives such a tensor apart, as a base of its own; the wrapper copies it, seen by autograd,
+to a look at the shared memory, where the same values stand already.
+"""
+
+from typing import Any
+
+import torch
+
+from aotlens.analysis.inputs import history
+from aotlens.analysis.leaves import relative_chain
+from aotlens.analysis.records import AliasBase, BaseInfo, InputBase, IntermediateBaseOf, Memory
+from aotlens.capture.operators import aten
+from aotlens.capture.records import Captured
+from aotlens.capture.storage import Storage
+from aotlens.capture.wrappers import is_wrapper, value_of
+from aotlens.errors import UnsupportedError
+from aotlens.torch_api import shares_versions
+
+
+def root(tensor: Any) -> Any:
+    """The tensor that autograd knows this one as a view of, or itself."""
+    return tensor._base if tensor._base is not None else tensor
+
+
+def own_start(captured: Captured, value: Any) -> Any:
+    """The detached tensor at which the history of a result starts; None for all other results."""
+    start, recorder = root(value), captured.recorder
+    if not value.requires_grad or is_wrapper(value) or history(start) is None:
+        return None
+    storage = recorder.tracked(value).storage
+    if any(start is root(given.argument) for given in captured.inputs if given.is_tensor):
+        return None
+    if start is root(storage.base_tensor) or recorder.tracked(start).storage is not storage:
+        return None
+    return start if storage.inputs or _has_company(captured, value, storage) else None
+
+
+def _has_company(captured: Captured, value: Any, storage: Storage) -> bool:
+    others = (one for one in captured.outputs if isinstance(one, torch.Tensor) and one is not value)
+    return any(captured.recorder.tracked(one).storage is storage for one in others)
+
+
+class OwnHistories:
+    """The bases of such results, and of what shares their memory."""
+
+    def __init__(self, captured: Captured, bases: list[BaseInfo], known: dict[int, AliasBase]) -> None:
+        self._captured = captured
+        self._bases = bases
+        self._known = known
+        self._found: dict[int, IntermediateBaseOf] = {}
+        """By start."""
+        for value in captured.outputs:
+            if not isinstance(value, torch.Tensor):
+                continue
+            start = own_start(captured, value)
+            if start is not None and id(start) not in self._found:
+                self._found[id(start)] = self._base(start)
+
+    def base_of(self, value: Any) -> IntermediateBaseOf | None:
+        """The base of a result with a history of its own; None for all others."""
+        return self._found.get(id(root(value)))
+
+    def _base(self, start: Any) -> IntermediateBaseOf:
+        recorder = self._captured.recorder
+        memory = self._memory(start, recorder.tracked(start).storage)
+        value = recorder.emit(aten.clone.default, value_of(recorder, start))
+        self._bases.append(BaseInfo(value, start, memory=memory))
+        return IntermediateBaseOf(len(self._bases) - 1)
+
+    def _memory(self, start: Any, storage: Storage) -> Memory:
+        base, under = self._under(storage)
+        return Memory(
+            base=base,
+            chain=relative_chain(self._captured.recorder, under, start),
+            like=start,
+            own_version=not shares_versions(start, under),
+        )
+
+    def _under(self, storage: Storage) -> tuple[AliasBase, Any]:
+        """What the wrapper has of the shared memory, and the fake tensor that it is."""
+        if storage.inputs:
+            inputs = self._captured.inputs
+            at = next(at for at, given in enumerate(inputs) if given.storage is storage)
+            argument = inputs[at].argument
+            if self._captured.recorder.tracked(argument).storage is not storage:
+                raise UnsupportedError(
+                    "a result with a gradient of its own in the memory that "
+                    f"`{inputs[at].slot.name}` came with, beside an exchange of its storage",
+                    self._captured.subject.span,
+                    "return a clone",
+                )
+            return InputBase(at), argument
+        tensor = storage.base_tensor
+        if id(storage) not in self._known:
+            value = value_of(self._captured.recorder, tensor)
+            self._bases.append(BaseInfo(value, tensor if tensor.requires_grad else None))
+            self._known[id(storage)] = IntermediateBaseOf(len(self._bases) - 1)
+        return self._known[id(storage)], tensor

@@ -1,0 +1,24 @@
+"""Views whose tensor is taken off its history in place (`detach_`, `requires_grad_(False)`) after that.
+
+Invariant: eager goes on with the history that such a view has; no call that takes the view again could.
+"""
+
+from typing import Any
+
+from aotlens.capture.tape import TRACK, Tape
+
+
+def note_left_behind(tape: Tape, tensor: Any) -> None:
+    """Call it where a tensor has lost its history."""
+    for view in tape.seen_tensors():
+        if view._base is tensor and getattr(view, TRACK, None) and view.requires_grad:
+            tape.left_behind.append(tape.tracked(view).chain)
+
+
+def is_left_behind(tape: Tape, value: Any) -> bool:
+    """Whether the value is such a view, or was taken of one."""
+    chain = tape.tracked(value).chain
+    return any(
+        len(left) <= len(chain) and all(one is other for one, other in zip(left, chain, strict=False))
+        for left in tape.left_behind
+    )
