@@ -1235,17 +1235,17 @@ def tell_of_silent_changes() -> None:
 
     def detach_and_tell(target: Any) -> Any:
         torch.Tensor.detach_(target)
-        for told in _asking_modes("history_dropped"):
+        for told in asking_modes("history_dropped"):
             told(target)
         return target
 
     def require_and_tell(target: Any, requires_grad: bool = True) -> Any:
         torch.Tensor.requires_grad_(target, requires_grad)
-        for told in _asking_modes("history_dropped") if not requires_grad else ():
+        for told in asking_modes("history_dropped") if not requires_grad else ():
             told(target)
         return target
 
-    FakeTensor.detach_ = detach_and_tell  # type: ignore[assignment, method-assign]
+    FakeTensor.detach_ = detach_and_tell  # type: ignore[assignment]
     FakeTensor.requires_grad_ = require_and_tell  # type: ignore[assignment, method-assign]
     FakeTensor.data = property(plain.__get__, assign)  # type: ignore[assignment]
     torch.UntypedStorage.resize_ = resize_and_tell  # type: ignore[assignment, method-assign]

@@ -255,6 +255,13 @@ def _exchanged(captured: Captured, index: int, exchange: Exchange, keep_mutation
             span_of_writes(storage.moves) or captured.subject.span,
             "clone one of them before the call",
         )
+    if given.argument._base is not None and given.argument.requires_grad and _version_bumps(given):
+        raise UnsupportedError(
+            f"a storage mutation (`set_`, `.data`) of `{given.slot.name}`, a view with a gradient that is "
+            "changed in place too",
+            span_of_writes(storage.moves) or captured.subject.span,
+            "return the new tensor instead",
+        )
     if old and seen:
         raise RefusedAssertionError(
             f"a storage mutation (`set_`) of `{given.slot.name}`, but the input has other mutations that we "

@@ -253,3 +253,10 @@ def data_of_a_view_turned(x: Tensor, y: Tensor) -> Tensor:
 def data_turned(x: Tensor, y: Tensor) -> Tensor:
     x.data = y.data
     return x.t()
+
+
+@cases(_with_a_part, refused="a view with a gradient that is changed in place too")
+def part_turned_and_with_other_memory(part: Tensor, whole: Tensor) -> Tensor:
+    part.t_()
+    part.data = part.data * 2
+    return whole * 2
