@@ -2,6 +2,7 @@
 #   make demo    train the example GPT through the engine and compare it with eager
 #   make test    the tests             make check   format, lint, types, layering and tests
 #   make test-programs  every program of the shared list in every way beside eager, over an hour
+#   make test-exports  every program as an exported module, written twice, run without aotlens, beside eager
 #   make test-random  10,000 random programs beside eager, hours; goes on where it was stopped
 #   make test-gpu-numbers  the same programs as code for a GPU, interpreted, beside eager; needs no GPU
 #   make test-ops  every operator and module of torch's databases, into docs/operators.md
@@ -21,7 +22,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs smoke demo test test-ops test-programs test-gpu-numbers vscode check format lint types layering bench clean
+.PHONY: help setup docs smoke demo test test-ops test-programs test-exports test-gpu-numbers vscode check format lint types layering bench clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -45,6 +46,10 @@ test: $(READY)
 # Goes on where a stopped run ended, and judges again what was not fine; PROGRAMS_ARGS=--fresh starts anew.
 test-programs: $(READY)
 	$(BIN)/python -m tests.programs $(PROGRAMS_ARGS)
+
+# The same list as exported modules, run where aotlens cannot be imported; EXPORTS_ARGS="--backend eager" for less.
+test-exports: $(READY)
+	$(BIN)/python -m tests.exports $(EXPORTS_ARGS)
 
 test-random: $(READY)
 	$(BIN)/python -m tests.random_programs --count 10000 $(RANDOM_ARGS)

@@ -71,6 +71,10 @@ class CompileOptions:
     lazy_backward: bool = True
     """Generate the backward's code at the first backward, so that one that never runs costs nothing."""
 
+    standalone: bool = False
+    """Write a module text that makes by itself all that it names, compiled graphs too, as `export` needs it;
+    what the function reaches outside of its arguments is copied."""
+
     def __post_init__(self) -> None:
         """A policy's text is read once, here, so that a mistake in it shows before anything is captured."""
         if isinstance(self.policy, str):

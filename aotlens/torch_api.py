@@ -155,6 +155,7 @@ __all__ = [
     "triton_source",
     "unbacked_symbols",
     "uncompiled_flex_attention",
+    "vector_bits",
     "with_effects",
     "with_ragged_sizes",
     "with_true_device",
@@ -979,6 +980,13 @@ def compile_with_inductor(
         code = compile_fx_inner(module, inputs, **flags)
     after = create_kernel_information_json()
     return code, {key: nodes for key, nodes in after.items() if key not in before}
+
+
+def vector_bits() -> int:
+    """Width of the vectors that Inductor's C++ kernels use on this machine's CPU."""
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+    return int(pick_vec_isa().bit_width())
 
 
 def run_joint_passes(module: Any, fake_mode: FakeTensorMode, config: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""`aotlens export TARGET`: the module text that runs, as a file that needs torch alone."""
+"""`aotlens export TARGET`: the module text that runs, as a file that needs no aotlens."""
 
 import argparse
 
@@ -7,7 +7,7 @@ from aotlens.cli.target import TargetName, add_policy, add_target, policy_of
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.cli.tracing import trace_target
 from aotlens.errors import InternalError, TargetError
-from aotlens.report.export import refuse_unbound
+from aotlens.options import BACKENDS
 from aotlens.report.records import Target
 from aotlens.worker.protocol import TraceOptions
 
@@ -18,13 +18,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--capture", metavar="N", type=int, help="which capture, from 1, where there are several"
     )
+    parser.add_argument(
+        "--backend",
+        choices=BACKENDS,
+        default="eager",
+        help="eager (the default): the graphs call torch's operators, and the module needs torch only; "
+        "inductor: its kernels, compiled at the import by a C++ compiler or, for a GPU, Triton",
+    )
     parser.add_argument("--dynamic", action="store_true", help="trace with symbolic sizes")
     add_policy(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    # The eager backend: its graphs are Python text that needs nothing but torch.
-    options = TraceOptions("eager", arguments.dynamic, str(policy_of(arguments)))
+    options = TraceOptions(arguments.backend, arguments.dynamic, str(policy_of(arguments)), standalone=True)
     traced = trace_target(arguments.target, arguments.argv, options, TIME_LIMIT_S, fresh=True)
     if traced.failure is not None:
         return show_failure(traced.failure.message, traced.failure.traceback, traced.failure.exit_code)
@@ -32,7 +38,6 @@ def run(arguments: argparse.Namespace) -> int:
     target = _single(targets, arguments.target, arguments.capture)
     if target.wrapper is None:
         raise InternalError(f"the report of {arguments.target} holds no module text")
-    refuse_unbound(target.name, target.wrapper.bound, target.span)
     write_data(target.wrapper.source, arguments.output)
     if arguments.output is not None:
         say(f"wrote {arguments.output}: {target.name}, {target.mode}")

@@ -9,19 +9,16 @@ from typing import Any
 
 from torch import fx
 
-from aotlens.codegen.crossed import take_out_crossed_writes, writing_crossed
+from aotlens.codegen.around_text import load_around
+from aotlens.codegen.crossed import take_out_crossed_writes
 from aotlens.codegen.loop_sizes import give_sizes_to_loops
-from aotlens.codegen.negated import spell_out_negation, taking_negated
+from aotlens.codegen.negated import spell_out_negation
 from aotlens.codegen.permuted import take_rows_unchecked
 from aotlens.codegen.separate import (
     copies_of_one,
     doubtful_results,
     results_of_writes,
     views_of_results,
-    with_copies,
-    with_distinct_results,
-    with_results_apart,
-    with_separate_results,
 )
 from aotlens.codegen.tokens import thread_token
 from aotlens.ir.program import Program
@@ -47,11 +44,14 @@ class Around:
     copies: tuple[int, ...]
     """Results that may share memory with another of which they are a copy."""
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to do around the graph's code."""
+        return any((self.negated, self.crossed, self.doubtful, self.views, self.updated, self.copies))
+
     def code(self, code: Code) -> Code:
         """The graph's code as the module text calls it."""
-        apart = with_separate_results(with_results_apart(code, list(self.updated)), list(self.doubtful))
-        distinct = with_distinct_results(with_copies(apart, list(self.copies)), list(self.views))
-        return taking_negated(writing_crossed(distinct, self.crossed), self.negated)
+        return load_around(self, code) if self.is_needed else code
 
 
 def prepare(module: fx.GraphModule, program: Program) -> Around:

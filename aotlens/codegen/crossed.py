@@ -4,15 +4,12 @@ Inductor removes the copy that keeps the old value, and then reads what was just
 value is a result of the graph, and is written when the graph has ended.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from torch import fx
 
 from aotlens.capture.operators import aten
 from aotlens.codegen.separate import root_of
-
-Code = Callable[[list[Any]], Any]
 
 
 def take_out_crossed_writes(module: fx.GraphModule) -> tuple[int, ...]:
@@ -36,18 +33,3 @@ def take_out_crossed_writes(module: fx.GraphModule) -> tuple[int, ...]:
         graph.erase_node(write)
     module.recompile()
     return positions
-
-
-def writing_crossed(code: Code, positions: tuple[int, ...]) -> Code:
-    """The graph's code, which writes its last results to the inputs at these positions."""
-    if not positions:
-        return code
-
-    def written(arguments: list[Any]) -> Any:
-        targets = [arguments[at] for at in positions]
-        results = list(code(arguments))
-        for target in reversed(targets):
-            target.copy_(results.pop())
-        return results
-
-    return written

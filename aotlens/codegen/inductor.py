@@ -13,13 +13,14 @@ import torch
 from torch import fx
 
 from aotlens.capture.margin_losses import AS_THE_KERNEL
-from aotlens.codegen.around import prepare
+from aotlens.codegen.around import Around, prepare
 from aotlens.codegen.boxed import boxed
 from aotlens.codegen.kernels import call_numbers, kernels_of
 from aotlens.codegen.layouts import laid_out
 from aotlens.codegen.measure import RUNS, Measurable, measured_us
 from aotlens.codegen.objects import refuse_objects
 from aotlens.codegen.records import Generated, GraphCode
+from aotlens.codegen.written import WrittenGraph, written_graph
 from aotlens.errors import AotlensError, BackendError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
@@ -61,7 +62,10 @@ def _unwrapped(body: Callable[..., Any], args: Any, kwargs: dict[str, Any], hint
 
 def inductor_code(parts: Partitioned, config: Config, lazy: bool = True) -> Generated:
     """Compiled forward at once, compiled backward at its first call when it is lazy."""
-    unit = _Unit(parts, config)
+    return _graph_codes(_Unit(parts, config), parts, lazy)
+
+
+def _graph_codes(unit: "_Unit", parts: Partitioned, lazy: bool) -> Generated:
     phase = "forward" if parts.backward is not None else "inference"
     forward = GraphCode(
         parts.forward,
@@ -79,6 +83,20 @@ def inductor_code(parts: Partitioned, config: Config, lazy: bool = True) -> Gene
         measure=partial(unit.measure, "backward"),
         donated=donated_positions(parts),
     )
+    return Generated(forward, backward)
+
+
+def inductor_text(parts: Partitioned, config: Config) -> Generated:
+    """The same code as text, for a module that stands alone; both graphs are compiled here."""
+    unit = _Unit(parts, config)
+    code = _graph_codes(unit, parts, lazy=False)
+    forward = replace(
+        code.forward, compile=None, written=unit.written(parts.forward.name, unit.compile_forward)
+    )
+    backward = code.backward
+    if backward is not None:
+        written = unit.written("backward", unit.compile_backward)
+        backward = replace(backward, compile=None, lazy=False, written=written)
     return Generated(forward, backward)
 
 
@@ -113,8 +131,20 @@ class _Unit:
         self._kernels: dict[str, tuple[Kernel, ...]] = {}
         self._measurable: dict[str, Measurable] = {}
         self._in_one_piece = True
+        self._made: tuple[Any, Around] | None = None
         with inductor_config_patch(config):
             self._recording = recording_flags()
+
+    def written(self, name: str, compile_graph: Callable[[], Any]) -> WrittenGraph | None:
+        """Compile the graph of that name, as text; None where it computes nothing, as its own text does."""
+        compile_graph()
+        assert self._made is not None  # by compiling
+        result, around = self._made
+        source = getattr(result, "source_code", "")
+        if not source:
+            return None
+        constants = dict(getattr(result, "constants", None) or {})
+        return written_graph(source, name, f"{name}_graph", constants, around)
 
     def kernels_of(self, phase: str) -> Callable[[], tuple[Kernel, ...]]:
         return lambda: self._kernels.get(phase, ())
@@ -208,6 +238,7 @@ class _Unit:
             self._measurable[phase] = Measurable(result.source_code, names, handles, tuple(inputs))
         if phase == "forward":
             self._in_one_piece = len(getattr(result, "partition_maps", None) or ()) <= 1
+        self._made = result, around
         return around.code(boxed(result))
 
 

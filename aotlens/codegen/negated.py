@@ -4,15 +4,12 @@ Invariant: the graph is given what lies in memory, without the bit, and negates 
 and in what it writes back.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx
 
 from aotlens.capture.operators import aten
-
-Code = Callable[[list[Any]], Any]
 
 
 def spell_out_negation(module: fx.GraphModule) -> tuple[int, ...]:
@@ -50,16 +47,3 @@ def _negate_written(graph: fx.Graph, write: fx.Node) -> None:
         negated = graph.call_function(aten.neg.default, (source,))
     negated.meta = {**source.meta, "val": aten.neg.default(source.meta["val"])}
     write.update_arg(1, negated)
-
-
-def taking_negated(code: Code, positions: tuple[int, ...]) -> Code:
-    """The graph's code, given what lies in the memory of the inputs at these positions."""
-    if not positions:
-        return code
-
-    def called(arguments: list[Any]) -> Any:
-        for at in positions:
-            arguments[at] = aten._neg_view.default(arguments[at])
-        return code(arguments)
-
-    return called

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from aotlens.codegen.written import WrittenGraph
 from aotlens.ir.program import Program
 from aotlens.report.records import Kernel
 
@@ -25,11 +26,13 @@ class GraphCode:
     """What the program becomes on the GPU target; generated when somebody asks."""
     donated: tuple[int, ...] = ()
     """Positions of the inputs whose memory the code may write over."""
+    written: WrittenGraph | None = None
+    """The code as text, which stands in the module in place of the program's own."""
 
     @property
     def boxed(self) -> bool:
         """Whether it takes one list, which it may empty: what a backend made, and every backward."""
-        return self.compile is not None or self.program.name == "backward"
+        return self.compile is not None or self.written is not None or self.program.name == "backward"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,5 +48,7 @@ class Generated:
     """The GPU that was asked for, by its vendor's name; empty without one."""
     gpu_error: Callable[[], str] = str
     """Why there is no code for the GPU target; empty where there is, and without one."""
+    stands_alone: bool = False
+    """Whether the module text must make everything by itself."""
     interpreted: Any = None
     """The `InterpretedGraphs` that run; None with every other backend."""

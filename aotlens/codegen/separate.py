@@ -6,7 +6,6 @@ tensor itself.  Invariant: a result beside a `cat`, or beside an input that the 
 its own, and two results are two tensors.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,44 +13,6 @@ from torch import fx
 
 from aotlens.capture.operators import aten
 from aotlens.partition.storages import is_view_operator
-
-Code = Callable[[list[Any]], Any]
-
-
-def with_separate_results(code: Code, doubtful: list[int]) -> Code:
-    """The graph's code, with a copy of each of these results that lies in the memory of another."""
-    if not doubtful:
-        return code
-
-    def separated(arguments: list[Any]) -> list[Any]:
-        results = list(code(arguments))
-        for at in doubtful:
-            storage = results[at].untyped_storage()._cdata
-            if any(
-                other is not results[at] and other.untyped_storage()._cdata == storage
-                for other in results
-                if isinstance(other, torch.Tensor)
-            ):
-                results[at] = results[at].clone()
-        return results
-
-    return separated
-
-
-def with_results_apart(code: Code, pairs: list[tuple[int, int]]) -> Code:
-    """The graph's code, with a copy of each result that lies in the memory of the input beside it."""
-    if not pairs:
-        return code
-
-    def apart(arguments: list[Any]) -> list[Any]:
-        written = [arguments[given].untyped_storage()._cdata for _, given in pairs]
-        results = list(code(arguments))
-        for (at, _), storage in zip(pairs, written, strict=True):
-            if results[at].untyped_storage()._cdata == storage:
-                results[at] = results[at].clone()
-        return results
-
-    return apart
 
 
 def results_of_writes(module: fx.GraphModule) -> list[tuple[int, int]]:
@@ -70,21 +31,6 @@ def results_of_writes(module: fx.GraphModule) -> list[tuple[int, int]]:
     ]
 
 
-def with_distinct_results(code: Code, views: list[int]) -> Code:
-    """The graph's code, with a new tensor for each of these results that is another result too."""
-    if not views:
-        return code
-
-    def distinct(arguments: list[Any]) -> list[Any]:
-        results = list(code(arguments))
-        for at in views:
-            if sum(results[at] is other for other in results) > 1:
-                results[at] = aten.alias.default(results[at])
-        return results
-
-    return distinct
-
-
 def views_of_results(module: fx.GraphModule, visible: list[int]) -> list[int]:
     """The results that show another result's memory, where the caller sees them; ask before Inductor runs."""
     results: Any = module.graph.output_node().args[0]
@@ -99,25 +45,6 @@ def views_of_results(module: fx.GraphModule, visible: list[int]) -> list[int]:
             if index != at
         )
     ]
-
-
-def with_copies(code: Code, copies: list[int]) -> Code:
-    """The graph's code, with each of these results in memory of its own."""
-    if not copies:
-        return code
-
-    def copied(arguments: list[Any]) -> list[Any]:
-        results = list(code(arguments))
-        for at in copies:
-            storage = results[at].untyped_storage()._cdata
-            others = (other for index, other in enumerate(results) if index != at)
-            if any(
-                isinstance(one, torch.Tensor) and one.untyped_storage()._cdata == storage for one in others
-            ):
-                results[at] = results[at].clone()
-        return results
-
-    return copied
 
 
 def copies_of_one(module: fx.GraphModule, visible: list[int]) -> list[int]:

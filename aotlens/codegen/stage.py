@@ -1,6 +1,7 @@
 """The codegen stage: choose the backend, and give each program its code."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from aotlens.codegen.gpu.interpreted import interpreted_code
 from aotlens.codegen.gpu.kernels import with_gpu_kernels
 from aotlens.codegen.gpu.places import has_gpu_tensors
 from aotlens.codegen.in_place import in_place
-from aotlens.codegen.inductor import inductor_code
+from aotlens.codegen.inductor import inductor_code, inductor_text
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.errors import BackendError, UnsupportedError
 from aotlens.ir.graph_module import to_graph_module
@@ -28,10 +29,22 @@ def generate(parts: Partitioned, options: CompileOptions) -> Generated:
         BackendError: no backend of that name, the backend failed on the forward graph, or Triton is missing
             for a GPU target.
     """
+    if options.standalone:
+        return replace(_generate_text(parts, options), stands_alone=True)
     if isinstance(options.backend, Interpreted):
         return interpreted_code(parts, options)
     code = _generate(parts, options)
     return code if options.gpu is None else with_gpu_kernels(code, parts, options)
+
+
+def _generate_text(parts: Partitioned, options: CompileOptions) -> Generated:
+    """Code whose graphs are text, as a module that stands alone needs them."""
+    if options.backend == "inductor":
+        _refuse_absent_gpu(parts)
+        return inductor_text(parts, dict(options.inductor_config))
+    if options.backend == "eager":
+        return _generate(parts, options)
+    raise BackendError(f"only backends {', '.join(BACKENDS)} give text that stands alone")
 
 
 def _generate(parts: Partitioned, options: CompileOptions) -> Generated:

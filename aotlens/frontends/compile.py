@@ -17,7 +17,6 @@ from aotlens.capture.surroundings import surroundings_check
 from aotlens.frontends.signature import OwnedTensors, argument_signature, signature
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
-from aotlens.report.export import refuse_unbound
 from aotlens.report.records import Report
 from aotlens.session.chooser import with_chooser
 
@@ -92,14 +91,17 @@ def inspect(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     return Report(torch.__version__, platform.python_version(), "aotlens.inspect", (compiled.target(),))
 
 
-def export(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
-    """The text of a module whose `call` does what `fn` does for arguments like these; it needs torch only.
+def export(fn: Callable[..., Any], *args: Any, options: CompileOptions | None = None, **kwargs: Any) -> str:
+    """The text of a module whose `call` does what `fn` does for arguments like these, without aotlens.
+
+    With the backend `eager`, which is the default here, it needs torch only; Inductor's also needs what
+    compiles its kernels: a C++ compiler, and Triton for a GPU.
 
     Raises:
         UnsupportedError: the text would need something that it cannot make by itself.
     """
-    compiled = compile_direct(fn, args, kwargs, replace(_inspection(), observe_variables=False))
-    refuse_unbound(compiled.name, tuple(compiled.module.text.bound), compiled.captured.subject.span)
+    chosen = with_chooser(options or CompileOptions(backend="eager"))
+    compiled = compile_direct(fn, args, kwargs, replace(chosen, standalone=True, lazy_backward=False))
     return compiled.source
 
 

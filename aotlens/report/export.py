@@ -19,5 +19,5 @@ def refuse_unbound(name: str, bound: tuple[str, ...], span: Span | None) -> None
         raise UnsupportedError(
             f"export of `{name}`, whose text would need {what} (`{bound[0]}`)",
             span,
-            "pass large tensors as arguments; use tuples, lists and dicts",
+            "`aotlens export`, which traces for a module that stands alone, may write it",
         )

@@ -16,11 +16,37 @@ from aotlens.ir.render import Names, body_lines, constant_text, function_lines, 
 from aotlens.ir.slots import OutsideTensor
 from aotlens.partition.packing import is_of_hook
 from aotlens.partition.records import Partitioned
+from aotlens.runtime.bindings import Bindings
 from aotlens.runtime.builder import TextBuilder
+from aotlens.runtime.outside import write_outside
 from aotlens.runtime.records import ModuleText
 from aotlens.torch_api import FakeTensor
 
 NO_NOTES: Mapping[str, str] = MappingProxyType({})
+OF_TORCH = (
+    None,
+    "aten",
+    "prims",
+    "prim",
+    "inductor",
+    "quantized",
+    "_quantized",
+    "quantized_decomposed",
+    "mkldnn",
+    "mkl",
+    "onednn",
+    "rngprims",
+    "higher_order",
+    "debugprims",
+    "fsdp",
+    "streams",
+    "symm_mem",
+    "c10d",
+    "_c10d_functional",
+    "_c10d_functional_autograd",
+    "_dtensor",
+)
+"""Namespaces of operators that are there once torch is imported."""
 
 
 def graph_name(program: Program) -> str:
@@ -36,6 +62,9 @@ def write_graph(
 ) -> None:
     """One graph as a function of the module, or as a name that code generation fills."""
     name = graph_name(code.program)
+    if code.written is not None:
+        builder.add(*code.written.lines)
+        return
     if code.compile is None:
         lines = function_lines(code.program, name, names, boxed=code.boxed, notes=notes)
         builder.add("", "", *body_lines(code.program, names), *lines)
@@ -85,27 +114,30 @@ def import_text(value: Any, name: str) -> str | None:
     return f"from {module} import {value.__name__}" + (f" as {name}" if name != value.__name__ else "")
 
 
-def write_header(builder: TextBuilder, names: Names, parts: Partitioned, bound: dict[str, Any]) -> None:
+def write_header(builder: TextBuilder, names: Names, parts: Partitioned, bindings: Bindings) -> None:
     """Operators and constants, under the names that the graphs use."""
     programs = [parts.forward] if parts.backward is None else [parts.forward, parts.backward]
     captured = parts.joint.captured
     returned = [out.base.node for out in parts.joint.meta.outputs if isinstance(out.base, ConstantBase)]
     held = {id(place.value) for place in captured.surroundings.places}
-    write_operators(builder, names)
-    write_objects(builder, names, bound)
+    write_operators(builder, names, bindings)
+    write_objects(builder, names, bindings)
     constants = {node.name: node for program in programs for node in program.constants()}
     constants |= {node.name: node for node in returned}
     stay = [
         *returned,
         *(node for node in constants.values() if id(node.constant) in held or is_of_hook(node)),
     ]
-    write_constants(builder, list(constants.values()), names, bound, stay)
-    for name, given in outside_tensors(captured, names):
+    write_constants(builder, list(constants.values()), names, bindings, stay)
+    outside = list(outside_tensors(captured, names))
+    if bindings.maker is not None:
+        write_outside(builder, bindings, outside)
+        return
+    for name, given in outside:
         text = _value_text(given)
         if text is None:
-            bound[name] = given.outside
             place = f"`{given.slot.name}`, which the function reaches by itself"
-            builder.add(f"# {name}: {place}, bound when this module is loaded")
+            bindings.give(builder, name, given.outside, place)
         else:
             builder.add(f"# {name}: `{given.slot.name}` as it was, bound to the tensor itself by aotlens")
             builder.add(f"{name} = {text}")
@@ -124,28 +156,45 @@ def _value_text(given: CapturedInput) -> str | None:
     return None if tied or type(given.outside) is FakeTensor else constant_text(given.outside)
 
 
-def write_operators(builder: TextBuilder, names: Names) -> None:
+def write_operators(builder: TextBuilder, names: Names, bindings: Bindings) -> None:
     """The operators that the graphs call, under the names that they use."""
-    if names.operators:
-        builder.add("")
-        for path, name in sorted(names.operators.items(), key=lambda item: item[1]):
+    if not names.operators:
+        return
+    builder.add("")
+    own: list[str] = []
+    for path, name in sorted(names.operators.items(), key=lambda item: item[1]):
+        if bindings.stands_alone and operator_namespace(path) not in OF_TORCH:
+            own.append(f"    {name} = {path}")
+        else:
             builder.add(f"{name} = {path}")
+    if own:
+        wanted = sorted({operator_namespace(line.partition(" = ")[2]) or "" for line in own})
+        message = f"operators of your own ({', '.join(wanted)}): import first what registers them"
+        builder.add("try:", *own, "except AttributeError as error:")
+        builder.add(f"    raise ImportError({message!r}) from error")
 
 
-def write_objects(builder: TextBuilder, names: Names, bound: dict[str, Any]) -> None:
+def operator_namespace(path: str) -> str | None:
+    """`aten` of `torch.ops.aten.mm.default._op`; None for what is no operator of a library."""
+    words = path.split(".")
+    return words[2] if words[:2] == ["torch", "ops"] else None
+
+
+def write_objects(builder: TextBuilder, names: Names, bindings: Bindings) -> None:
     """Classes and other values that the text names: imported from torch, or bound when it is loaded."""
     for name, value in names.objects.items():
         line = import_text(value, name)
-        if line is None:
-            bound[name] = value
-            of = "this process" if isinstance(value, TableIndex) else "a tensor subclass"
-            of = "the caller's hooks on saved tensors" if isinstance(value, fx.GraphModule) else of
-            line = f"# {name}: {type(value).__name__} of {of}, bound when this module is loaded"
-        builder.add("", line)
+        builder.add("")
+        if line is not None:
+            builder.add(line)
+            continue
+        of = "this process" if isinstance(value, TableIndex) else "a tensor subclass"
+        of = "the caller's hooks on saved tensors" if isinstance(value, fx.GraphModule) else of
+        bindings.give(builder, name, value, f"{type(value).__name__} of {of}")
 
 
 def write_constants(
-    builder: TextBuilder, constants: list[Node], names: Names, bound: dict[str, Any], stay: list[Node]
+    builder: TextBuilder, constants: list[Node], names: Names, bindings: Bindings, stay: list[Node]
 ) -> None:
     """Each constant as text, or a note where the user's own tensor is bound: a large one, or one that must
     `stay` the same tensor."""
@@ -155,8 +204,7 @@ def write_constants(
         stays = node in stay or not isinstance(node.constant, torch.Tensor)
         text = None if stays else constant_text(node.constant)
         if text is None:
-            bound[names.node(node)] = node.constant
-            builder.add(f"# {names.node(node)}: a constant of the user's, bound when this module is loaded")
+            bindings.give(builder, names.node(node), node.constant, "a constant of the user's")
         else:
             builder.add(f"{names.node(node)} = {text}")
 
@@ -171,15 +219,15 @@ def load_program(program: Program) -> Any:
 
 def write_program(program: Program, notes: Mapping[str, str] = NO_NOTES) -> ModuleText:
     """One program as a module of its own, with the function `NAME_graph`: runs with torch alone."""
-    names, bound = Names(as_called=program.name == "captured"), dict[str, Any]()
+    names, bindings = Names(as_called=program.name == "captured"), Bindings()
     lines = function_lines(program, graph_name(program), names, notes=notes)
     function = [*body_lines(program, names), *lines]
     builder = TextBuilder()
     builder.add(*(["import math"] if any("math." in line for line in function) else []), "import torch")
-    write_operators(builder, names)
-    write_objects(builder, names, bound)
+    write_operators(builder, names, bindings)
+    write_objects(builder, names, bindings)
     results = [out.value for out in program.outputs]
     returned = [node for node in program.constants() if any(node is value for value in results)]
-    write_constants(builder, list(program.constants()), names, bound, returned)
+    write_constants(builder, list(program.constants()), names, bindings, returned)
     builder.add("", "", *function)
-    return ModuleText(builder.text(), (), bound, {})
+    return ModuleText(builder.text(), (), bindings.bound, {})

@@ -99,6 +99,7 @@ def _order(request: TraceRequest) -> Order:
         gpu=asked.gpu,
         inductor_config=(("max_autotune", True),) if asked.max_autotune else (),
         gpu_texts=asked.gpu_texts,
+        standalone=asked.standalone,
         kernel_limit_s=KERNEL_LIMIT_S if asked.kernel_limit_s is None else asked.kernel_limit_s,
     )
     return Order(request.path, request.qualname, request.argv, options, asked.fake, asked.examples)

@@ -60,6 +60,8 @@ class TraceOptions:
     """Time each kernel where it runs, on numbers that are made up, also where that is a CPU."""
     dead_values: bool = False
     """Run the graphs on random numbers too, to find saved values on which no gradient depends."""
+    standalone: bool = False
+    """Write module texts that make by themselves all that they name, as `aotlens export` needs them."""
 
 
 @dataclass(frozen=True, slots=True)

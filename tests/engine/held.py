@@ -14,7 +14,7 @@ from torch import Tensor
 from aotlens.analysis.inputs import refuses_use
 from aotlens.pipeline import Compiled
 from aotlens.verify.world import named_leaves, named_tensors
-from tests.engine.standalone import inside
+from tests.exports.facts import inside
 
 Storages = dict[int, int]
 """Bytes by the identity of the storage."""

@@ -139,5 +139,5 @@ def test_a_written_argument_that_shares_memory_with_another_is_refused() -> None
 
 
 def test_a_module_with_a_kernel_of_this_process_is_not_exported() -> None:
-    with pytest.raises(UserError, match="a Triton kernel of this process"):
+    with pytest.raises(UserError, match="a Triton kernel of your own"):
         export(into_an_argument, *_given(0))

@@ -1,0 +1,65 @@
+"""What stands around the code of a graph, as text: the one implementation, run here and in exported modules.
+
+Invariant: the inputs are given, and written, as the graph was prepared for, and results that eager gives
+memory of their own, or as tensors of their own, are given so.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from aotlens.codegen.around import Around
+
+HELPER = """
+def lies_beside(tensor, others):
+    storage = tensor.untyped_storage()._cdata
+    tensors = (other for other in others if isinstance(other, torch.Tensor))
+    return any(other.untyped_storage()._cdata == storage for other in tensors)
+"""
+"""Text of a module: whether a tensor has its memory in common with one of the others."""
+
+
+def around_lines(around: "Around", name: str, code: str) -> list[str]:
+    """`def NAME(inputs): …`, which calls `code` with the list of inputs and does the rest."""
+    lines = [f"def {name}(inputs):"]
+    if around.negated:
+        lines.append("    # as they lie in memory, without the negative bit")
+    lines += [f"    inputs[{at}] = torch.ops.aten._neg_view.default(inputs[{at}])" for at in around.negated]
+    if around.crossed:
+        lines.append(f"    targets = [{_items('inputs', around.crossed)}]")
+    if around.updated:
+        lines.append(f"    written = [{_items('inputs', tuple(given for _, given in around.updated))}]")
+    lines.append(f"    results = list({code}(inputs))")
+    for number, (at, _) in enumerate(around.updated):
+        lines += _copied(at, f"[written[{number}]]", "what an input got")
+    for at in around.doubtful:
+        lines += _copied(at, f"[other for other in results if other is not results[{at}]]", "part of another")
+    for at in around.copies:
+        lines += _copied(at, f"[*results[:{at}], *results[{at + 1}:]]", "a copy of another")
+    for at in around.views:
+        lines.append(f"    if sum(results[{at}] is other for other in results) > 1:  # a view of another")
+        lines.append(f"        results[{at}] = torch.ops.aten.alias.default(results[{at}])")
+    if around.crossed:
+        lines.append("    for target in reversed(targets):  # gets what another input held")
+        lines.append("        target.copy_(results.pop())")
+    return [*lines, "    return results"]
+
+
+def _items(source: str, positions: tuple[int, ...]) -> str:
+    return ", ".join(f"{source}[{at}]" for at in positions)
+
+
+def _copied(at: int, others: str, why: str) -> list[str]:
+    return [
+        f"    if lies_beside(results[{at}], {others}):  # {why}, which eager keeps apart",
+        f"        results[{at}] = results[{at}].clone()",
+    ]
+
+
+def load_around(around: "Around", code: Any) -> Any:
+    """The function that the text defines, around `code`."""
+    namespace: dict[str, Any] = {"__name__": "aotlens_around", "torch": torch, "code": code}
+    lines = around_lines(around, "around", "code")
+    exec("\n".join([HELPER, *lines]), namespace)  # noqa: S102 (our own text)
+    return namespace["around"]

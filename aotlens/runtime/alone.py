@@ -1,0 +1,113 @@
+"""What a module that stands alone needs of the process that imports it, and how it says so.
+
+Invariant: code that was generated for another torch or another CPU is refused on import, never run.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from aotlens.capture.records import Subject
+from aotlens.codegen.around_text import HELPER
+from aotlens.codegen.records import Generated
+from aotlens.codegen.written import WAIT, WrittenGraph
+from aotlens.errors import UnsupportedError
+from aotlens.ir.program import TableIndex
+from aotlens.runtime.bindings import Bindings
+from aotlens.runtime.builder import TextBuilder
+from aotlens.torch_api import pytree
+
+
+def written_graphs(code: Generated) -> list[WrittenGraph]:
+    """The graphs whose compiled code stands in the text."""
+    graphs = (code.forward, code.backward)
+    return [graph.written for graph in graphs if graph is not None and graph.written is not None]
+
+
+def needs(code: Generated, bindings: Bindings) -> str:
+    """What the module needs, in words."""
+    modules = bindings.maker.modules if bindings.maker is not None else {}
+    others = "".join(f", and `{module}` for `{name}`" for module, name in modules.items())
+    graphs = written_graphs(code)
+    if not graphs:
+        return f"needs torch{others}" if others else "needs torch only"
+    compiler = " and a C++ compiler" if any(graph.vector_bits for graph in graphs) else ""
+    return f"needs torch {_release()}{compiler}{others}"
+
+
+def write_requirements(builder: TextBuilder, code: Generated) -> None:
+    """What compiled graphs import, the checks of where they run, and the constants that they read."""
+    graphs = written_graphs(code)
+    if not graphs:
+        return
+    release = _release()
+    builder.add("")
+    message = f"this module holds code of Inductor in torch {release}: export it again under torch "
+    with builder.block(f"if not torch.__version__.startswith({release + '.'!r}):"):
+        builder.add(f"raise ImportError({message!r} + torch.__version__)")
+    bits = max(graph.vector_bits for graph in graphs)
+    if bits:
+        message = f"this module's kernels use vectors of {bits} bits, this CPU's have "
+        builder.add("from torch._inductor.cpu_vec_isa import pick_vec_isa")
+        with builder.block(f"if pick_vec_isa().bit_width() != {bits}:"):
+            again = " bits: export it again on such a machine"
+            builder.add(f"raise ImportError({message!r} + str(pick_vec_isa().bit_width()) + {again!r})")
+    shared = dict.fromkeys(line for graph in graphs for line in graph.shared)
+    lines = [line for line in shared if line not in ("import torch", "import math")]
+    builder.add("", *(line for line in lines if " = " not in line))
+    builder.add("", *(line for line in lines if " = " in line))
+    if any("lies_beside" in line for graph in graphs for line in graph.lines):
+        builder.add("", *HELPER.splitlines())
+
+
+def write_graph_constants(builder: TextBuilder, code: Generated, bindings: Bindings) -> None:
+    """The tensors that compiled graphs read."""
+    for graph in written_graphs(code):
+        for name, value in graph.constants.items():
+            bindings.give(builder, name, value, "a constant of the compiled graph")
+
+
+def write_end(builder: TextBuilder, code: Generated) -> None:
+    """After the graphs: kernels are compiled side by side, and waited for together."""
+    if any(graph.compiles for graph in written_graphs(code)):
+        builder.add("", "", WAIT)
+
+
+def refuse_bound(bound: Mapping[str, Any], subject: Subject) -> None:
+    """Raise unless the text makes everything that it names.
+
+    Raises:
+        UnsupportedError: it needs what only this process has, with the user's line.
+    """
+    for name, value in bound.items():
+        what, hint = _only_here(value)
+        raise UnsupportedError(
+            f"export of `{subject.name}`, which needs {what} (`{name}`)", subject.span, hint
+        )
+
+
+def _only_here(value: Any) -> tuple[str, str]:
+    """What a module cannot make, in words, and what to do."""
+    kind = type(value).__qualname__
+    if isinstance(value, TableIndex):
+        return (
+            "a Triton kernel of your own in a graph of torch's operators",
+            "export with `--backend inductor`",
+        )
+    if isinstance(value, torch.nn.Module):
+        return f"the very module `{kind}` that it was given", "make the module itself the target"
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of the class `{kind}`, {value.layout}", "pass it as an argument"
+    if isinstance(value, pytree.TreeSpec):
+        return "containers of classes of your own", IMPORTABLE
+    if isinstance(value, type):
+        return f"your class `{kind}`", IMPORTABLE
+    return f"an object of the class `{kind}`", "pass what it holds as arguments"
+
+
+IMPORTABLE = "define them at the top of a module that can be imported, not in a script or a function"
+
+
+def _release() -> str:
+    return ".".join(torch.__version__.split(".")[:2])

@@ -1,0 +1,1 @@
+"""Exported modules beside eager: every program of the shared list, with either backend."""

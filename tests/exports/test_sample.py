@@ -1,0 +1,54 @@
+"""A sample of what `python -m tests.exports` judges: exported modules where aotlens cannot be imported."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.exports.every_program import Way, written
+from tests.programs import PROGRAMS, Program, tagged, untagged
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # programs warn as eager warns
+
+ROOT = Path(__file__).parents[2]
+EAGER, SYMBOLIC, INDUCTOR = Way("eager", False), Way("eager", True), Way("inductor", False)
+WITH_INDUCTOR = (
+    "wrong_elsewhere/inputs_swapped_by_copies_with_gradients",  # written behind the graph's code
+    "callables/closure_over_module",  # tensors of its own
+)
+
+
+def refused_or_ran(programs: list[Program], way: Way, folder: Path) -> tuple[list[str], list[str]]:
+    """The programs that were exported, and a line for each that differs from eager in another process."""
+    way = Way(way.backend, way.dynamic, folder)
+    names = [program.name for program in programs if written(program, way)["verdict"] == "written"]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.exports.batch", str(folder), way.backend]
+    command += ["symbolic"] if way.dynamic else []
+    ended = subprocess.run(
+        command, cwd=ROOT, input="\n".join(names), capture_output=True, text=True, timeout=170, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    return names, [line for line in ended.stdout.splitlines() if line.startswith("differs: ")]
+
+
+def test_modules_of_torch_s_operators(tmp_path: Path) -> None:
+    names, wrong = refused_or_ran(list(untagged("grid"))[::4], EAGER, tmp_path)
+
+    assert wrong == []
+    assert len(names) > 120
+
+
+def test_modules_with_symbolic_sizes(tmp_path: Path) -> None:
+    names, wrong = refused_or_ran(list(tagged("dynamic"))[::5], SYMBOLIC, tmp_path)
+
+    assert wrong == []
+    assert len(names) > 20
+
+
+def test_modules_with_inductor_s_kernels(tmp_path: Path) -> None:
+    chosen = [program for program in PROGRAMS if program.name in WITH_INDUCTOR]
+    names, wrong = refused_or_ran(chosen, INDUCTOR, tmp_path)
+
+    assert wrong == []
+    assert names == [program.name for program in chosen]
