@@ -36,6 +36,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
     unset_fake_temporarily,
 )
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 from torch.overrides import TorchFunctionMode
@@ -382,7 +383,7 @@ def shares_versions(one: torch.Tensor, other: torch.Tensor) -> bool:
     if one.is_inference() or other.is_inference():
         return True
     before = one._version
-    with torch.autograd._unsafe_preserve_version_counter(other):
+    with _unsafe_preserve_version_counter(other):
         torch.autograd.graph.increment_version(other)
         return one._version != before
 

@@ -10,7 +10,7 @@ import torch
 
 from aotlens.analysis.records import AliasBase, BaseInfo, Exchange, InputBase, IntermediateBaseOf
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.storage import Storage, Tracked, root
 from aotlens.errors import UnsupportedError
 
 
@@ -82,4 +82,5 @@ class Exchanges:
         """The storage's tensor, where a result with history lies there too; otherwise none is needed."""
         tensors = [value for value in self._captured.outputs if isinstance(value, torch.Tensor)]
         lying = (value for value in tensors if self._captured.recorder.tracked(value).storage is storage)
-        return storage.base_tensor if any(value.requires_grad for value in lying) else None
+        seen = (value for value in lying if root(value) is root(storage.base_tensor))
+        return storage.base_tensor if any(value.requires_grad for value in seen) else None

@@ -17,7 +17,7 @@ from aotlens.analysis.function_views import (
 )
 from aotlens.analysis.inputs import geometry_of, history, refuses_use
 from aotlens.analysis.leaves import is_made_leaf, made_leaf_under, relative_chain, view_of_made_leaf
-from aotlens.analysis.own_histories import OwnHistories, root
+from aotlens.analysis.own_histories import OwnHistories
 from aotlens.analysis.own_results import own_or_twin, own_result
 from aotlens.analysis.records import (
     AliasBase,
@@ -31,7 +31,7 @@ from aotlens.analysis.records import (
 )
 from aotlens.capture.left_behind import is_left_behind
 from aotlens.capture.records import Captured, CapturedInput
-from aotlens.capture.storage import Storage
+from aotlens.capture.storage import Storage, root
 from aotlens.capture.tape import PLAIN, TRACK
 from aotlens.capture.views import ViewStep
 from aotlens.capture.wrappers import inner_storages, is_wrapper, value_of
@@ -228,9 +228,10 @@ def _of_own_history(
     value = captured.outputs[index]
     _refuse_foreign_history(captured, None, value)
     chain = relative_chain(captured.recorder, start, value)
+    of_input = captured.recorder.tracked(start).storage.inputs
     return OutputAliasInfo(
         index=index,
-        output_type=OutputType.ALIAS_OF_INTERMEDIATE,
+        output_type=OutputType.ALIAS_OF_INPUT if of_input else OutputType.ALIAS_OF_INTERMEDIATE,
         reason="shares memory with others, but was detached from them, and has a history of its own",
         value=None,
         base=base,

@@ -13,15 +13,10 @@ from aotlens.analysis.leaves import relative_chain
 from aotlens.analysis.records import AliasBase, BaseInfo, InputBase, IntermediateBaseOf, Memory
 from aotlens.capture.operators import aten
 from aotlens.capture.records import Captured
-from aotlens.capture.storage import Storage
+from aotlens.capture.storage import Storage, root
 from aotlens.capture.wrappers import is_wrapper, value_of
 from aotlens.errors import UnsupportedError
 from aotlens.torch_api import shares_versions
-
-
-def root(tensor: Any) -> Any:
-    """The tensor that autograd knows this one as a view of, or itself."""
-    return tensor._base if tensor._base is not None else tensor
 
 
 def own_start(captured: Captured, value: Any) -> Any:

@@ -74,6 +74,11 @@ class Tracked:
     version: int
 
 
+def root(tensor: Any) -> Any:
+    """The tensor that autograd knows this one as a view of, or itself."""
+    return tensor._base if tensor._base is not None else tensor
+
+
 def repeated_dims(tensor: Any) -> tuple[int, ...]:
     """The dimensions along which the tensor shows the same memory several times, as after `expand`."""
     return tuple(

@@ -178,17 +178,20 @@ def _output(name: str, info: OutputAliasInfo, parts: Partitioned) -> rows.Output
         name=name,
         tensor=tensor,
         output_type=info.output_type.value,
-        base=_base(info),
+        base=_base(info, parts),
         reason=info.reason,
         sites=_output_sites(info, parts),
         requires_grad=info.requires_grad,
     )
 
 
-def _base(info: OutputAliasInfo) -> rows.Base | None:
+def _base(info: OutputAliasInfo, parts: Partitioned) -> rows.Base | None:
+    """Whose memory the result shares; one with a history of its own is the base of nobody else."""
     if info.function_view_of is not None:
         return rows.Base("input", info.function_view_of)
-    match info.base:
+    base = info.base
+    memory = parts.joint.meta.bases[base.index].memory if isinstance(base, IntermediateBaseOf) else None
+    match memory.base if memory is not None else base:
         case InputBase(index=index):
             return rows.Base("input", index)
         case IntermediateBaseOf(index=index):

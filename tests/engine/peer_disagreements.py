@@ -49,13 +49,18 @@ DISAGREEMENTS = (
     Disagreement(
         "the write came before `requires_grad_`, so no history needs it, and the graph may write it",
         frozenset({"mutation_type"}),
-        ("metadata/requires_grad_after_write",),
+        (
+            "metadata/requires_grad_after_write",
+            "found_at_random/made_to_require_grad_after_a_written_view",
+        ),
     ),
     Disagreement(
         "`requires_grad_` and `detach_` change the caller's tensor: the wrapper repeats it, torch omits it",
         frozenset({"mutation_type"}),
         (
             "metadata/requires_grad_inside",
+            "found_at_random/made_to_require_grad_after_a_view",
+            "found_at_random/set_to_itself_and_required_to_have_a_gradient",
             "metadata/requires_grad_beside_leaf",
             "autograd/gradient_inside_by_what_requires_grad_inside",
             "metadata/detach_in_place",
@@ -107,7 +112,36 @@ DISAGREEMENTS = (
         "a result on the storage that an input was given shares memory with it, and a view of the input "
         "taken before still shares the former memory",
         ALIASES,
-        ("exchanges/set_then_view_returned", "exchanges/view_set_to_what_it_is_a_view_of"),
+        (
+            "exchanges/set_then_view_returned",
+            "exchanges/view_set_to_what_it_is_a_view_of",
+            "found_at_random/memory_of_a_result_that_nothing_starts_from",
+        ),
+    ),
+    Disagreement(
+        "what was detached and then written with a gradient has a history of its own, not the input's, and "
+        "still the input's memory; the write gives the input none",
+        ALIASES | {"mutation_type", "hidden_from_autograd"},
+        (
+            "found_at_random/*detached*written_*with_*",
+            "found_at_random/detached_and_written_beside_its_views",
+            "found_at_random/data_written_with_a_gradient",
+        ),
+    ),
+    Disagreement(
+        "a view that is set to itself goes on sharing its memory",
+        ALIASES,
+        ("found_at_random/view_set_to_itself",),
+    ),
+    Disagreement(
+        "what is written to a view that was given other memory does not reach what it was a view of",
+        frozenset({"mutation_type", "mutates_data", "hidden_from_autograd", "under_no_grad"}),
+        ("found_at_random/view_with_other_memory_written_to",),
+    ),
+    Disagreement(
+        "an assignment to `.data` of another look at the same memory changes the caller's strides",
+        frozenset({"mutation_type", "mutates_metadata"}),
+        ("found_at_random/data_turned",),
     ),
     Disagreement(
         "the input that a custom function marked dirty and returned is that input",
@@ -130,6 +164,7 @@ DISAGREEMENTS = (
         ALIASES,
         (
             "views_of_inputs/unbind",
+            "found_at_random/data_of_one_of_several_views",
             "views_of_inputs/chunk",
             "views_of_inputs/split_partly_returned",
             "views_of_inputs/view_of_chunk",

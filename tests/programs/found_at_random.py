@@ -260,3 +260,12 @@ def part_turned_and_with_other_memory(part: Tensor, whole: Tensor) -> Tensor:
     part.t_()
     part.data = part.data * 2
     return whole * 2
+
+
+@cases(lambda: (tape(4, 4),))
+def memory_of_a_result_that_nothing_starts_from(x: Tensor) -> Tensor:
+    hidden = x.sin()
+    x.data = hidden.data
+    view = x.t()
+    view.mul_(2)
+    return view
