@@ -70,10 +70,11 @@ class CompileOptions:
     """How long Triton may take for one of them."""
     lazy_backward: bool = True
     """Generate the backward's code at the first backward, so that one that never runs costs nothing."""
-
     standalone: bool = False
     """Write a module text that makes by itself all that it names, compiled graphs too, as `export` needs it;
     what the function reaches outside of its arguments is copied."""
+    cache: bool = False
+    """Keep the result on disk, and take it from there where it is: `aotlens.reuse` says for what."""
 
     def __post_init__(self) -> None:
         """A policy's text is read once, here, so that a mistake in it shows before anything is captured."""

@@ -11,26 +11,22 @@
 Invariant: data goes one way; every stage's record is kept in `Compiled`.
 """
 
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal
-
-import torch
 
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.analysis.stage import analyse
 from aotlens.capture.direct import capture_direct
-from aotlens.capture.dynamo import capture_graph_module
-from aotlens.capture.operators import Decompositions
+from aotlens.capture.dynamo import GraphCall, capture_graph_module, graph_call
+from aotlens.capture.fake_modes import fake_mode_for, has_ragged
 from aotlens.capture.owned import module_tensors
-from aotlens.capture.philox_rules import with_random_rules
-from aotlens.capture.records import Captured
+from aotlens.capture.records import Captured, Subject
 from aotlens.capture.settings import Settings
-from aotlens.codegen.inductor import decompositions as inductor_decompositions
+from aotlens.clock import COMPILING, Clock
+from aotlens.codegen.decompositions import decompositions_for
 from aotlens.codegen.records import Generated
 from aotlens.codegen.stage import generate
 from aotlens.errors import UnknownValueError
@@ -51,19 +47,14 @@ from aotlens.report.build import build_target
 from aotlens.report.build_partition import Alternatives
 from aotlens.report.build_programs import StageProgram, stage_programs
 from aotlens.report.records import Target
+from aotlens.reuse.ask import graph_shelf, keep, known_constants
+from aotlens.reuse.replay import Replay
+from aotlens.reuse.restore import restored_text
+from aotlens.reuse.shelf import Shelf
 from aotlens.runtime.owner import bind_module
 from aotlens.runtime.records import LoadedModule
 from aotlens.runtime.stage import load_module, write_module
-from aotlens.torch_api import (
-    FakeTensor,
-    FakeTensorMode,
-    flex_gradients_on_cpu,
-    functionalizes_rng,
-    make_shape_env,
-    pytree,
-    with_ragged_sizes,
-    without_fake_mode,
-)
+from aotlens.torch_api import flex_gradients_on_cpu, without_fake_mode
 
 LARGER_BUDGETS = (1.25, 1.5, 2, 3)
 """Times the budget that was asked for: what the report compares its peak with."""
@@ -72,31 +63,75 @@ STAGES = ("capture", "analysis", "joint", "partition", "codegen", "runtime")
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
-    """One target, compiled: the record of every stage, and what to call."""
+class Stages:
+    """The record of every stage up to the code."""
 
     captured: Captured
     meta: ViewAndMutationMeta
     joint: JointProgram
     parts: Partitioned
     code: Generated
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """One target, compiled: the record of every stage, and what to call."""
+
+    subject: Subject
+    records: Stages | None
+    """None for a result from disk, whose stages run when somebody asks for their records."""
     module: LoadedModule
     call: Callable[..., Any]
     """Called as the user's function (direct), or with flat inputs (Dynamo)."""
     timings_ms: dict[str, float]
     """Wall time by stage; a backward that is compiled later adds its entry."""
+    shelf: Shelf | None = None
+    """Its place on disk; None where results are not kept."""
+    again: Callable[[], "Compiled"] | None = None
+    """Compiles a result from disk after all, once; its own text and code go on running."""
+
+    @property
+    def full(self) -> "Compiled":
+        """The one that has the records."""
+        return self if self.again is None else self.again()
+
+    @property
+    def stage_records(self) -> Stages:
+        records = self.full.records
+        assert records is not None  # what is compiled here has them
+        return records
+
+    @property
+    def captured(self) -> Captured:
+        return self.stage_records.captured
+
+    @property
+    def meta(self) -> ViewAndMutationMeta:
+        return self.stage_records.meta
+
+    @property
+    def joint(self) -> JointProgram:
+        return self.stage_records.joint
+
+    @property
+    def parts(self) -> Partitioned:
+        return self.stage_records.parts
+
+    @property
+    def code(self) -> Generated:
+        return self.stage_records.code
 
     @property
     def name(self) -> str:
-        return self.captured.subject.name
+        return self.subject.name
 
     @property
     def qualname(self) -> str:
-        return self.captured.subject.qualname
+        return self.subject.qualname
 
     @property
     def frontend(self) -> Literal["direct", "dynamo"]:
-        return self.captured.subject.frontend
+        return self.subject.frontend
 
     @property
     def source(self) -> str:
@@ -111,6 +146,17 @@ class Compiled:
         Raises:
             UserError: a change that names nothing, or that cannot be made.
         """
+        plain = not what_if and not dead_values
+        found = self.shelf.target() if self.shelf is not None and self.again is not None and plain else None
+        if found is None:
+            found = self.full._built(what_if, dead_values)
+            if self.shelf is not None and plain:
+                self.shelf.put_target(found)
+        timings = {name: round(elapsed, 3) for name, elapsed in self.timings_ms.items()}
+        reuse = self.shelf.reuse() if self.shelf is not None else None
+        return replace(found, timings_ms=timings, reuse=reuse)
+
+    def _built(self, what_if: tuple[str, ...], dead_values: bool) -> Target:
         others = self._alternatives(what_if)
         if dead_values and self.parts.backward is not None:
             others = replace(others, checked=dead_by_draws(self.parts))
@@ -170,7 +216,7 @@ def compile_direct(
         UnsupportedError: a case that the engine refuses, with the user's line.
         BackendError: code generation failed.
     """
-    clock = _Clock()
+    clock = Clock()
     with without_fake_mode():  # the caller's, if one is on; the recording enters its own
         with clock.stage("capture"):
             captured = _capture(fn, args, kwargs, options, name)
@@ -183,12 +229,12 @@ def trace_direct(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], options: CompileOptions
 ) -> JointProgram:
     """The joint program of a function or module, for callers that go on with it by themselves."""
-    return _build_joint(_capture(fn, args, kwargs, options, None), options, _Clock())
+    return _build_joint(_capture(fn, args, kwargs, options, None), options, Clock())
 
 
 def compile_joint(joint: JointProgram, module: Any, options: CompileOptions) -> Compiled:
     """Compile `module`, a graph module of a joint program that its user may have edited."""
-    clock = _Clock()
+    clock = Clock()
     with clock.stage("partition"):
         parts = partition(joint, options.partition, module)
     compiled = _generate(parts, options, clock)
@@ -204,11 +250,11 @@ def _capture(
     options: CompileOptions,
     name: str | None,
 ) -> Captured:
-    ragged = _has_ragged(args, kwargs)
-    mode = _fake_mode((args, kwargs, module_tensors(fn)), options.dynamic, ragged)
+    ragged = has_ragged(args, kwargs)
+    mode = fake_mode_for((args, kwargs, module_tensors(fn)), options.dynamic, ragged)
     settings = Settings(
         fake_mode=mode,
-        decompositions=_decompositions(options),
+        decompositions=decompositions_for(options),
         dynamic=options.dynamic or (mode.shape_env is not None and not ragged),
         observe_variables=options.observe_variables,
         allow_side_effects=options.allow_side_effects,
@@ -223,32 +269,65 @@ def _capture(
 
 def compile_graph_module(gm: Any, example_inputs: Any, options: CompileOptions) -> Compiled:
     """Compile what Dynamo captured; `call` takes its flat inputs and returns a tuple."""
-    clock = _Clock()
-    with clock.stage("capture"):
-        fixed = options.for_inductor  # its graphs cannot read a number out of a tensor
-        captured = capture_graph_module(
-            gm,
-            list(example_inputs),
-            _decompositions(options),
-            partial(split_region, policy=options.partition),
-            fixed_floats=fixed,
-        )
-    compiled = _finish(captured, options, clock)
+    clock, shelf = Clock(), None
+    with clock.stage("cache" if options.cache else "capture"):
+        given = graph_call(gm, example_inputs)
+        if options.cache:
+            shelf, twins = graph_shelf(given, options)
+            if shelf.find() is not None:
+                found = _from_disk(shelf, Replay.of(given, twins), options, clock)
+                if found is not None:
+                    announce_compiled(found)
+                    return found
+    compiled = _compile_graph(given, options, clock, shelf)
+    if shelf is not None:
+        with clock.stage("cache"):
+            took_ms = sum(clock.timings_ms.values())
+            keep(shelf, compiled.module.text, compiled.code, known_constants(gm), took_ms)
     announce_compiled(compiled)
     return compiled
 
 
-def _finish(captured: Captured, options: CompileOptions, clock: "_Clock") -> Compiled:
+def _compile_graph(
+    given: GraphCall, options: CompileOptions, clock: Clock, shelf: Shelf | None = None
+) -> Compiled:
+    with clock.stage("capture"):
+        fixed = options.for_inductor  # its graphs cannot read a number out of a tensor
+        split = partial(split_region, policy=options.partition)
+        captured = capture_graph_module(given, decompositions_for(options), split, fixed_floats=fixed)
+    return _finish(captured, options, clock, shelf)
+
+
+def _from_disk(shelf: Shelf, replay: Replay, options: CompileOptions, clock: Clock) -> Compiled | None:
+    """What another process has compiled; None where its code is gone or cannot be loaded."""
+    given = replay.call
+
+    @cache
+    def again() -> Compiled:
+        with replay.standing() as call:
+            return _compile_graph(call, options, Clock())
+
+    text = restored_text(shelf, given.graph, again, (dict(options.inductor_config), clock))
+    if text is None:
+        return None
+    module = load_module(text, given.subject.name)
+    call = bind_module(given.graph, module.call) if given.owned else module.call
+    return Compiled(given.subject, None, module, call, clock.timings_ms, shelf, again)
+
+
+def _finish(
+    captured: Captured, options: CompileOptions, clock: Clock, shelf: Shelf | None = None
+) -> Compiled:
     joint = _build_joint(captured, options, clock)
     if options.for_inductor and isinstance(options.partition, Policy):
         with clock.stage("joint passes"):
             joint = with_joint_passes(joint, dict(options.inductor_config))
     with clock.stage("partition"):
         parts = partition(joint, options.partition)
-    return _generate(parts, options, clock)
+    return _generate(parts, options, clock, shelf)
 
 
-def _build_joint(captured: Captured, options: CompileOptions, clock: "_Clock") -> JointProgram:
+def _build_joint(captured: Captured, options: CompileOptions, clock: Clock) -> JointProgram:
     dynamic = captured.recorder.fake_mode.shape_env is not None
     with clock.stage("analysis"):
         meta = analyse(captured, options.keep_input_mutations)
@@ -257,10 +336,15 @@ def _build_joint(captured: Captured, options: CompileOptions, clock: "_Clock") -
         return build_joint(captured, meta, dynamic, every_result)
 
 
-def _generate(parts: Partitioned, options: CompileOptions, clock: "_Clock") -> Compiled:
+def _generate(
+    parts: Partitioned, options: CompileOptions, clock: Clock, shelf: Shelf | None = None
+) -> Compiled:
     captured = parts.joint.captured
     with clock.stage("codegen"):
-        code = clock.timing_backward(generate(parts, options))
+        code = generate(parts, options)
+        if shelf is not None:
+            code = shelf.watching_backward(code)
+        code = _timing_backward(code, clock)
         text = write_module(parts, code)
     with clock.stage("runtime"):
         module = load_module(text, captured.subject.name)
@@ -268,7 +352,8 @@ def _generate(parts: Partitioned, options: CompileOptions, clock: "_Clock") -> C
         function: Any = captured.subject.function
         if module_tensors(function):
             call = bind_module(function, module.call, captured.structure.rebound)
-    return Compiled(captured, parts.joint.meta, parts.joint, parts, code, module, call, clock.timings_ms)
+    stages = Stages(captured, parts.joint.meta, parts.joint, parts, code)
+    return Compiled(captured.subject, stages, module, call, clock.timings_ms, shelf)
 
 
 def other_call(compiled: Compiled, options: CompileOptions, fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -298,64 +383,15 @@ def compile_part(
         return code.compile() if code.compile is not None else None
 
 
-def _fake_mode(given: Any, dynamic: bool, ragged: bool) -> FakeTensorMode:
-    """The mode of fake arguments, with its symbols; a fresh one for real arguments."""
-    for leaf in pytree.tree_leaves(given):
-        if isinstance(leaf, FakeTensor):
-            return leaf.fake_mode
-    symbolic = dynamic or ragged
-    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=make_shape_env() if symbolic else None)
-    return with_ragged_sizes(mode)
+def _timing_backward(code: Generated, clock: Clock) -> Generated:
+    """The same code, with the lazy compilation of the backward timed too."""
+    backward = code.backward
+    if backward is None or backward.compile is None:
+        return code
+    compile_graph = backward.compile
 
+    def timed() -> Callable[[list[Any]], Any]:
+        with clock.stage("codegen of the backward"):
+            return compile_graph()
 
-def _has_ragged(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a jagged nested tensor is among them, whose ragged size needs an environment of sizes."""
-    leaves = pytree.tree_leaves((args, kwargs))
-    return any(isinstance(leaf, torch.Tensor) and leaf.layout is torch.jagged for leaf in leaves)
-
-
-def _decompositions(options: CompileOptions) -> Decompositions:
-    chosen = _chosen_decompositions(options)
-    return with_random_rules(chosen) if options.functional_random or functionalizes_rng() else chosen
-
-
-def _chosen_decompositions(options: CompileOptions) -> Decompositions:
-    if options.decompositions is not None:
-        return options.decompositions
-    if options.for_inductor:
-        return inductor_decompositions(dict(options.inductor_config))
-    return {}
-
-
-COMPILING = threading.RLock()
-"""One stage runs at a time: torch's modes, and Inductor, hold state of the whole process."""
-
-
-class _Clock:
-    """Announces each stage and takes its time."""
-
-    def __init__(self) -> None:
-        self.timings_ms: dict[str, float] = {}
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        with COMPILING:
-            announce_stage(name)
-            started = time.perf_counter()
-            try:
-                yield
-            finally:
-                self.timings_ms[name] = (time.perf_counter() - started) * 1000
-
-    def timing_backward(self, code: Generated) -> Generated:
-        """The same code, with the lazy compilation of the backward timed too."""
-        backward = code.backward
-        if backward is None or backward.compile is None:
-            return code
-        compile_graph = backward.compile
-
-        def timed() -> Callable[[list[Any]], Any]:
-            with self.stage("codegen of the backward"):
-                return compile_graph()
-
-        return replace(code, backward=replace(backward, compile=timed))
+    return replace(code, backward=replace(backward, compile=timed))

@@ -27,7 +27,7 @@ from torch._higher_order_ops.triton_kernel_wrap import (
     triton_kernel_wrapper_functional,
 )
 from torch._library.fake_class_registry import FakeScriptObject, has_fake_class, maybe_to_fake_obj
-from torch._ops import OpOverload, TorchBindOpOverload
+from torch._ops import OpOverload, OpOverloadPacket, TorchBindOpOverload
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -38,6 +38,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
+from torch.fx.node import _get_qualified_name
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import (
@@ -57,6 +58,7 @@ __all__ = [
     "FakeTensorMode",
     "LazyGraphModule",
     "OpOverload",
+    "OpOverloadPacket",
     "ScriptObject",
     "TorchBindOpOverload",
     "TorchDispatchMode",
@@ -103,6 +105,7 @@ __all__ = [
     "indexing_by_tensors",
     "inductor_config_patch",
     "inductor_decompositions",
+    "inductor_folder",
     "inductor_settings",
     "inside_transforms",
     "interpreting_modules",
@@ -115,6 +118,7 @@ __all__ = [
     "launched_as_operator",
     "leave_to_python",
     "linearization_handled_by",
+    "loaded_inductor_code",
     "made_on_cpu_first",
     "make_shape_env",
     "make_token",
@@ -127,10 +131,12 @@ __all__ = [
     "object_methods_handled_by",
     "optimised_script",
     "paths_to_symbols",
+    "pickled_inductor_code",
     "pretends_gpu",
     "print_expression",
     "python_dispatcher",
     "pytree",
+    "qualified_name",
     "quiet_fake_tensors",
     "random_state_handled_by",
     "record_dynamo_spans",
@@ -1506,6 +1512,55 @@ def _translator_codes(translator: Any) -> tuple[tuple[str, str, int], ...]:
         found.append((code.co_qualname, code.co_filename, code.co_firstlineno))
         translator = getattr(translator, "parent", None)
     return tuple(found)
+
+
+def qualified_name(function: Any) -> str:
+    """The dotted name under which Python finds a function of torch's; empty where it cannot be told."""
+    try:
+        name = _get_qualified_name(function)
+    except (RuntimeError, AttributeError):  # a lambda; an object that is called
+        return ""
+    return name if "." in name else f"builtins.{name}"
+
+
+def pickled_inductor_code(code: Any) -> bytes:
+    """What Inductor made of a graph, as its own cache writes it: without what is loaded.
+
+    Raises:
+        TypeError, AttributeError, pickle.PicklingError: it holds what cannot be written.
+    """
+    import copy
+    import pickle
+
+    written = copy.copy(code)
+    written.prepare_for_serialization()
+    return pickle.dumps(written)
+
+
+def loaded_inductor_code(pickled: bytes) -> Any:
+    """The other way round; runs what the bytes say, so they must be this user's own.
+
+    Raises OSError where Inductor's folder for files cannot be written.
+    """
+    import pickle
+
+    from torch._inductor.codecache import FxGraphCache
+    from torch._inductor.output_code import CompiledFxGraphConstants
+
+    code = pickle.loads(pickled)
+    constants = CompiledFxGraphConstants()
+    found, _ = FxGraphCache.cache_hit_post_compile(code, {}, constants)
+    if found is None:
+        raise OSError("Inductor cannot load what it generated")
+    found.post_compile([], constants, found.fx_kwargs)
+    return found
+
+
+def inductor_folder() -> str:
+    """Where Inductor puts what it compiles."""
+    from torch._inductor.codecache import cache_dir
+
+    return str(cache_dir())
 
 
 def inductor_settings() -> dict[str, Any]:

@@ -21,6 +21,7 @@ from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput, SyntheticBase
 from aotlens.torch_api import (
     FakeTensor,
+    FakeTensorMode,
     below_views,
     dynamo_knows,
     fake_of,
@@ -185,11 +186,11 @@ class NonLeaf(torch.autograd.Function):
 def _fake_base(tape: Tape, group: Group, values: list[Any]) -> Any:
     """The root, or the storage from its start to the last element that a member reaches."""
     if group.root is not None:
-        return as_fake(tape, group.root, dynamic=False)
+        return as_fake(tape.fake_mode, group.root, dynamic=False)
     members = [values[at] for at in group.members]
     plain = (value for value in members if not value.is_neg() and not value.is_conj())
     first = next(plain, members[0])  # a lazily negated or conjugated one cannot be seen as another dtype
-    fake = as_fake(tape, first, dynamic=False)
+    fake = as_fake(tape.fake_mode, first, dynamic=False)
     size = first.element_size()
     ends = [last_element(values[at]) * values[at].element_size() for at in group.members]
     wide = max(end + values[at].element_size() for end, at in zip(ends, group.members, strict=True))
@@ -197,14 +198,15 @@ def _fake_base(tape: Tape, group: Group, values: list[Any]) -> Any:
         return fake.detach().as_strided((-(-wide // size),), (1,), 0)
 
 
-def as_fake(tape: Tape, value: Any, dynamic: bool) -> Any:
-    if type(value) is FakeTensor and value.fake_mode is tape.fake_mode:
+def as_fake(fake_mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
+    """A tensor's twin in the fake mode, the same one each time."""
+    if type(value) is FakeTensor and value.fake_mode is fake_mode:
         return value
     sizes = symbolic_sizes(value) if dynamic else None
     if sizes is not None:
-        return fake_of(tape.fake_mode, value, symbolic_context=sizes)
+        return fake_of(fake_mode, value, symbolic_context=sizes)
     static = None if dynamo_knows(value) else not dynamic  # Dynamo has decided which sizes are symbols
-    return fake_of(tape.fake_mode, value, static_shapes=static)
+    return fake_of(fake_mode, value, static_shapes=static)
 
 
 def _member(tape: Tape, base: CapturedInput, value: Any, slot: FlatInput) -> CapturedInput:

@@ -1,7 +1,8 @@
 """The Dynamo frontend: what Dynamo captured runs node by node, each node at the place that Dynamo noted."""
 
 import re
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from aotlens.capture.assignments import variables_of_nodes
 from aotlens.capture.floats import Floats
 from aotlens.capture.frames import calling_place, is_user_file
 from aotlens.capture.graph_places import PlacedRunner, spans_of_node
+from aotlens.capture.inputs import twin
 from aotlens.capture.operators import Decompositions
 from aotlens.capture.owned import call_on, module_tensors
 from aotlens.capture.recorder import Recorder
@@ -23,38 +25,64 @@ from aotlens.report.records import Span, Variable
 from aotlens.torch_api import FakeTensorMode, TracingContext, detect_fake_mode, static_input
 
 
+@dataclass(frozen=True, slots=True)
+class GraphCall:
+    """A graph of Dynamo's with what it is compiled for, flat."""
+
+    graph: fx.GraphModule
+    subject: Subject
+    values: tuple[Any, ...]
+    """The tensors that hang on the graph module, then the inputs."""
+    slots: tuple[FlatInput, ...]
+    owned: dict[str, Any]
+    """The first of the values, by their names on the graph module."""
+    fake_mode: FakeTensorMode
+    dynamic: bool
+    """Whether a size among the inputs is a symbol."""
+
+    def twins(self) -> list[Any]:
+        """The fake tensors that stand for the values in a recording; other values as they are."""
+        given = zip(self.values, self.slots, strict=True)
+        with self.fake_mode:
+            return [
+                twin(self.fake_mode, value, slot, self.dynamic) if isinstance(value, torch.Tensor) else value
+                for value, slot in given
+            ]
+
+
+def graph_call(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> GraphCall:
+    """What is known of a graph before it runs."""
+    owned = module_tensors(gm)
+    slots = _owned_slots(gm, owned)
+    for node in gm.graph.find_nodes(op="placeholder"):
+        slots.append(_slot(node, len(slots)))
+    return GraphCall(
+        gm,
+        _subject(gm) or _subject_of_torchs_own(gm),
+        (*owned.values(), *example_inputs),
+        tuple(slots),
+        owned,
+        _fake_mode(example_inputs),
+        _is_dynamic(example_inputs),
+    )
+
+
 def capture_graph_module(
-    gm: fx.GraphModule,
-    example_inputs: list[Any],
-    decompositions: Decompositions,
-    split_region: SplitRegion,
-    *,
-    fixed_floats: bool,
+    given: GraphCall, decompositions: Decompositions, split_region: SplitRegion, *, fixed_floats: bool
 ) -> Captured:
     """Run Dynamo's graph once on fake tensors; the inputs are flat and so is the result.
 
     With `fixed_floats` no graph reads a number: see `aotlens.capture.floats`.
     """
-    settings = Settings(
-        _fake_mode(example_inputs),
-        decompositions,
-        _is_dynamic(example_inputs),
-        split_region=split_region,
-    )
-    owned = module_tensors(gm)
-    slots = _owned_slots(gm, owned)
-    for node in gm.graph.find_nodes(op="placeholder"):
-        slots.append(_slot(node, len(slots)))
-    values = [*owned.values(), *example_inputs]
-
-    subject = _subject(gm) or _subject_of_torchs_own(gm)
+    settings = Settings(given.fake_mode, decompositions, given.dynamic, split_region=split_region)
+    gm, owned = given.graph, given.owned
 
     def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
-        flat = [given.argument for given in inputs]
+        flat = [one.argument for one in inputs]
         attributes = dict(zip(map(id, owned.values()), flat, strict=False))
         return _Runner(gm, recorder, attributes, fixed_floats).run(*flat[len(owned) :])
 
-    captured = capture_run(subject, FlatCall(values, tuple(slots), None, run), settings)
+    captured = capture_run(given.subject, FlatCall(list(given.values), given.slots, None, run), settings)
     variables = variables_of_nodes(gm, spans_of_node)
     return _flat(captured, variables)
 
@@ -117,13 +145,13 @@ class _Runner(PlacedRunner):
         return number if number.node.shape_env is self.recorder.fake_mode.shape_env else None
 
 
-def _fake_mode(example_inputs: list[Any]) -> FakeTensorMode:
+def _fake_mode(example_inputs: Sequence[Any]) -> FakeTensorMode:
     context = TracingContext.try_get()
     found = detect_fake_mode(example_inputs) or (context.fake_mode if context is not None else None)
     return found or FakeTensorMode(allow_non_fake_inputs=True)
 
 
-def _is_dynamic(example_inputs: list[Any]) -> bool:
+def _is_dynamic(example_inputs: Sequence[Any]) -> bool:
     """Whether a size among the inputs is a symbol."""
     return any(
         isinstance(value, torch.SymInt)

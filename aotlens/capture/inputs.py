@@ -27,7 +27,7 @@ from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
 from aotlens.ir.slots import Buffer, FlatInput, OutsideTensor, Parameter, SymIntInput
-from aotlens.torch_api import ScriptObject
+from aotlens.torch_api import FakeTensorMode, ScriptObject
 
 
 def make_inputs(
@@ -78,8 +78,13 @@ def _tensor(recorder: Recorder, value: Any, slot: FlatInput, dynamic: bool) -> C
         raise UnsupportedError(
             f"a {value.layout} tensor as the input `{slot.name}`", recorder.span, "pass a dense tensor"
         )
-    fake = as_fake(recorder, value, dynamic and not isinstance(slot, (Parameter, Buffer, OutsideTensor)))
+    fake = twin(recorder.fake_mode, value, slot, dynamic)
     return base_input(recorder, slot, fake, value, node_name(slot.name))
+
+
+def twin(fake_mode: FakeTensorMode, value: Any, slot: FlatInput, dynamic: bool) -> Any:
+    """The fake tensor that stands for an input, the same one each time; call inside the fake mode."""
+    return as_fake(fake_mode, value, dynamic and not isinstance(slot, (Parameter, Buffer, OutsideTensor)))
 
 
 def _number(recorder: Recorder, value: Any, slot: FlatInput) -> CapturedInput:

@@ -45,6 +45,14 @@ def current_modes() -> Modes:
     )
 
 
+def set_modes(modes: Modes) -> None:
+    for kind, enabled, dtype in modes.autocast:
+        torch.set_autocast_enabled(kind, enabled)
+        torch.set_autocast_dtype(kind, dtype)
+    torch.set_default_dtype(modes.default_dtype)
+    torch.use_deterministic_algorithms(modes.deterministic)
+
+
 def refuse_changed_modes(before: Modes, span: Span | None) -> None:
     """Put every mode back.
 
@@ -54,11 +62,7 @@ def refuse_changed_modes(before: Modes, span: Span | None) -> None:
     after = current_modes()
     if after == before:
         return
-    for kind, enabled, dtype in before.autocast:
-        torch.set_autocast_enabled(kind, enabled)
-        torch.set_autocast_dtype(kind, dtype)
-    torch.set_default_dtype(before.default_dtype)
-    torch.use_deterministic_algorithms(before.deterministic)
+    set_modes(before)
     changed = "the autocast state" if after.autocast != before.autocast else "the default dtype"
     if after.deterministic != before.deterministic:
         changed = "deterministic mode"

@@ -10,6 +10,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--verify", action="store_true", help="compare each target's first call with eager")
     parser.add_argument("--report", metavar="FILE", help="write the report there as JSON")
     add_compile_options(parser, backend="inductor")
+    parser.add_argument(
+        "--no-cache", action="store_true", help="compile anew, and keep nothing (see `aotlens cache`)"
+    )
     parser.add_argument("script", metavar="SCRIPT", help="a Python script")
     parser.add_argument(
         "argv",
@@ -19,7 +22,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-_OPTIONS = {"--verify": 0, "--dynamic": 0, "--report": 1, "--backend": 1, "--policy": 1, "--memory-budget": 1}
+_OPTIONS = {
+    "--verify": 0,
+    "--dynamic": 0,
+    "--no-cache": 0,
+    "--report": 1,
+    "--backend": 1,
+    "--policy": 1,
+    "--memory-budget": 1,
+}
 """Our options, and how many values each takes."""
 
 
@@ -48,7 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
     from aotlens.report.closing import print_closing
     from aotlens.session.run import run_compiled  # imports torch
 
-    options = CompileOptions(arguments.backend, arguments.dynamic, policy_of(arguments))
+    options = CompileOptions(
+        arguments.backend, arguments.dynamic, policy_of(arguments), cache=not arguments.no_cache
+    )
     ran = run_compiled(arguments.script, arguments.argv, options, arguments.verify)
     if ran.end.said:
         say(ran.end.said)

@@ -15,6 +15,7 @@ from torch import fx
 from aotlens.capture.margin_losses import AS_THE_KERNEL
 from aotlens.codegen.around import Around, prepare
 from aotlens.codegen.boxed import boxed
+from aotlens.codegen.kept import KeptCode, kept
 from aotlens.codegen.kernels import call_numbers, kernels_of
 from aotlens.codegen.layouts import laid_out
 from aotlens.codegen.measure import RUNS, Measurable, measured_us
@@ -72,6 +73,7 @@ def _graph_codes(unit: "_Unit", parts: Partitioned, lazy: bool) -> Generated:
         unit.compile_forward,
         kernels=unit.kernels_of(phase),
         measure=partial(unit.measure, phase),
+        keep=partial(unit.keep, phase),
     )
     if parts.backward is None:
         return Generated(forward, None)
@@ -81,6 +83,7 @@ def _graph_codes(unit: "_Unit", parts: Partitioned, lazy: bool) -> Generated:
         lazy=lazy,
         kernels=unit.kernels_of("backward"),
         measure=partial(unit.measure, "backward"),
+        keep=partial(unit.keep, "backward"),
         donated=donated_positions(parts),
     )
     return Generated(forward, backward)
@@ -130,6 +133,7 @@ class _Unit:
         self._strides: dict[int, tuple[Any, ...]] = {}
         self._kernels: dict[str, tuple[Kernel, ...]] = {}
         self._measurable: dict[str, Measurable] = {}
+        self._compiled: dict[str, tuple[Any, Around]] = {}
         self._in_one_piece = True
         self._made: tuple[Any, Around] | None = None
         with inductor_config_patch(config):
@@ -148,6 +152,10 @@ class _Unit:
 
     def kernels_of(self, phase: str) -> Callable[[], tuple[Kernel, ...]]:
         return lambda: self._kernels.get(phase, ())
+
+    def keep(self, phase: str) -> KeptCode:
+        """A graph that is compiled, as another process can load it; raises NoFingerprintError."""
+        return kept(*self._compiled[phase])
 
     def measure(self, phase: str) -> str:
         """Time each call of a graph that is compiled; returns how it was done, or why it was not."""
@@ -239,6 +247,7 @@ class _Unit:
         if phase == "forward":
             self._in_one_piece = len(getattr(result, "partition_maps", None) or ()) <= 1
         self._made = result, around
+        self._compiled[phase] = self._made
         return around.code(boxed(result))
 
 

@@ -24,6 +24,8 @@ class GraphCode:
     """Times each call of what was generated, which `kernels` tells from then on; says how, or why not."""
     gpu_kernels: Callable[[], tuple[Kernel, ...]] = tuple
     """What the program becomes on the GPU target; generated when somebody asks."""
+    keep: Callable[[], Any] | None = None
+    """Gives what was compiled as a `KeptCode`; None where the backend's code stays in this process."""
     donated: tuple[int, ...] = ()
     """Positions of the inputs whose memory the code may write over."""
     written: WrittenGraph | None = None

@@ -14,7 +14,7 @@ from aotlens.torch_api import hide_from_dynamo, record_dynamo_spans, tracing
 
 record_dynamo_spans()
 
-OPTION_NAMES = ("backend", "policy", "memory_budget", "keep_input_mutations")
+OPTION_NAMES = ("backend", "policy", "memory_budget", "keep_input_mutations", "cache")
 """Keys of `torch.compile(options=...)` that are ours; all others go to Inductor."""
 
 

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from aotlens.report.layout import KEEP, WIDTH, Row, page_width, paragraph, print_lines, table, to_text
 from aotlens.report.places import place
-from aotlens.report.records import Target, Verdict
+from aotlens.report.records import Reuse, Target, Verdict
 from aotlens.report.summary import (
     applied_steps,
     counted,
@@ -52,6 +52,18 @@ def timings_text(target: Target) -> str:
     return timings_summary(target).replace(" ", KEEP).replace(f"{KEEP}·{KEEP}", f"{KEEP}· ")
 
 
+def reuse_text(reuse: Reuse) -> str:
+    """What the cache of compiled results did."""
+    match reuse.outcome:
+        case "hit":
+            took = f": compiling it took {human_ms(reuse.cold_ms)}" if reuse.cold_ms is not None else ""
+            return f"from the cache{took}"
+        case "miss":
+            return "kept in the cache for the next run"
+        case _:
+            return f"not kept in the cache: {reuse.reason}"
+
+
 def _row(target: Target, verdict: Verdict | None, width: int) -> Row:
     saved = f"saves {human_bytes(target.partition.saved_bytes)}" if target.partition else ""
     where = place(target.span) if target.span else ""
@@ -65,6 +77,8 @@ def _below(target: Target, verdict: Verdict | None, width: int) -> Iterator[Text
     yield from paragraph(f"{counted(len(steps), 'wrapper step')}{names}", width, _INDENT)
     if target.timings_ms:
         yield from paragraph(timings_text(target), width, _INDENT, "dim")
+    if target.reuse is not None:
+        yield from paragraph(reuse_text(target.reuse), width, _INDENT, "dim")
     if verdict:
         word, style = _word(verdict)
         first, *more = verdict.text.splitlines()

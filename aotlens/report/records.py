@@ -46,6 +46,7 @@ from aotlens.report.partition_records import (
     Use,
     WhatIf,
 )
+from aotlens.report.reuse_records import Reuse
 from aotlens.report.source_records import Dimension, FailingBackward, Site, Span, Tensor, Verdict
 
 __all__ = [
@@ -89,6 +90,7 @@ __all__ = [
     "Region",
     "Related",
     "Report",
+    "Reuse",
     "SavedValue",
     "Severity",
     "Site",
@@ -364,6 +366,8 @@ class Target:
     """How a call compared with eager; None where nobody asked, or it was never called."""
     timings_ms: dict[str, float] = field(default_factory=dict)
     """Wall time by stage name, in the order in which the stages ran."""
+    reuse: Reuse | None = None
+    """What the cache of compiled results did; None where it was not asked."""
     diagnostics: tuple[Diagnostic, ...] = ()
 
     def stage(self, name: str) -> Stage | None:

@@ -51,14 +51,16 @@ def refuse_unknown(
 ) -> None:
     """Raises UnknownValueError for an override that names a value in none of a script's targets, and
     UserError for a what-if where none of them is trained."""
+    policies = [options.partition, *map(Policy.parse, what_if)]
+    overrides = [one for policy in policies if isinstance(policy, Policy) for one in policy.overrides]
+    if not what_if and not overrides:
+        return
     trained = [one for one in compiled if one.parts.split is not None]
     if what_if and compiled and not trained:
         raise UserError(
             "--what-if: no target is trained, so nothing is saved and there is nothing to weigh; an input"
             " that wants a gradient has requires_grad, or `grad` in an example"
         )
-    policies = [options.partition, *map(Policy.parse, what_if)]
-    overrides = [one for policy in policies if isinstance(policy, Policy) for one in policy.overrides]
     if not trained or not overrides:
         return
     lacking = [one.lacks(overrides) for one in trained]

@@ -64,7 +64,7 @@ class Verifier:
         compiled = self._collector.compiled[index]
         boxed = getattr(function, "_boxed_call", False)
         flat: Callable[..., Any] = (lambda *inputs: function(list(inputs))) if boxed else function
-        interpreted = compiled.code.interpreted is not None
+        interpreted = isinstance(self._options.backend, Interpreted)
 
         def verifying(*args: Any) -> Any:
             if index not in self._verdicts:

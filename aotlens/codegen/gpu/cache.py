@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aotlens.cache import Store, digest, open_store
-from aotlens.codegen.gpu.fingerprint import NoFingerprintError, fingerprint
+from aotlens.codegen.gpu.fingerprint import fingerprint
 from aotlens.codegen.gpu.records import BuiltKernel, KernelSource, LoweredGraph
 from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.errors import ReportError
+from aotlens.ir.told import NoFingerprintError
 from aotlens.partition.records import Partitioned
 from aotlens.report.codec import decode_record, encode_record
 

@@ -14,19 +14,14 @@ import torch
 
 from aotlens.cache import digest
 from aotlens.ir.program import Node, Program, TableIndex, getitem
+from aotlens.ir.told import NoFingerprintError, told
 from aotlens.partition.records import Partitioned
 from aotlens.torch_api import inductor_settings
 
 NAMESPACES = frozenset({"aten", "prims", "rngprims", "higher_order", "inductor"})
 """Of operators whose meaning torch's version fixes."""
 
-_ATOMS = (type(None), bool, int, float, complex, str)
-_TORCH_ATOMS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 _MODULES = {operator.__name__: operator, math.__name__: math, "builtins": builtins}
-
-
-class NoFingerprintError(Exception):
-    """Names what cannot be told apart from others."""
 
 
 def fingerprint(parts: Partitioned, config: dict[str, Any]) -> str:
@@ -39,19 +34,22 @@ def fingerprint(parts: Partitioned, config: dict[str, Any]) -> str:
 def _settings(config: dict[str, Any]) -> Iterator[str]:
     yield _told(dict(sorted(config.items())))
     yield _told(dict(sorted(inductor_settings().items())))
-    yield _told(
-        [
-            torch.get_default_dtype(),
-            torch.are_deterministic_algorithms_enabled(),
-            torch.get_float32_matmul_precision(),
-            torch.backends.cuda.matmul.allow_tf32,
-            torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction,
-            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction,
-            torch.backends.cudnn.allow_tf32,
-            torch.backends.cudnn.benchmark,
-            torch.backends.cudnn.deterministic,
-        ]
-    )
+    yield _told(torch_settings())
+
+
+def torch_settings() -> list[Any]:
+    """Torch's own settings that generated code depends on."""
+    return [
+        torch.get_default_dtype(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_float32_matmul_precision(),
+        torch.backends.cuda.matmul.allow_tf32,
+        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction,
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction,
+        torch.backends.cudnn.allow_tf32,
+        torch.backends.cudnn.benchmark,
+        torch.backends.cudnn.deterministic,
+    ]
 
 
 def _program(program: Program) -> Iterator[str]:
@@ -110,19 +108,14 @@ def _constant(value: Any) -> str:
 
 def _told(value: Any) -> str:
     """An argument, in full."""
+    return told(value, _of_program)
+
+
+def _of_program(value: Any) -> str | None:
     if type(value) is Node:
         return f"%{value.name}"
     if type(value) is Program:
         return f"body {value.name}"
     if type(value) is TableIndex:
         raise NoFingerprintError("a Triton kernel of the user's")
-    if type(value) in _ATOMS or isinstance(value, _TORCH_ATOMS):
-        return repr(value)
-    if type(value) in (list, tuple, set, frozenset, torch.Size):
-        items = sorted(map(_told, value)) if isinstance(value, (set, frozenset)) else map(_told, value)
-        return f"{type(value).__name__}({', '.join(items)})"
-    if type(value) is dict:
-        return f"{{{', '.join(f'{_told(key)}: {_told(item)}' for key, item in value.items())}}}"
-    if type(value) is slice:
-        return f"slice({_told(value.start)}, {_told(value.stop)}, {_told(value.step)})"
-    raise NoFingerprintError(f"a value of type {type(value).__qualname__}")
+    return None

@@ -1,0 +1,23 @@
+"""The fake mode in which the direct frontend runs a function."""
+
+from typing import Any
+
+import torch
+
+from aotlens.torch_api import FakeTensor, FakeTensorMode, make_shape_env, pytree, with_ragged_sizes
+
+
+def fake_mode_for(given: Any, dynamic: bool, ragged: bool) -> FakeTensorMode:
+    """The mode of fake arguments, with its symbols; a fresh one for real arguments."""
+    for leaf in pytree.tree_leaves(given):
+        if isinstance(leaf, FakeTensor):
+            return leaf.fake_mode
+    symbolic = dynamic or ragged
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=make_shape_env() if symbolic else None)
+    return with_ragged_sizes(mode)
+
+
+def has_ragged(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a jagged nested tensor is among them, whose ragged size needs an environment of sizes."""
+    leaves = pytree.tree_leaves((args, kwargs))
+    return any(isinstance(leaf, torch.Tensor) and leaf.layout is torch.jagged for leaf in leaves)

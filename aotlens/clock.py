@@ -1,0 +1,30 @@
+"""The time that each stage takes, and that one stage runs at a time."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from aotlens.observe import announce_stage
+
+COMPILING = threading.RLock()
+"""One stage runs at a time: torch's modes, and Inductor, hold state of the whole process."""
+
+
+class Clock:
+    """Announces each stage and takes its time."""
+
+    def __init__(self) -> None:
+        self.timings_ms: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """A name that comes again adds to its time."""
+        with COMPILING:
+            announce_stage(name)
+            started = time.perf_counter()
+            try:
+                yield
+            finally:
+                elapsed = (time.perf_counter() - started) * 1000
+                self.timings_ms[name] = self.timings_ms.get(name, 0.0) + elapsed

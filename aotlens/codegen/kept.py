@@ -1,0 +1,103 @@
+"""Inductor's code for one graph as bytes, and back, so that another process need not generate it.
+
+Invariant: the bytes hold a pickle and compiled libraries, both of which run when they are read; only the
+user's own private store gives them to `restored`.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aotlens.codegen.around import Around
+from aotlens.codegen.boxed import boxed
+from aotlens.ir.told import NoFingerprintError
+from aotlens.torch_api import (
+    inductor_config_patch,
+    inductor_folder,
+    loaded_inductor_code,
+    names_of_generated,
+    pickled_inductor_code,
+)
+
+__all__ = ["KeptCode", "Library", "kept", "restored"]
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A compiled C++ kernel."""
+
+    path: str
+    """Where it lies in Inductor's folder."""
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCode:
+    """One graph's code, and what stands around it."""
+
+    pickled: bytes
+    around: Around
+    libraries: tuple[Library, ...]
+
+
+def kept(code: Any, around: Around) -> KeptCode:
+    """What of Inductor's result must be on disk for it to run in another process.
+
+    Raises:
+        NoFingerprintError: it holds what another process does not have.
+    """
+    if getattr(code, "device_types", None) is None or set(code.device_types) - {"cpu"}:
+        raise NoFingerprintError("code for a GPU, which Inductor's own cache keeps")
+    try:
+        pickled = pickled_inductor_code(code)
+    except Exception as error:
+        raise NoFingerprintError(f"what Inductor made cannot be written ({type(error).__name__})") from error
+    return KeptCode(pickled, around, tuple(_libraries(code)))
+
+
+def restored(code: KeptCode, config: dict[str, Any]) -> Callable[[list[Any]], Any]:
+    """The graph's code, loaded; Inductor finds the libraries in its folder and compiles none.
+
+    Raises OSError where they cannot be put there.
+    """
+    folder = Path(inductor_folder()).resolve()
+    for library in code.libraries:
+        path = (folder / library.path).resolve()
+        if not path.is_relative_to(folder):
+            raise OSError(f"{library.path} is no place within {folder}")
+        _put(path, library.data)
+    with inductor_config_patch(config):
+        return code.around.code(boxed(loaded_inductor_code(code.pickled)))
+
+
+def _libraries(code: Any) -> Iterator[Library]:
+    """The files of the kernels that the generated module has loaded."""
+    folder = Path(inductor_folder()).resolve()
+    names = names_of_generated(code) or {}
+    modules = (getattr(value, "__self__", None) for value in names.values())
+    files = (getattr(module, "__file__", None) for module in modules)
+    for file in dict.fromkeys(file for file in files if isinstance(file, str)):
+        path = Path(file).resolve()
+        if path.is_relative_to(folder):
+            yield Library(str(path.relative_to(folder)), path.read_bytes())
+
+
+def _put(path: Path, data: bytes) -> None:
+    """Where no such file is yet; under another name first, so that nobody loads half of it."""
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=".aotlens-", dir=path.parent)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        os.chmod(name, 0o755)
+        os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise

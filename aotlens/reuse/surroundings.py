@@ -1,0 +1,114 @@
+"""What a result depends on besides graph and inputs: options, modes, settings, versions, the machine."""
+
+import platform
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from aotlens.cache import digest
+from aotlens.capture.modes import current_modes
+from aotlens.codegen.gpu.fingerprint import torch_settings
+from aotlens.ir.told import NoFingerprintError, told
+from aotlens.options import BACKENDS, CompileOptions
+from aotlens.policy import Policy
+from aotlens.torch_api import (
+    functionalizes_rng,
+    has_saved_tensor_hooks,
+    inductor_settings,
+    pretends_gpu,
+)
+
+__all__ = ["option_lines", "surrounding_lines"]
+
+
+def option_lines(options: CompileOptions) -> Iterator[str]:
+    """Raises NoFingerprintError for what the user gave as Python code."""
+    if options.backend not in BACKENDS:
+        raise NoFingerprintError("a backend that has no name")
+    policy = options.partition
+    if not isinstance(policy, Policy) or policy.function is not None or policy.chooser is not None:
+        raise NoFingerprintError("a policy that is a function")
+    if policy.overrides:
+        raise NoFingerprintError("a policy that names values")
+    if options.decompositions is not None:
+        raise NoFingerprintError("decompositions of your own")
+    if options.gpu is not None or pretends_gpu():
+        raise NoFingerprintError("a GPU that is not there")
+    if options.observe_variables:
+        raise NoFingerprintError("variables that are recorded")
+    flags = (
+        options.dynamic,
+        options.keep_input_mutations,
+        options.allow_side_effects,
+        options.flat_result,
+        options.functional_random,
+        options.lazy_backward,
+    )
+    yield f"{options.backend} {policy} {flags}"
+    config = dict(sorted(options.inductor_config))
+    yield told(config, _no_other)
+    if options.for_inductor:
+        settings = {**inductor_settings(), **config}
+        if settings.get("triton.cudagraphs"):
+            raise NoFingerprintError("CUDA graphs")
+        yield told(dict(sorted(settings.items())), _no_other)
+        yield _processor()
+        yield str(torch.get_num_threads())
+
+
+def _no_other(value: Any) -> str | None:
+    if callable(value):
+        name = getattr(value, "__qualname__", type(value).__qualname__)
+        raise NoFingerprintError(f"a setting of Inductor's that is a function (`{name}`)")
+    return None
+
+
+def surrounding_lines() -> Iterator[str]:
+    """Modes of the call, settings of torch, versions.
+
+    Raises:
+        NoFingerprintError: hooks on saved tensors, which are Python functions.
+    """
+    if has_saved_tensor_hooks():
+        raise NoFingerprintError("hooks on saved tensors")
+    modes = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), functionalizes_rng())
+    yield f"{current_modes()} {modes} {torch.is_autocast_cache_enabled()}"
+    yield told([*torch_settings(), *_attention()], _no_other)
+    yield "\n".join(_versions())
+
+
+def _attention() -> tuple[Any, ...]:
+    """Which implementations of attention may be chosen, and whether oneDNN's kernels are."""
+    backends = torch.backends.cuda
+    return (
+        backends.flash_sdp_enabled(),
+        backends.mem_efficient_sdp_enabled(),
+        backends.math_sdp_enabled(),
+        backends.cudnn_sdp_enabled(),
+        torch.backends.mkldnn.enabled,
+    )
+
+
+@cache
+def _versions() -> tuple[str, ...]:
+    """Of Python, of torch, and of this package by its files, so that a change of it finds nothing older."""
+    package = Path(__file__).parents[1]
+    files = sorted(package.rglob("*.py"))
+    own = [f"{file.relative_to(package)} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
+    return sys.version, torch.__version__, str(torch.version.git_version), digest(*own)
+
+
+@cache
+def _processor() -> str:
+    """What the compiler of C++ may use of it."""
+    found = [platform.machine(), platform.processor(), torch.backends.cpu.get_cpu_capability()]
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as about:
+            rows = [line for line in iter(about.readline, "\n") if line.startswith(("model name", "flags"))]
+    except OSError:  # not Linux
+        rows = []
+    return digest(*found, *rows)
