@@ -113,6 +113,7 @@ __all__ = [
     "is_any_autocast_enabled",
     "is_traceable_wrapper_subclass",
     "is_view_of_custom_function",
+    "kernels_from",
     "keys_without_cuda_autocast",
     "known_number",
     "launched_as_operator",
@@ -1554,6 +1555,32 @@ def loaded_inductor_code(pickled: bytes) -> Any:
         raise OSError("Inductor cannot load what it generated")
     found.post_compile([], constants, found.fx_kwargs)
     return found
+
+
+@contextmanager
+def kernels_from(find: Callable[[list[str], str], str | None]) -> Iterator[None]:
+    """Within it the text that Inductor generated takes a C++ kernel from the file that `find` names.
+
+    `find` is given the kernel's argument types and its text; where it gives None the kernel is compiled.
+    Inductor itself would first try out what the compiler and the processor can do, which takes seconds.
+    """
+    from torch._inductor.async_compile import AsyncCompile
+    from torch._inductor.codecache import CppPythonBindingsCodeCache
+
+    compile_kernel = AsyncCompile.cpp_pybinding
+
+    def cpp_pybinding(self: Any, argtypes: list[str], source_code: str) -> Any:
+        path = find(argtypes, source_code)
+        if path is None:
+            return compile_kernel(self, argtypes, source_code)
+        library: Any = CppPythonBindingsCodeCache._load_library(path, os.path.basename(path).split(".")[0])
+        return library.kernel
+
+    AsyncCompile.cpp_pybinding = cpp_pybinding
+    try:
+        yield
+    finally:
+        AsyncCompile.cpp_pybinding = compile_kernel
 
 
 def inductor_folder() -> str:

@@ -202,11 +202,12 @@ def as_fake(fake_mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
     """A tensor's twin in the fake mode, the same one each time."""
     if type(value) is FakeTensor and value.fake_mode is fake_mode:
         return value
+    if dynamo_knows(value):  # it has decided which sizes are symbols
+        return fake_of(fake_mode, value)
     sizes = symbolic_sizes(value) if dynamic else None
     if sizes is not None:
         return fake_of(fake_mode, value, symbolic_context=sizes)
-    static = None if dynamo_knows(value) else not dynamic  # Dynamo has decided which sizes are symbols
-    return fake_of(fake_mode, value, static_shapes=static)
+    return fake_of(fake_mode, value, static_shapes=not dynamic)
 
 
 def _member(tape: Tape, base: CapturedInput, value: Any, slot: FlatInput) -> CapturedInput:

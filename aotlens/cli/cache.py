@@ -9,6 +9,9 @@ from aotlens.report.summary import counted, human_bytes
 
 KINDS = {
     "answers": "whole answers of `aotlens inspect`",
+    "compiled": "what `aotlens run` compiled: module texts",
+    "compiled-code": "Inductor's code of their graphs",
+    "compiled-reports": "what reports tell of them",
     "gpu-graphs": "graphs as code for a GPU",
     "gpu-kernels": "kernels compiled for a GPU",
     "gpu-sass": "disassembled kernels",

@@ -4,6 +4,7 @@ Invariant: the bytes hold a pickle and compiled libraries, both of which run whe
 user's own private store gives them to `restored`.
 """
 
+import ast
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aotlens.cache import digest
 from aotlens.codegen.around import Around
 from aotlens.codegen.boxed import boxed
 from aotlens.ir.told import NoFingerprintError
 from aotlens.torch_api import (
     inductor_config_patch,
     inductor_folder,
+    kernels_from,
     loaded_inductor_code,
     names_of_generated,
     pickled_inductor_code,
@@ -30,6 +33,8 @@ __all__ = ["KeptCode", "Library", "kept", "restored"]
 class Library:
     """A compiled C++ kernel."""
 
+    kernel: str
+    """The digest of its argument types and its text."""
     path: str
     """Where it lies in Inductor's folder."""
     data: bytes
@@ -60,17 +65,22 @@ def kept(code: Any, around: Around) -> KeptCode:
 
 
 def restored(code: KeptCode, config: dict[str, Any]) -> Callable[[list[Any]], Any]:
-    """The graph's code, loaded; Inductor finds the libraries in its folder and compiles none.
+    """The graph's code, loaded from the libraries, which are put back where Inductor had them.
 
-    Raises OSError where they cannot be put there.
+    Raises OSError where that cannot be.
     """
-    folder = Path(inductor_folder()).resolve()
+    folder, paths = Path(inductor_folder()).resolve(), dict[str, str]()
     for library in code.libraries:
         path = (folder / library.path).resolve()
         if not path.is_relative_to(folder):
             raise OSError(f"{library.path} is no place within {folder}")
         _put(path, library.data)
-    with inductor_config_patch(config):
+        paths[library.kernel] = str(path)
+
+    def find(types: list[str], text: str) -> str | None:
+        return paths.get(digest(*types, text))
+
+    with kernels_from(find), inductor_config_patch(config):
         return code.around.code(boxed(loaded_inductor_code(code.pickled)))
 
 
@@ -78,12 +88,22 @@ def _libraries(code: Any) -> Iterator[Library]:
     """The files of the kernels that the generated module has loaded."""
     folder = Path(inductor_folder()).resolve()
     names = names_of_generated(code) or {}
-    modules = (getattr(value, "__self__", None) for value in names.values())
-    files = (getattr(module, "__file__", None) for module in modules)
-    for file in dict.fromkeys(file for file in files if isinstance(file, str)):
-        path = Path(file).resolve()
-        if path.is_relative_to(folder):
-            yield Library(str(path.relative_to(folder)), path.read_bytes())
+    for name, kernel in _definitions(code.source_code):
+        file = getattr(getattr(names.get(name), "__self__", None), "__file__", None)
+        path = Path(file).resolve() if isinstance(file, str) else folder
+        if path != folder and path.is_relative_to(folder):
+            yield Library(kernel, str(path.relative_to(folder)), path.read_bytes())
+
+
+def _definitions(source: str) -> Iterator[tuple[str, str]]:
+    """The C++ kernels of a generated text: `name = async_compile.cpp_pybinding(types, text)`."""
+    for statement in ast.parse(source).body:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(func=ast.Attribute(attr="cpp_pybinding"), args=[types, text]),
+            ):
+                yield name, digest(*ast.literal_eval(types), ast.literal_eval(text))
 
 
 def _put(path: Path, data: bytes) -> None:

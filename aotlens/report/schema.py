@@ -14,7 +14,14 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from aotlens.report import cuda_graph_records, kernel_records, partition_records, records, source_records
+from aotlens.report import (
+    cuda_graph_records,
+    kernel_records,
+    partition_records,
+    records,
+    reuse_records,
+    source_records,
+)
 from aotlens.report.codec import json_key
 from aotlens.report.records import SCHEMA, Report
 
@@ -106,7 +113,7 @@ def _union(members: tuple[Any, ...], defined: dict[str, Schema]) -> Schema:
 def _field_descriptions() -> dict[str, dict[str, str]]:
     """The string under each field, by record: Python drops them, so they are read from the source."""
     found: dict[str, dict[str, str]] = {}
-    modules = (source_records, partition_records, cuda_graph_records, kernel_records, records)
+    modules = (source_records, partition_records, cuda_graph_records, kernel_records, reuse_records, records)
     for record in [entry for module in modules for entry in ast.parse(inspect.getsource(module)).body]:
         if not isinstance(record, ast.ClassDef):
             continue

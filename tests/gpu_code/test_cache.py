@@ -10,7 +10,8 @@ from torch import Tensor
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
 from aotlens.cache import open_store
-from aotlens.codegen.gpu.fingerprint import NoFingerprintError, fingerprint
+from aotlens.codegen.gpu.fingerprint import fingerprint
+from aotlens.ir.told import NoFingerprintError
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.report.records import Target
