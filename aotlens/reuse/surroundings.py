@@ -38,6 +38,8 @@ def option_lines(options: CompileOptions) -> Iterator[str]:
         raise NoFingerprintError("decompositions of your own")
     if options.gpu is not None or pretends_gpu():
         raise NoFingerprintError("a GPU that is not there")
+    if options.standalone:
+        raise NoFingerprintError("a module text that stands by itself")
     if options.observe_variables:
         raise NoFingerprintError("variables that are recorded")
     flags = (
