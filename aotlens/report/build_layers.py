@@ -34,8 +34,9 @@ class Layers:
 
     def __init__(self, program: Program) -> None:
         self._by_origin: dict[int, str] = {}
+        self._by_input = _inputs(program)
         before = ""
-        stretches = list(_stretches(program))
+        stretches = list(_stretches(program, self._by_input))
         for stretch, following in zip(stretches, _next_layers(stretches), strict=True):
             current = _first(stretch)
             if current is None:
@@ -51,6 +52,10 @@ class Layers:
         if origin is not None and origin.backward:
             origin = origin.differentiates
         return self._by_origin.get(id(origin)) or None
+
+    def of_input(self, node: Node) -> str | None:
+        """Of a parameter or buffer; of a value that the forward saved, the layer of what computed it."""
+        return self._by_input.get(id(node)) or self.of(node)
 
 
 def layer_name(fqn: str) -> str:
@@ -74,8 +79,12 @@ def _next_layers(stretches: list[_Stretch]) -> list[str | None]:
     return found[::-1]
 
 
-def _stretches(program: Program) -> Iterator[_Stretch]:
-    read = {id(given.node): layer_name(fqn) for given in program.inputs if (fqn := _fqn(given.slot))}
+def _inputs(program: Program) -> dict[int, str]:
+    """The layer of each parameter and buffer by the identity of its node; empty for one of no layer."""
+    return {id(given.node): layer_name(fqn) for given in program.inputs if (fqn := _fqn(given.slot))}
+
+
+def _stretches(program: Program, read: dict[int, str]) -> Iterator[_Stretch]:
     stretch, before = _Stretch(True), tuple[Position, ...]()
     for node in program.nodes:
         if node.op is None or node.origin.backward:

@@ -8,18 +8,27 @@ import torch
 from aotlens.ir.program import Node, getitem, nodes_in
 from aotlens.partition.records import Partitioned
 from aotlens.partition.twins import side_notes
+from aotlens.report.build_layers import Layers
 from aotlens.report.build_programs import StageProgram, stage_programs
 from aotlens.report.describe import describe_tensor
 from aotlens.report.records import Stage, StageNode, Tensor
 from aotlens.runtime.graphs import NO_NOTES, write_program
 
+BEFORE_JOINT = ("captured", "desugared", "functional", "decomposed")
+
 
 def build_stages(parts: Partitioned) -> tuple[Stage, ...]:
     """Captured, desugared, functional and decomposed, then joint, forward and backward; or inference."""
-    return tuple(stage_row(stage, side_notes(parts, stage.name)) for stage in stage_programs(parts))
+    joint = Layers(parts.joint.program)  # knows the nodes of what is made from it too
+    return tuple(
+        stage_row(stage, side_notes(parts, stage.name), None if stage.name in BEFORE_JOINT else joint)
+        for stage in stage_programs(parts)
+    )
 
 
-def stage_row(stage: StageProgram, notes: Mapping[str, str] = NO_NOTES) -> Stage:
+def stage_row(
+    stage: StageProgram, notes: Mapping[str, str] = NO_NOTES, layers: Layers | None = None
+) -> Stage:
     """One stage; one that changes nothing has neither nodes nor text of its own.
 
     What the backward computes again says so, and comes `from_` the joint node that the forward has too.
@@ -27,6 +36,7 @@ def stage_row(stage: StageProgram, notes: Mapping[str, str] = NO_NOTES) -> Stage
     if stage.same_as is not None:
         return Stage(stage.name, stage.parent, (), "", stage.same_as)
     program = stage.program
+    layers = layers or Layers(program)
     rows = [
         StageNode(
             given.node.name,
@@ -37,17 +47,18 @@ def stage_row(stage: StageProgram, notes: Mapping[str, str] = NO_NOTES) -> Stage
             (),
             stage.ancestors(given.node),
             f"{type(given.slot).__name__} `{given.slot.name}`",
+            layers.of_input(given.node),
         )
         for given in program.inputs
     ]
-    rows += [_row(node, stage, notes.get(node.name, "")) for node in program.nodes]
+    rows += [_row(node, stage, notes.get(node.name, ""), layers.of(node)) for node in program.nodes]
     results = tuple(node.name for node in nodes_in(out.value for out in program.outputs))
     whose = "the function's results" if stage.parent is None else "the graph's results"
     rows.append(StageNode("output", "output", "output", results, None, (), (), whose))
     return Stage(stage.name, stage.parent, tuple(rows), write_program(program, notes).source)
 
 
-def _row(node: Node, stage: StageProgram, note: str) -> StageNode:
+def _row(node: Node, stage: StageProgram, note: str, layer: str | None) -> StageNode:
     from_ = stage.ancestors(node)
     reason = note or node.origin.reason
     if not reason and node.origin.differentiates is not None:
@@ -66,6 +77,7 @@ def _row(node: Node, stage: StageProgram, note: str) -> StageNode:
         spans=node.origin.place.spans,
         from_=from_,
         reason=reason,
+        layer=layer,
     )
 
 

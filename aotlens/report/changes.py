@@ -4,7 +4,7 @@ Invariant: every node of both stages stands in one change or is counted as kept;
 another's ancestors are compared over the stage that both come from.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -69,11 +69,15 @@ def compared(target: Target, before: str, after: str) -> "Comparison | None":
     for name, roots in roots_of_old.items():
         for one in roots:
             by_root.setdefault(one, []).append(name)
-    from_: dict[str, tuple[str, ...]] = {
-        name: tuple(dict.fromkeys(old_name for one in roots for old_name in by_root.get(one, ())))
-        for name, roots in roots_of_new.items()
-    }
+    from_ = {name: _heirs(roots, by_root) for name, roots in roots_of_new.items()}
     return Comparison(old, new, from_)
+
+
+def _heirs(names: Sequence[str], found: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """What is found of some names, each once; most nodes come from one other."""
+    if len(names) == 1:
+        return tuple(found.get(names[0], ()))
+    return tuple(dict.fromkeys(one for name in names for one in found.get(name, ())))
 
 
 def _wrapped(stage: Stage, wrapper: Wrapper) -> StageDifference:
@@ -116,10 +120,7 @@ def _roots(target: Target, name: str, root: str) -> dict[str, tuple[str, ...]]:
     earlier = _roots(target, row.parent, root)
     if row.same_as is not None:
         return earlier
-    return {
-        node.name: tuple(dict.fromkeys(one for parent in node.from_ for one in earlier.get(parent, ())))
-        for node in stage.nodes
-    }
+    return {node.name: _heirs(node.from_, earlier) for node in stage.nodes}
 
 
 class Comparison:
@@ -169,7 +170,7 @@ class Comparison:
         for node in nodes:
             for name in self._from.get(node.name, ()):
                 old = self._old_nodes[name]
-                if name not in taken and (old.op, old.target) == (node.op, node.target):
+                if name not in taken and _is_same(old, node):
                     self.kept[node.name] = name
                     taken.add(name)
                     break
@@ -191,6 +192,11 @@ class Comparison:
             if fresh and new.op == "call_function":
                 reads = ", ".join(f"`{name}`" for name in fresh)
                 yield StageChange("rewired", (old,), (new,), f"reads {reads}")
+
+
+def _is_same(old: StageNode, new: StageNode) -> bool:
+    """Whether one operator stands for the other; what is given stays what it is, whoever gives it."""
+    return old.op == new.op and (old.op == "placeholder" or old.target == new.target)
 
 
 def parse_range(text: str) -> tuple[str, str] | None:

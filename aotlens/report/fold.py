@@ -7,6 +7,7 @@ items, and a layer that differs in anything shown stands apart.
 import re
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -52,14 +53,21 @@ def in_layer(layer: str | None, label: str) -> str:
     return f"{layer}: {label}" if layer else label
 
 
+@lru_cache(maxsize=1 << 12)
 def _pattern(name: str) -> str:
     return _LAYER.sub("*", name, count=1)
 
 
 def _label(names: list[str]) -> str:
-    found = [_LAYER.search(name) for name in names]
-    numbers = sorted({int(match.group()) for match in found if match})
+    numbers = sorted({number for name in names if (number := _number(name)) is not None})
     return _LAYER.sub(_ranges(numbers), names[0], count=1) if len(numbers) > 1 else names[0]
+
+
+@lru_cache(maxsize=1 << 12)
+def _number(name: str) -> int | None:
+    """Of the layer; the names of a program's layers are few, and each stands on many nodes."""
+    found = _LAYER.search(name)
+    return int(found.group()) if found else None
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -105,6 +105,11 @@ class Lineage:
         found = self.step(stage, name, other)
         return next(iter((*found.itself, *found.gradient, *found.of)), None)
 
+    @property
+    def is_divided(self) -> bool:
+        """Whether there is a partition, and so a fate for each node."""
+        return self.target.partition is not None and bool(self._joints)
+
     @cached_property
     def fates(self) -> dict[str, Fate]:
         """By node of the last joint program."""

@@ -244,6 +244,8 @@ class StageNode:
     from_: tuple[str, ...] = ()
     """Names of its ancestors in the parent stage (JSON key `from`)."""
     reason: str = ""
+    layer: str | None = None
+    """The layer of the model that it belongs to (`blocks.3`); None outside of layers."""
 
 
 @dataclass(frozen=True, slots=True)

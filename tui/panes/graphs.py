@@ -35,6 +35,7 @@ class GraphsPane(Pane):
         Binding("right_square_bracket,full_stop,right", "stage(1)", "Next", key_display="]"),
         Binding("b", "beside", "Both"),
         Binding("m", "map", "Map"),
+        Binding("u", "unfold", "Layers"),
         Binding("backspace", "back", "Node before", show=False),
     ]
     DEFAULT_CSS = """
@@ -58,6 +59,8 @@ class GraphsPane(Pane):
         """Graph and node that were left by walking, newest last."""
         self._asked_beside: bool | None = None
         """What the user wants; None leaves it to the room."""
+        self._beside = ""
+        """The graph whose nodes stand in the second table; filled when it is first shown."""
 
     def compose(self) -> ComposeResult:
         yield ChoiceBar(id="stages")
@@ -118,7 +121,16 @@ class GraphsPane(Pane):
         same = self.lineage.counterpart(old, node, name) if self.lineage is not None and node else None
         self._open(name)
         if same:
-            self._walk(same, remember=False)
+            self._stand_on(same)
+
+    def _stand_on(self, name: str) -> None:
+        """Put the cursor on a node, or on the layers that it is folded into."""
+        index = self.indices.get(self.stage_name)
+        position = index.positions.get(name) if index else None
+        if position is not None and self.nodes.stand_on_index(position):
+            self.nodes.centre()
+            self.post_message(self.Lit(self.nodes.row_link(self.nodes.cursor)))
+            self._describe(self.nodes)
 
     def _open(self, name: str) -> None:
         subject = self.subject
@@ -132,11 +144,9 @@ class GraphsPane(Pane):
         stage = self.indices[name].stage if name in self.indices else Stage("", None, (), "")
         self.nodes.show(node_listing(stage, subject.target))
         if not self.nodes.cursor:
-            self.nodes.place_cursor(first_operator(stage))
+            self.nodes.stand_on_index(first_operator(stage))
             self.nodes.centre()
-        other = self._other
-        if other is not None:
-            self.partner.show(node_listing(other.stage, subject.target, title=other.stage.name))
+        self._beside = ""
         self._arrange()
         self._describe(self.nodes)
 
@@ -156,7 +166,11 @@ class GraphsPane(Pane):
     def _arrange(self) -> None:
         roomy = self.size.width >= BESIDE_FROM
         wanted = roomy if self._asked_beside is None else self._asked_beside
-        self.set_class(wanted and self._other is not None, "-beside")
+        other, subject = self._other, self.subject
+        self.set_class(wanted and other is not None, "-beside")
+        if wanted and other is not None and subject is not None and self._beside != other.stage.name:
+            self._beside = other.stage.name
+            self.partner.show(node_listing(other.stage, subject.target, title=other.stage.name))
 
     def _mark_partner(self, name: str, table: VirtualTable) -> None:
         """Mark in the other table what stands for a node of this one."""

@@ -9,7 +9,7 @@ from textual.widget import Widget
 from aotlens.report.lineage import PARTITION, Lineage
 from aotlens.report.stage_rows import AlignedRow, Alignment, aligned
 from tui.panes.base import Pane, Subject
-from tui.view.graph import node_listing
+from tui.view.graph import first_operator, node_listing
 from tui.view.rows import Line
 from tui.view.source import from_text
 from tui.view.stages import (
@@ -60,6 +60,10 @@ class StagesPane(Pane):
         self.stage = ""
         self.followed: tuple[str, str] = ("", "")
         """Stage and node that the user chose; stepping through the stages stays on it."""
+        self.here = ""
+        """What that node is called in the open stage, where a fold may stand for it."""
+        self._opened_at = 0
+        """The row that an opened stage begins on; the user follows nothing by merely coming there."""
         self.unfolded = False
         self.records: tuple[DiffRecord, ...] = ()
         self._alignments: dict[str, Alignment | None] = {}
@@ -115,8 +119,9 @@ class StagesPane(Pane):
             self._tell()
 
     def action_unfold(self) -> None:
-        """Between the changes alone and every node."""
+        """Between the changes alone, identical layers as one, and every node."""
         self.unfolded = not self.unfolded
+        self.query_one("#diff", VirtualTable).unfolded = self.unfolded
         self._open(self.stage)
 
     def _real(self, stage: str) -> str:
@@ -145,6 +150,7 @@ class StagesPane(Pane):
         self.query_one(ChoiceBar).show(stage_choices(lineage), names.index(name))
         stage, node = self.followed
         here = lineage.counterpart(self._real(stage), node, self._real(name)) if node else None
+        self.here = here or ""
         found = self._alignment()
         table = self.query_one("#diff", VirtualTable)
         self.records = ()
@@ -155,8 +161,9 @@ class StagesPane(Pane):
         else:
             self.records = diff_records(found.rows, here or "", self.unfolded)
             table.show(diff_listing(self.records, (found.difference.before, name), subject.target))
-        if not (here and table.select(here)):
-            table.place_cursor(self._first_change())
+        if not (here and table.stand_on(here)):
+            table.stand_on_index(self._first_change())
+        self._opened_at = table.cursor
         table.centre()
         self._caption(found, lost=node if node and here is None else "")
         if self.has_class("-text"):
@@ -164,6 +171,9 @@ class StagesPane(Pane):
         self._describe()
 
     def _first_change(self) -> int:
+        """The row that an opened stage begins on: where nothing changes, the first that computes."""
+        if not self.records and self.lineage is not None:
+            return first_operator(self.lineage.stages[self._real(self.stage)])
         changed = (
             at for at, row in enumerate(self.records) if isinstance(row, AlignedRow) and row.kind != "kept"
         )
@@ -184,7 +194,9 @@ class StagesPane(Pane):
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
         if event.sender.id == "diff":
-            self.followed = self._chosen() or self.followed
+            if self.followed[1] or event.sender.cursor != self._opened_at:
+                self.followed = self._chosen() or self.followed
+                self.here = self._node()
             self._describe()
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
@@ -207,7 +219,10 @@ class StagesPane(Pane):
             self.records = (*self.records[:index], *run.rows, *self.records[index + 1 :])
             table = self.query_one("#diff", VirtualTable)
             table.show(diff_listing(self.records, (found.difference.before, self.stage), subject.target))
-            table.select_index(index, tell=True)
+            table.stand_on_index(index)
+            self.followed = self._chosen() or self.followed
+            self._tell()
+            self._describe()
 
     def _chosen(self) -> tuple[str, str] | None:
         """Stage and name of the node under the cursor; one that is gone stands in the stage before."""
@@ -224,7 +239,7 @@ class StagesPane(Pane):
         index = table.record_index
         if index is None or self._is_run(index) or table.key.startswith("gone:"):
             return ""
-        return table.key
+        return self.here if self.here and table.stands_for(self.here) else table.key
 
     def _describe(self) -> None:
         table, lineage = self.query_one("#diff", VirtualTable), self.lineage
@@ -268,6 +283,6 @@ class StagesPane(Pane):
         event.stop()
         code, table = self.query_one("#stage-text", CodeView), self.query_one("#diff", VirtualTable)
         name = code.text.lines[event.line - 1].strip().split(" ", 1)[0].rstrip(":,")
-        if name and table.select(name):
-            self.followed = (self.stage, name)
+        if name and table.stand_on(name):
+            self.followed, self.here = (self.stage, name), name
             self._tell()

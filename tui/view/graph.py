@@ -7,14 +7,15 @@ from functools import cached_property
 from aotlens.report.certificates import reason_text
 from aotlens.report.records import Partition, RecomputedValue, SavedValue, Stage, StageNode, Target
 from aotlens.report.summary import call_count, human_bytes
+from tui.view.layers import over_layers
 from tui.view.places import home_file, line_place, place
 from tui.view.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
 
 NODE_COLUMNS = (
     Column("node", widest=32, narrowest=18, grows=True, cut="middle"),
     Column("operation", widest=34, narrowest=12),
-    Column("tensor", widest=24, narrowest=10, drop=1),
-    Column("size", widest=9, narrowest=9, align="right", drop=2),
+    Column("tensor", widest=24, narrowest=10, drop=2),
+    Column("size", widest=9, narrowest=9, align="right", drop=3),
     Column("line", widest=16, narrowest=4, align="right"),
 )
 
@@ -112,7 +113,7 @@ def node_cells(node: StageNode, home: str | None) -> Cells:
 
 
 def node_listing(stage: Stage, target: Target, title: str = "node") -> Listing:
-    """Every node of one stage, in program order."""
+    """Every node of one stage, in program order, identical layers folded."""
     home = home_file(target)
 
     def text(node: StageNode) -> str:
@@ -120,7 +121,7 @@ def node_listing(stage: Stage, target: Target, title: str = "node") -> Listing:
 
     rows = LazyRows(stage.nodes, lambda node: node.name, lambda node: node_cells(node, home), text, node_link)
     columns = (replace(NODE_COLUMNS[0], title=title), *NODE_COLUMNS[1:])
-    return Listing(columns, rows, "this stage has no nodes")
+    return over_layers(Listing(columns, rows, "this stage has no nodes"), stage.nodes)
 
 
 def title_line(node: StageNode, target: Target) -> Line:

@@ -55,10 +55,10 @@ def input_listing(target: Target) -> Listing:
     )
 
     def group_cells(group: Group) -> Cells:
-        first = target.inputs[group.places[0]]
-        sizes = [row.tensor.bytes for row in target.inputs if row.index in group.places and row.tensor]
+        rows = [target.inputs[place] for place in group.places]
+        sizes = [row.tensor.bytes for row in rows if row.tensor]
         size = human_bytes(sum(known for known in sizes if known is not None)) if sizes else ""
-        shown = cells_of(first)
+        shown = cells_of(rows[0])
         return (Part(group.label, "name"), *shown[1:3], size, *shown[4:])
 
     return Listing(INPUT_COLUMNS, rows, "no inputs", groups, group_cells)

@@ -11,8 +11,9 @@ from aotlens.report.records import Stage, StageNode, Target
 from aotlens.report.stage_rows import AlignedRow, Alignment
 from aotlens.report.summary import call_count, counted, human_bytes
 from tui.view.graph import node_link, operation
+from tui.view.layers import kind_of, over_layers
 from tui.view.places import home_file, line_place, place
-from tui.view.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
+from tui.view.rows import Cells, Column, Group, Jump, LazyRows, Line, Link, Listing, Part
 
 MARKS = {"kept": " ", "replaced": "±", "added": "+", "removed": "-", "rewired": "~"}
 ROLES_OF = {"kept": "dim", "replaced": "warning", "added": "added", "removed": "removed", "rewired": "accent"}
@@ -39,11 +40,11 @@ PLACE_WIDTH = 9
 FATE_COLUMNS = (
     Column("", widest=1, narrowest=1),
     Column("node", widest=30, narrowest=18, grows=True),
-    Column("operation", widest=30, narrowest=10, drop=2),
+    Column("operation", widest=30, narrowest=10, drop=3),
     Column("runs in", widest=26, narrowest=8),
     Column("saved", widest=9, narrowest=9, align="right"),
     Column("line", widest=16, narrowest=4, align="right"),
-    Column("why", widest=40, narrowest=12, drop=1),
+    Column("why", widest=40, narrowest=12, drop=2),
 )
 
 
@@ -60,7 +61,7 @@ DiffRecord = AlignedRow | Run
 def stage_names(lineage: Lineage) -> tuple[str, ...]:
     """The transforms in order: stages that change something, and the partition between joint and forward."""
     names = list(lineage.stages)
-    if lineage.fates and "forward" in names:
+    if lineage.is_divided and "forward" in names:
         names.insert(names.index("forward"), PARTITION)
     return tuple(names)
 
@@ -167,7 +168,18 @@ def diff_listing(records: Sequence[DiffRecord], names: tuple[str, str], target: 
     def link(record: DiffRecord) -> Link:
         return Link() if isinstance(record, Run) else node_link(record.node)
 
-    return Listing(columns, LazyRows(records, record_key, cells_of, text, link), "this stage has no nodes")
+    rows = LazyRows(records, record_key, cells_of, text, link)
+    nodes = tuple(record.rows[0].node if isinstance(record, Run) else record.node for record in records)
+    table = Listing(columns, rows, "this stage has no nodes")
+    return over_layers(table, nodes, 1, lambda at: diff_same(records[at]))
+
+
+def diff_same(record: DiffRecord) -> tuple[object, ...]:
+    """What the rows of identical layers share beside the node itself."""
+    if isinstance(record, Run):
+        return (len(record.rows),)
+    before, after = record.before, record.after
+    return (record.kind, kind_of(before) if before is not None else "", after is None)
 
 
 def short(reason: str) -> str:
@@ -213,8 +225,20 @@ def fate_listing(lineage: Lineage) -> Listing:
         fate = fates[node.name]
         return f"{node.name} {node.target} {SIDES[fate.side]} {'saved' if fate.saved else ''}"
 
+    def group_cells(group: Group) -> Cells:
+        cells = cells_of(nodes[group.places[0]])
+        together = sum(value.bytes for at in group.places if (value := fates[nodes[at].name].saved))
+        return (*cells[:4], Part(human_bytes(together), "saved") if together else cells[4], *cells[5:])
+
     rows = LazyRows(nodes, lambda node: node.name, cells_of, text, node_link)
-    return Listing(FATE_COLUMNS, rows, "nothing to divide")
+    table = Listing(FATE_COLUMNS, rows, "nothing to divide", group_cells=group_cells)
+    return over_layers(table, nodes, 1, lambda at: fate_same(fates[nodes[at].name]))
+
+
+def fate_same(fate: Fate) -> tuple[object, ...]:
+    """What the rows of identical layers share beside the node itself."""
+    value = fate.saved or fate.recomputed
+    return (fate.side, fate.saved is None, value and (value.bytes, value.code, value.reason))
 
 
 def fate_mark(fate: Fate) -> tuple[Part, str]:
@@ -253,7 +277,7 @@ def step_lines(step: Step, here: str, seen: bool, lineage: Lineage) -> Iterator[
         where = line_place(next(iter(node.spans), None), home)
         start: tuple[Part, ...] = (mark, label) if name == step.itself[0] else (Part(f"{'':<14}"),)
         parts = (
-            Part(f"{where:<{PLACE_WIDTH}}", "place"),
+            Part(f"{where + ' ':<{PLACE_WIDTH}}", "place"),
             Part(call_text(node), "name"),
             Part(f"  {node.tensor.short()}" if node.tensor else "", "tensor"),
             Part(arrival(step.stage, node), "dim"),

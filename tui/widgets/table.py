@@ -1,5 +1,7 @@
 """A table of any length: columns fitted to the width, rows made when shown, a filter."""
 
+from itertools import chain
+
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
@@ -28,6 +30,8 @@ class VirtualTable(RowList):
         """Whether identical layers stand apart."""
         self._groups: dict[int, Group] = {}
         """By the position of its first row; empty while unfolded and while a filter looks at every row."""
+        self._standing: dict[int, int] | None = None
+        """For each position in the listing the row that shows it; made when it is first asked for."""
         self._natural: tuple[int, ...] = ()
         self._fitted: tuple[int, tuple[int, ...]] = (-1, ())
         self._lines: LineIndex | None = None
@@ -45,7 +49,7 @@ class VirtualTable(RowList):
         self._fitted = (-1, ())
         self.rows_changed(0)
         if key:
-            self.select(key)
+            self.stand_on(key)
 
     @property
     def folds(self) -> bool:
@@ -59,17 +63,24 @@ class VirtualTable(RowList):
         self._show_all()
         self.rows_changed(0)
         if index is not None:
-            self.select_index(self._standing_for(index))
+            self.stand_on_index(index)
 
-    def _standing_for(self, index: int) -> int:
-        """The record itself, or the first of the fold that hides it."""
-        return next((first for first, group in self._groups.items() if index in group.places), index)
+    def _place_of(self, index: int) -> int | None:
+        """The row that shows a record, alone or in a fold; None where a filter hides it."""
+        if isinstance(self.shown, range):
+            return index if index in self.shown else None
+        if self._standing is None:
+            self._standing = {at: place for place, at in enumerate(self.shown)}
+            for first, group in self._groups.items():
+                self._standing |= dict.fromkeys(group.places, self._standing[first])
+        return self._standing.get(index)
 
     def _show_all(self) -> None:
         """No filter: every row, or the first of each group."""
         groups = () if self.unfolded else self.listing.groups
         self._groups = {group.places[0]: group for group in groups}
         self.shown = tuple(self._groups) if groups else range(len(self.listing.rows))
+        self._standing = None
 
     def filter(self, query: str) -> None:
         """Keep the rows that match; an empty query keeps all."""
@@ -78,13 +89,11 @@ class VirtualTable(RowList):
         if query.strip():
             self._groups = {}
             self.shown = matching(self.listing.rows, query)
+            self._standing = None
         else:
             self._show_all()
         self.rows_changed(0)
-        place = self._standing_for(index) if index is not None else None
-        if place is not None and place in self.shown:
-            self.select_index(place)
-        else:
+        if index is None or not self.stand_on_index(index):
             self.place_cursor(0, tell=True)
 
     @property
@@ -99,24 +108,51 @@ class VirtualTable(RowList):
 
     def select(self, key: str, *, tell: bool = False) -> bool:
         """Put the cursor on the row of that key; False when it is not among those shown."""
-        for place, index in enumerate(self.shown):
-            if self.listing.rows.key(index) == key:
-                self.place_cursor(place, tell=tell)
-                return True
-        hidden = (place for group in self._groups.values() for place in group.places[1:])
-        found = next((place for place in hidden if self.listing.rows.key(place) == key), None)
-        if found is not None:
-            self.select_index(found, tell=tell)
-        return found is not None
+        index = self._index_of(key)
+        if index is not None:
+            self.select_index(index, tell=tell)
+        return index is not None
+
+    def stand_on(self, key: str) -> bool:
+        """Put the cursor on the row of that key, or on the fold that hides it; False where none is shown."""
+        index = self._index_of(key)
+        return index is not None and self.stand_on_index(index)
+
+    def stand_on_index(self, index: int) -> bool:
+        """Put the cursor on the record at that position of the listing, or on the fold that hides it."""
+        place = self._place_of(index)
+        if place is not None:
+            self.place_cursor(place)
+        return place is not None
+
+    def stands_for(self, key: str) -> bool:
+        """Whether the row under the cursor is that of the key, or a fold that hides it."""
+        index = self.record_index
+        if index is None:
+            return False
+        places = self._groups[index].places if index in self._groups else (index,)
+        return any(self.listing.rows.key(place) == key for place in places)
+
+    def _index_of(self, key: str) -> int | None:
+        """The position in the listing of the row of that key, where it is shown or folded away."""
+        hidden = (at for group in self._groups.values() for at in group.places[1:])
+        key_of = self.listing.rows.key
+        return next((at for at in chain(self.shown, hidden) if key_of(at) == key), None)
 
     def select_index(self, index: int, *, tell: bool = False) -> None:
         """Put the cursor on the record at that position of the listing, dropping a filter or a fold that
         hides it."""
-        if isinstance(self.shown, tuple) and index not in self.shown:
-            self.unfolded = self.unfolded or bool(self._groups)
+        place = self._place_of(index)
+        if place is None:
             self.filter("")
-        place = index if isinstance(self.shown, range) else self.shown.index(index)
-        self.place_cursor(place, tell=tell)
+            place = self._place_of(index)
+        if place is not None and self.shown[place] != index:
+            self.unfolded = True
+            self._show_all()
+            self.rows_changed(0)
+            place = self._place_of(index)
+        if place is not None:
+            self.place_cursor(place, tell=tell)
 
     def mark_line(self, file: str, line: int) -> None:
         """Mark the rows that stand for a source line."""
@@ -126,12 +162,8 @@ class VirtualTable(RowList):
 
     def mark_records(self, found: tuple[int, ...]) -> None:
         """Mark records by their positions in the listing; those that a filter hides stay hidden."""
-        if isinstance(self.shown, tuple):
-            places = {index: place for place, index in enumerate(self.shown)}
-            for group in self._groups.values():
-                places |= dict.fromkeys(group.places, places[group.places[0]])
-            found = tuple(dict.fromkeys(places[index] for index in found if index in places))
-        self.mark(found)
+        places = (self._place_of(index) for index in found)
+        self.mark(tuple(dict.fromkeys(place for place in places if place is not None)))
 
     # What the base asks for.
 
@@ -185,7 +217,7 @@ def part(cell: Cell) -> Part:
 def sized(text: str, width: int, column: Column) -> str:
     """The text in exactly `width` cells."""
     length = cell_len(text)
-    if length > width and column.cut == "middle" and text.isascii() and text.isprintable():
+    if length > width and column.cut == "middle" and length == len(text) and text.isprintable():
         return without_middle(text, width)
     if length > width:
         return set_cell_size(text, width - 1) + "…"
