@@ -72,6 +72,7 @@ __all__ = [
     "below_views",
     "call_torchbind",
     "can_auto_functionalize",
+    "check",
     "checkpoints_run_once",
     "choices_handled_by",
     "class_of_object",
@@ -1171,6 +1172,10 @@ def print_expression(expression: Any, names: dict[str, str]) -> str:
             return names[str(symbol)]
 
     return str(Printer().doprint(expression))
+
+
+check = torch._check
+"""Raises RuntimeError from within torch, as its own kernels do of their arguments."""
 
 
 @contextmanager

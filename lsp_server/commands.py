@@ -15,7 +15,7 @@ from lsprotocol import types
 from aotlens.errors import AotlensError, UserError
 from aotlens.report.export import refuse_unbound
 from aotlens.report.records import Verdict
-from aotlens.worker.protocol import Answer
+from aotlens.worker.protocol import NOT_THE_FILES, Answer
 from lsp_server.app import Server, path_of
 from lsp_server.menus import TARGETS, TUI, exported_file, targets, tui_command
 from lsp_server.settings import from_data
@@ -256,7 +256,7 @@ def _result(server: Server, key: tuple[str, str | None], answer: Answer, asked: 
     if failure is not None:
         if asked and failure.kind != "cancelled":
             server.say(failure.message)
-        elif failure.kind == "internal":
+        elif failure.kind in NOT_THE_FILES:
             server.say_once(failure.message)
         return {"failure": failure.kind, "message": failure.message}
     held = server.views.traces.get(key)

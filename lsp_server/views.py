@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 
 from aotlens.report.records import Diagnostic, Report, Span, Target
-from aotlens.worker.protocol import Failure
+from aotlens.worker.protocol import NOT_THE_FILES, Failure
 from lsp_server.client import Client
 from lsp_server.document import Document, LineEdit, contents
 from lsp_server.index import FileIndex, Spot, build, files_of
@@ -80,7 +80,7 @@ class FailedTrace:
 
         A failure of the file without a line stands at the top, until the file is edited at all.
         """
-        if self.failure.kind == "internal":
+        if self.failure.kind in NOT_THE_FILES:
             return None  # not the file's fault
         if self.failure.line is None:
             return 0 if self.snapshot.lines.is_identity else None

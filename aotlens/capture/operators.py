@@ -14,6 +14,7 @@ import torch
 from torch import Tag
 
 from aotlens.capture.margin_losses import AS_THE_KERNEL
+from aotlens.capture.products import PRODUCTS
 from aotlens.ir.program import is_higher_order
 from aotlens.torch_api import TorchBindOpOverload, has_composite_kernel, has_ordered_effect
 
@@ -126,7 +127,7 @@ def describe(func: Any) -> Operator:
         return Operator(Kind.COMPOSITE)
     if any(r.alias_info is not None for r in func._schema.returns):
         return Operator(Kind.VIEW)
-    return Operator(Kind.PURE, random=random, fake=AS_THE_KERNEL.get(func))
+    return Operator(Kind.PURE, random=random, fake=AS_THE_KERNEL.get(func) or PRODUCTS.get(func))
 
 
 def is_builtin(func: Any) -> bool:

@@ -303,7 +303,7 @@ FAILURES = (
         "AL909",
         "The process that traced has crashed",
         "error",
-        "A signal ended the child process: native code failed in the script or below it. The server goes on.",
+        "A signal ended the process: native code failed in the script or below it, or it was killed.",
         "Nothing is shown for it.",
         "Run the script with `python -X faulthandler` to see where.",
         "ctypes.string_at(0)",

@@ -184,6 +184,7 @@ FAILURE_CODES = {
     "timeout": "AL907",
     "memory": "AL908",
     "crash": "AL909",
+    "killed": "AL909",
     "cancelled": "AL910",
     "internal": "AL911",
     "no-gpu": "AL403",

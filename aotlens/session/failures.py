@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from aotlens.errors import AotlensError
+from aotlens.session.dynamo_errors import ALONE, is_dynamos, read_frames, users_error
 from aotlens.session.lacking import lacks_gpu, lacks_value
 from aotlens.worker.protocol import Failure, FailureKind
 from aotlens.worker.stacks import is_users
@@ -19,7 +20,8 @@ from aotlens.worker.stacks import is_users
 __all__ = ["exit_status", "failure_of", "user_traceback"]
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
-GENERATED = ("<frozen", "<aotlens ", "<eval_with_key>")
+TEXT = "<aotlens "
+GENERATED = ("<frozen", TEXT, "<eval_with_key>")
 """How the names begin of what is no file: Python's own modules, our module texts, Dynamo's graphs."""
 _BETWEEN = (str(Path(_PACKAGE, "capture")), str(Path(_PACKAGE, "pretend")))
 """Where the user's own calls of torch pass through on their way."""
@@ -52,9 +54,16 @@ def exit_status(error: SystemExit) -> int:
 
 def user_traceback(error: BaseException, script: str) -> str:
     """As Python prints it, without frames of aotlens and torch, in the causes too."""
-    shown = traceback.TracebackException.from_exception(error)
+    shown = traceback.TracebackException.from_exception(users_error(error))
+    if read := read_frames(error):
+        # Dynamo met the error before the line ran: what it was reading, below what was running.
+        running = traceback.TracebackException.from_exception(error).stack
+        first = (read[0].filename, read[0].name)
+        before = [frame for frame in running if (frame.filename, frame.name) != first]
+        shown.stack = traceback.StackSummary.from_list([*before, *read])
+        shown.__cause__ = shown.__context__ = None
     _strip(shown, script, set())
-    return "".join(shown.format())
+    return _plain("".join(shown.format()))
 
 
 def _strip(shown: traceback.TracebackException, script: str, seen: set[int]) -> None:
@@ -63,7 +72,12 @@ def _strip(shown: traceback.TracebackException, script: str, seen: set[int]) -> 
     seen.add(id(shown))
     entry = next((at for at, frame in enumerate(shown.stack) if _is_script(frame.filename, script)), 0)
     kept = [frame for frame in shown.stack[entry:] if not _is_internal(frame.filename, script)]
-    shown.stack = traceback.StackSummary.from_list(kept)
+    once = [
+        frame
+        for at, frame in enumerate(kept)
+        if (frame.filename, frame.lineno) != (kept[at - 1].filename, kept[at - 1].lineno) or not at
+    ]
+    shown.stack = traceback.StackSummary.from_list(once)
     for other in (shown.__cause__, shown.__context__, *(shown.exceptions or ())):
         if other is not None:
             _strip(other, script, seen)
@@ -112,11 +126,12 @@ def _user_frames(error: BaseException, script: str) -> str:
 
 def _raised(error: BaseException, script: str) -> Failure:
     file, line = _last_user_place(error, script)
-    kind = "memory" if isinstance(error, MemoryError) else "user"
+    users = users_error(error)
+    kind = "memory" if isinstance(users, MemoryError) else "user"
     # Dynamo refuses with an exception of its own when `fullgraph=True` forbids a graph break.
-    if type(error).__module__ == "torch._dynamo.exc":
+    if is_dynamos(users):
         kind = "unsupported"
-    message = f"{_place(file, line)} raised {_one_line(error)}"
+    message = f"{_place(file, line)} raised {_one_line(users)}"
     return Failure(kind, message, user_traceback(error, script), file, line)  # type: ignore[arg-type]
 
 
@@ -158,11 +173,15 @@ def _is_our_fault(error: BaseException, script: str) -> bool:
     stands for a GPU that is not there in `pretend`; an error of torch below them (sizes that do not match, a
     checkpoint that is not there) is the user's.
     """
+    if read_frames(error):
+        return False
     files = [file for file, _ in _frames(error.__traceback__)]
     users = [at for at, file in enumerate(files) if _is_script(file, script) or is_users(file)]
     if isinstance(error, RecursionError) and len(users) > len(files) // 2:
         return False
     below = files[users[-1] + 1 :] if users else files
+    if any(file.startswith(TEXT) for file in below) and not hasattr(error, ALONE):
+        return below[-1].startswith((_PACKAGE, TEXT))  # else an operator failed when the compiled code ran
     engine = [file for file in below if file.startswith(_PACKAGE) and not file.startswith(_session_folder())]
     if not engine:
         return False
@@ -175,9 +194,10 @@ def _session_folder() -> str:
 
 def _last_user_place(error: BaseException, script: str) -> tuple[str, int | None]:
     """The innermost frame in the user's own files; the script without a line when there is none."""
+    read = ((frame.filename, frame.lineno or 1) for frame in read_frames(error))
     places = [
         (file, line)
-        for file, line in _frames(error.__traceback__)
+        for file, line in (*_frames(error.__traceback__), *read)
         if _is_script(file, script) or is_users(file)
     ]
     return places[-1] if places else (script, None)
@@ -211,5 +231,10 @@ def _place(file: str, line: int | None) -> str:
 
 def _one_line(error: BaseException) -> str:
     """`ValueError: what it says`, the first line only: the traceback below it has the rest."""
-    text = str(error).strip().splitlines()
+    text = _plain(str(error)).strip().splitlines()
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+
+
+def _plain(text: str) -> str:
+    """A message in the words that it has where tensors hold memory and Dynamo adds nothing."""
+    return text.partition("\n\nfrom user code:")[0].replace("'FakeTensor' object", "'Tensor' object")

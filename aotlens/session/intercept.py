@@ -7,16 +7,20 @@ Invariant: after the context both names are what they were; the user's own argum
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 
 import aotlens
+from aotlens.errors import AotlensError
 from aotlens.frontends.dynamo import dynamo_backend, with_user_options
 from aotlens.frontends.signature import signature
 from aotlens.options import CompileOptions
+from aotlens.session.blame import blaming, eager_agrees, in_eager
 from aotlens.session.collect import Collector
 from aotlens.session.failures import failure_of
+from aotlens.torch_api import quiet_fake_tensors
 
 __all__ = ["AroundBackend", "BeforeDirect", "Router", "intercepted", "is_routed"]
 
@@ -52,10 +56,11 @@ class Router:
         def aotlens_session(graph: Any, example_inputs: list[Any]) -> Callable[..., Any]:
             try:
                 compiled = self.around(compile_graph(graph, example_inputs), graph)
-            except Exception as error:  # noqa: BLE001 (noted, or raised again)
-                self._refuse(error)
-                compiled = graph.forward
-            return self.collector.counting(compiled)
+            except Exception as error:
+                if not self.refuse and isinstance(error, AotlensError):
+                    raise
+                return self.collector.counting(in_eager(graph, partial(self._refuse, error)))
+            return self.collector.counting(blaming(compiled, graph))
 
         return aotlens_session
 
@@ -68,13 +73,19 @@ class Router:
             key = signature(function, args, kwargs)
             if key not in compiled.compiled:
                 self.before_direct(function, args, kwargs, options)
+            failed: Exception | None = None
             try:
                 result = compiled(*args, **kwargs)
             except Exception as error:
-                if key in compiled.compiled:  # it compiled, so the call itself failed
+                if key not in compiled.compiled and not self.refuse:
                     raise
-                self._refuse(error)
+                failed = error
+            if failed is not None:
+                # Outside of the handler: the function's own mistake is then told once.
+                if key in compiled.compiled:  # it compiled, so the call itself failed
+                    eager_agrees(failed, function, args, kwargs)
                 result = function(*args, **kwargs)
+                self._refuse(failed)
             self.collector.called(id(compiled))
             return result
 
@@ -109,7 +120,8 @@ def intercepted(router: Router) -> Iterator[None]:
     saved = torch.compile, aotlens.compile
     torch.compile, aotlens.compile = _torch_compile(torch.compile, router), _aotlens_compile(router)
     try:
-        yield
+        with quiet_fake_tensors():  # what they say of the user's mistakes, our message says
+            yield
     finally:
         torch.compile, aotlens.compile = saved
 

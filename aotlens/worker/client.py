@@ -37,6 +37,11 @@ _CLOSE_GRACE_S = 3.0
 _STDERR_LINES = 20
 """The last lines of the server's stderr, shown when it dies."""
 
+_FROM_OUTSIDE = tuple(
+    getattr(signal, name) for name in ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name)
+)
+"""Signals that no process sends itself by a fault."""
+
 _BOOTSTRAP = """\
 import importlib.util, sys
 if importlib.util.find_spec("aotlens") is None:
@@ -303,6 +308,9 @@ class _Server:
     def _last_words(self, job: Job, code: int) -> Failure:
         if self._closing:
             return _cancelled(job, f"the client was closed before the trace of {job.path} ended")
+        if -code in _FROM_OUTSIDE:
+            message = f"the tracing process was {_how_it_ended(code)}, from outside; trace again"
+            return Failure("killed", message, file=job.path, exit_code=3)
         what = "ended" if self.hello is not None else "could not start"
         last = next((line for line in reversed(self._stderr) if line.strip()), "it left no message")
         message = f"the tracing process {what} ({_how_it_ended(code)}): {last}"
@@ -310,15 +318,14 @@ class _Server:
 
 
 def _how_it_ended(code: int) -> str:
-    """The exit code of a process, or the name of the signal that killed it."""
+    """The exit code of a process, or the signal that ended it."""
     if code >= 0:
         return f"exit code {code}"
     try:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    out_of_memory = ", most likely because the machine ran out of memory" if name == "SIGKILL" else ""
-    return f"killed by {name}{out_of_memory}"
+    return f"killed by {name}{', most likely for want of memory' if name == 'SIGKILL' else ''}"
 
 
 def _cancelled(job: Job, message: str) -> Failure:

@@ -24,9 +24,14 @@ FailureKind = Literal[
     "timeout",
     "memory",
     "crash",  # the child died of a signal
+    "killed",  # the server was killed from outside
     "cancelled",
     "internal",  # our fault
 ]
+
+
+NOT_THE_FILES: tuple[FailureKind, ...] = ("internal", "killed")
+"""Failures for which no file is to blame."""
 
 
 @dataclass(frozen=True, slots=True)

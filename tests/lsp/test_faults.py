@@ -125,7 +125,7 @@ def test_a_tracing_process_that_is_killed_is_replaced(process: Process, tmp_path
     started = descendants(pid)
     os.kill(worker_of(pid), signal.SIGKILL)
     answer = client.answer(number)
-    assert answer["failure"] == "internal"
+    assert answer["failure"] == "killed"
     said = [one["params"] for one in client.received[mark:] if one.get("method") == "window/showMessage"]
     assert said == [{"type": 1, "message": answer["message"]}]
     assert "killed by SIGKILL" in answer["message"]

@@ -263,7 +263,7 @@ print(client.submit({str(script)!r}).future.result().failure.message, flush=True
     assert_dies(pid)
     assert_dies(server)
     if victim == "server":
-        assert said.startswith("the tracing process ended (killed by SIGKILL")
+        assert said.startswith("the tracing process was killed by SIGKILL")
 
 
 def test_a_dead_server_is_replaced(script: Path) -> None:

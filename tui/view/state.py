@@ -107,6 +107,7 @@ FAILURE_TITLES = {
     "timeout": "The trace took too long and was ended",
     "memory": "The trace needed too much memory",
     "crash": "The traced process died",
+    "killed": "The tracing process was killed from outside",
     "no-gpu": "There is no GPU here",
     "no-value": "A value is needed",
     "left-out": "Left out by Dynamo",
