@@ -4,3 +4,8 @@ Invariant: imports neither torch nor the engine; everything shown comes from `ao
 read from a file or sent by the worker.  `view/` turns records into lines and rows (no textual there),
 `widgets/` draws and moves, `panes/` are the tabs, `app` owns all state.
 """
+
+import os
+
+# Each paint waits for the next frame, and a key causes several; Textual reads this when it is imported.
+os.environ.setdefault("TEXTUAL_FPS", "120")

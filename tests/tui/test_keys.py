@@ -125,7 +125,7 @@ def test_question_mark_lists_the_keys_of_the_pane() -> None:
         assert shown[:3] == [
             "In Graph",
             "[          before                   m          map",
-            "]          next                     ⌫          node before",
+            "]          next                     u          layers",
         ]
         assert "Everywhere" in shown
         await pilot.press("escape")

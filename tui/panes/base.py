@@ -1,6 +1,7 @@
 """What every tab does."""
 
 import gc
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -50,6 +51,8 @@ class Pane(Vertical):
             self.link = link
 
     subject: Subject | None = None
+    _soon: Callable[[], None] | None = None
+    """What waits for the next paint."""
 
     @property
     def can_trace(self) -> bool:
@@ -62,6 +65,20 @@ class Pane(Vertical):
         self.subject = subject
         self.fill(subject)
         gc.freeze()  # as for the report itself: what a tab looks up stays, and is no garbage
+
+    def soon(self, act: Callable[[], None]) -> None:
+        """Do it after the next paint: the row that a key moves to comes first, then what is said of it.
+
+        Of several that are asked for until then the last is done, so a key that is held down draws once.
+        """
+        waits, self._soon = self._soon is not None, act
+        if not waits:
+            self.call_after_refresh(self._act)
+
+    def _act(self) -> None:
+        act, self._soon = self._soon, None
+        if act is not None:
+            act()
 
     def fill(self, subject: Subject) -> None:
         raise NotImplementedError

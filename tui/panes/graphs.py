@@ -45,7 +45,7 @@ class GraphsPane(Pane):
     GraphsPane #partner { width: 1fr; display: none; border-left: solid $panel; }
     GraphsPane.-beside #partner { display: block; }
     GraphsPane #map { height: 13; border-top: solid $panel; }
-    GraphsPane .detail { height: auto; max-height: 6; }
+    GraphsPane .detail { height: 6; }
     GraphsPane.-map #tables { height: 6; }
     GraphsPane.-map #map { height: 1fr; }
     """
@@ -195,7 +195,7 @@ class GraphsPane(Pane):
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
         if isinstance(event.sender, VirtualTable):
-            self._describe(event.sender)
+            self.soon(partial(self._describe, event.sender))
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         """Enter goes to the drawing; in the other graph's table it opens that graph there."""

@@ -1,5 +1,6 @@
 """Live memory: the curve as a plot, what is alive at the peak, and every node with what is alive then."""
 
+from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -87,8 +88,11 @@ class MemoryPane(Pane):
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
         if isinstance(event.sender, VirtualTable):
-            self._draw()
-            self._describe(event.sender)
+            self.soon(partial(self._tell, event.sender))
+
+    def _tell(self, table: VirtualTable) -> None:
+        self._draw()
+        self._describe(table)
 
     def _draw(self) -> None:
         """The plot, with a mark at the curve's row under the cursor."""

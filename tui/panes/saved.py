@@ -1,5 +1,6 @@
 """Saved and recomputed values."""
 
+from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -79,7 +80,7 @@ class SavedPane(Pane):
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
         if isinstance(event.sender, VirtualTable):
-            self._describe(event.sender)
+            self.soon(partial(self._describe, event.sender))
 
     def _describe(self, table: VirtualTable) -> None:
         value, subject = self._value(table), self.subject

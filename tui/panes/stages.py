@@ -197,7 +197,7 @@ class StagesPane(Pane):
             if self.followed[1] or event.sender.cursor != self._opened_at:
                 self.followed = self._chosen() or self.followed
                 self.here = self._node()
-            self._describe()
+            self.soon(self._describe)
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         """Enter on a run unfolds it; on a line of the lineage it goes there."""

@@ -108,6 +108,7 @@ class CodeView(ScrollView, can_focus=True):
         """Light the spans of a link that are in this file; `follow` brings the first into view."""
         if link == self.link and not self.block:
             return
+        before, top = self._lit_lines(), self.scroll_offset
         self.link = link
         here = [span for span in (*link.primary, *link.secondary) if self._is_here(span)]
         self.block = range(0)
@@ -115,7 +116,16 @@ class CodeView(ScrollView, can_focus=True):
             self.set_reactive(CodeView.cursor, here[0].line)
             self.show_line(here[0].line)
             self._show_columns(here[0])
-        self.refresh()
+        if self.scroll_offset != top:
+            self.refresh()
+            return
+        for line in before | self._lit_lines():
+            self.refresh_line(line - 1)
+
+    def _lit_lines(self) -> set[int]:
+        """The cursor's line and those of what is lit: where a change of the link shows."""
+        spans = (span for span in (*self.link.primary, *self.link.secondary) if self._is_here(span))
+        return {self.cursor, *self.block, *(line for span in spans for line in lines_of(span))}
 
     def light_lines(self, first: int, last: int, *, follow: bool = True) -> None:
         """Light whole lines, which needs no underline to be seen."""
@@ -132,7 +142,8 @@ class CodeView(ScrollView, can_focus=True):
         room = self.scrollable_content_region.width - self._gutter_text(1).cell_len - 1
         needed = min(end, start + ENOUGH)
         left = 0 if needed <= room else max(0, min(start - 4, end - room))
-        self.scroll_to(x=left, animate=False, force=True)
+        if left != self.scroll_offset.x:
+            self.scroll_to(x=left, animate=False, force=True)
 
     def place_cursor(self, line: int) -> None:
         """Put the cursor on a line and bring it into view."""

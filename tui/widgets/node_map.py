@@ -65,7 +65,8 @@ class NodeMap(ScrollView, can_focus=True):
         """Another node; it is drawn when it is seen."""
         self._draw = draw
         self._drawn = (-1, -1)
-        self.scroll_to(y=0, animate=False, force=True)
+        if self.scroll_offset.y:
+            self.scroll_to(y=0, animate=False, force=True)
         self._lay_out()
         self.refresh()
 

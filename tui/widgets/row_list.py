@@ -73,6 +73,8 @@ class RowList(ScrollView, can_focus=True):
         super().__init__(id=id, classes=classes)
         self.linked: frozenset[int] = frozenset()
         """Rows that stand for the source line under the other cursor."""
+        self._height = -1
+        """The number of rows at the last layout."""
         self._styles: dict[str, Style] = {}
         self._ground = Style.null()
         """What each row of one paint is drawn on."""
@@ -116,12 +118,14 @@ class RowList(ScrollView, can_focus=True):
     def rows_changed(self, cursor: int = 0) -> None:
         """Call after the rows were replaced."""
         self.linked = frozenset()
+        height, self._height = self._height, self.row_count
         self.virtual_size = Size(self.scrollable_content_region.width, self.row_count + self.header_height)
         self.set_reactive(RowList.cursor, self._nearest(cursor, 1))
-        self.scroll_to(y=0, animate=False, force=True)
+        if self.scroll_offset.y:  # scrolling lays out anew, even to where it is
+            self.scroll_to(y=0, animate=False, force=True)
         self._show_cursor()
-        # Lists of automatic height take the height of their rows.
-        self.refresh(layout=self.styles.is_auto_height)
+        # Lists of automatic height take the height of their rows; laying out paints the whole screen again.
+        self.refresh(layout=self.styles.is_auto_height and height != self.row_count)
 
     def place_cursor(self, index: int, *, tell: bool = False) -> None:
         """Put the cursor on a row; `tell` says so to the app, as if the user had moved it."""
