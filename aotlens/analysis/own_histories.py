@@ -66,9 +66,16 @@ class OwnHistories:
 
     def _memory(self, start: Any, storage: Storage) -> Memory:
         base, under = self._under(storage)
+        chain = relative_chain(self._captured.recorder, under, start)
+        if chain is None and under.dtype is not start.dtype:
+            raise UnsupportedError(
+                "a result with a gradient of its own in memory that an input shows as another dtype",
+                self._captured.subject.span,
+                "return a clone",
+            )
         return Memory(
             base=base,
-            chain=relative_chain(self._captured.recorder, under, start),
+            chain=chain,
             like=start,
             own_version=not shares_versions(start, under),
         )
