@@ -47,7 +47,7 @@ from aotlens.report.build import build_target
 from aotlens.report.build_partition import Alternatives
 from aotlens.report.build_programs import StageProgram, stage_programs
 from aotlens.report.records import Target
-from aotlens.reuse.ask import graph_shelf, keep, known_constants
+from aotlens.reuse.ask import NO_GRAPH, graph_shelf, is_wanted, keep, known_constants
 from aotlens.reuse.replay import Replay
 from aotlens.reuse.restore import restored_text
 from aotlens.reuse.shelf import Shelf
@@ -220,7 +220,8 @@ def compile_direct(
     with without_fake_mode():  # the caller's, if one is on; the recording enters its own
         with clock.stage("capture"):
             captured = _capture(fn, args, kwargs, options, name)
-        compiled = _finish(captured, options, clock)
+        shelf = Shelf.refused(captured.subject.name, NO_GRAPH) if is_wanted(options) else None
+        compiled = _finish(captured, options, clock, shelf)
     announce_compiled(compiled)
     return compiled
 
@@ -269,10 +270,10 @@ def _capture(
 
 def compile_graph_module(gm: Any, example_inputs: Any, options: CompileOptions) -> Compiled:
     """Compile what Dynamo captured; `call` takes its flat inputs and returns a tuple."""
-    clock, shelf = Clock(), None
-    with clock.stage("cache" if options.cache else "capture"):
+    clock, shelf, asks = Clock(), None, is_wanted(options)
+    with clock.stage("cache" if asks else "capture"):
         given = graph_call(gm, example_inputs)
-        if options.cache:
+        if asks:
             shelf, twins = graph_shelf(given, options)
             if shelf.find() is not None:
                 found = _from_disk(shelf, Replay.of(given, twins), options, clock)

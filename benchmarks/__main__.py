@@ -7,7 +7,7 @@ import sys
 from benchmarks.tables import write_readme
 
 NAMES = ("imports", "overhead", "latency", "partition", "memory", "peak", "growth", "correctness")
-BY_NAME = ("editor", "fake", "gpu", "tui")
+BY_NAME = ("editor", "fake", "gpu", "reuse", "tui")
 """Run only when asked for."""
 
 

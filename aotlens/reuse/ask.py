@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import fx
 
-from aotlens.cache import Store, digest, open_store
+from aotlens.cache import Store, cache_folder, digest, open_store
 from aotlens.capture.dynamo import GraphCall
 from aotlens.capture.records import Subject
 from aotlens.codegen.records import Generated, GraphCode
@@ -24,7 +24,16 @@ from aotlens.runtime.double import BOUND_NAME
 from aotlens.runtime.graphs import graph_name
 from aotlens.runtime.records import ModuleText
 
-__all__ = ["graph_shelf", "graphs_of", "keep", "known_constants"]
+__all__ = ["NO_GRAPH", "graph_shelf", "graphs_of", "is_wanted", "keep", "known_constants"]
+
+
+NO_GRAPH = "a Python function that runs while it is recorded; `torch.compile` gives a graph beforehand"
+"""Why results of the direct frontend are not kept: what a hook or a backward does is no text."""
+
+
+def is_wanted(options: CompileOptions) -> bool:
+    """Whether results are kept: asked for, and not turned off for all by an empty `AOTLENS_CACHE_DIR`."""
+    return options.cache and cache_folder() is not None
 
 
 def graph_shelf(call: GraphCall, options: CompileOptions) -> tuple[Shelf, list[Any]]:

@@ -192,6 +192,12 @@ def test_a_report_is_the_same(kept: bool) -> None:
     assert plainly[0] == plainly[1]
 
 
+def test_turned_off_for_all_it_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AOTLENS_CACHE_DIR", "")
+    _, (compiled,) = results(scaled, [(leaf(3),)])
+    assert compiled.target().reuse is None
+
+
 def _remove(kind: str) -> None:
     for path in _store().folder.glob(f"{kind}/*/*"):
         path.unlink()
