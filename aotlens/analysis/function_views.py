@@ -23,10 +23,10 @@ from aotlens.torch_api import is_view_of_custom_function
 def is_function_view(captured: Captured, given: CapturedInput, value: Any) -> bool:
     """Whether a custom function made the view, whose backward a replayed view would skip."""
     starts = [history(given.argument), *(one.grad_fn for one in captured.inputs)]
-    return _passes_function(history(value), starts)
+    return passes_function(history(value), starts)
 
 
-def _passes_function(step: Any, starts: list[Any]) -> bool:
+def passes_function(step: Any, starts: list[Any]) -> bool:
     """Whether a custom function stands between a place in the tape and the first of those to start from."""
     while step is not None and not any(step is start for start in starts):
         if isinstance(step, torch.autograd.function.BackwardCFunction):
@@ -73,7 +73,7 @@ def view_of_intermediate(captured: Captured, index: int, group: list[int]) -> Ou
     if history(value) is None:
         refuse_written(value, tracked.storage)
         return None
-    if len(group) == 1 or not _passes_function(history(value), [history(tracked.storage.base_tensor)]):
+    if len(group) == 1 or not passes_function(history(value), [history(tracked.storage.base_tensor)]):
         return None
     look_again(recorder, value)
     own = own_result(recorder, index, value)

@@ -69,7 +69,8 @@ def analyse_outputs(
         elif inside is not None:
             found.append(_inside_a_wrapper(captured, index, value, inside))
         elif (base := own.base_of(value)) is not None:
-            found.append(_of_own_history(captured, index, base, bases[base.index].tensor, same))
+            _refuse_foreign_history(captured, None, value)
+            found.append(own.result(index, base, same))
         elif storage.inputs:
             found.append(_alias_of_input(captured, index, value, storage, same))
         elif same is None and (owner := _exchanged_owner(captured, exchanges, value)) is not None:
@@ -219,29 +220,6 @@ def _alias_of_input(
         made_leaf=leaf and same is None,
         viewed_without_grad=view.viewed_without_grad and not leaf,
         taken_before=exchanged,
-    )
-
-
-def _of_own_history(
-    captured: Captured, index: int, base: IntermediateBaseOf, start: Any, same: int | None
-) -> OutputAliasInfo:
-    value = captured.outputs[index]
-    _refuse_foreign_history(captured, None, value)
-    chain = relative_chain(captured.recorder, start, value)
-    of_input = captured.recorder.tracked(start).storage.inputs
-    return OutputAliasInfo(
-        index=index,
-        output_type=OutputType.ALIAS_OF_INPUT if of_input else OutputType.ALIAS_OF_INTERMEDIATE,
-        reason="shares memory with others, but was detached from them, and has a history of its own",
-        value=None,
-        base=base,
-        chain=chain or (),
-        geometry=None if chain is not None else geometry_of(value),
-        same_object_as=same,
-        requires_grad=True,
-        viewed_without_grad=history(value) is None,
-        refuses_use=refuses_use(value),
-        tensor=value,
     )
 
 

@@ -8,9 +8,18 @@ from typing import Any
 
 import torch
 
-from aotlens.analysis.inputs import history
+from aotlens.analysis.function_views import passes_function
+from aotlens.analysis.inputs import geometry_of, history, refuses_use
 from aotlens.analysis.leaves import relative_chain
-from aotlens.analysis.records import AliasBase, BaseInfo, InputBase, IntermediateBaseOf, Memory
+from aotlens.analysis.records import (
+    AliasBase,
+    BaseInfo,
+    InputBase,
+    IntermediateBaseOf,
+    Memory,
+    OutputAliasInfo,
+    OutputType,
+)
 from aotlens.capture.operators import aten
 from aotlens.capture.records import Captured
 from aotlens.capture.storage import Storage, root
@@ -56,6 +65,37 @@ class OwnHistories:
     def base_of(self, value: Any) -> IntermediateBaseOf | None:
         """The base of a result with a history of its own; None for all others."""
         return self._found.get(id(root(value)))
+
+    def result(self, index: int, base: IntermediateBaseOf, same: int | None) -> OutputAliasInfo:
+        """Such a result, made again from its base; `same` is an earlier one that is the same tensor.
+
+        Raises:
+            UnsupportedError: a custom function made it, whose backward no repeated view would call.
+        """
+        value, start = self._captured.outputs[index], self._bases[base.index].tensor
+        if passes_function(history(value), [history(start)]):
+            raise UnsupportedError(
+                "a view made in a custom `autograd.Function` of a tensor that was detached, and then written "
+                "to with a gradient",
+                self._captured.subject.span,
+                "return a clone from the function",
+            )
+        recorder = self._captured.recorder
+        chain, of_input = relative_chain(recorder, start, value), recorder.tracked(start).storage.inputs
+        return OutputAliasInfo(
+            index=index,
+            output_type=OutputType.ALIAS_OF_INPUT if of_input else OutputType.ALIAS_OF_INTERMEDIATE,
+            reason="shares memory with others, but was detached from them, and has a history of its own",
+            value=None,
+            base=base,
+            chain=chain or (),
+            geometry=None if chain is not None else geometry_of(value),
+            same_object_as=same,
+            requires_grad=True,
+            viewed_without_grad=history(value) is None,
+            refuses_use=refuses_use(value),
+            tensor=value,
+        )
 
     def _base(self, start: Any) -> IntermediateBaseOf:
         recorder = self._captured.recorder

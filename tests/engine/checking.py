@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -35,12 +35,17 @@ class Repeat:
     seed: int
     probe: Probe = EVERYTHING
     untold: bool = False
-    """Whether the probe's write first counts as one to no other tensor (`.data`)."""
+    """Whether what the probe writes first may be written without autograd's being told (`.data`)."""
     sizes: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
-def check(program: Program, compiler: Compiler, *, grow: bool = False) -> Outcome:
-    """Every difference over the first call, then with other values, after writes, with other sizes."""
+def check(
+    program: Program, compiler: Compiler, *, grow: bool = False, writes_are_told: bool = True
+) -> Outcome:
+    """Every difference over the first call, then with other values, after writes, with other sizes.
+
+    No `writes_are_told` where the function itself looks at memory in a way by which autograd is not told.
+    """
     with program.context():
         eager, compiled = prepared(program)
         expected = observe_alone(eager)
@@ -55,7 +60,7 @@ def check(program: Program, compiler: Compiler, *, grow: bool = False) -> Outcom
         if found.failure is not None and issubclass(found.failure.kind, AotlensError):
             return Outcome((), found.failure.kind(found.failure.message))
         differences = list(compare(found, expected).differences)
-        for repeat in repeats(expected, grow):
+        for repeat in repeats(expected, grow, writes_are_told):
             state = callable_tensors(eager.fn)
             has_freed_history = any(item.tensor.grad_fn is not None for item in state)
             expected, found = again(program, (eager, compiled), call, repeat)
@@ -106,10 +111,11 @@ def quietly_compiled(compiler: Compiler, given: World) -> Callable[..., Any]:
     return call
 
 
-def repeats(seen: Observation, grow: bool) -> Iterator[Repeat]:
+def repeats(seen: Observation, grow: bool, writes_are_told: bool = True) -> Iterator[Repeat]:
     """The calls that follow the first, as far as they can show something new."""
     yield Repeat(seed=1)
-    yield from writes_worth_trying(seen)
+    for written in writes_worth_trying(seen):
+        yield replace(written, untold=written.untold or not writes_are_told)
     if grow:
         yield Repeat(seed=3, sizes=grown)
 

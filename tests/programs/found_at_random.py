@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tests.programs.functions import ViewReturned
 from tests.programs.program import Cases, leaf, plain, tape
 
 cases = Cases("found_at_random")
@@ -269,3 +270,10 @@ def memory_of_a_result_that_nothing_starts_from(x: Tensor) -> Tensor:
     view = x.t()
     view.mul_(2)
     return view
+
+
+@cases(lambda: (tape(4, 4),), refused="was detached, and then written to with a gradient")
+def function_of_one_detached_and_written(x: Tensor) -> Tensor:
+    kept = x.detach()
+    kept.add_(x)
+    return ViewReturned.apply(kept)

@@ -40,7 +40,9 @@ def judge(text: str, name: str = "random") -> Judgement:
     chosen = options(text)
     case = program(text, name)
     try:
-        outcome = check(case, partial(_compiled, chosen), grow=chosen["dynamic"])
+        told = ".data" not in text and ".set_(" not in text
+        compiler = partial(_compiled, chosen)
+        outcome = check(case, compiler, grow=chosen["dynamic"], writes_are_told=told)
     except Exception as error:  # noqa: BLE001 (a crash of the engine is what is looked for)
         return Judgement("crashed", f"{type(error).__name__}: {error}")
     if outcome.refusal is not None:
