@@ -16,6 +16,7 @@ from aotlens.cache import digest
 from aotlens.capture.graph_places import spans_of_node
 from aotlens.ir.program import is_higher_order
 from aotlens.ir.told import NoFingerprintError, told
+from aotlens.report.places import place
 from aotlens.report.records import Span
 from aotlens.reuse.tensors import bytes_text
 from aotlens.torch_api import OpOverload, OpOverloadPacket, qualified_name
@@ -82,7 +83,8 @@ def _node(gm: fx.GraphModule, node: fx.Node) -> Iterator[str]:
             target = str(node.target)
         arguments = f"{told(node.args, _of_graph)} {told(node.kwargs, _of_graph)}"
     except NoFingerprintError as error:
-        raise NoFingerprintError(f"{error} at `{node.name}`") from None
+        span = next(iter(spans_of_node(node)), None)
+        raise NoFingerprintError(f"{error}, at {place(span)}" if span is not None else str(error)) from None
     spans = ";".join([f"{s.file}:{s.line}:{s.col}:{s.end_line}:{s.end_col}" for s in spans_of_node(node)])
     yield f"{node.op} {node.name} {target} {arguments} {spans} {node.meta.get('aotlens_codes')}"
 

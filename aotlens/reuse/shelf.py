@@ -5,6 +5,7 @@ question differ in what they assume of symbolic sizes, and the first that fits i
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -106,16 +107,20 @@ class Shelf:
         compile_graph, plain = backward.compile, backward
 
         def compiled() -> Callable[[list[Any]], Any]:
+            started = time.perf_counter()
             made = compile_graph()
-            self.put_late(graph_name(plain.program), plain)
+            self.put_late(graph_name(plain.program), plain, (time.perf_counter() - started) * 1000)
             return made
 
         return replace(code, backward=replace(backward, compile=compiled))
 
-    def put_late(self, name: str, code: GraphCode) -> None:
-        """Keep the code of a graph whose result is kept already."""
+    def put_late(self, name: str, code: GraphCode, took_ms: float) -> None:
+        """Keep the code of a graph whose result is kept already, and what compiling it took too."""
         try:
             self.put_code(name, code)
+            if self.entry is not None:
+                self.entry = replace(self.entry, cold_ms=self.entry.cold_ms + took_ms)
+                self._put(RESULTS, self._variant_key(), self.entry)
         except NoFingerprintError as error:
             _LOG.debug("the code of `%s` is not kept: %s", name, error)
 

@@ -109,6 +109,16 @@ def test_a_program_from_disk_is_as_eager(program: Program) -> None:
         judge(program, lambda fn, args: torch.compile(fn, backend=dynamo_backend(EAGER)))
 
 
+@torch.library.custom_op("reuse::twice", mutates_args=())
+def twice(x: Tensor) -> Tensor:
+    return x * 2
+
+
+@twice.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
 def scaled(x: Tensor) -> Tensor:
     return (x * 2).sin()
 
@@ -151,6 +161,12 @@ def test_what_no_text_can_tell_is_not_kept() -> None:
     for reason, options in asked.items():
         assert with_reason(options) == [("not kept", reason)] * 2
 
+    def calls_own(x: Tensor) -> Tensor:
+        return twice(x) + 1
+
+    for outcome, reason in outcomes(calls_own, plain(3)):
+        assert outcome == "not kept"
+        assert reason.startswith("the custom operator `reuse.twice.default`, at ")
     with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
         assert outcomes(scaled, leaf(3), times=1) == [("not kept", "hooks on saved tensors")]
 
