@@ -21,7 +21,7 @@ from aotlens.codegen.layouts import laid_out
 from aotlens.codegen.measure import RUNS, Measurable, measured_us
 from aotlens.codegen.objects import refuse_objects
 from aotlens.codegen.records import Generated, GraphCode
-from aotlens.codegen.written import WrittenGraph, written_graph
+from aotlens.codegen.written import WrittenGraph, aligning_lines, written_graph
 from aotlens.errors import AotlensError, BackendError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
@@ -148,7 +148,8 @@ class _Unit:
         if not source:
             return None
         constants = dict(getattr(result, "constants", None) or {})
-        return written_graph(source, name, f"{name}_graph", constants, around)
+        graph = written_graph(source, name, f"{name}_graph", constants, around)
+        return replace(graph, lines=(*graph.lines, *aligning_lines(result, f"{name}_graph")))
 
     def kernels_of(self, phase: str) -> Callable[[], tuple[Kernel, ...]]:
         return lambda: self._kernels.get(phase, ())

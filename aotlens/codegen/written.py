@@ -11,6 +11,7 @@ import token
 import tokenize
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -166,3 +167,19 @@ def _vector_bits(lines: list[str]) -> int:
     if not any("at::vec::" in line for line in lines):
         return 0
     return vector_bits()
+
+
+def aligning_lines(made: Any, entry: str) -> list[str]:
+    """For a GPU: inputs that the graph writes are copied to where its kernels may read, and back.
+
+    What it only reads, the code copies by itself.
+    """
+    written = set(getattr(made, "mutated_input_idxs", ()))
+    doubtful = [at for at in getattr(made, "inputs_to_check", ()) if at in written]
+    if not doubtful:
+        return []
+    return [
+        "",
+        "",
+        f"{entry} = torch._inductor.utils.align_inputs_from_check_idxs({entry}, {doubtful}, {doubtful})",
+    ]

@@ -201,6 +201,8 @@ def constant_text(tensor: torch.Tensor, limit: int = 4096) -> str | None:
     """A small tensor as an expression that makes it again, bit for bit; None when it is too large."""
     if tensor.numel() > limit or tensor.device.type != "cpu" or tensor.is_complex():
         return None
+    if not tensor.numel():
+        return f"torch.empty({tuple(tensor.shape)}, dtype={tensor.dtype})"
     values = tensor.tolist()
     text = repr(values).replace("nan", "float('nan')").replace("inf", "float('inf')")
     return f"torch.tensor({text}, dtype={tensor.dtype})"

@@ -3,12 +3,13 @@
 Invariant: code that was generated for another torch or another CPU is refused on import, never run.
 """
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from aotlens.capture.records import Subject
+from aotlens.capture.records import Captured, Subject
 from aotlens.codegen.around_text import HELPER
 from aotlens.codegen.records import Generated
 from aotlens.codegen.written import WAIT, WrittenGraph
@@ -28,7 +29,11 @@ def written_graphs(code: Generated) -> list[WrittenGraph]:
 def needs(code: Generated, bindings: Bindings) -> str:
     """What the module needs, in words."""
     modules = bindings.maker.modules if bindings.maker is not None else {}
-    others = "".join(f", and `{module}` for `{name}`" for module, name in modules.items())
+    others = "".join(
+        f", and `{module}` for `{name}`"
+        for module, name in modules.items()
+        if module.partition(".")[0] not in sys.stdlib_module_names
+    )
     graphs = written_graphs(code)
     if not graphs:
         return f"needs torch{others}" if others else "needs torch only"
@@ -72,6 +77,75 @@ def write_end(builder: TextBuilder, code: Generated) -> None:
     """After the graphs: kernels are compiled side by side, and waited for together."""
     if any(graph.compiles for graph in written_graphs(code)):
         builder.add("", "", WAIT)
+
+
+BIND = """
+
+def bind(module):
+    # `call` with the tensors of a module like the one that was exported, read from it at each call
+    def call_module(*args, **kwargs):
+        tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        return call(*[tensors[name] for name in OWNED], *args, **kwargs)
+
+    return call_module
+"""
+
+BIND_AND_REBIND = """
+
+def bind(module):
+    # `call` with the tensors of a module like the one that was exported, which gets its new buffers back
+    def call_module(*args, **kwargs):
+        tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        result, rebound = call(*[tensors[name] for name in OWNED], *args, **kwargs)
+        for name, tensor in rebound.items():
+            owner, _, key = name.rpartition(".")
+            setattr(module.get_submodule(owner), key, tensor)
+        return result
+
+    return call_module
+"""
+
+
+BIND_INPUTS = """
+
+def bind(module):
+    # `call` with the tensors of a module like the one that was captured, read from it at each call
+    def call_module(*args):
+        tensors, given = {**dict(module.named_parameters()), **dict(module.named_buffers())}, iter(args)
+        return call(*[next(given) if name is None else tensors[name] for name in INPUTS])
+
+    return call_module
+"""
+
+
+def write_bind(builder: TextBuilder, captured: Captured) -> None:
+    """For a target that is a module: what makes a callable of `call` and such a module."""
+    if not owned_names(captured):
+        return
+    text = BIND_AND_REBIND if captured.structure.rebound else BIND
+    builder.add(*(text if _owned_first(captured) else BIND_INPUTS).splitlines())
+
+
+def order_lines(captured: Captured) -> list[str]:
+    """Which inputs of `call` are a module's own tensors; Dynamo has them between the arguments."""
+    if _owned_first(captured):
+        listed = ", ".join(map(repr, owned_names(captured)))
+        return ["# `call` takes these first, in this order, and then the arguments", f"OWNED = ({listed},)"]
+    listed = ", ".join(repr(getattr(given.slot, "fqn", None)) for given in captured.flat_inputs)
+    return [
+        "# `call` takes these tensors of a module, and the arguments where None stands",
+        f"INPUTS = ({listed},)",
+    ]
+
+
+def _owned_first(captured: Captured) -> bool:
+    owned = [hasattr(given.slot, "fqn") for given in captured.flat_inputs]
+    return captured.subject.frontend != "dynamo" or owned == sorted(owned, reverse=True)
+
+
+def owned_names(captured: Captured) -> list[str]:
+    """The parameters and buffers that `call` takes before the arguments."""
+    return [given.slot.fqn for given in captured.inputs if hasattr(given.slot, "fqn")]
 
 
 def refuse_bound(bound: Mapping[str, Any], subject: Subject) -> None:

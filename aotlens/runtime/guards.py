@@ -66,11 +66,13 @@ class Guards:
         self._text_names = names
         self._target = captured.subject.name
         self._sizes: set[str] = set()
+        self.behind_dynamo = captured.subject.frontend == "dynamo"
+        """Whether Dynamo's own guards see to it that a call fits."""
         self.needs_helper = False
         """Whether the written text calls `refuse_overlap`."""
 
     def write(self) -> None:
-        if self._captured.subject.frontend == "dynamo":
+        if self.behind_dynamo:
             self._bind_sizes(checked=False)
             with self._builder.step("check shared memory", SHARED_MEMORY):
                 self._aliases()

@@ -182,7 +182,7 @@ class Maker:
                 builder.add(*text.splitlines(), *([""] if text.startswith("\n") else []))
 
 
-SHORT = 256
+SHORT = 64
 """Numbers that are written as numbers; more of them stand as text that nobody reads."""
 
 GENERATOR_HELPER = """

@@ -1,6 +1,6 @@
 """Tensors that the function reaches by itself, in a module that stands alone: made again as they were.
 
-Invariant: tensors that lie in one memory lie in one there too, and views with a history are views.
+Invariant: tensors that lie in one memory lie in one there too, and a view is a view.
 """
 
 from typing import Any
@@ -43,8 +43,10 @@ class _Outside:
     def write(self, name: str, value: Any) -> None:
         self._made[id(value)] = name
         base = value._base if not value.is_inference() else None
-        if base is not None and base.requires_grad and _is_plain(value):
-            self._builder.add(f"{name} = {self._base(name, base)}.as_strided({_place(value)})")
+        if base is not None and base.dtype == value.dtype and _is_plain(value):
+            source = self._base(name, base)
+            source += ".detach()" if base.requires_grad and not value.requires_grad else ""
+            self._builder.add(f"{name} = {source}.as_strided({_place(value)})")
         elif _is_plain(value) and value.untyped_storage()._cdata in self._shared:
             memory = self._whole(name, value)
             dtype = f"torch.empty(0, dtype={value.dtype})"

@@ -13,7 +13,16 @@ from aotlens.ir.render import Names
 from aotlens.partition.records import Partitioned
 from aotlens.partition.twins import side_notes
 from aotlens.report.records import WrapperStep
-from aotlens.runtime.alone import needs, refuse_bound, write_end, write_graph_constants, write_requirements
+from aotlens.runtime.alone import (
+    needs,
+    order_lines,
+    owned_names,
+    refuse_bound,
+    write_bind,
+    write_end,
+    write_graph_constants,
+    write_requirements,
+)
 from aotlens.runtime.arguments import is_plain
 from aotlens.runtime.autograd import write_function
 from aotlens.runtime.bindings import Bindings
@@ -48,6 +57,7 @@ def write_module(parts: Partitioned, code: Generated) -> ModuleText:
         body.add(*OVERLAP_HELPER.splitlines())
     head = _header(parts, code, names, bindings, body)
     if code.stands_alone:
+        write_bind(body, parts.joint.captured)
         refuse_bound(bindings.bound, parts.joint.captured.subject)
     offset = len(head.lines)
     steps = tuple(_shifted(step, offset) for step in body.steps)
@@ -98,12 +108,8 @@ def _settings(head: TextBuilder, parts: Partitioned, body: TextBuilder) -> None:
         head.add("without_autocast = torch._C._DisableAutocast")
     if _uses(body, "increment_version("):
         head.add("increment_version = torch.autograd.graph.increment_version")
-    owned = [given.slot for given in captured.inputs if hasattr(given.slot, "fqn")]
-    if owned:
-        listed = ", ".join(repr(slot.fqn) for slot in owned)
-        head.add(
-            "", "# `call` takes these first, in this order, and then the arguments", f"OWNED = ({listed},)"
-        )
+    if owned_names(captured):
+        head.add("", *order_lines(captured))
     if captured.structure.rebound:
         listed = ", ".join(repr(fqn) for fqn in captured.structure.rebound)
         head.add(

@@ -86,6 +86,7 @@ class WrapperText:
                         structure.arguments
                     )
             guards = Guards(builder, self._captured, self._meta, self.arguments, self._names)
+            guards.behind_dynamo &= not self._code.stands_alone
             guards.write()
             check_hooks(builder, self._parts, self._names)
             self.needs_overlap_helper = guards.needs_helper

@@ -41,24 +41,9 @@ def load(path: Path) -> types.ModuleType:
 
 
 def exported_call(module: Any, fn: Any) -> Callable[..., Any]:
-    """The module's `call` with what the user's module owns put in front."""
-    owned = getattr(module, "OWNED", ())
-    if not owned:
-        return module.call
+    """The module's `call`, for a module of the user's with the tensors that this owns."""
     owner: Any = getattr(fn, "__self__", fn)
-
-    def call(*args: Any) -> Any:
-        by_name = {**dict(owner.named_parameters()), **dict(owner.named_buffers())}
-        result = module.call(*(by_name[name] for name in owned), *args)
-        if not hasattr(module, "REBOUND"):
-            return result
-        result, rebound = result
-        for name, tensor in rebound.items():
-            place, _, key = name.rpartition(".")
-            setattr(owner.get_submodule(place), key, tensor)
-        return result
-
-    return call
+    return module.bind(owner) if hasattr(module, "OWNED") else module.call
 
 
 def judged(program: Program, path: Path, grow: bool) -> str | None:
