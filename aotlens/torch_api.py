@@ -251,7 +251,7 @@ def current_mode() -> Any:
 
 
 def replace_gradient_rule(operator: str, instead: Callable[..., Any]) -> None:
-    """Ask `instead(operator, args)` before torch's gradient rule for a higher-order operator.
+    """Ask `instead(operator, args, kwargs)` before torch's gradient rule for a higher-order operator.
 
     It answers NotImplemented where torch is to go on by itself.
     """
@@ -260,7 +260,7 @@ def replace_gradient_rule(operator: str, instead: Callable[..., Any]) -> None:
     original = func.py_kernels[key]
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        result = instead(func, args)
+        result = instead(func, args, kwargs)
         return original(*args, **kwargs) if result is NotImplemented else result
 
     func.py_kernels[key] = call

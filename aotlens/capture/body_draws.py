@@ -13,7 +13,7 @@ from aotlens.capture.operators import QUERIES, Kind, Operator, describe
 from aotlens.ir.program import is_higher_order
 from aotlens.torch_api import TorchDispatchMode, as_torch_composes, has_ordered_effect, pytree
 
-Again = Callable[[Any, tuple[Any, ...]], Any]
+Again = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 """Makes two of a call within such a function, the first of which only draws (`draws_first.py`)."""
 
 
@@ -76,7 +76,7 @@ class Drawing(TorchDispatchMode):
             parts = [arg for arg in args if isinstance(arg, Part)]
             if not parts:
                 with self:
-                    result = self._again(func, args)
+                    result = self._again(func, args, kwargs)
                 if result is not NotImplemented:
                     return result
             if any(part.draws is not None for part in parts):

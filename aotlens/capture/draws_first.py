@@ -17,7 +17,14 @@ from aotlens.capture.body_draws import Collecting, Draw, Drawing, Giving, Noting
 from aotlens.capture.body_inputs import BODIES
 from aotlens.capture.tape import Tape
 from aotlens.errors import UnsupportedError
-from aotlens.torch_api import current_mode, detect_fake_mode, pytree, without_modes, without_python_rules
+from aotlens.torch_api import (
+    current_mode,
+    detect_fake_mode,
+    pytree,
+    without_empty_notes,
+    without_modes,
+    without_python_rules,
+)
 
 STACKING = torch.ops.higher_order.while_loop_stack_output
 """A loop that returns what each of its steps gave."""
@@ -52,7 +59,7 @@ def _recorder() -> Any:
     return mode if isinstance(mode, Tape) else getattr(mode, "recorder", None)
 
 
-def draw_first(func: Any, args: tuple[Any, ...]) -> Any:
+def draw_first(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The results of a call that draws before it computes; NotImplemented for one that draws nothing.
 
     Ask above autograd.
@@ -60,12 +67,15 @@ def draw_first(func: Any, args: tuple[Any, ...]) -> Any:
     if not torch.is_grad_enabled() or not isinstance(current_mode(), (Tape, Collecting, Giving)):
         return NotImplemented
     tensors = (leaf for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor))
-    return _in_two_calls(func, args) if any(tensor.requires_grad for tensor in tensors) else NotImplemented
-
-
-def _in_two_calls(func: Any, args: tuple[Any, ...]) -> Any:
-    if func.name() not in CALLS or any(isinstance(arg, Part) for arg in args):
+    if not any(tensor.requires_grad for tensor in tensors):
         return NotImplemented
+    return _in_two_calls(func, args, kwargs)
+
+
+def _in_two_calls(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    args, kwargs = without_empty_notes(func.name(), args, kwargs)
+    if kwargs or func.name() not in CALLS or any(isinstance(arg, Part) for arg in args):
+        return NotImplemented  # what its functions write to, which is refused where it is recorded
     bodies = _run_once(func, args)
     return CALLS[func.name()](func, args, bodies) if any(body.draws for body in bodies) else NotImplemented
 

@@ -58,7 +58,7 @@ from aotlens.torch_api import (
     without_onednn,
 )
 
-replace_gradient_rule("invoke_subgraph", lambda _, args: record_region_call(*args))
+replace_gradient_rule("invoke_subgraph", lambda _, args, kwargs: record_region_call(*args, **kwargs))
 for name in CALLS:
     replace_gradient_rule(name, draw_first)
 
