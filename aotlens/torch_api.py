@@ -643,19 +643,36 @@ def _patch_checkpoint() -> None:
     module.CheckpointFunction.apply = staticmethod(apply_once)
 
 
-def linearization_handled_by(instead: Callable[[], None]) -> None:
-    """Call `instead` where a recorded function has `torch.func.linearize` compute a part of its graph."""
-    from torch.fx.experimental import const_fold
+def linearization_handled_by(instead: Callable[[Callable[[Any], Any]], Any]) -> None:
+    """Have `torch.func.linearize` in a recorded function call `instead(derivative)` for its linear map.
 
-    module: Any = const_fold
-    real = module.split_const_subgraphs
+    `derivative` takes a tuple of tangents; the map takes them one by one and gives flat results.
+    """
+    from torch._functorch import eager_transforms
+    from torch.fx.experimental.const_fold import split_const_subgraphs
 
-    def split(*args: Any, **kwargs: Any) -> Any:
-        if getattr(_recording, "region", None) is not None:
-            instead()
-        return real(*args, **kwargs)
+    transforms: Any = eager_transforms
+    real = transforms.lazy_dynamo_disallow
 
-    module.split_const_subgraphs = split
+    def part(function: Any) -> Any:
+        """What stands for one of its two parts: the tracing of the derivative, and the computing ahead."""
+        if getattr(_recording, "region", None) is None:
+            return real(function)
+        if function is split_const_subgraphs:
+            return lambda linear_map: linear_map
+        if function is transforms.make_fx:
+            return lambda derivative: lambda tangents: instead(_by_values_of_primals(derivative))
+        return real(function)
+
+    transforms.lazy_dynamo_disallow = part
+
+
+def _by_values_of_primals(derivative: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`torch.func.linearize`'s own derivative; for autograd its primals are constants."""
+    cells = dict(zip(derivative.__code__.co_freevars, derivative.__closure__ or (), strict=True))
+    primals = cells["flat_primals"]
+    primals.cell_contents = tuple(primal.detach() for primal in primals.cell_contents)
+    return derivative
 
 
 def debug_assert() -> bool:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 
-def autograd_nodes(starts: Iterable[Any]) -> Iterator[Any]:
-    """The starts and all that they lead to; None among them or in the graph is passed over."""
+def autograd_nodes(starts: Iterable[Any], ends: Iterable[Any] = ()) -> Iterator[Any]:
+    """The starts and all that they lead to, up to the ends; None is passed over."""
     waiting = list(starts)
-    seen: set[Any] = set()
+    seen: set[Any] = set(ends)
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:

@@ -22,6 +22,7 @@ from aotlens.capture.hooks import callers_hooks
 from aotlens.capture.inputs import make_inputs, outside_inputs
 from aotlens.capture.launches import launches_as_operators
 from aotlens.capture.lifting import Lifted, Lifting, lifting
+from aotlens.capture.linear import as_derivative
 from aotlens.capture.margin_losses import AS_THE_KERNEL
 from aotlens.capture.modes import apart_from_the_caller, current_modes, refuse_changed_modes
 from aotlens.capture.outside import settled
@@ -61,14 +62,7 @@ from aotlens.torch_api import (
 replace_gradient_rule("invoke_subgraph", lambda _, args, kwargs: record_region_call(*args, **kwargs))
 for name in CALLS:
     replace_gradient_rule(name, draw_first)
-
-
-def _refuse_linearization() -> None:
-    """It needs values: torch computes what depends on the primals alone."""
-    raise UnsupportedError("`torch.func.linearize`", None, "call `torch.func.jvp` for each tangent")
-
-
-linearization_handled_by(_refuse_linearization)
+linearization_handled_by(as_derivative)
 
 
 def call_boundary(run: Callable[[], Any]) -> Any:

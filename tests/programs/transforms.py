@@ -27,6 +27,10 @@ WRITABLE = frozenset({"write"})
 """Eager returns one of several views here, which it does not let anybody write to; ours stands alone."""
 
 
+OF_PARAMETERS = frozenset({"requires_grad", "is_leaf"})
+"""Torch keeps what it computes ahead as parameters of the linear map, which then requires grad by itself."""
+
+
 @cases(lambda: (plain(4),))
 def gradient(x: Tensor) -> Tensor:
     return grad(lambda y: (y * y).sum())(x)
@@ -147,7 +151,42 @@ def functional_api_inside(x: Tensor) -> Tensor:
     return torch.autograd.functional.vjp(lambda y: y.sin() * y, x, torch.ones(3, 4), create_graph=True)[1]
 
 
-@cases(lambda: (leaf(3),), later="`torch.func.linearize`")
+@cases(lambda: (leaf(3),))
 def linearized(x: Tensor) -> tuple[Tensor, Tensor]:
     value, along = linearize(lambda y: y.exp() * y.sum(), x)
     return value, along(x * 2)
+
+
+@cases(lambda: (leaf(3, 4), plain(4)), "dynamic", tolerated=OF_PARAMETERS)
+def linearized_and_called_twice(x: Tensor, w: Tensor) -> tuple[Any, ...]:
+    value, along = linearize(lambda x, w: {"product": x * w, "sum": (x.sin() @ w,)}, x, w)
+    x = x * 2
+    return value, along(x, w), along(torch.ones_like(x), w.cos())
+
+
+@cases(lambda: (leaf(3),))
+def linearized_with_a_wrong_tangent(x: Tensor) -> Any:
+    _, along = linearize(torch.sin, x)
+    try:
+        return along(x.sum())
+    except RuntimeError:
+        return x * 2
+
+
+@cases(lambda: (leaf(3), leaf(3)), refused="a gradient by a tensor that a function given to")
+def linearized_with_a_gradient_by_what_it_closes_over(x: Tensor, w: Tensor) -> Any:
+    _, along = linearize(lambda y: y.sin() * w, x)
+    return along(torch.ones_like(x))
+
+
+@cases(lambda: (leaf(3), leaf(3)))
+def linearized_around_what_needs_no_gradient(x: Tensor, w: Tensor) -> Any:
+    constant = w.detach()
+    value, along = linearize(lambda y: y.sin() * constant, x)
+    return value, along(w.exp())
+
+
+@cases(lambda: (leaf(3),), refused="random numbers in a function given to `torch.func.linearize`")
+def linearized_with_dropout(x: Tensor) -> Any:
+    _, along = linearize(nn.functional.dropout, x)
+    return along(x)
