@@ -5,7 +5,8 @@ Invariant: a rule either gives what the operator promises, drawn through `Functi
 
 Where the CUDA kernel transforms the same uniform numbers (`rand`, `uniform_`, `bernoulli_`, `exponential_`,
 `geometric_`, `cauchy_`; aten/src/ATen/native/cuda/DistributionTemplates.h), the rule does so too.  Normal
-numbers, integers, permutations and dropout have the same distribution, and other values than eager's.
+numbers, integers, permutations, `multinomial`, `poisson` and dropout have the same distribution, and other
+values than eager's.
 """
 
 import math
@@ -242,6 +243,40 @@ def rrelu(random: FunctionalRandom, value: Any, noise: Any, *settings: Any, gene
     return torch.where(negative, value * slope, value), torch.where(negative, slope, 1.0)
 
 
+def multinomial(
+    random: FunctionalRandom, weights: Any, count: Any, replacement: bool = False, *, generator: Any = None
+) -> Any:
+    """Without replacement the first of a race in which each place arrives after an exponential time."""
+    if not _counts(weights.device, generator) or not weights.dtype.is_floating_point:
+        return NotImplemented
+    wide = weights.to(torch.float64)
+    if not replacement or (isinstance(count, int) and count == 1):
+        times = -torch.log1p(-random.draw(weights.shape, weights.device, torch.float64))
+        return (wide / times.clamp(min=torch.finfo(torch.float64).tiny)).topk(count).indices
+    sums = wide.cumsum(-1)
+    drawn = random.draw([*weights.shape[:-1], count], weights.device, torch.float64) * sums[..., -1:]
+    return torch.searchsorted(sums, drawn, right=True).clamp(max=weights.shape[-1] - 1)
+
+
+HALVINGS = 24
+"""Of a range of 24 deviations, enough for rates up to 10**11."""
+
+
+def poisson(random: FunctionalRandom, rate: Any, generator: Any = None) -> Any:
+    """The smallest count whose cumulative probability is above a number from [0, 1)."""
+    if not _counts(rate.device, generator) or not rate.dtype.is_floating_point:
+        return NotImplemented
+    units, wide = _units_like(random, rate, torch.float64), rate.to(torch.float64)
+    spread = 12 * wide.sqrt()  # beyond it less lies than between two numbers of float64
+    below, above = (wide - spread - 1).floor().clamp(min=-1), (wide + spread + 40).ceil()
+    for _ in range(HALVINGS):
+        middle = ((below + above) / 2).floor()
+        cumulative = torch.special.gammaincc((middle + 1).clamp(min=1), wide)
+        is_above = (cumulative > units) & (middle >= 0)
+        below, above = torch.where(is_above, below, middle), torch.where(is_above, middle, above)
+    return above.to(rate.dtype)
+
+
 Rule = Callable[..., Any]
 
 RULES: dict[Any, Rule] = {
@@ -278,6 +313,8 @@ RULES: dict[Any, Rule] = {
     aten.randperm.default: randperm,
     aten.randperm.generator: randperm,
     aten.rrelu_with_noise_functional.default: rrelu,
+    aten.multinomial.default: multinomial,
+    aten.poisson.default: poisson,
 }
 """One row per overload."""
 

@@ -289,8 +289,29 @@ def test_state_saved_and_restored_inside() -> None:
 
 
 def test_draw_without_a_rule_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match=re.escape("`aten.poisson.default` with functional random")):
-        compiled(torch.poisson, torch.rand(4))
+    with pytest.raises(UnsupportedError, match=re.escape("`aten.binomial.default` with functional random")):
+        compiled(torch.binomial, torch.full((4,), 9.0), torch.rand(4))
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3, 4.0, 250.0, 1e6])
+def test_poisson_has_the_rates_mean_and_variance(rate: float) -> None:
+    rates = torch.full((20_000,), rate, dtype=torch.float64)
+    with seeded(11):
+        counts = compiled(torch.poisson, rates).call(rates)
+    assert torch.equal(counts, counts.round())
+    assert abs(counts.mean().item() - rate) <= 5 * (rate / 20_000) ** 0.5
+    assert abs(counts.var().item() - rate) <= 0.06 * rate
+
+
+def test_multinomial_draws_by_weight() -> None:
+    weights = torch.tensor([[0.0, 1.0, 3.0, 0.0], [2.0, 2.0, 0.0, 0.0]])
+    many = lambda weights: torch.multinomial(weights, 8_000, replacement=True)
+    some = lambda weights: torch.multinomial(weights, 2)
+    with seeded(5):
+        drawn, pairs = compiled(many, weights).call(weights), compiled(some, weights).call(weights)
+    shares = torch.stack([row.bincount(minlength=4) / 8_000 for row in drawn])
+    torch.testing.assert_close(shares, weights / weights.sum(1, keepdim=True), atol=0.03, rtol=0)
+    assert [sorted(row) for row in pairs.tolist()] == [[1, 2], [0, 1]]
 
 
 def test_draw_inside_a_higher_order_operator_is_refused() -> None:
