@@ -219,8 +219,9 @@ DROPOUT_ARGUMENTS = ("dropout_p", "dropout")
 
 
 def is_draw(node: Node) -> bool:
-    """Whether the node moves the random state."""
-    return draws(node.op) and not is_switched_off(node)
+    """Whether the node moves the random state, by itself or in a function among its arguments."""
+    within = (inner for body in node.bodies() for inner in body.nodes)
+    return (draws(node.op) and not is_switched_off(node)) or any(map(is_draw, within))
 
 
 def is_switched_off(node: Node) -> bool:

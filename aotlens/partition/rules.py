@@ -156,8 +156,8 @@ def is_checkpointed(node: Node) -> bool:
 
 RULES = (
     Rule(lambda node: node.op is None, Keep.SAVE, Reason.INPUT),
-    Rule(is_effect, Keep.SAVE, Reason.EFFECT),
     Rule(is_random, Keep.SAVE, Reason.RANDOM),
+    Rule(is_effect, Keep.SAVE, Reason.EFFECT),
     Rule(is_checkpointed, Keep.RECOMPUTE, Reason.CHECKPOINT),
     Rule(
         lambda node: _is_marked(node, Mark.MUST_SAVE) and not is_view(node),
