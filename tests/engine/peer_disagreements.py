@@ -129,6 +129,11 @@ DISAGREEMENTS = (
         ),
     ),
     Disagreement(
+        "a view of an input requires grad too once the input is made to",
+        frozenset({"mutation_type", "requires_grad"}),
+        ("found_at_random/base_of_another_input_made_to_require_grad",),
+    ),
+    Disagreement(
         "a view that is set to itself goes on sharing its memory",
         ALIASES,
         ("found_at_random/view_set_to_itself",),

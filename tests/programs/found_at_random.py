@@ -277,3 +277,9 @@ def function_of_one_detached_and_written(x: Tensor) -> Tensor:
     kept = x.detach()
     kept.add_(x)
     return ViewReturned.apply(kept)
+
+
+@cases(lambda: _with_a_row(plain(4, 4)))
+def base_of_another_input_made_to_require_grad(row: Tensor, whole: Tensor) -> Tensor:
+    whole.requires_grad_()
+    return row[1:]
