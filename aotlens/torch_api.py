@@ -67,6 +67,7 @@ __all__ = [
     "UnsupportedOperatorException",
     "as_torch_composes",
     "asking_modes",
+    "assert_size_stride",
     "auto_functionalized",
     "below_autograd",
     "below_views",
@@ -193,6 +194,9 @@ invoke_subgraph: Any = torch.ops.higher_order.invoke_subgraph
 make_token: Callable[[], Any] = torch.ops.prims._make_token.default
 sink_tokens: Callable[[Any], None] = torch.ops.prims._sink_tokens.default
 """Begin and end of a chain of `with_effects` in a graph for Inductor."""
+
+assert_size_stride: Callable[..., None] = torch._C._dynamo.guards.assert_size_stride
+"""As Inductor's wrappers check what operators give them."""
 
 below_autograd = torch._C._AutoDispatchBelowAutograd
 """Within it, operators do not record autograd."""

@@ -4,6 +4,7 @@ Invariant: the mark is on the storage, so views, aliases and `.data` agree, and 
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -30,10 +31,12 @@ def place(tensor: torch.Tensor, on_gpu: bool) -> torch.Tensor:
 
 
 def is_on_gpu(tensor: torch.Tensor) -> bool:
-    tensor = inside_transforms(tensor)
     if isinstance(tensor, FakeTensor):
         return bool(tensor.device.type == "cuda")
-    return bool(getattr(_holder(tensor), MARK, False))
+    try:
+        return bool(getattr(_holder(tensor), MARK, False))
+    except NotImplementedError:  # one of `torch.func`'s, which has no storage
+        return is_on_gpu(inside_transforms(tensor))
 
 
 def note_derived(tensor: torch.Tensor) -> None:
@@ -52,6 +55,16 @@ def _holder(tensor: torch.Tensor) -> Any:
     if tensor.layout is not torch.strided or hasattr(tensor, "__tensor_flatten__"):
         return tensor
     return tensor.untyped_storage()
+
+
+@contextmanager
+def places_aside() -> Iterator[None]:
+    """Within it, tensors of both devices may meet: for what compares values, and is no part of a script."""
+    running.append(places_aside)
+    try:
+        yield
+    finally:
+        running.pop()
 
 
 def checked(device: Any) -> torch.device:

@@ -54,7 +54,7 @@ class Placing(TorchDispatchMode):
         given = list(_tensors(args, kwargs))
         if on_gpu is None:
             on_gpu = any(map(is_on_gpu, given))
-        if len(given) > 1:
+        if len(given) > 1 and not running:
             _refuse_two_devices(func, given)
         running.append(func)
         try:

@@ -22,13 +22,17 @@ from aotlens.codegen.gpu.interpreter.records import (
 from aotlens.codegen.gpu.node_values import expected_of, node_values
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct, other_call
+from aotlens.pretend.autocast import assumed_casts
+from aotlens.pretend.placement import places_aside
 from aotlens.torch_api import flex_gradients_on_cpu
 from aotlens.verify.captured import same_random_state
 from aotlens.verify.compare import Verification, compare
 from aotlens.verify.first_call import observe_alone
 from aotlens.verify.observe import Observation
 from aotlens.verify.redrawn import Law, Redrawing, law_of
+from aotlens.verify.reference import excused
 from aotlens.verify.values import TOLERANCES, close, computed_in, error_between, shown
+from aotlens.verify.widened import recording_in_double
 from aotlens.verify.world import World, callable_tensors, copies, world
 
 AFTER_OTHER_DRAWS = ("value", "mutation", "gradient", "backward mutation")
@@ -95,7 +99,7 @@ def verify_gpu_code(
     options: CompileOptions, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> GpuVerification:
     """Compile `fn` for the GPU of the options with backend `Interpreted`; compare one call with eager."""
-    worlds = copies(world(fn, args, kwargs), 3)
+    worlds = copies(world(fn, args, kwargs), 4)
     state = [item.tensor for item in callable_tensors(worlds[0].fn)] if worlds[0].fn is fn else []
     with flex_gradients_on_cpu(), same_random_state():
         compiled = compile_direct(worlds[1].fn, worlds[1].args, dict(worlds[1].kwargs), options)
@@ -109,7 +113,7 @@ def verify_gpu_graph(
     names: Sequence[str],
 ) -> GpuVerification:
     """The same for a graph that Dynamo captured: `calls` are the compiled graph and eager's, flat."""
-    worlds = copies(world(calls[1], inputs, names=names), 3, keep_fn=True)
+    worlds = copies(world(calls[1], inputs, names=names), 4, keep_fn=True)
     state = [item.tensor for fn in calls for item in callable_tensors(fn)]
     call, eager = map(_as_tuple, calls)
     return _Comparison(compiled, worlds, state, call, eager).verdict()
@@ -147,14 +151,15 @@ class _Comparison:
         found = observe_alone(self.worlds[1], call=self.call or self.compiled.call, state=self.state)
         drawn, unmatched = _drawn(graphs.runs), ""
         laws: tuple[Law, ...] = ()
-        if drawn:
+        if drawn or assumed_casts():  # eager's other numbers, or the CPU's rules for autocast, make others
             redrawing = Redrawing(drawn)
             by_torch = other_call(self.compiled, CompileOptions("eager"), self.worlds[2].fn)
             with redrawing:
                 expected = observe_alone(self.worlds[2], call=_as_tuple(by_torch), state=self.state)
             unmatched = _unmatched(redrawing, drawn)
             laws = tuple(map(law_of, redrawing.given))
-        comparison = compare(found, expected)
+        with places_aside():
+            comparison = self._without_roundings(compare(found, expected), (found, expected), drawn)
         comparison = _without(comparison, "random state")  # a GPU has a generator of its own
         if _takes_attention(graphs.runs):  # lays its results out as no CPU operator does
             comparison = _without(comparison, "stride")
@@ -168,10 +173,34 @@ class _Comparison:
             skipped=tuple(text for run in graphs.runs for text in run.skipped),
             laws=laws,
             unmatched=unmatched,
-            culprit=culprit(graphs) if _is_in_values(comparison) and not stopped and not unmatched else "",
+            culprit=self._culprit(graphs, comparison) if not stopped and not unmatched else "",
             fault=_raised(found, KernelFaultError),
             stopped=stopped,
         )
+
+    def _without_roundings(
+        self,
+        comparison: Verification,
+        sides: tuple[Observation, Observation],
+        drawn: Sequence[Drawn | None],
+    ) -> Verification:
+        """Where values differ, those that are as near to double precision as eager's are equal."""
+        if not any(one.max_abs is not None for one in comparison.differences):
+            return comparison
+        given, call = (
+            self.worlds[3],
+            None,
+        )  # a recording of the direct frontend checks its types, so eager it is
+        if self.compiled.frontend == "dynamo":
+            call = _as_tuple(other_call(self.compiled, CompileOptions("eager"), given.fn))
+        wide = recording_in_double(given, call, drawn)
+        return excused(comparison, sides, wide)
+
+    def _culprit(self, graphs: InterpretedGraphs, comparison: Verification) -> str:
+        if not _is_in_values(comparison):
+            return ""
+        with places_aside():
+            return culprit(graphs)
 
 
 def _without(comparison: Verification, *kinds: str) -> Verification:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from aotlens.codegen.gpu.interpreter.records import Drawn
+from aotlens.pretend.placement import is_on_gpu, place
 from aotlens.torch_api import TorchDispatchMode
 
 aten = torch.ops.aten
@@ -63,7 +64,16 @@ class Redrawing(TorchDispatchMode):
         drawn = _cut(drawn, math.prod(shape))
         self.given.append(drawn)
         number = numbers(drawn, shape, dtype)
-        return _mask(number, args[0], args[1]) if func is aten.bernoulli.p else number
+        made = _mask(number, args[0], args[1]) if func is aten.bernoulli.p else number
+        return place(made, on_gpu=True) if _is_drawn_on_gpu(args, options) else made
+
+
+def _is_drawn_on_gpu(args: Any, kwargs: Any) -> bool:
+    """Whether the draw's result is on the GPU that is pretended: asked for there, or like a tensor there."""
+    asked = kwargs.get("device")
+    if asked is not None:
+        return torch.device(asked).type == "cuda"
+    return any(isinstance(arg, Tensor) and is_on_gpu(arg) for arg in args)
 
 
 def _cut(drawn: Drawn, count: int) -> Drawn:

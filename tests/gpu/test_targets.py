@@ -114,6 +114,17 @@ def test_an_unknown_name_offers_the_nearest(wanted: str, message: str) -> None:
     assert str(raised.value) == f"{message} (`aotlens doctor` lists every name)"
 
 
+@pytest.mark.parametrize(
+    ("wanted", "sm", "closest"),
+    [("B300", "sm_103", "B200 (sm_100)"), ("gb10", "sm_121", "RTX 5090 (sm_120)")],
+)
+def test_a_gpu_without_a_source_for_its_figures(wanted: str, sm: str, closest: str) -> None:
+    with pytest.raises(UserError) as raised:
+        find_target(wanted)
+    assert str(raised.value).startswith(f"GPU '{wanted}' ({sm}) has no row in the table: for its")
+    assert str(raised.value).endswith(f"none is guessed; the closest is {closest}")
+
+
 @pytest.mark.parametrize("wanted", ["mi300x", "MI300X", "gfx942", "AMD Instinct MI250", "rx7900xtx"])
 def test_gpus_of_amd_are_refused_by_name(wanted: str) -> None:
     with pytest.raises(UserError, match=f"GPU '{wanted}' is AMD's: code is generated for NVIDIA GPUs only"):

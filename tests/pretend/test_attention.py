@@ -100,7 +100,7 @@ def test_attention_in_steps_is_what_autograd_gives(causal: bool) -> None:
         query, key, value, mask, is_causal=causal, enable_gqa=True
     )
     form = attention_steps.Form(None if mask is None else mask.detach(), causal, None)
-    tensors = (query.detach(), key.detach(), value.detach())
+    tensors: Any = (query.detach(), key.detach(), value.detach())
     torch.testing.assert_close(attention_steps.forward(*tensors, form)[0], result)
     gradient = torch.randn_like(result)
     found = attention_steps.backward(gradient, tensors, form)
@@ -109,7 +109,7 @@ def test_attention_in_steps_is_what_autograd_gives(causal: bool) -> None:
 
 
 def test_the_mask_of_a_dropout_is_one_for_forward_and_backward() -> None:
-    tensors = tuple(torch.randn(1, 1, 64, 8) for _ in range(3))
+    tensors: Any = tuple(torch.randn(1, 1, 64, 8) for _ in range(3))
     form = attention_steps.Form(None, False, None, dropout=0.5, state=7)
     forward, _ = attention_steps.forward(*tensors, form)
     gradient = torch.randn_like(forward)

@@ -50,6 +50,8 @@ class _Keeper(fx.Interpreter):
         name = self._names.get(n) or n.meta.get("aotlens_node")
         if name is not None:
             self.values[name] = value.clone() if isinstance(value, torch.Tensor) else value
+        if n.target is torch.ops.aten.copy_.default and n.args[0] in self._names:
+            self.values[self._names[n.args[0]]] = value.clone()  # what a kernel writes into an input
         return value
 
 
@@ -66,7 +68,24 @@ def expected_of(graph: RunnableGraph, place: Place, values: Values) -> dict[int,
     """By the position of an argument that holds a node's value after the launch, the node and that value."""
     names = arguments_of(graph, place)
     nodes = {at: graph.buffers[name] for at, name in enumerate(names) if name and name in graph.buffers}
-    return {at: (node, values[node]) for at, node in nodes.items() if _is_tensor(values.get(node))}
+    overwritten = _overwritten(graph, place)
+    known = {at: node for at, node in nodes.items() if node not in overwritten or not _is_made(names[at])}
+    return {at: (node, values[node]) for at, node in known.items() if _is_tensor(values.get(node))}
+
+
+def _overwritten(graph: RunnableGraph, place: Place) -> frozenset[str]:
+    """The nodes whose buffers hold another node's value after the launch: it computes that one in place."""
+    calls = [call for call in graph.lowered.calls if call.name == place.kernel]
+    if place.occurrence >= len(calls):
+        return frozenset()
+    call = calls[place.occurrence]
+    written = {access.node for access in call.accesses if access.written}
+    return frozenset(written - set(call.nodes))
+
+
+def _is_made(buffer: str | None) -> bool:
+    """Whether the graph makes it: an input holds what the last operator puts into it."""
+    return buffer is not None and buffer.startswith("buf")
 
 
 def written_by(graph: RunnableGraph, kernel: str) -> Iterator[int]:

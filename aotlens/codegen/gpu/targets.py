@@ -402,6 +402,14 @@ DEFAULTS = {
 }
 """The GPU that is meant where only an architecture is named."""
 
+_CLOSEST = {
+    ("sm_103", "B200 (sm_100)"): ("sm103", "b300", "gb300"),
+    ("sm_110", "B200 (sm_100)"): ("sm110", "sm101", "thor", "jetsonthor"),
+    ("sm_121", "RTX 5090 (sm_120)"): ("sm121", "gb10", "dgxspark"),
+}
+"""Architectures without a row, for which Triton compiles: the closest that has one, and their names."""
+_WITHOUT_SOURCE = {name: found for found, names in _CLOSEST.items() for name in names}
+
 _MAKER = re.compile("nvidia|geforce|tesla")
 _SM = re.compile(r"(?:sm|compute|cuda)?(\d{2,3})[af]?")
 _AMD = re.compile(r"amd|instinct|radeon|gfx\d|mi\d|rx\d")
@@ -418,7 +426,14 @@ def find_target(wanted: str) -> GpuTarget:
         return found
     if _AMD.match(name):
         raise UserError(
-            f"GPU '{wanted}' is AMD's: code is generated for NVIDIA GPUs only, such as {', '.join(_common())}"
+            f"GPU '{wanted}' is AMD's: code is generated for NVIDIA GPUs only, such as"
+            f" {', '.join(_common())}; Inductor takes AMD's side when a build of torch for ROCm imports it"
+        )
+    if name in _WITHOUT_SOURCE:
+        sm, closest = _WITHOUT_SOURCE[name]
+        raise UserError(
+            f"GPU '{wanted}' ({sm}) has no row in the table: for its multiprocessors, its clock and its"
+            f" rates there is no source at hand, and none is guessed; the closest is {closest}"
         )
     near = difflib.get_close_matches(name, _by_name(), n=4, cutoff=0.5)
     offered = dict.fromkeys(_shown(key) for key in near)

@@ -42,7 +42,12 @@ from aotlens.codegen.gpu.interpreter.records import (
 )
 from aotlens.codegen.gpu.interpreter.twins import register_twins
 from aotlens.codegen.gpu.interpreter.users_kernels import launch_users_kernel, users_kernel
-from aotlens.codegen.gpu.interpreter.wrapper import HAND_OUT_SEEDS, on_cpu
+from aotlens.codegen.gpu.interpreter.wrapper import (
+    AS_PROMISED,
+    HAND_OUT_SEEDS,
+    as_promised,
+    on_cpu,
+)
 from aotlens.torch_api import interpreting_modules
 
 FOLDER = "TORCHINDUCTOR_CACHE_DIR"
@@ -131,7 +136,11 @@ class Worker:
     def _loaded(self, job: Job, launches: list[Launch]) -> Any:
         """The wrapper as a module of this job's own, with its kernels watched."""
         modules = interpreting_modules()
-        called = {HAND_OUT_SEEDS: self.draws.hand_out, ELSEWHERE: operator_elsewhere(self.ask)}
+        called = {
+            HAND_OUT_SEEDS: self.draws.hand_out,
+            ELSEWHERE: operator_elsewhere(self.ask),
+            AS_PROMISED: as_promised,
+        }
         attributes = {**job.constants, **called}
         key, path = modules.codecache.PyCodeCache.write(with_operators_elsewhere(on_cpu(job.source)))
         module = modules.codecache.PyCodeCache.load_by_key_path(key, path, attrs=attributes)
