@@ -8,6 +8,7 @@
 #   make test-ops  every operator and module of torch's databases, into docs/operators.md
 #   make vscode  the VS Code extension: lint, types, tests and editors/vscode/aotlens.vsix; needs the npm registry
 #   make docs    the documents as a site, in site/   make smoke   what is installed, tried in a clean environment
+#   make torch-versions  each supported torch in an environment of its own, into docs/torch-versions.md; gigabytes
 #   make bench   the benchmarks        make clean   remove .venv and caches
 
 PYTHON ?= python3
@@ -22,7 +23,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs smoke demo test test-ops test-programs test-exports test-gpu-numbers vscode check format lint types layering bench clean
+.PHONY: help setup docs smoke torch-versions demo test test-ops test-programs test-exports test-gpu-numbers vscode check format lint types layering bench clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -87,6 +88,10 @@ docs: $(READY)
 # SMOKE_ARGS=--full installs the dependencies too, as a user does.
 smoke: $(READY)
 	$(BIN)/python scripts/smoke.py $(SMOKE_ARGS)
+
+# TORCH_VERSIONS_ARGS="2.15 --environments FOLDER" tries one, and keeps its environment.
+torch-versions: $(READY)
+	$(BIN)/python scripts/torch_versions.py $(TORCH_VERSIONS_ARGS)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

@@ -1,13 +1,14 @@
 """Every private name of torch that aotlens uses, imported here and nowhere else.
 
-Invariant: a new torch release is this one file's work, and so it is longer than the others.  Checked with
-torch 2.13; each name says what for.
+Invariant: a new torch release is this one file's work, and so it is longer than the others.  Each name says
+what for; where releases differ, the code asks what is there.  scripts/torch_versions.py tries all of them.
 """
 
 import logging
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
@@ -47,6 +48,8 @@ from torch.utils._python_dispatch import (
     _get_current_dispatch_mode_stack,
     is_traceable_wrapper_subclass,
 )
+
+from aotlens.torch_range import note_once
 
 __all__ = [
     "DATA_DEPENDENT_ERRORS",
@@ -178,6 +181,9 @@ __all__ = [
     "without_python_rules",
     "written_by_triton_kernel",
 ]
+
+if note := note_once(torch.__version__):
+    warnings.warn(note, stacklevel=2)
 
 DATA_DEPENDENT_ERRORS: tuple[type[Exception], ...] = (
     DataDependentOutputException,

@@ -10,9 +10,10 @@ from types import ModuleType
 from rich_argparse import RichHelpFormatter
 
 from aotlens._version import __version__
-from aotlens.cli.terminal import internal_error, user_error
+from aotlens.cli.terminal import internal_error, say, user_error
 from aotlens.errors import AotlensError
 from aotlens.logs import show_logs
+from aotlens.torch_range import note_once
 
 __all__ = ["COMMANDS", "run_command"]
 
@@ -28,6 +29,8 @@ class Command:
     help: str
     passes_arguments: bool = False
     """Whether what follows `--` goes to the script, as the help says."""
+    needs_torch: bool = True
+    """Whether it is told first that torch here is a release that nobody tried."""
 
     def load(self) -> ModuleType:
         return importlib.import_module(f"aotlens.cli.{self.name}")
@@ -42,9 +45,9 @@ COMMANDS = (
     Command("diff", "tell what changed between two reports, or two git revisions of a target", True),
     Command("verify", "compare compiled with eager: values, gradients, mutations, aliasing", True),
     Command("export", "write a target as a standalone Python module", True),
-    Command("rule", "explain a diagnostic"),
-    Command("cache", "what is kept between runs, and how to be rid of it"),
-    Command("doctor", "what is installed, and what can be generated and run here"),
+    Command("rule", "explain a diagnostic", needs_torch=False),
+    Command("cache", "what is kept between runs, and how to be rid of it", needs_torch=False),
+    Command("doctor", "what is installed, and what can be generated and run here", needs_torch=False),
 )
 
 INTERRUPTED = 130
@@ -76,6 +79,8 @@ def run_command(argv: list[str] | None = None) -> int:
 
 def _dispatch(words: list[str]) -> int:
     chosen = next((command for command in COMMANDS if words[:1] == [command.name]), None)
+    if chosen is not None and chosen.needs_torch and (note := note_once()):
+        say(f"aotlens: warning: {note}")
     if chosen is not None and chosen.name == "lsp":  # its options are its own, also when it runs by itself
         return int(chosen.load().main(words[1:]))
     parser = _parser(chosen)

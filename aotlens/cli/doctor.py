@@ -13,9 +13,7 @@ from aotlens._version import __version__
 from aotlens.cache import FOLDER_VARIABLE, LIMIT_BYTES, cache_folder, open_store
 from aotlens.cli.terminal import write_data
 from aotlens.report.summary import human_bytes
-
-_OLDEST, _NEWEST = (2, 11), (2, 15)
-"""The torch releases that aotlens is made for."""
+from aotlens.torch_range import SUPPORTED, is_supported
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +82,8 @@ def _torch() -> Finding:
         found = version("torch")
     except PackageNotFoundError:
         return Finding(False, "torch", "not installed: pip install torch")
-    supported = _OLDEST <= tuple(int(part) for part in found.split(".")[:2]) <= _NEWEST
-    note = "" if supported else f", untested: made for {_OLDEST[0]}.{_OLDEST[1]} to {_NEWEST[0]}.{_NEWEST[1]}"
-    return Finding(supported, "torch", found + note)
+    supported = is_supported(found)
+    return Finding(supported, "torch", found if supported else f"{found}, untested: made for {SUPPORTED}")
 
 
 def _package(name: str, purpose: str) -> Finding:

@@ -1,0 +1,40 @@
+"""The releases of torch that aotlens is made for, and what to say of another one.
+
+Invariant: standard library only, so that a command can tell before torch is loaded.
+"""
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+OLDEST, NEWEST = (2, 11), (2, 15)
+
+SUPPORTED = " to ".join(f"{major}.{minor}" for major, minor in (OLDEST, NEWEST))
+
+_told = False
+
+
+def is_supported(found: str) -> bool:
+    """Whether a version of torch, as it names itself, is one of those releases."""
+    return OLDEST <= tuple(int(part) for part in found.split(".")[:2]) <= NEWEST
+
+
+def note_once(found: str | None = None) -> str | None:
+    """What to tell of the torch here; None where it is supported, is not there, or this process was told."""
+    global _told  # noqa: PLW0603 (a command and the engine below it are one process)
+    found = found or installed()
+    if _told or found is None or is_supported(found):
+        return None
+    _told = True
+    return f"aotlens is tested with torch {SUPPORTED}; this is torch {found}, with which it may fail"
+
+
+def installed() -> str | None:
+    """The version that `import torch` would give; read from a file, without loading it."""
+    torch = find_spec("torch")
+    if torch is None or torch.origin is None:
+        return None
+    stated = re.search(
+        r"^__version__ = '(.+)'$", Path(torch.origin).with_name("version.py").read_text(), re.M
+    )
+    return stated[1] if stated else None

@@ -1,0 +1,300 @@
+"""Tries aotlens with each release of torch that it supports, in an environment of its own.
+
+`python scripts/torch_versions.py [2.11 …]` builds the wheel and, for each release, installs it with that
+torch and what the tests need (a torch for CUDA takes 6 GB; `--environments FOLDER` keeps and reuses them),
+then tries the commands there and a part of the tests, from a folder in which the checkout's own aotlens is
+not found.  The rows go to docs/torch-versions.md.  Fails where a test fails that `DIFFERENCES` does not name.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+import xml.etree.ElementTree as ElementTree
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from smoke import COMMANDS, IMPORT, ROOT, SCRIPT, build
+
+sys.path.insert(0, str(ROOT))
+
+from aotlens.torch_range import NEWEST, OLDEST
+
+PAGE = ROOT / "docs" / "torch-versions.md"
+RESULTS = ROOT / "build" / "torch_versions.jsonl"
+NEEDED_BYTES = 8 << 30
+"""What an environment takes while pip unpacks it."""
+RELEASES = tuple(f"{OLDEST[0]}.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Tests that one column of the table counts."""
+
+    title: str
+    tests: str
+    every: int = 1
+    """Only each so manieth of them."""
+
+
+CHECKS = (
+    Check("shared programs", "tests/engine/test_programs.py::test_min_cut_partition"),
+    Check("symbolic sizes", "tests/engine/test_programs.py::test_symbolic_sizes", every=5),
+    Check("`torch.compile`", "tests/engine/test_dynamo.py", every=5),
+    Check("Inductor", "tests/engine/test_backends.py", every=3),
+    Check("GPU code", "tests/gpu_code/test_costs.py"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A test that fails with some releases, and why that is so."""
+
+    test: str
+    """A part of its name."""
+    releases: tuple[str, ...]
+    reason: str
+
+
+DIFFERENCES: tuple[Difference, ...] = (
+    Difference(
+        "distributed/reduced",
+        ("2.11", "2.12"),
+        "torch's stand-in for other processes leaves the result of a reduce-scatter unwritten, so eager "
+        "differs from eager",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one release did."""
+
+    release: str
+    torch: str
+    """The version that pip chose, with its build; empty where none could be had."""
+    triton: str
+    commands: str
+    """Empty, or which one failed."""
+    checks: dict[str, tuple[int, int]]
+    """By title: how many tests passed, of how many that ran."""
+    failed: tuple[str, ...]
+    missing: str = ""
+    """Why there is no such torch here."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("releases", nargs="*", default=RELEASES, metavar="RELEASE", help="default: all")
+    parser.add_argument(
+        "--environments", type=Path, help="keep the environments here, and use those there are"
+    )
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        wheel = next(path for path in build(folder / "dist") if path.suffix == ".whl")
+        copy_tests(folder / "checkout")
+        for release in options.releases:
+            row = tried(release, wheel, folder, options.environments)
+            remember(row)
+            print(told(row), flush=True)
+    rows = remembered()
+    PAGE.write_text(page(rows), encoding="utf-8")
+    return int(any(unexplained(row) or row.commands for row in rows))
+
+
+def copy_tests(folder: Path) -> None:
+    """What the tests read, without the packages: those are the installed ones."""
+    for name in ("tests", "examples", "docs", "benchmarks"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+
+
+def tried(release: str, wheel: Path, folder: Path, environments: Path | None) -> Row:
+    place = (environments or folder / "environments").resolve() / f"torch-{release}"
+    failure = install(release, wheel, place)
+    if failure:
+        return Row(release, "", "", "", {}, (), failure)
+    try:
+        return results(release, place / "bin", folder)
+    finally:
+        if environments is None:
+            shutil.rmtree(place)
+
+
+def install(release: str, wheel: Path, place: Path) -> str:
+    """Why it cannot be had; empty where it is installed."""
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(place.parent).free
+        if free < NEEDED_BYTES:
+            return f"{free >> 30} GiB are free, {NEEDED_BYTES >> 30} are needed"
+        venv.create(place, with_pip=True)
+    pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-cache-dir"]
+    for words in (
+        [f"torch=={release}.*", f"aotlens[test] @ {wheel.as_uri()}"],
+        ["--no-deps", "--force-reinstall", str(wheel)],  # an environment from before has an older wheel
+    ):
+        done = started([*pip, *words], place)
+        if done.returncode:
+            shutil.rmtree(place)
+            lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+            return lines[-1].removeprefix("ERROR: ") if lines else "pip failed"
+    return ""
+
+
+def started(words: list[str], cwd: Path) -> "subprocess.CompletedProcess[str]":
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = {**own, "AOTLENS_CACHE_DIR": "", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+def results(release: str, programs: Path, folder: Path) -> Row:
+    say = "import torch, importlib.util as i; print(torch.__version__, __import__('triton').__version__ "
+    versions = started([str(programs / "python"), "-c", say + "if i.find_spec('triton') else '')"], folder)
+    torch, _, triton = versions.stdout.strip().partition(" ")
+    checks, failed = {}, []
+    for check in CHECKS:
+        passed, wrong = tests(check, programs, folder)
+        checks[check.title] = (passed, passed + len(wrong))
+        failed += wrong
+    return Row(release, torch, triton, commands(programs, folder), checks, tuple(failed))
+
+
+def commands(programs: Path, folder: Path) -> str:
+    """The first command that fails, with its last line."""
+    place = folder / "commands"
+    place.mkdir(exist_ok=True)
+    (place / "step.py").write_text(SCRIPT)
+    for name, *words in (("python", "-W", "error", "-c", IMPORT), *COMMANDS):
+        done = started([str(programs / name), *words], place)
+        if done.returncode:
+            return f"{name} {' '.join(words)}: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"
+    return ""
+
+
+def tests(check: Check, programs: Path, folder: Path) -> tuple[int, list[str]]:
+    """How many of the check's tests pass, and those that do not."""
+    pytest = [str(programs / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--show-capture=no"]
+    asked, found = folder / "asked", folder / "found.xml"
+    listed = started([*pytest, "--collect-only", "-q", check.tests], folder / "checkout").stdout.splitlines()
+    names = [line for line in listed if "::" in line][:: check.every]
+    asked.write_text("\n".join(names))
+    found.unlink(missing_ok=True)
+    done = started([*pytest, f"--junitxml={found}", f"@{asked}"], folder / "checkout")
+    if not found.exists():
+        return 0, [f"{check.tests}: {(done.stdout + done.stderr).strip().splitlines()[-1]}"]
+    cases = list(ElementTree.parse(found).iter("testcase"))
+    wrong = [case.get("name", "") for case in cases if case.find("failure") is not None or _broken(case)]
+    skipped = sum(case.find("skipped") is not None for case in cases)
+    return len(cases) - skipped - len(wrong), wrong
+
+
+def _broken(case: ElementTree.Element) -> bool:
+    return case.find("error") is not None
+
+
+def explained(row: Row) -> list[Difference]:
+    return [
+        difference
+        for difference in DIFFERENCES
+        if row.release in difference.releases and any(difference.test in test for test in row.failed)
+    ]
+
+
+def unexplained(row: Row) -> list[str]:
+    known = [difference.test for difference in DIFFERENCES if row.release in difference.releases]
+    return [test for test in row.failed if not any(part in test for part in known)]
+
+
+def remember(row: Row) -> None:
+    """Rows of releases that were tried before stay in the table."""
+    rows = {other.release: other for other in remembered()} | {row.release: row}
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text("".join(f"{json.dumps(asdict(one))}\n" for one in rows.values()))
+
+
+def remembered() -> list[Row]:
+    if not RESULTS.exists():
+        return []
+    loaded = [json.loads(line) for line in RESULTS.read_text().splitlines()]
+    rows = [Row(**{**data, "failed": tuple(data["failed"])}) for data in loaded]
+    return sorted(
+        (row for row in rows if row.release in RELEASES), key=lambda row: RELEASES.index(row.release)
+    )
+
+
+def told(row: Row) -> str:
+    """A row for the terminal, with every test that fails."""
+    if row.missing:
+        return f"{row.release}: not to be had: {row.missing}"
+    counts = ", ".join(f"{title} {passed}/{ran}" for title, (passed, ran) in row.checks.items())
+    lines = [f"{row.release}: torch {row.torch}, triton {row.triton or 'none'}: {counts}"]
+    lines += [f"    {row.commands}"] if row.commands else []
+    lines += [f"    FAILED {test}" for test in unexplained(row)]
+    return "\n".join(lines + [f"    {one.test}: {one.reason}" for one in explained(row)])
+
+
+def page(rows: list[Row]) -> str:
+    titles = [check.title for check in CHECKS]
+    lines = [f"| torch | Triton | commands | {' | '.join(titles)} |", "|---" * (len(titles) + 3) + "|"]
+    for release in RELEASES:
+        row = next((row for row in rows if row.release == release), None)
+        lines.append(f"| {' | '.join(cells(release, row))} |")
+    samples = "; ".join(f"{check.title}: each {check.every}th" for check in CHECKS if check.every > 1)
+    differences = [f"- {', '.join(one.releases)}: `{one.test}` differs: {one.reason}." for one in DIFFERENCES]
+    failing = [f"- {row.release}: `{test}` fails." for row in rows for test in unexplained(row)]
+    table = "\n".join(lines)
+    return (
+        HEAD
+        + table
+        + f"\n\nPassed of those that ran; a sample of the tests ({samples}).\n"
+        + TEXT
+        + "\n".join([*differences, *failing, ""])
+    )
+
+
+def cells(release: str, row: Row | None) -> list[str]:
+    if row is None or row.missing:
+        why = "not tried" if row is None else row.missing
+        return [release, "", why, *("" for _ in CHECKS)]
+    counts = [row.checks.get(check.title, (0, 0)) for check in CHECKS]
+    works = row.commands or "all work"
+    return [row.torch, row.triton or "none", works, *(f"{passed:,} of {ran:,}" for passed, ran in counts)]
+
+
+HEAD = """\
+# Releases of torch
+
+<!-- written by scripts/torch_versions.py -->
+
+aotlens uses private names of torch, all of them in `aotlens/torch_api.py`, so each release is tried: the
+wheel in an environment of its own, with the build of torch that `pip install torch` gives on Linux, which is
+one for CUDA, on a machine without a GPU (2.13 with a build for the CPU). `make torch-versions` does that.
+Another release gives one warning.
+
+"""
+TEXT = """
+## What differs
+
+The engine is one and the same; where releases differ, `torch_api.py` asks what the installed one has.
+
+- Before 2.12, `torch.cond`, `map`, `scan` and their like compile what they call each in its own way; the
+  recording takes the place of `torch.compile` there.
+- From 2.14 on, `torch.utils.checkpoint` begins in another function, `map` is told which operands its function
+  writes to (a function that does is refused), and a fake tensor of one number that nothing guards would
+  remember that number, for which a program would then be compiled; ours forget it.
+- A build for CUDA on a machine without a GPU counts GPUs once fake tensors are about; the worker starts
+  autograd before that, since a child of a process with autograd's threads for GPUs can run no backward.
+- Triton: each release brings its own, 3.6 with 2.11 to 3.9 with 2.15; kernels for a GPU differ with it.
+
+Tests that fail with some releases:
+
+"""
+
+if __name__ == "__main__":
+    sys.exit(main())
