@@ -1469,17 +1469,20 @@ def missing_gpu_replacements() -> Iterator[tuple[Any, str, Any, str]]:
     )
 
 
-def refusing_fakes() -> tuple[Any, str, Any, str]:
+def refusing_fakes() -> Iterator[tuple[Any, str, Any, str]]:
     """What refuses fake CUDA tensors: owner, name, new value, reason."""
-    normalize = FakeTensor._normalize_fake_device
+    normalize: Any = getattr(FakeTensor, "_normalize_fake_device", None)
+    if normalize is None:  # 2.10
+        return
 
     def refused(device: torch.device) -> torch.device:
         if device.type == "cuda":
             raise AssertionError("Torch not compiled with CUDA enabled")  # as it says of real ones
-        return normalize(device)
+        result: torch.device = normalize(device)
+        return result
 
     why = "one that requires grad ends the process where no GPU is"
-    return FakeTensor, "_normalize_fake_device", staticmethod(refused), why
+    yield FakeTensor, "_normalize_fake_device", staticmethod(refused), why
 
 
 @contextmanager

@@ -13,14 +13,15 @@ from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
 from aotlens.capture.saved_values import SavedValues
 from aotlens.ir.origin import Checkpoint, Mark
 
-MARKS = {
-    CheckpointPolicy.MUST_SAVE: Mark.MUST_SAVE,
-    CheckpointPolicy.PREFER_SAVE: Mark.PREFER_SAVE,
-    CheckpointPolicy.PREFER_RECOMPUTE: Mark.PREFER_RECOMPUTE,
-    CheckpointPolicy.MUST_RECOMPUTE: Mark.MUST_RECOMPUTE,
-    CheckpointPolicy.MUST_CPU_OFFLOAD: Mark.MUST_SAVE,
-    CheckpointPolicy.PREFER_CPU_OFFLOAD: Mark.PREFER_SAVE,
+_MARKS_BY_NAME = {
+    "MUST_SAVE": Mark.MUST_SAVE,
+    "PREFER_SAVE": Mark.PREFER_SAVE,
+    "PREFER_RECOMPUTE": Mark.PREFER_RECOMPUTE,
+    "MUST_RECOMPUTE": Mark.MUST_RECOMPUTE,
+    "MUST_CPU_OFFLOAD": Mark.MUST_SAVE,
+    "PREFER_CPU_OFFLOAD": Mark.PREFER_SAVE,
 }
+MARKS = {policy: _MARKS_BY_NAME[policy.name] for policy in CheckpointPolicy}
 
 
 class Checkpoints:

@@ -131,7 +131,10 @@ def _triton() -> Finding:
         return Finding(True, "triton", text, needed=False)
     except PackageNotFoundError:
         return Finding(
-            False, "triton", "not installed, needed for GPU targets alone: pip install triton", needed=False
+            False,
+            "triton",
+            "not installed, needed for GPU targets alone: pip install 'aotlens[gpu]'",
+            needed=False,
         )
 
 

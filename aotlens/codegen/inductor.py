@@ -17,7 +17,7 @@ from aotlens.codegen.around import Around, prepare
 from aotlens.codegen.boxed import boxed
 from aotlens.codegen.kept import KeptCode, kept
 from aotlens.codegen.kernels import call_numbers, kernels_of
-from aotlens.codegen.layouts import laid_out
+from aotlens.codegen.layouts import lay_out
 from aotlens.codegen.measure import RUNS, Measurable, measured_us
 from aotlens.codegen.objects import refuse_objects
 from aotlens.codegen.records import Generated, GraphCode
@@ -196,7 +196,7 @@ class _Unit:
         module = to_graph_module(program, training=True)
         with self._fake_mode:
             for given, node in zip(program.inputs, module.graph.find_nodes(op="placeholder"), strict=True):
-                self._restride(id(given.node), node)
+                lay_out(node, self._strides.get(id(given.node)))
         context: Any = TracingContext(self._fake_mode)
         static = _static_saved(self._parts, self._in_one_piece)
         donated = donated_positions(self._parts)
@@ -206,12 +206,6 @@ class _Unit:
         )
         with tracing(context):
             return self._compile(module, program, "backward", static, is_backward=True)
-
-    def _restride(self, identity: int, node: fx.Node) -> None:
-        """Give a saved value the strides with which the compiled forward really returns it."""
-        stride, val = self._strides.get(identity), node.meta["val"]
-        if stride is not None and isinstance(val, torch.Tensor):
-            node.meta["val"] = laid_out(val, stride)
 
     @property
     def _fake_mode(self) -> FakeTensorMode:

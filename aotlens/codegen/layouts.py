@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import torch
+from torch import fx
+
 from aotlens.capture.places import place_of
 from aotlens.capture.storage import has_symbols
 
@@ -24,3 +27,10 @@ def laid_out(val: Any, strides: tuple[int, ...]) -> Any:
         symbolic[dim] = step
         step, known = step * val.shape[dim], known * place.sizes[dim]
     return val.as_strided(val.shape, [symbolic[dim] for dim in range(val.dim())])
+
+
+def lay_out(node: fx.Node, strides: tuple[int, ...] | None) -> None:
+    """Give a saved value the strides with which the compiled forward returns it; None leaves it as it is."""
+    val = node.meta["val"]
+    if strides is not None and isinstance(val, torch.Tensor):
+        node.meta["val"] = laid_out(val, strides)

@@ -41,7 +41,8 @@ def pretending(gpu: str | None, fake: bool) -> Iterator[None]:
             if not fake:
                 stack.enter_context(_around_script(Placing()))
         elif not torch.cuda.is_available():
-            stack.enter_context(replaced(Replacement(*refusing_fakes())))
+            for refusal in refusing_fakes():
+                stack.enter_context(replaced(Replacement(*refusal)))
         if fake:
             for replacement in faked_replacements():
                 stack.enter_context(replaced(replacement))

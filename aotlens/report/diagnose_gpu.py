@@ -10,7 +10,7 @@ from itertools import groupby
 from aotlens.report.diagnose_traffic import TRAFFIC_CHECKS
 from aotlens.report.findings import Check, Limits
 from aotlens.report.kernel_totals import gpu_kernels
-from aotlens.report.places import text_of
+from aotlens.report.places import quoted
 from aotlens.report.records import Diagnostic, Kernel, KernelConfig, Related, Severity, Span, Stage, Target
 from aotlens.report.summary import human_bytes
 
@@ -110,7 +110,7 @@ def _where_doubles_begin(stage: Stage) -> dict[Span, str]:
 def _double(kernel: Kernel, span: Span) -> Diagnostic:
     half = kernel.target in HALF_RATE_F64
     rate = "half" if half else "a small part, 1/32 to 1/64,"
-    what = f"`{text_of(span)}`" if text_of(span) else "this expression"
+    what = quoted(span)
     message = (
         f"{what} computes in f64 on {kernel.target}, and so does what follows from it (first in kernel"
         f" `{kernel.name}`): twice the bytes of f32, and {rate} of its rate"

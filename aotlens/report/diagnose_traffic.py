@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from aotlens.report.findings import Check, Limits
 from aotlens.report.kernel_totals import gpu_kernels
-from aotlens.report.places import text_of
+from aotlens.report.places import quoted, text_of
 from aotlens.report.records import Diagnostic, Kernel, KernelAccess, Related, Severity, Span, Target
 from aotlens.report.summary import human_bytes
 
@@ -113,7 +113,7 @@ def scattered_reads(target: Target, limits: Limits) -> Iterator[Diagnostic]:
 
 def _scattered(span: Span, access: KernelAccess, kernel: Kernel) -> Diagnostic:
     severity: Severity = "information" if access.is_gather else "warning"
-    what = f"`{text_of(span)}`" if text_of(span) else "this expression"
+    what = quoted(span)
     most = "up to " if access.is_gather else ""
     where = "at places that data gives" if access.is_gather else "that lie apart in memory"
     message = (

@@ -6,8 +6,8 @@ PREFIXES = ("torch.ops.", "extern_kernels.")
 
 
 def short_name(name: str, longest: int = LONGEST_NAME) -> str:
-    """The name without its middle: a kernel's kind is told at the front, its number at the end."""
-    return without_middle(name.removeprefix("torch.ops."), longest)
+    """Its own name without the middle: a kernel's kind is told at the front, its number at the end."""
+    return without_middle(own_name(name), longest)
 
 
 def own_name(name: str) -> str:

@@ -24,6 +24,12 @@ def text_of(span: Span) -> str:
     return line[span.col : end].decode(errors="replace").strip()
 
 
+def quoted(span: Span) -> str:
+    """The same within a sentence."""
+    text = text_of(span)
+    return f"`{text}`" if text else "this expression"
+
+
 def column(span: Span) -> int:
     """The span's first character, counted from 1."""
     return len(source_line(span.file, span.line).encode()[: span.col].decode(errors="replace")) + 1

@@ -175,7 +175,7 @@ def line_details(line: LineCost, target: Target) -> Iterator[Line]:
         if mine:
             parts = (
                 Part(f"{PHASES[kernel.phase]:>2}  ", "dim"),
-                Part(short_name(own_name(kernel.name)), "name"),
+                Part(short_name(kernel.name), "name"),
                 Part(f"  {sum(share.floor_us for share in mine):.2f} µs", "dim"),
             )
             yield Line(parts, kernel_link(kernel), Jump("kernels", kernel_key(kernel)))
@@ -235,7 +235,7 @@ def unfused_lines(apart: Unfused, kernel: Kernel) -> Iterator[Line]:
     what = f"which writes {shared}" if apart.is_produced else f"which reads {shared} too"
     parts = (
         Part("apart from  ", "dim"),
-        Part(short_name(own_name(apart.kernel)), "name"),
+        Part(short_name(apart.kernel), "name"),
         Part(f", {what} ({human_bytes(apart.bytes)}): {apart.reason}"),
     )
     jump = Jump("kernels", f"{kernel.target}/{kernel.phase}/{apart.call}")

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import fx
 
 from aotlens.codegen.around import Around, prepare
@@ -22,6 +21,7 @@ from aotlens.codegen.gpu.places import has_gpu_tensors
 from aotlens.codegen.gpu.records import KernelSource, LoweredGraph, RunnableGraph
 from aotlens.codegen.gpu.retarget import Retargeting
 from aotlens.codegen.gpu.templates import choices_kept
+from aotlens.codegen.layouts import lay_out
 from aotlens.codegen.objects import refuse_objects
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
@@ -133,19 +133,10 @@ class _Graph:
         with moving.mode:
             for given, node in zip(self.program.inputs, inputs, strict=True):
                 node.meta[OURS] = given.node.name
-                _restride(node, strides.get(id(given.node)))
+                lay_out(node, strides.get(id(given.node)))
             return prepare(module, self.program)
 
     def _flags(self) -> dict[str, bool]:
         if self.phase == "backward":
             return {"is_backward": True}
         return {"is_inference": self.phase == "inference"}
-
-
-def _restride(node: fx.Node, stride: tuple[Any, ...] | None) -> None:
-    """Give a saved value the strides with which the compiled forward returns it."""
-    val = node.meta["val"]
-    if stride is None or not isinstance(val, torch.Tensor) or tuple(val.stride()) == stride:
-        return
-    if not any(isinstance(size, torch.SymInt) for size in val.shape):
-        node.meta["val"] = val.as_strided(val.shape, stride)
