@@ -42,11 +42,11 @@ class Check:
 
 
 CHECKS = (
-    Check("shared programs", "tests/engine/test_programs.py::test_min_cut_partition", every=3),
-    Check("symbolic sizes", "tests/engine/test_programs.py::test_symbolic_sizes", every=5),
-    Check("`torch.compile`", "tests/engine/test_dynamo.py", every=5),
-    Check("Inductor", "tests/engine/test_backends.py", every=3),
-    Check("GPU code", "tests/gpu_code/test_costs.py"),
+    Check("shared programs", "tests/engine/test_programs.py::test_min_cut_partition", every=10),
+    Check("symbolic sizes", "tests/engine/test_programs.py::test_symbolic_sizes", every=10),
+    Check("`torch.compile`", "tests/engine/test_dynamo.py", every=10),
+    Check("Inductor", "tests/engine/test_backends.py", every=6),
+    Check("GPU code", "tests/gpu_code/test_costs.py", every=6),
 )
 
 
