@@ -102,8 +102,8 @@ def main() -> int:
             row = tried(release, wheel, folder, options.environments)
             remember(row)
             print(told(row), flush=True)
+            PAGE.write_text(page(remembered()), encoding="utf-8")
     rows = remembered()
-    PAGE.write_text(page(rows), encoding="utf-8")
     return int(any(unexplained(row) or row.commands for row in rows))
 
 
