@@ -11,6 +11,7 @@ import torch
 from aotlens.capture.mutations import Write
 from aotlens.capture.storage import Storage
 from aotlens.capture.tape import Tape
+from aotlens.capture.writable import check_writable
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
 from aotlens.torch_api import auto_functionalized, can_auto_functionalize
@@ -32,7 +33,7 @@ def record_custom_mutation(tape: Tape, call: Write) -> Any:
     _refuse_shared(tape, call, given, written)
     for name in written:
         for target in _listed(given[name]):
-            tape.check_writable(target, call.func)
+            check_writable(tape, target, call.func)
     arguments = {name: tape.argument(value) for name, value in given.items()}
     result = auto_functionalized(call.func, **given)
     node = tape.add_node(auto_functionalized, (call.func,), arguments, result)

@@ -17,6 +17,7 @@ from aotlens.capture.partial_overlaps import refuse_partial_overlap
 from aotlens.capture.storage import Storage, Tracked, repeated_dims
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
+from aotlens.capture.writable import check_writable
 from aotlens.errors import RefusedRuntimeError, UnsupportedError
 from aotlens.ir.program import Node, op_name
 
@@ -93,7 +94,7 @@ def record_mutation(tape: Tape, call: Write) -> Any:
             record_mutation(tape, Write(call.func, call.operator, args, call.kwargs))
         return targets if call.func._schema.returns else None
     for target in targets:
-        tape.check_writable(target, call.func)
+        check_writable(tape, target, call.func)
     refuse_partial_overlap(tape, call.func, targets, call.args)
     values, results = _new_values(tape, call, len(targets))
     for target, value in zip(targets, values, strict=True):

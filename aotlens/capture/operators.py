@@ -186,3 +186,13 @@ def missing_defaults(func: Any, functional: Any, given: int) -> tuple[Any, ...]:
 
 
 Decompositions = dict[Any, Callable[..., Any]]
+
+
+def with_dtype(func: Any, kwargs: dict[str, Any], result: Any, default: torch.dtype) -> dict[str, Any]:
+    """The type of a result spelled out, where the default type is for a while not what it was."""
+    if torch.get_default_dtype() is default:
+        return kwargs
+    named = any(argument.name == "dtype" for argument in func._schema.arguments)
+    if named and kwargs.get("dtype") is None and isinstance(result, torch.Tensor):
+        return {**kwargs, "dtype": result.dtype}
+    return kwargs

@@ -31,6 +31,7 @@ from aotlens.capture.operators import (
     describe,
     is_builtin,
     is_operator,
+    with_dtype,
 )
 from aotlens.capture.origins import Origins
 from aotlens.capture.philox_rules import by_rule
@@ -38,10 +39,9 @@ from aotlens.capture.randomness import RandomState, without_generators
 from aotlens.capture.saved_values import SavedValues
 from aotlens.capture.settings import SplitRegion
 from aotlens.capture.storage import Storage, Tracked
-from aotlens.capture.strided import noted
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.torchbind import Objects
-from aotlens.capture.views import ViewStep, viewed
+from aotlens.capture.view_calls import record_view
 from aotlens.capture.wrappers import has_wrapper, note_result
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import Origin, Place
@@ -149,7 +149,7 @@ class Recorder(Tape, TorchDispatchMode):
         if (
             not self.in_backward and operator.kind is not Kind.HIGHER_ORDER
         ):  # those are noted with their bodies
-            kwargs = self._with_dtype(func, kwargs, result)
+            kwargs = with_dtype(func, kwargs, result, self._default_dtype)
             self.calls.append((func, args, kwargs, result, self.origin))
         return result
 
@@ -276,7 +276,7 @@ class Recorder(Tape, TorchDispatchMode):
             result = run(*args, **(without_generators(kwargs) if kwargs and operator.random else kwargs))
         except DATA_DEPENDENT_ERRORS:
             result = self._with_symbols(func, args, kwargs)
-        kwargs = self._with_dtype(func, kwargs, result)
+        kwargs = with_dtype(func, kwargs, result, self._default_dtype)
         node = self.add_node(func, node_args, self.keywords(kwargs), result)
         if operator.random and draws_mask(func):
             node = through_booleans(self, node)
@@ -292,7 +292,10 @@ class Recorder(Tape, TorchDispatchMode):
             return self.pure(func, operator, args, kwargs)
         result = known_number(self.fake_mode, lambda: func(*args, **kwargs))
         taken_apart = func in self.decompositions  # into itself with its type
-        kwargs = {**kwargs, "dtype": result.dtype} if taken_apart else self._with_dtype(func, kwargs, result)
+        if taken_apart:
+            kwargs = {**kwargs, "dtype": result.dtype}
+        else:
+            kwargs = with_dtype(func, kwargs, result, self._default_dtype)
         self._adopt(self.add_node(func, args, kwargs, result), result)
         return result
 
@@ -350,29 +353,9 @@ class Recorder(Tape, TorchDispatchMode):
         if isinstance(source, (int, float, complex)):  # autograd takes the conjugate of a factor `2j`
             with self:
                 source = torch.scalar_tensor(source, dtype=torch.complex128)
-            args = (source, *args[1:])
-        if type(source) is not FakeTensor:
-            args = (source := self._faked(source), *args[1:])
-        tracked = self.tracked(source)
-        source_node = self.node_of(source)
-        result = viewed(func, args, kwargs)
-        several = isinstance(result, (list, tuple))
-        step = ViewStep(func, args[1:], tuple(kwargs.items()), None, torch.is_grad_enabled())
-        node: Any = None
-        if func is aten.as_strided.default:
-            step = noted(step, source, tracked, self.span)
-        if tracked.storage.version and step.offset is not None:
-            node = self.replay(tracked.storage, (*tracked.chain, step))
-        elif func not in self.decompositions and source_node.val.stride() == source.stride():
-            node = self.add_node(func, (source_node, *self.argument(args[1:])), self.keywords(kwargs), result)
-        else:
-            node = self.emit(func, source_node, *args[1:], **kwargs)
-        for index, view in enumerate(result if several else (result,)):
-            one = replace(step, result=index) if several else step
-            chain = (*tracked.chain, one)
-            view_node = self.item(node, index) if several else node
-            setattr(view, TRACK, Tracked(tracked.storage, chain, view_node, tracked.storage.version))
-        return result
+        return record_view(
+            self, func, (self._faked(source), *args[1:]), kwargs, rewritten=func in self.decompositions
+        )
 
     def _same(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         source = args[0]
@@ -417,12 +400,3 @@ class Recorder(Tape, TorchDispatchMode):
         if only_reads(call):
             return self.pure(func, Operator(Kind.PURE), args, kwargs)
         return record_mutation(self, call)
-
-    def _with_dtype(self, func: Any, kwargs: dict[str, Any], result: Any) -> dict[str, Any]:
-        """The type of a result spelled out, where the function has changed the default type for a while."""
-        if torch.get_default_dtype() is self._default_dtype:
-            return kwargs
-        named = any(argument.name == "dtype" for argument in func._schema.arguments)
-        if named and kwargs.get("dtype") is None and isinstance(result, torch.Tensor):
-            return {**kwargs, "dtype": result.dtype}
-        return kwargs

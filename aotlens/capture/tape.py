@@ -14,22 +14,20 @@ import torch
 from aotlens.capture.floats import Floats
 from aotlens.capture.operators import aten
 from aotlens.capture.stale_views import refuse_stale
-from aotlens.capture.storage import Storage, Tracked, Write, repeated_dims
-from aotlens.capture.strided import from_base, looks_at_memory, meets_itself, refuse_other_history
+from aotlens.capture.storage import Storage, Tracked, Write
+from aotlens.capture.strided import from_base, looks_at_memory, refuse_other_history
 from aotlens.capture.symbols import Symbols
 from aotlens.capture.views import ViewStep, put_back
-from aotlens.errors import RefusedAssertionError, RefusedRuntimeError, UnsupportedError
+from aotlens.errors import RefusedAssertionError, UnsupportedError
 from aotlens.ir.names import free_name
 from aotlens.ir.origin import NOWHERE, Origin, Place
-from aotlens.ir.program import Node, getitem, op_name
+from aotlens.ir.program import Node, getitem
 from aotlens.ir.regions import Region
 from aotlens.torch_api import FakeScriptObject, FakeTensor, FakeTensorMode, ScriptObject, fake_of
 
 PLAIN = frozenset(
     {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
 )
-FILLS = frozenset({aten.zero_.default, aten.fill_.Scalar, aten.fill_.Tensor})
-"""Writes of one value to every element, which may be made several times to the same memory."""
 TRACK = "_aotlens_tracked"
 """The attribute under which a fake tensor carries its `Tracked`."""
 
@@ -255,6 +253,10 @@ class Tape:
             known = self._constants[id(tensor)] = (alias, tensor)
         return known[0]
 
+    def is_constant(self, tensor: Any) -> bool:
+        """Whether it stands for a tensor that the function came with, and that no call gives."""
+        return id(tensor) in self._constants
+
     def stand_in_for(self, tensor: Any, stand_in: Any) -> None:
         """Take `stand_in` for a tensor from outside where the function gets hold of the tensor itself."""
         self._constants[id(tensor)] = (stand_in, tensor)
@@ -306,44 +308,6 @@ class Tape:
         """A write that happens now, through a tensor that these views lead to."""
         grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         return Write(self.origin, grad, inference, chain, version)
-
-    def check_writable(self, target: Any, func: Any) -> None:
-        tracked = self.tracked(target)
-        if tracked.storage.moves and target._base is not None and torch.is_grad_enabled():
-            refuse_stale(target, self.span, written=target.requires_grad)
-        base = tracked.storage.base
-        is_constant = base.constant is not None or id(target) in self._constants
-        if is_constant or any(base is node for node, _ in self.outside):
-            raise UnsupportedError(
-                f"mutation by `{op_name(func)}` of a tensor that is neither argument, parameter nor buffer",
-                self.span,
-                "pass it as an argument or register it as a buffer",
-            )
-        if repeated_dims(target) and func not in FILLS:
-            raise RefusedRuntimeError(
-                f"`{op_name(func)}` on an expanded tensor (unsupported operation: more than one element of "
-                "the written-to tensor refers to a single memory location)",
-                self.span,
-                "clone it before writing",
-            )
-        if meets_itself(target, tracked.chain) and func not in FILLS:
-            raise UnsupportedError(
-                f"`{op_name(func)}` on elements that overlap (`as_strided`)", self.span, "clone them before"
-            )
-        if tracked.storage.inside and len(tracked.storage.inputs) > 1:
-            raise RefusedRuntimeError(
-                "Encountered aliased inputs that are mutated in the graph, but "
-                f"`{tracked.storage.inside}` is a tensor subclass. This is not supported today",
-                self.span,
-                "clone one of them before the call",
-            )
-        if len(tracked.storage.inputs) > 1 and not tracked.storage.joined:
-            raise UnsupportedError(
-                f"mutation by `{op_name(func)}` of one of several inputs that share a storage and have "
-                "separate places in the tape (no synthetic base)",
-                self.span,
-                "clone one of them before the call",
-            )
 
     def _join(self, storage: Storage) -> None:
         """Turn overlapping graph inputs into views of their synthetic base, as if they had always been ones.

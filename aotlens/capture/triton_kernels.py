@@ -10,6 +10,7 @@ import torch
 
 from aotlens.capture.storage import Storage
 from aotlens.capture.tape import Tape
+from aotlens.capture.writable import check_writable
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node, TableIndex, getitem, map_leaves
 from aotlens.torch_api import triton_kernel_wrapper_functional, written_by_triton_kernel
@@ -28,7 +29,7 @@ def record_triton_kernel(tape: Tape, launch: dict[str, Any]) -> Any:
     written = written_by_triton_kernel(launch)
     _refuse_shared(tape, given, written)
     for name in written:
-        tape.check_writable(given[name], triton_kernel_wrapper_functional)
+        check_writable(tape, given[name], triton_kernel_wrapper_functional)
     result = triton_kernel_wrapper_functional(**launch, tensors_to_clone=written)
     arguments: dict[str, Any] = map_leaves(launch, tape.argument)
     arguments["kernel_idx"] = _table_index(launch["kernel_idx"])

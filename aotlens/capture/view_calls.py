@@ -1,0 +1,42 @@
+"""Calls of view operators, as they are recorded."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from aotlens.capture.operators import aten
+from aotlens.capture.storage import Tracked
+from aotlens.capture.strided import noted
+from aotlens.capture.tape import TRACK, Tape
+from aotlens.capture.views import ViewStep, viewed
+
+
+def record_view(
+    tape: Tape, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, rewritten: bool
+) -> Any:
+    """Record one call of an operator whose results are views of its first argument; gives the views.
+
+    `rewritten` says that the caller's decompositions have the operator.
+    """
+    source = args[0]
+    tracked = tape.tracked(source)
+    source_node = tape.node_of(source)
+    result = viewed(func, args, kwargs)
+    several = isinstance(result, (list, tuple))
+    step = ViewStep(func, args[1:], tuple(kwargs.items()), None, torch.is_grad_enabled())
+    node: Any = None
+    if func is aten.as_strided.default:
+        step = noted(step, source, tracked, tape.span)
+    if tracked.storage.version and step.offset is not None:
+        node = tape.replay(tracked.storage, (*tracked.chain, step))
+    elif not rewritten and source_node.val.stride() == source.stride():
+        node = tape.add_node(func, (source_node, *tape.argument(args[1:])), tape.keywords(kwargs), result)
+    else:
+        node = tape.emit(func, source_node, *args[1:], **kwargs)
+    for index, view in enumerate(result if several else (result,)):
+        one = replace(step, result=index) if several else step
+        chain = (*tracked.chain, one)
+        view_node = tape.item(node, index) if several else node
+        setattr(view, TRACK, Tracked(tracked.storage, chain, view_node, tracked.storage.version))
+    return result

@@ -1,0 +1,56 @@
+"""Which tensors a function may write to while it is recorded."""
+
+from typing import Any
+
+import torch
+
+from aotlens.capture.operators import aten
+from aotlens.capture.stale_views import refuse_stale
+from aotlens.capture.storage import repeated_dims
+from aotlens.capture.strided import meets_itself
+from aotlens.capture.tape import Tape
+from aotlens.errors import RefusedRuntimeError, UnsupportedError
+from aotlens.ir.program import op_name
+
+FILLS = frozenset({aten.zero_.default, aten.fill_.Scalar, aten.fill_.Tensor})
+"""Writes of one value to every element, which may be made several times to the same memory."""
+
+
+def check_writable(tape: Tape, target: Any, func: Any) -> None:
+    """Raises UnsupportedError or RefusedRuntimeError where the tensor cannot be written to."""
+    tracked = tape.tracked(target)
+    if tracked.storage.moves and target._base is not None and torch.is_grad_enabled():
+        refuse_stale(target, tape.span, written=target.requires_grad)
+    base = tracked.storage.base
+    is_constant = base.constant is not None or tape.is_constant(target)
+    if is_constant or any(base is node for node, _ in tape.outside):
+        raise UnsupportedError(
+            f"mutation by `{op_name(func)}` of a tensor that is neither argument, parameter nor buffer",
+            tape.span,
+            "pass it as an argument or register it as a buffer",
+        )
+    if repeated_dims(target) and func not in FILLS:
+        raise RefusedRuntimeError(
+            f"`{op_name(func)}` on an expanded tensor (unsupported operation: more than one element of "
+            "the written-to tensor refers to a single memory location)",
+            tape.span,
+            "clone it before writing",
+        )
+    if meets_itself(target, tracked.chain) and func not in FILLS:
+        raise UnsupportedError(
+            f"`{op_name(func)}` on elements that overlap (`as_strided`)", tape.span, "clone them before"
+        )
+    if tracked.storage.inside and len(tracked.storage.inputs) > 1:
+        raise RefusedRuntimeError(
+            "Encountered aliased inputs that are mutated in the graph, but "
+            f"`{tracked.storage.inside}` is a tensor subclass. This is not supported today",
+            tape.span,
+            "clone one of them before the call",
+        )
+    if len(tracked.storage.inputs) > 1 and not tracked.storage.joined:
+        raise UnsupportedError(
+            f"mutation by `{op_name(func)}` of one of several inputs that share a storage and have "
+            "separate places in the tape (no synthetic base)",
+            tape.span,
+            "clone one of them before the call",
+        )
