@@ -146,9 +146,8 @@ class Recorder(Tape, TorchDispatchMode):
             return func(*args, **kwargs)
         finally:
             self._depth = 0
-        if (
-            not self.in_backward and operator.kind is not Kind.HIGHER_ORDER
-        ):  # those are noted with their bodies
+        # Higher-order ones are noted with their bodies.
+        if not self.in_backward and operator.kind is not Kind.HIGHER_ORDER:
             kwargs = with_dtype(func, kwargs, result, self._default_dtype)
             self.calls.append((func, args, kwargs, result, self.origin))
         return result
@@ -292,10 +291,8 @@ class Recorder(Tape, TorchDispatchMode):
             return self.pure(func, operator, args, kwargs)
         result = known_number(self.fake_mode, lambda: func(*args, **kwargs))
         taken_apart = func in self.decompositions  # into itself with its type
-        if taken_apart:
-            kwargs = {**kwargs, "dtype": result.dtype}
-        else:
-            kwargs = with_dtype(func, kwargs, result, self._default_dtype)
+        spelled = {**kwargs, "dtype": result.dtype}
+        kwargs = spelled if taken_apart else with_dtype(func, kwargs, result, self._default_dtype)
         self._adopt(self.add_node(func, args, kwargs, result), result)
         return result
 
@@ -353,9 +350,8 @@ class Recorder(Tape, TorchDispatchMode):
         if isinstance(source, (int, float, complex)):  # autograd takes the conjugate of a factor `2j`
             with self:
                 source = torch.scalar_tensor(source, dtype=torch.complex128)
-        return record_view(
-            self, func, (self._faked(source), *args[1:]), kwargs, rewritten=func in self.decompositions
-        )
+        args = (self._faked(source), *args[1:])
+        return record_view(self, func, args, kwargs, rewritten=func in self.decompositions)
 
     def _same(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         source = args[0]
