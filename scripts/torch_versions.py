@@ -275,9 +275,8 @@ HEAD = """\
 <!-- written by scripts/torch_versions.py -->
 
 aotlens uses private names of torch, all of them in `aotlens/torch_api.py`, so each release is tried: the
-wheel in an environment of its own, with the build of torch that `pip install torch` gives on Linux, which is
-one for CUDA, on a machine without a GPU (2.13 with a build for the CPU). `make torch-versions` does that.
-Another release gives one warning.
+wheel in an environment of its own, with the build of torch that pip finds (its name is in the table), on a
+machine without a GPU. `make torch-versions` does that. Another release gives one warning.
 
 """
 TEXT = """
