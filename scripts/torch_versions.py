@@ -15,7 +15,7 @@ import sys
 import tempfile
 import venv
 import xml.etree.ElementTree as ElementTree
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from smoke import COMMANDS, IMPORT, ROOT, SCRIPT, build
@@ -93,14 +93,18 @@ def main() -> int:
     parser.add_argument(
         "--environments", type=Path, help="keep the environments here, and use those there are"
     )
+    parser.add_argument(
+        "--only", metavar="TITLE", help="one column of the table; the others stay as they were"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         wheel = next(path for path in build(folder / "dist") if path.suffix == ".whl")
         copy_tests(folder / "checkout")
         for release in options.releases:
-            row = tried(release, wheel, folder, options.environments)
-            remember(row)
+            row = tried(release, wheel, folder, options)
+            before = next((one for one in remembered() if one.release == release), None)
+            remember(joined(before, row) if before is not None and options.only else row)
             print(told(row), flush=True)
             PAGE.write_text(page(remembered()), encoding="utf-8")
     rows = remembered()
@@ -114,13 +118,14 @@ def copy_tests(folder: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", folder)
 
 
-def tried(release: str, wheel: Path, folder: Path, environments: Path | None) -> Row:
+def tried(release: str, wheel: Path, folder: Path, options: argparse.Namespace) -> Row:
+    environments: Path | None = options.environments
     place = (environments or folder / "environments").resolve() / f"torch-{release}"
     failure = install(release, wheel, place)
     if failure:
         return Row(release, "", "", "", {}, (), failure)
     try:
-        return results(release, place / "bin", folder)
+        return results(release, place / "bin", folder, options.only)
     finally:
         if environments is None:
             shutil.rmtree(place)
@@ -153,16 +158,24 @@ def started(words: list[str], cwd: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
-def results(release: str, programs: Path, folder: Path) -> Row:
+def results(release: str, programs: Path, folder: Path, only: str | None) -> Row:
     say = "import torch, importlib.util as i; print(torch.__version__, __import__('triton').__version__ "
     versions = started([str(programs / "python"), "-c", say + "if i.find_spec('triton') else '')"], folder)
     torch, _, triton = versions.stdout.strip().partition(" ")
-    checks, failed = {}, []
-    for check in CHECKS:
+    checks: dict[str, tuple[int, int]] = {}
+    failed: list[str] = []
+    for check in (check for check in CHECKS if only in (None, check.title)):
         passed, wrong = tests(check, programs, folder)
         checks[check.title] = (passed, passed + len(wrong))
-        failed += wrong
+        failed += [f"{check.title}: {test}" for test in wrong]
     return Row(release, torch, triton, commands(programs, folder), checks, tuple(failed))
+
+
+def joined(before: Row, found: Row) -> Row:
+    """The row with what was found anew in the place of what was there."""
+    again = tuple(found.checks)
+    kept = tuple(test for test in before.failed if not test.startswith(again))
+    return replace(found, checks=before.checks | found.checks, failed=(*kept, *found.failed))
 
 
 def commands(programs: Path, folder: Path) -> str:
@@ -179,7 +192,7 @@ def commands(programs: Path, folder: Path) -> str:
 
 def tests(check: Check, programs: Path, folder: Path) -> tuple[int, list[str]]:
     """How many of the check's tests pass, and those that do not."""
-    pytest = [str(programs / "python"), "-m", "pytest", "-p", "no:cacheprovider", "--show-capture=no"]
+    pytest = [str(programs / "python"), "-m", "pytest", "-p", "no:cacheprovider", "-o", "timeout=900"]
     asked, found = folder / "asked", folder / "found.xml"
     listed = started([*pytest, "--collect-only", "-q", check.tests], folder / "checkout").stdout.splitlines()
     names = [line for line in listed if "::" in line][:: check.every]
