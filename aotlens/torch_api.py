@@ -4,6 +4,7 @@ Invariant: a new torch release is this one file's work, and so it is longer than
 what for; where releases differ, the code asks what is there.  scripts/torch_versions.py tries all of them.
 """
 
+import inspect
 import logging
 import os
 import sys
@@ -111,6 +112,7 @@ __all__ = [
     "inductor_config_patch",
     "inductor_decompositions",
     "inductor_folder",
+    "inductor_rules_of_others",
     "inductor_settings",
     "inside_transforms",
     "interpreting_modules",
@@ -1623,6 +1625,21 @@ def inductor_folder() -> str:
     from torch._inductor.codecache import cache_dir
 
     return str(cache_dir())
+
+
+def inductor_rules_of_others() -> list[str]:
+    """Operators whose decomposition or lowering somebody else than torch has registered with Inductor."""
+    found = []
+    for module, table in (("decomposition", "decompositions"), ("lowering", "lowerings")):
+        loaded = sys.modules.get(f"torch._inductor.{module}")  # where nobody loaded it, nobody added to it
+        rules: dict[Any, Any] = getattr(loaded, table, {})
+        found += [str(op) for op, rule in rules.items() if not _is_of_torch(rule)]
+    return found
+
+
+def _is_of_torch(rule: Any) -> bool:
+    name = getattr(inspect.unwrap(getattr(rule, "func", rule)), "__module__", None)
+    return name is None or name.split(".")[0] in ("torch", "functools")
 
 
 def inductor_settings() -> dict[str, Any]:

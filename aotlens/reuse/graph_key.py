@@ -102,7 +102,7 @@ def _attribute(gm: fx.GraphModule, node: fx.Node) -> Iterator[str]:
     if isinstance(value, fx.GraphModule):
         if OF_PYTHON in value.meta and value.meta[OF_PYTHON] is not None:
             raise NoFingerprintError("a checkpoint with a function of its own")
-        yield f"graph {node.target}"
+        yield f"graph {node.target} {told(value.meta, _of_graph)}"
         yield from graph_lines(value)
         yield f"end of graph {node.target}"
     elif isinstance(value, torch.nn.Parameter) or _is_buffer(gm, str(node.target)):

@@ -18,6 +18,7 @@ from aotlens.policy import Policy
 from aotlens.torch_api import (
     functionalizes_rng,
     has_saved_tensor_hooks,
+    inductor_rules_of_others,
     inductor_settings,
     pretends_gpu,
 )
@@ -54,6 +55,9 @@ def option_lines(options: CompileOptions) -> Iterator[str]:
     config = dict(sorted(options.inductor_config))
     yield told(config, _no_other)
     if options.for_inductor:
+        others = inductor_rules_of_others()
+        if others:
+            raise NoFingerprintError(f"a rule that was added to Inductor's (`{others[0]}`)")
         settings = {**inductor_settings(), **config}
         if settings.get("triton.cudagraphs"):
             raise NoFingerprintError("CUDA graphs")
@@ -79,7 +83,7 @@ def surrounding_lines() -> Iterator[str]:
         raise NoFingerprintError("hooks on saved tensors")
     modes = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), functionalizes_rng())
     yield f"{current_modes()} {modes} {torch.is_autocast_cache_enabled()}"
-    yield told([*torch_settings(), *_attention()], _no_other)
+    yield told([*torch_settings(), *_attention(), *_further()], _no_other)
     yield "\n".join(_versions())
 
 
@@ -92,6 +96,15 @@ def _attention() -> tuple[Any, ...]:
         backends.math_sdp_enabled(),
         backends.cudnn_sdp_enabled(),
         torch.backends.mkldnn.enabled,
+    )
+
+
+def _further() -> tuple[Any, ...]:
+    return (
+        torch.get_default_device(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.utils.deterministic.fill_uninitialized_memory,
+        torch.cuda.is_available(),
     )
 
 
