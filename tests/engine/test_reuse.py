@@ -50,7 +50,7 @@ def outcomes(
     fn: Callable[..., Any], *args: Any, options: CompileOptions = EAGER, times: int = 2
 ) -> list[tuple[str, str]]:
     """What the cache says of the same call in one process after another."""
-    found = []
+    found: list[tuple[str, str]] = []
     for _ in range(times):
         _, compiled = results(fn, [args], options)
         shelf = compiled[0].shelf
@@ -283,7 +283,7 @@ def test_two_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
 def test_inductors_code_is_loaded_and_not_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     options = CompileOptions(cache=True)
-    found = []
+    found: list[Any] = []
     for _ in range(2):
         x = torch.arange(6.0, requires_grad=True)
         (out,), (compiled,) = results(scaled, [(x,)], options)
