@@ -100,10 +100,11 @@ def _attention() -> tuple[Any, ...]:
 
 
 def _further() -> tuple[Any, ...]:
+    deterministic: Any = torch.utils.deterministic
     return (
         torch.get_default_device(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
-        torch.utils.deterministic.fill_uninitialized_memory,
+        deterministic.fill_uninitialized_memory,
         torch.cuda.is_available(),
     )
 
