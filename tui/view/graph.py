@@ -12,8 +12,8 @@ from tui.view.places import home_file, line_place, place
 from tui.view.rows import Cells, Column, Jump, LazyRows, Line, Link, Listing, Part
 
 NODE_COLUMNS = (
-    Column("node", widest=32, narrowest=18, grows=True, cut="middle"),
-    Column("operation", widest=34, narrowest=12),
+    Column("node", widest=32, narrowest=14, grows=True, cut="middle"),
+    Column("operation", widest=34, narrowest=12, drop=1),
     Column("tensor", widest=24, narrowest=10, drop=2),
     Column("size", widest=9, narrowest=9, align="right", drop=3),
     Column("line", widest=16, narrowest=4, align="right"),

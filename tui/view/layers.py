@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from aotlens.report.records import StageNode
 from tui.view.rows import Cells, Column, Group, Link, Listing, Part, Rows, grouped
 
-LAYER_COLUMN = Column("layer", widest=20, narrowest=10, drop=1, cut="middle")
-"""`×12 blocks.0–11` for a fold: how many comes first, and is seen wherever there is room for anything."""
+LAYER_COLUMN = Column("layer", widest=16, narrowest=6, cut="middle")
+"""`×12 blocks.0–11` for a fold: how many comes first, and is always seen: else one node would stand there."""
 
 _NUMBER = re.compile(r"_\d+$")
 """What tells apart generated names of one kind: `clone_12`."""

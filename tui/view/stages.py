@@ -39,7 +39,7 @@ PLACE_WIDTH = 9
 
 FATE_COLUMNS = (
     Column("", widest=1, narrowest=1),
-    Column("node", widest=30, narrowest=18, grows=True),
+    Column("node", widest=30, narrowest=14, grows=True, cut="middle"),
     Column("operation", widest=30, narrowest=10, drop=3),
     Column("runs in", widest=26, narrowest=8),
     Column("saved", widest=9, narrowest=9, align="right"),
