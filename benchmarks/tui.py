@@ -72,6 +72,7 @@ async def walk(report: "Report") -> dict[str, object]:
     opened, keys = [], []
     for key in (key for key, label, _ in CHOICES if label in TABLES):
         opened.append(await painted(press(app, key)))
+        await painted(press(app, "u"))  # every node and every layer by itself
         for move in KEYS:
             keys += [await painted(press(app, move)) for _ in range(PRESSES)]
     largest = max(report.targets, key=lambda target: sum(len(stage.nodes) for stage in target.stages))
@@ -158,7 +159,8 @@ NOTE = (
     "At 146×42, wall time and beside it this process's CPU time. First paint: from the report being there to"
     " the last paint of the overview; open a tab: the slowest of"
     f" {', '.join(TABLES)} when first looked at; key: from the key to the paint of the table, over lines and"
-    " pages of theirs; linked: to the last paint that it causes, of the source, the facts and the drawing."
+    " pages of theirs, every node and layer by itself; linked: to the last paint that it causes, of the"
+    " source, the facts and the drawing."
     " Memory: resident with the report read, and after all of it was shown."
 )
 

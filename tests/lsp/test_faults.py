@@ -50,11 +50,10 @@ FAULTS = {
     "hang": ("while True:\n    pass\n", "timeout", "AL907", 4),
     "crash": ("import ctypes\nctypes.string_at(0)\n", "crash", "AL909", 5),
     "mistake": (
-        "import torch\ndef g(x, w):\n    y = x * 2\n    return y @ w\n"
-        "torch.compile(g)(torch.ones(4, 5), torch.ones(4, 6))\n",
+        "import torch\ndef g(x, w):\n    return x @ w\ntorch.compile(g)(torch.ones(4, 5), torch.ones(4))\n",
         "user",
         "AL902",
-        7,
+        6,
     ),
     "killed": ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n", "crash", "AL909", 0),
 }
