@@ -35,11 +35,17 @@ def test_analysis_agrees_with_torch(program: Program) -> None:
         with answering(program):
             compiled = our_analysis(given)
         ours, names, tensors = our_facts(compiled)
+        if program.name.startswith(UNANSWERED):
+            pytest.skip("torch has no answer")
         with answering(program):
             meta = peer_metadata(again)
         _skip_other_questions(compiled, meta)
         theirs = peer_facts(meta, names, tensors)
     _judge(program, ours, theirs)
+
+
+UNANSWERED = "transforms/linearized"
+"""Torch's first pass fails in `torch.func.linearize`, and its thread can take no more derivatives."""
 
 
 def _skip_other_questions(compiled: Compiled, meta: Any) -> None:
