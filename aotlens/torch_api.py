@@ -135,6 +135,7 @@ __all__ = [
     "missing_gpu_replacements",
     "names_of_generated",
     "next_sequence_number",
+    "numbers_forgotten",
     "numbers_of_data",
     "object_methods_handled_by",
     "optimised_script",
@@ -254,6 +255,12 @@ def numbers_of_data(fake_mode: FakeTensorMode) -> Iterator[None]:
         yield
     finally:
         fake_mode.allow_scalar_outputs = before
+
+
+def numbers_forgotten(fake_mode: Any) -> Any:
+    """Within it, symbols for numbers out of data belong to a run whose results nobody keeps."""
+    environment = fake_mode.shape_env
+    return nullcontext() if environment is None else environment.ignore_fresh_unbacked_symbols()
 
 
 def current_mode() -> Any:

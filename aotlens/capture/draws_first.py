@@ -20,6 +20,7 @@ from aotlens.errors import UnsupportedError
 from aotlens.torch_api import (
     current_mode,
     detect_fake_mode,
+    numbers_forgotten,
     pytree,
     without_empty_notes,
     without_modes,
@@ -86,7 +87,7 @@ def _run_once(func: Any, args: tuple[Any, ...]) -> list[Body]:
     found: list[Body] = []
     if fake_mode is None:
         return found
-    with without_modes(), fake_mode, torch.no_grad():
+    with without_modes(), fake_mode, torch.no_grad(), numbers_forgotten(fake_mode):
         for _, function, inputs in BODIES[func.name()](*args):
             noting = Noting(_in_two_calls)
             with without_python_rules(), noting:

@@ -224,3 +224,15 @@ def test_what_a_function_draws_is_the_same_in_its_gradient(name: str, dynamic: b
         result = result[1] if isinstance(result, tuple) else result
         (gradient,) = torch.autograd.grad(result.sum(), x)
         torch.testing.assert_close(result, x * gradient)
+
+
+@pytest.mark.filterwarnings("ignore")
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
+def test_a_function_with_sizes_out_of_data_has_a_gradient() -> None:
+    def chosen(x: Tensor, flag: Tensor) -> Any:
+        return torch.cond(flag, lambda y: y.sin()[y > 0].sum() * y, lambda y: y * 2, (x,))
+
+    x, flag = torch.randn(5, requires_grad=True), torch.tensor(True)
+    torch._dynamo.reset()
+    compiled = torch.compile(chosen, backend="aotlens", options={"backend": "eager"}, fullgraph=True)
+    torch.testing.assert_close(_results(compiled, (x, flag)), _results(chosen, (x, flag)))
