@@ -159,7 +159,7 @@ class _Player:
         func, args, kwargs, result, origin = call
         arguments = tuple(self._argument(arg) for arg in args)
         keywords = {key: self._argument(arg) for key, arg in kwargs.items()}
-        new = self._recorder.play((func, arguments, keywords, None, origin))
+        new = self._recorder.play((func, arguments, keywords, result, origin))
         self.pair(result, new)
         return new
 

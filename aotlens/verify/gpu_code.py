@@ -187,10 +187,8 @@ class _Comparison:
         """Where values differ, those that are as near to double precision as eager's are equal."""
         if not any(one.max_abs is not None for one in comparison.differences):
             return comparison
-        given, call = (
-            self.worlds[3],
-            None,
-        )  # a recording of the direct frontend checks its types, so eager it is
+        given, call = self.worlds[3], None
+        # a recording of the direct frontend refuses other types, so the user's function runs there
         if self.compiled.frontend == "dynamo":
             call = _as_tuple(other_call(self.compiled, CompileOptions("eager"), given.fn))
         wide = recording_in_double(given, call, drawn)
