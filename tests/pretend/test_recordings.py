@@ -161,3 +161,17 @@ def test_constants_fold_beside_tensors_on_the_gpu() -> None:
     with pretending("h100", fake=False):
         found = places(recorded(scaled, torch.randn(4, device="cuda", requires_grad=True)))
     assert set(found.values()) <= {"cuda"}
+
+
+def put_back(x: Tensor) -> Tensor:
+    state = torch.get_rng_state()
+    dropped = functional.dropout(x, 0.5)
+    torch.set_rng_state(state)
+    return dropped.sum()
+
+
+def test_a_report_of_a_state_that_is_read_and_put_back() -> None:
+    with pretending("h100", fake=False):
+        compiled = recorded(put_back, torch.randn(4, 4, device="cuda", requires_grad=True))
+        stages = {stage.name for stage in compiled.target().stages}
+    assert {"captured", "functional"} <= stages
