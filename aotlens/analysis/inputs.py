@@ -58,6 +58,12 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
     autograd = _autograd_change(given)
     if autograd is AutogradChange.DETACHED:
         _refuse_views_of_detached(captured, given)
+    elif given.requires_grad and any(one is given.argument for one in captured.recorder.detached):
+        raise UnsupportedError(
+            f"`{given.slot.name}` detached in place and given another history after that",
+            span_of_writes(storage.writes) or captured.subject.span,
+            "give back a new tensor",
+        )
     bumps = _version_bumps(given)
     if bumps and storage.joined:
         bumps = _writes_through(captured, index)

@@ -10,6 +10,7 @@ from aotlens.capture.tape import TRACK, Tape
 
 def note_left_behind(tape: Tape, tensor: Any) -> None:
     """Call it where a tensor has lost its history."""
+    tape.detached.append(tensor)
     for view in tape.seen_tensors():
         if view._base is tensor and getattr(view, TRACK, None) and view.requires_grad:
             tape.left_behind.append(tape.tracked(view).chain)

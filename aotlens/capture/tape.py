@@ -51,6 +51,8 @@ class Tape:
         self.exchanged: list[Any] = []
         self.left_behind: list[tuple[ViewStep, ...]] = []
         """Chains of views whose tensor lost its history after they were taken."""
+        self.detached: list[Any] = []
+        """Tensors that lost their history in place."""
         """Tensors that were given another storage."""
         self.originals: dict[int, Any] = {}
         """The caller's values by the identity of the argument that stands for each."""

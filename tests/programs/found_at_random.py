@@ -283,3 +283,10 @@ def function_of_one_detached_and_written(x: Tensor) -> Tensor:
 def base_of_another_input_made_to_require_grad(row: Tensor, whole: Tensor) -> Tensor:
     whole.requires_grad_()
     return row[1:]
+
+
+@cases(lambda: (tape(4, 4), leaf(4, 4)), refused="detached in place and given another history")
+def detached_in_place_and_written_with_a_gradient(x: Tensor, y: Tensor) -> Tensor:
+    x.detach_()
+    x.mul_(y)
+    return y * 2
