@@ -309,14 +309,16 @@ def replace_compilation_in_higher_order(instead: Callable[..., Any]) -> None:
 def _compiling_once(surround: Any, instead: Callable[..., Any]) -> Callable[[], Any]:
     """The context in which torch compiles a call by `torch.compile`: the first of this thread within it."""
 
+    module: Any = torch
+
     @contextmanager
     def entered() -> Iterator[Any]:
-        owner, compile_by_torch = threading.get_ident(), torch.compile
+        owner, compile_by_torch = threading.get_ident(), module.compile
 
         def compiled(fn: Any, **options: Any) -> Any:
             if threading.get_ident() != owner:
                 return compile_by_torch(fn, **options)
-            torch.compile = compile_by_torch
+            module.compile = compile_by_torch
 
             def call(*args: Any, **kwargs: Any) -> Any:
                 result = instead(fn, args, kwargs)
@@ -327,11 +329,11 @@ def _compiling_once(surround: Any, instead: Callable[..., Any]) -> Callable[[], 
             return call
 
         with surround() as backend:
-            torch.compile = compiled
+            module.compile = compiled
             try:
                 yield backend
             finally:
-                torch.compile = compile_by_torch
+                module.compile = compile_by_torch
 
     return entered
 
@@ -827,10 +829,11 @@ def fake_of(mode: FakeTensorMode, tensor: torch.Tensor, **sizes: Any) -> Any:
 
 def _forget_number(value: Any) -> None:
     if type(value) is FakeTensor:
-        if type(value.item_memo) in (int, float):
+        number: Any = value.item_memo
+        if type(number) in (int, float):
             value.item_memo = None
     elif is_traceable_wrapper_subclass(value):
-        for name in value.__tensor_flatten__()[0]:  # type: ignore[attr-defined]
+        for name in value.__tensor_flatten__()[0]:
             _forget_number(getattr(value, name))
 
 
