@@ -55,7 +55,7 @@ def judged(program: Program, path: Path, grow: bool) -> str | None:
             expected = _called(program, eager, eager, seed)
             if call is None:  # behind a call in eager, which makes the process group that a module may need
                 call = exported_call(load(path), fn)
-            wrong = difference(_called(program, call, fn, seed), expected)
+            wrong = difference(_called(program, call, fn, seed), expected, tolerated=program.tolerated)
             if wrong is not None:
                 return f"call {seed + 1}: {wrong}"
     return None
