@@ -100,8 +100,8 @@ def test_attention_in_steps_is_what_autograd_gives(causal: bool) -> None:
         query, key, value, mask, is_causal=causal, enable_gqa=True
     )
     form = attention_steps.Form(None if mask is None else mask.detach(), causal, None)
-    tensors: Any = (query.detach(), key.detach(), value.detach())
-    torch.testing.assert_close(attention_steps.forward(*tensors, form=form)[0], result)
+    tensors = (query.detach(), key.detach(), value.detach())
+    torch.testing.assert_close(attention_steps.forward(*tensors, form)[0], result)
     gradient = torch.randn_like(result)
     found = attention_steps.backward(gradient, tensors, form)
     wanted = torch.autograd.grad(result, (query, key, value, *(() if mask is None else (mask,))), gradient)
@@ -109,9 +109,9 @@ def test_attention_in_steps_is_what_autograd_gives(causal: bool) -> None:
 
 
 def test_the_mask_of_a_dropout_is_one_for_forward_and_backward() -> None:
-    tensors: Any = tuple(torch.randn(1, 1, 64, 8) for _ in range(3))
+    tensors = (torch.randn(1, 1, 64, 8), torch.randn(1, 1, 64, 8), torch.randn(1, 1, 64, 8))
     form = attention_steps.Form(None, False, None, dropout=0.5, state=7)
-    forward, _ = attention_steps.forward(*tensors, form=form)
+    forward, _ = attention_steps.forward(*tensors, form)
     gradient = torch.randn_like(forward)
     *_, of_value, _ = attention_steps.backward(gradient, tensors, form)
     # the result is linear in the value, so both sides give the same number where they drop the same weights
