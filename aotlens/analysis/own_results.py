@@ -35,7 +35,7 @@ def own_or_twin(captured: Captured, index: int, group: list[int]) -> OutputAlias
                 made_leaf=is_made_leaf(value),
                 tensor=value,
             )
-    if len(group) > 1:
+    if len(group) > 1 or _is_expanded(value):
         look_again(recorder, value)
     return own_result(recorder, index, value)
 
@@ -46,6 +46,11 @@ def look_again(recorder: Recorder, value: Any) -> None:
     if tracked.storage.version and tracked.chain:
         tracked.storage.views = {}
         tracked.version = -1
+
+
+def _is_expanded(value: Any) -> bool:
+    """Whether one element is many, which no copy of the value is."""
+    return any(isinstance(stride, int) and stride == 0 for stride in value.stride())
 
 
 def own_result(recorder: Recorder, index: int, value: Any) -> OutputAliasInfo:

@@ -290,3 +290,17 @@ def detached_in_place_and_written_with_a_gradient(x: Tensor, y: Tensor) -> Tenso
     x.detach_()
     x.mul_(y)
     return y * 2
+
+
+@cases(lambda: (plain(4, 4),), "dynamic")
+def view_written_and_expanded(x: Tensor) -> Tensor:
+    view = x.sin()[1:].t()
+    view.mul_(2)
+    return view.expand(2, *view.shape)
+
+
+@cases(lambda: (tape(4, 4),), "dynamic")
+def view_written_and_expanded_with_a_gradient(x: Tensor) -> Tensor:
+    view = x.sin()[1:].t()
+    view.mul_(2)
+    return view.expand(2, *view.shape)
