@@ -25,7 +25,9 @@ AFFORDABLE_BYTES = 1 << 30
 AS_NEAR = 3.0
 """How many times eager's own error the compiled value may have."""
 ROUNDING = 0.05
-"""The largest error of eager, as a part of the largest value of its kind, that is taken for rounding."""
+"""The largest error of eager, as a part of its tensor's largest value, that is taken for rounding."""
+CANCELLED = 1000.0
+"""The same for a tensor that cancels out, in roundings of the largest value of its kind."""
 WIDER = {
     torch.float32: torch.float64,
     torch.float16: torch.float64,
@@ -51,19 +53,24 @@ def excused(
             kept.append(difference)
             continue
         ours, eagers = (error_between(side[key], truth[key]) for side in (found, expected))
-        size = _largest(truth, difference.kind)
-        if ours <= AS_NEAR * eagers and eagers <= ROUNDING * size:
+        if ours <= AS_NEAR * eagers and eagers <= _rounding(truth, key, expected[key].dtype):
             notes.append(_note(difference, ours, eagers))
         else:
             kept.append(difference)
     return replace(verification, differences=tuple(kept), notes=tuple(notes))
 
 
-def _largest(truth: dict[_Key, Tensor], kind: str) -> float:
-    """Of all values of a kind: what cancels out (the bias before a batch norm) has no size of its own."""
-    alike = (value for (of, _), value in truth.items() if of == kind and value.numel())
-    sizes = (float(wide_values(value).abs().max()) for value in alike)
-    return max(filter(isfinite, sizes), default=0.0)
+def _rounding(truth: dict[_Key, Tensor], key: _Key, dtype: torch.dtype) -> float:
+    """The largest error that is rounding; what cancels out (the bias before a batch norm) has no size of its
+    own, and is held against the others of its kind."""
+    alike = [_largest(value) for (kind, _), value in truth.items() if kind == key[0]]
+    cancelled = min(ROUNDING, CANCELLED * torch.finfo(dtype).eps) if dtype.is_floating_point else 0.0
+    return max(ROUNDING * _largest(truth[key]), cancelled * max(alike))
+
+
+def _largest(value: Tensor) -> float:
+    size = float(wide_values(value).abs().max()) if value.numel() else 0.0
+    return size if isfinite(size) else 0.0
 
 
 def _note(difference: Difference, ours: float, eagers: float) -> str:
@@ -76,17 +83,25 @@ def in_double(given: World, call: Callable[..., Any]) -> Observation | None:
 
     A callable that holds tensors itself is copied with them; any other is `call`.
     """
-    if not is_affordable(given):
-        return None
-    try:
-        (wide,) = copies(given, 1, cloner=WideCloner)
-    except (RuntimeError, TypeError, ValueError):  # a view that exists in one dtype only
+    wide = copy_in_double(given)
+    if wide is None:
         return None
     observation = observe_alone(wide, Probe(writes=False), call if wide.fn is given.fn else None)
     return None if observation.draws else observation  # other numbers are drawn in double
 
 
-def is_affordable(given: World) -> bool:
+def copy_in_double(given: World) -> World | None:
+    """The same arguments in double precision; None where they take too much memory or cannot be made."""
+    if not _is_affordable(given):
+        return None
+    try:
+        (wide,) = copies(given, 1, cloner=WideCloner)
+    except (RuntimeError, TypeError, ValueError):  # a view that exists in one dtype only
+        return None
+    return wide
+
+
+def _is_affordable(given: World) -> bool:
     """Whether there is memory for all inputs in double precision."""
     return sum(item.tensor.untyped_storage().nbytes() for item in _storages(given)) <= AFFORDABLE_BYTES
 

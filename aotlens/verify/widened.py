@@ -13,8 +13,8 @@ from aotlens.torch_api import TorchDispatchMode, pytree
 from aotlens.verify.first_call import observe_alone
 from aotlens.verify.observe import Observation, Probe
 from aotlens.verify.redrawn import Redrawing
-from aotlens.verify.reference import WIDER, WideCloner, is_affordable
-from aotlens.verify.world import World, copies
+from aotlens.verify.reference import WIDER, copy_in_double
+from aotlens.verify.world import World
 
 BITS = frozenset({torch.ops.aten.view.dtype})
 """Operators for which a type says how to read bits."""
@@ -41,11 +41,8 @@ def recording_in_double(
 ) -> Observation | None:
     """What the recording gives without roundings, with the kernels' random numbers; None where it takes too
     much memory, or its arguments cannot be made."""
-    if not is_affordable(given):
-        return None
-    try:
-        (wide,) = copies(given, 1, cloner=WideCloner)
-    except (RuntimeError, TypeError, ValueError):  # a view that exists in one dtype only
+    wide = copy_in_double(given)
+    if wide is None:
         return None
     with Widening(), Redrawing(drawn):
         return observe_alone(wide, Probe(writes=False), call)

@@ -12,7 +12,11 @@ from torch.nn import functional
 
 from aotlens.options import CompileOptions
 from aotlens.verify import Verification, verify_with
+from aotlens.verify.compare import Difference
 from aotlens.verify.fresh import with_fresh_values
+from aotlens.verify.gradients import Gradients
+from aotlens.verify.observe import Observation
+from aotlens.verify.reference import excused
 from aotlens.verify.world import world
 from tests.programs.program import ints, leaf, plain
 
@@ -155,6 +159,27 @@ def test_rounding_is_judged_by_eagers_own_error() -> None:
         any("is as near to float64 as eager's" in note for note in verification.notes)
         or not verification.notes
     )
+
+
+@pytest.mark.parametrize(
+    ("ours", "eagers", "is_rounding"),
+    [
+        (2e-6, 1e-6, True),  # noise beside noise
+        (1e-5, 1e-6, False),  # ten times eager's own error
+        (1e-3, 1e-3, False),  # as near as eager, whose own error is no rounding beside gradients of size 1
+    ],
+)
+def test_a_gradient_that_cancels_out_is_held_against_the_others(
+    ours: float, eagers: float, is_rounding: bool
+) -> None:
+    def side(bias: float) -> Observation:
+        leaves = (("bias", torch.tensor([bias])), ("weight", torch.ones(4)))
+        return Observation(None, gradients=Gradients((), leaves))
+
+    difference = Difference("gradient", "bias", f"{ours}", f"{eagers}", abs(ours - eagers))
+    verification = Verification((difference,), values=0, gradients=2, mutated=0, max_error=abs(ours - eagers))
+    judged = excused(verification, (side(ours), side(eagers)), side(0.0))
+    assert bool(judged.differences) is not is_rounding
 
 
 def test_fresh_arguments_keep_what_they_are() -> None:
