@@ -17,7 +17,7 @@ from aotlens.analysis.function_views import (
 )
 from aotlens.analysis.inputs import geometry_of, history, refuses_use
 from aotlens.analysis.leaves import is_made_leaf, made_leaf_under, relative_chain, view_of_made_leaf
-from aotlens.analysis.own_histories import OwnHistories
+from aotlens.analysis.own_histories import OwnHistories, is_first
 from aotlens.analysis.own_results import own_or_twin, own_result
 from aotlens.analysis.records import (
     AliasBase,
@@ -351,8 +351,8 @@ def _choose_base(captured: Captured, group: list[int], storage: Storage, bases: 
     recorder = captured.recorder
     for index in group:
         value = captured.outputs[index]
-        is_base = root(value) is root(storage.base_tensor)
-        if is_base and history(value) is not None and not recorder.tracked(value).chain:
+        has_history = history(value) is not None and not recorder.tracked(value).chain
+        if has_history and is_first(captured, root(value), storage):
             return OutputBase(index)
     if not storage.base_tensor.requires_grad:
         raise UnsupportedError(

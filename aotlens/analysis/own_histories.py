@@ -36,9 +36,26 @@ def own_start(captured: Captured, value: Any) -> Any:
     storage = recorder.tracked(value).storage
     if any(start is root(given.argument) for given in captured.inputs if given.is_tensor):
         return None
-    if start is root(storage.base_tensor) or recorder.tracked(start).storage is not storage:
+    if recorder.tracked(start).storage is not storage or is_first(captured, start, storage):
         return None
     return start if storage.inputs or _has_company(captured, value, storage) else None
+
+
+def is_first(captured: Captured, start: Any, storage: Storage) -> bool:
+    """Whether a history starts at the tensor on which results of this memory hang.
+
+    That is the one with which the storage was made, or, where no result is that one's (`torch.zeros` gives
+    another object than it records), the first result.
+    """
+    if start is root(storage.base_tensor):
+        return True
+    if storage.inputs or storage.base_tensor.requires_grad:
+        return False
+    given = [one for one in captured.outputs if isinstance(one, torch.Tensor)]
+    given = [one for one in given if captured.recorder.tracked(one).storage is storage]
+    if any(root(one) is root(storage.base_tensor) for one in given):
+        return False
+    return next((one for one in given if one.requires_grad and root(one) is one), None) is start
 
 
 def _has_company(captured: Captured, value: Any, storage: Storage) -> bool:

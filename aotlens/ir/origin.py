@@ -6,7 +6,6 @@ that recording a place costs a walk over the stack and no text work.
 
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
 from types import CodeType
 
 from aotlens.report.records import Span
@@ -30,9 +29,8 @@ class Place:
         return next(iter(self.spans), None)
 
 
-@cache
 def _spans(frames: tuple[tuple[CodeType, int], ...]) -> tuple[Span, ...]:
-    return tuple(span for frame in frames if (span := span_of(*frame)))
+    return tuple([span for frame in frames if (span := span_of(*frame))])
 
 
 NOWHERE = Place()
@@ -77,15 +75,24 @@ class Origin:
     """Set for what runs inside an activation checkpoint."""
 
 
-@cache
-def _positions(code: CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
-    return list(code.co_positions())
+_POSITIONS: dict[int, tuple[CodeType, list[tuple[int | None, int | None, int | None, int | None]]]] = {}
+_SPANS: dict[tuple[int, int], Span | None] = {}
+"""By identity of the code, which `_POSITIONS` keeps: what Dynamo writes has constants without a hash."""
 
 
-@cache
 def span_of(code: CodeType, instruction: int) -> Span | None:
     """The source range of one instruction; None when the compiler left no position."""
-    line, end_line, col, end_col = _positions(code)[instruction // 2] if instruction >= 0 else (None,) * 4
+    key = (id(code), instruction)
+    if key not in _SPANS:
+        _SPANS[key] = _span(code, instruction)
+    return _SPANS[key]
+
+
+def _span(code: CodeType, instruction: int) -> Span | None:
+    if id(code) not in _POSITIONS:
+        _POSITIONS[id(code)] = code, list(code.co_positions())
+    _, positions = _POSITIONS[id(code)]
+    line, end_line, col, end_col = positions[instruction // 2] if instruction >= 0 else (None,) * 4
     if line is None:
         return None
     return Span(code.co_filename, line, col or 0, end_line or line, end_col or col or 0)

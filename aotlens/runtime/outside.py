@@ -46,11 +46,12 @@ class _Outside:
         if base is not None and base.dtype == value.dtype and _is_plain(value):
             source = self._base(name, base)
             source += ".detach()" if base.requires_grad and not value.requires_grad else ""
-            self._builder.add(f"{name} = {source}.as_strided({_place(value)})")
+            self._builder.add(f"{name} = {_with_signs(f'{source}.as_strided({_place(value)})', value, base)}")
         elif _is_plain(value) and value.untyped_storage()._cdata in self._shared:
             memory = self._whole(name, value)
             dtype = f"torch.empty(0, dtype={value.dtype})"
             text = f"{dtype}.set_({memory}.untyped_storage(), {_storage_place(value)})"
+            text = _with_signs(text, value)
             if isinstance(value, torch.nn.Parameter):
                 text = f"torch.nn.Parameter({text}, requires_grad={value.requires_grad})"
             elif value.requires_grad:
@@ -75,6 +76,15 @@ class _Outside:
             whole = torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage)
             self._bindings.give(self._builder, known, whole, "memory of the user's tensors")
         return known
+
+
+def _with_signs(text: str, value: torch.Tensor, base: torch.Tensor | None = None) -> str:
+    """The text of a tensor with the signs that it has otherwise than what it is made of."""
+    if value.is_conj() != (base is not None and base.is_conj()):
+        text = f"{text}.conj()"
+    if value.is_neg() != (base is not None and base.is_neg()):
+        text = f"torch._neg_view({text})"
+    return text
 
 
 def _is_plain(value: Any) -> bool:
