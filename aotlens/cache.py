@@ -99,7 +99,7 @@ class Store:
         try:
             for folder in (path.parent.parent, path.parent):  # one by one: `parents=True` ignores the mode
                 folder.mkdir(mode=0o700, exist_ok=True)
-            _write_at_once(path, data)
+            write_at_once(path, data)
             self._make_room(len(data))
         except OSError as error:
             _LOG.debug("did not keep the entry %s: %s", path, error)
@@ -173,12 +173,13 @@ def _read_private(path: Path) -> bytes:
         return file.read()
 
 
-def _write_at_once(path: Path, data: bytes) -> None:
+def write_at_once(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Under another name first, so that nobody reads half of it; raises OSError."""
     descriptor, name = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
     try:
         with open(descriptor, "wb") as file:
             file.write(data)
+        os.chmod(name, mode)
         os.replace(name, path)
     except BaseException:
         with suppress(OSError):

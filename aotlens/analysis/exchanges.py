@@ -6,8 +6,6 @@ Invariant: what lay on the storage that an input took over still lies there with
 from collections.abc import Iterator
 from typing import Any
 
-import torch
-
 from aotlens.analysis.records import AliasBase, BaseInfo, Exchange, InputBase, IntermediateBaseOf
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Storage, Tracked, root
@@ -80,7 +78,6 @@ class Exchanges:
 
     def _differentiable(self, storage: Storage) -> Any:
         """The storage's tensor, where a result with history lies there too; otherwise none is needed."""
-        tensors = [value for value in self._captured.outputs if isinstance(value, torch.Tensor)]
-        lying = (value for value in tensors if self._captured.recorder.tracked(value).storage is storage)
+        lying = self._captured.results_in(storage)
         seen = (value for value in lying if root(value) is root(storage.base_tensor))
         return storage.base_tensor if any(value.requires_grad for value in seen) else None

@@ -316,9 +316,7 @@ def _version_bumps(given: CapturedInput) -> int:
 
 def _autograd_change(given: CapturedInput) -> AutogradChange:
     base = given.argument._base
-    as_its_base = (
-        base is not None and base.requires_grad
-    )  # so does every view of it, without a call of its own
+    as_its_base = base is not None and base.requires_grad  # every view of it does, without a call of its own
     if given.argument.requires_grad and not given.requires_grad and given.argument.is_leaf:
         return AutogradChange.NONE if as_its_base else AutogradChange.REQUIRES_GRAD
     if given.requires_grad and not given.argument.requires_grad:

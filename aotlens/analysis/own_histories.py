@@ -34,11 +34,12 @@ def own_start(captured: Captured, value: Any) -> Any:
     if not value.requires_grad or is_wrapper(value) or history(start) is None:
         return None
     storage = recorder.tracked(value).storage
-    if any(start is root(given.argument) for given in captured.inputs if given.is_tensor):
-        return None
     if recorder.tracked(start).storage is not storage or is_first(captured, start, storage):
         return None
-    return start if storage.inputs or _has_company(captured, value, storage) else None
+    if any(start is root(given.argument) for given in captured.inputs if given.is_tensor):
+        return None
+    has_company = any(one is not value for one in captured.results_in(storage))
+    return start if storage.inputs or has_company else None
 
 
 def is_first(captured: Captured, start: Any, storage: Storage) -> bool:
@@ -51,16 +52,10 @@ def is_first(captured: Captured, start: Any, storage: Storage) -> bool:
         return True
     if storage.inputs or storage.base_tensor.requires_grad:
         return False
-    given = [one for one in captured.outputs if isinstance(one, torch.Tensor)]
-    given = [one for one in given if captured.recorder.tracked(one).storage is storage]
+    given = captured.results_in(storage)
     if any(root(one) is root(storage.base_tensor) for one in given):
         return False
     return next((one for one in given if one.requires_grad and root(one) is one), None) is start
-
-
-def _has_company(captured: Captured, value: Any, storage: Storage) -> bool:
-    others = (one for one in captured.outputs if isinstance(one, torch.Tensor) and one is not value)
-    return any(captured.recorder.tracked(one).storage is storage for one in others)
 
 
 class OwnHistories:

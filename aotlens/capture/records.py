@@ -182,6 +182,11 @@ class Captured:
     has_hooks: bool = False
     """Whether the caller had any hooks on saved tensors."""
 
+    def results_in(self, storage: Storage) -> list[Any]:
+        """The results that lie in a storage."""
+        tensors = (value for value in self.outputs if isinstance(value, torch.Tensor))
+        return [value for value in tensors if self.recorder.tracked(value).storage is storage]
+
     @property
     def flat_inputs(self) -> tuple[CapturedInput, ...]:
         """The leaves of the call, without synthetic bases and tensors from outside."""

@@ -5,15 +5,12 @@ user's own private store gives them to `restored`.
 """
 
 import ast
-import os
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aotlens.cache import digest
+from aotlens.cache import digest, write_at_once
 from aotlens.codegen.around import Around
 from aotlens.codegen.boxed import boxed
 from aotlens.ir.told import NoFingerprintError
@@ -107,17 +104,7 @@ def _definitions(source: str) -> Iterator[tuple[str, str]]:
 
 
 def _put(path: Path, data: bytes) -> None:
-    """Where no such file is yet; under another name first, so that nobody loads half of it."""
-    if path.exists():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=".aotlens-", dir=path.parent)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
-        os.chmod(name, 0o755)
-        os.replace(name, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
+    """Where no such file is yet."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_at_once(path, data, mode=0o755)
