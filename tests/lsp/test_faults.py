@@ -47,7 +47,7 @@ def trace(client: StrictClient, path: Path, text: str) -> tuple[Json, list[str],
 
 FAULTS = {
     "memory": ("a = []\nwhile True:\n    a.append(bytearray(50_000_000))\n", "memory", "AL908", 6),
-    "hang": ("while True:\n    pass\n", "timeout", "AL907", 4),
+    "hang": ("while True: pass\n", "timeout", "AL907", 4),  # a loop of one line is only ever seen there
     "crash": ("import ctypes\nctypes.string_at(0)\n", "crash", "AL909", 5),
     "mistake": (
         "import torch\ndef g(x, w):\n    return x @ w\ntorch.compile(g)(torch.ones(4, 5), torch.ones(4))\n",
