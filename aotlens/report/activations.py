@@ -13,8 +13,8 @@ from rich.text import Text
 from aotlens.report.certificates import budget_text, certificate_text, overruled_text, reason_text
 from aotlens.report.fold import Fold, fold, in_layer
 from aotlens.report.layout import Row, heading, paragraph, table
-from aotlens.report.places import place, text_of
-from aotlens.report.records import Partition, RecomputedValue, Region, SavedValue
+from aotlens.report.places import place, text_of, texts
+from aotlens.report.records import Partition, RecomputedValue, Region, SavedValue, Span
 from aotlens.report.summary import counted, human_bytes, human_flops
 from aotlens.report.tradeoffs import tradeoff_lines
 
@@ -138,7 +138,8 @@ def saved_folds(values: list[SavedValue]) -> list[Fold[SavedValue]]:
 
 def _by_size(values: list[Value], same: Callable[[Value], Hashable]) -> list[Fold[Value]]:
     """Folds, the largest total first."""
-    folds = fold(values, name=_label, same=lambda value: (value.bytes, same(value)))
+    said = texts()
+    folds = fold(values, lambda value: _label(value, said), lambda value: (value.bytes, same(value)))
     return sorted(folds, key=lambda group: -_total(group))
 
 
@@ -151,10 +152,10 @@ def _each(group: Fold[Value]) -> str:
     return f"{group.times}, {human_bytes(group.first.bytes)} each" if group.times else ""
 
 
-def _label(value: SavedValue | RecomputedValue) -> str:
+def _label(value: SavedValue | RecomputedValue, said: Callable[[Span], str] = text_of) -> str:
     """`blocks.3: gelu in self.mlp(x)`: the layer, the operator, the user's expression; else a name."""
     operator = _NUMBERED.sub("", value.node)
-    text = text_of(value.span) if value.span else ""
+    text = said(value.span) if value.span else ""
     name = value.name if isinstance(value, SavedValue) else None
     if name and "." in name:
         return name

@@ -5,10 +5,9 @@ Invariant: standard library only; the folds account for every byte of the peak.
 
 import re
 from collections.abc import Callable
-from functools import cache
 
 from aotlens.report.fold import Fold, fold, in_layer
-from aotlens.report.places import text_of
+from aotlens.report.places import text_of, texts
 from aotlens.report.records import LiveValue, Memory, Span
 
 _NUMBERED = re.compile(r"_\d+$")
@@ -16,8 +15,8 @@ _NUMBERED = re.compile(r"_\d+$")
 
 def alive_folds(memory: Memory) -> list[Fold[LiveValue]]:
     """What is alive at the peak, identical layers as one, the largest total first."""
-    texts = cache(text_of)  # of few places, for thousands of values
-    folds = fold(memory.live_at_peak, lambda value: alive_label(value, texts), alive_same)
+    text = texts()
+    folds = fold(memory.live_at_peak, lambda value: alive_label(value, text), alive_same)
     return sorted(folds, key=lambda group: -total_bytes(group))
 
 
@@ -30,13 +29,13 @@ def alive_same(value: LiveValue) -> tuple[object, ...]:
     return value.bytes, value.kind, value.span, value.made_in, value.last_in, value.last_span
 
 
-def alive_label(value: LiveValue, texts: Callable[[Span], str] = text_of) -> str:
+def alive_label(value: LiveValue, text: Callable[[Span], str] = text_of) -> str:
     """`blocks.3: gelu in self.mlp(x)`, or the user's name where it names a tensor of theirs."""
     operator = _NUMBERED.sub("", value.node)
     if value.name and value.kind in ("gradient", "result"):
         return value.name
-    text = texts(value.span) if value.span else ""
-    return in_layer(value.layer, f"{operator} in {text}" if text else value.name or operator)
+    said = text(value.span) if value.span else ""
+    return in_layer(value.layer, f"{operator} in {said}" if said else value.name or operator)
 
 
 def lifetime(value: LiveValue) -> str:

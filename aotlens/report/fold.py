@@ -7,7 +7,6 @@ items, and a layer that differs in anything shown stands apart.
 import re
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -39,13 +38,17 @@ def fold(
     items: Iterable[Item], name: Callable[[Item], str], same: Callable[[Item], Hashable]
 ) -> tuple[Fold[Item], ...]:
     """Items with the same name but for the first layer number, and equal in `same`, become one fold."""
-    groups: dict[Hashable, list[tuple[str, Item]]] = {}
+    groups: dict[Hashable, tuple[str, list[int], list[Item]]] = {}
     for item in items:
         own = name(item)
-        groups.setdefault((_pattern(own), same(item)), []).append((own, item))
-    return tuple(
-        Fold(_label([own for own, _ in group]), tuple(item for _, item in group)) for group in groups.values()
-    )
+        # Most names of a list are met once: what is found in one is not worth keeping for the next.
+        layer = _LAYER.search(own)
+        pattern = f"{own[: layer.start()]}*{own[layer.end() :]}" if layer else own
+        _, numbers, alike = groups.setdefault((pattern, same(item)), (own, [], []))
+        alike.append(item)
+        if layer:
+            numbers.append(int(layer.group()))
+    return tuple(Fold(_label(own, numbers), tuple(alike)) for own, numbers, alike in groups.values())
 
 
 def in_layer(layer: str | None, label: str) -> str:
@@ -53,21 +56,9 @@ def in_layer(layer: str | None, label: str) -> str:
     return f"{layer}: {label}" if layer else label
 
 
-@lru_cache(maxsize=1 << 12)
-def _pattern(name: str) -> str:
-    return _LAYER.sub("*", name, count=1)
-
-
-def _label(names: list[str]) -> str:
-    numbers = sorted({number for name in names if (number := _number(name)) is not None})
-    return _LAYER.sub(_ranges(numbers), names[0], count=1) if len(numbers) > 1 else names[0]
-
-
-@lru_cache(maxsize=1 << 12)
-def _number(name: str) -> int | None:
-    """Of the layer; the names of a program's layers are few, and each stands on many nodes."""
-    found = _LAYER.search(name)
-    return int(found.group()) if found else None
+def _label(name: str, layers: list[int]) -> str:
+    numbers = sorted(set(layers))
+    return _LAYER.sub(_ranges(numbers), name, count=1) if len(numbers) > 1 else name
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -6,6 +6,8 @@ folder they stand in.  A file that is gone or shorter than the span gives empty 
 
 import linecache
 import os
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 from aotlens.report.records import Span
@@ -13,13 +15,35 @@ from aotlens.report.records import Span
 
 def source_line(file: str, line: int) -> str:
     """One line of a file without its newline; empty when it cannot be read."""
-    linecache.checkcache(file)
-    return linecache.getline(file, line).rstrip("\r\n")
+    return _line(_lines(file), line)
 
 
 def text_of(span: Span) -> str:
     """The source text of a span, stripped; up to the line's end when it is empty or runs over several."""
-    line = source_line(span.file, span.line).encode()
+    return _text(span, _lines(span.file))
+
+
+def texts() -> Callable[[Span], str]:
+    """`text_of` for the thousands of rows of one answer, which have few places in fewer files.
+
+    The disk is asked once for each file, also for one that is gone.
+    """
+    lines = cache(_lines)
+    return cache(lambda span: _text(span, lines(span.file)))
+
+
+def _lines(file: str) -> Sequence[str]:
+    """Of a file as it is on the disk."""
+    linecache.checkcache(file)
+    return linecache.getlines(file)
+
+
+def _line(lines: Sequence[str], line: int) -> str:
+    return lines[line - 1].rstrip("\r\n") if 1 <= line <= len(lines) else ""
+
+
+def _text(span: Span, lines: Sequence[str]) -> str:
+    line = _line(lines, span.line).encode()
     end = span.end_col if span.end_line == span.line and span.end_col > span.col else len(line)
     return line[span.col : end].decode(errors="replace").strip()
 

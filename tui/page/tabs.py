@@ -7,7 +7,6 @@ from aotlens.report.kernel_texts import kernel_texts
 from aotlens.report.records import Report, Stage, Target
 from tui.page.encode import Encoder, Json
 from tui.view.diagnostics import diagnostic_details, diagnostic_listing
-from tui.view.gpu import blocker_lines, costly_lines
 from tui.view.graph import StageIndex, all_stages, fact_lines, node_listing, stage_title
 from tui.view.kernels import (
     in_call_order,
@@ -27,7 +26,7 @@ from tui.view.memory import (
     curve_listing,
     memory_total,
 )
-from tui.view.overview import diagnostic_lines, facts, saved_lines, step_lines, titled
+from tui.view.overview import BLOCKERS, COSTLY, FOUND, SAVED, STEPS, overview, titled
 from tui.view.rows import Line
 from tui.view.saved import (
     by_bytes,
@@ -68,14 +67,14 @@ class _Tabs:
     encoder: Encoder
 
     def overview(self) -> Iterator[Json]:
-        target = self.target
+        found = overview(self.report, self.target)
         sections = (
-            tuple(facts(self.report, target)),
-            titled("Largest saved values", tuple(saved_lines(target))),
-            titled("Costliest lines on the GPU", tuple(costly_lines(target))),
-            titled("Not in one CUDA graph", tuple(blocker_lines(target.cuda_graph, target))),
-            titled("On each call the wrapper", tuple(step_lines(target))),
-            titled("Diagnostics", tuple(diagnostic_lines(self.report, target))),
+            found.facts,
+            titled(SAVED, found.saved),
+            titled(COSTLY, found.costly),
+            titled(BLOCKERS, found.blockers),
+            titled(STEPS, found.steps),
+            titled(FOUND, found.found),
         )
         yield self._lines(line for section in sections if section for line in (*section, Line()))
 

@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 
 from tui.panes.base import Pane, Subject
-from tui.view.overview import overview
+from tui.view.overview import Overview, overview
 from tui.view.places import covers
 from tui.widgets.lines import LineList
 
@@ -17,15 +17,20 @@ class OverviewPane(Pane):
     def compose(self) -> ComposeResult:
         yield LineList(id="overview-lines")
 
+    overview: Overview | None = None
+
     def fill(self, subject: Subject) -> None:
-        lines = overview(subject.report, subject.target, subject.changed, self.size.height or None)
-        if lines != self.query_one(LineList).lines:
-            self.query_one(LineList).show(lines)
+        self.overview = overview(subject.report, subject.target, subject.changed)
+        self._arrange()
 
     def on_resize(self) -> None:
+        self._arrange()
+
+    def _arrange(self) -> None:
         """What the first screen holds depends on its height."""
-        if self.subject is not None:
-            self.fill(self.subject)
+        lines = self.overview.lines(self.size.height or None) if self.overview is not None else ()
+        if lines != self.query_one(LineList).lines:
+            self.query_one(LineList).show(lines)
 
     def main(self) -> Widget:
         return self.query_one(LineList)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from aotlens.report.kernel_names import own_name, short_name
 from aotlens.report.kernel_texts import kernel_time, moved_bytes
-from aotlens.report.places import text_of
+from aotlens.report.places import text_of, texts
 from aotlens.report.records import Kernel, KernelAccess, KernelConfig, LineCost, Span, Target, Unfused
 from aotlens.report.summary import counted, human_bytes, human_flops
 from tui.view.places import home_file, line_place, place
@@ -50,13 +50,14 @@ def kernel_listing(target: Target, order: tuple[int, ...]) -> Listing:
     """Launches and library calls in that order."""
     home = home_file(target)
     longest = max((kernel_time(kernel) or 0.0 for kernel in target.kernels), default=0.0)
+    said = texts()
 
     def cells_of(at: int) -> Cells:
         return kernel_cells(target.kernels[at], longest, home)
 
     def text(at: int) -> str:
         kernel = target.kernels[at]
-        return " ".join((kernel.name, kernel.phase, *kernel.nodes, *map(text_of, kernel.spans)))
+        return " ".join((kernel.name, kernel.phase, *kernel.nodes, *map(said, kernel.spans)))
 
     rows = LazyRows(
         order,
@@ -137,11 +138,12 @@ def line_listing(target: Target) -> Listing:
     home, records = home_file(target), target.gpu_lines
     whole = sum(line.floor_us for line in records)
     most = max((line.floor_us for line in records), default=0.0)
+    said = texts()
 
     def cells_of(line: LineCost) -> Cells:
         return (
             Part(place(line.span, home), "place"),
-            Part(text_of(line.span)),
+            Part(said(line.span)),
             f"{line.floor_us:.2f}",
             Part(bar(round(1000 * line.floor_us), round(1000 * most), BAR_WIDTH), "accent"),
             f"{line.floor_us / whole:.0%}" if whole else "",
@@ -155,7 +157,7 @@ def line_listing(target: Target) -> Listing:
         records,
         line_key,
         cells_of,
-        lambda line: text_of(line.span),
+        lambda line: said(line.span),
         lambda line: Link((line.span,)),
     )
     return Listing(LINE_COLUMNS, rows, "no costs by line: they come with `--gpu h100`")

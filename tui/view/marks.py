@@ -36,10 +36,8 @@ def line_marks(report: Report, target: Target | None) -> Marks:
     """Marks of one target and of what the report says as a whole."""
     marks: Marks = defaultdict(Mark)
     if target is not None:
-        for saved in target.partition.saved if target.partition else ():
-            if saved.span is not None:
-                key = line_key(saved.span)
-                marks[key] = replace(marks[key], saved_bytes=marks[key].saved_bytes + saved.bytes)
+        for key, kept in saved_bytes(target).items():
+            marks[key] = replace(marks[key], saved_bytes=kept)
         for site in (
             site for row in target.inputs if row.mutation_type != "not_mutated" for site in row.sites
         ):
@@ -55,6 +53,15 @@ def line_marks(report: Report, target: Target | None) -> Marks:
             codes = tuple(dict.fromkeys((*codes, diagnostic.code)))
             marks[key] = replace(marks[key], severity=level, findings=codes)
     return dict(marks)
+
+
+def saved_bytes(target: Target) -> Counter[tuple[str, int]]:
+    """How much of each line's is kept for the backward."""
+    kept: Counter[tuple[str, int]] = Counter()
+    for saved in target.partition.saved if target.partition else ():
+        if saved.span is not None:
+            kept[line_key(saved.span)] += saved.bytes
+    return kept
 
 
 def launches(target: Target) -> Counter[tuple[str, int]]:

@@ -1,11 +1,10 @@
 """Live bytes over forward and backward: the curve, its rows, and what is alive at the peak."""
 
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
 
 from aotlens.report.alive import alive_label, alive_same, lifetime
 from aotlens.report.peak_text import FUSED
-from aotlens.report.places import text_of
+from aotlens.report.places import text_of, texts
 from aotlens.report.records import LiveValue, Memory, Span, Target
 from aotlens.report.summary import human_bytes
 from tui.view.graph import StageIndex
@@ -105,8 +104,8 @@ def by_size(memory: Memory | None) -> tuple[LiveValue, ...]:
     return tuple(sorted(memory.live_at_peak, key=lambda live: -live.bytes)) if memory else ()
 
 
-def live_name(live: LiveValue) -> str:
-    return live.name or (text_of(live.span) if live.span else "") or live.node
+def live_name(live: LiveValue, text: Callable[[Span], str] = text_of) -> str:
+    return live.name or (text(live.span) if live.span else "") or live.node
 
 
 def spans_of(span: Span | None) -> tuple[Span, ...]:
@@ -117,12 +116,13 @@ def alive_listing(target: Target) -> Listing:
     """The values that are alive at the peak."""
     records, home = by_size(target.memory), home_file(target)
     largest = max((live.bytes for live in records), default=0)
+    said = texts()
 
     def cells_of(live: LiveValue) -> Cells:
         return (
             human_bytes(live.bytes),
             Part(bar(live.bytes, largest, BAR_WIDTH), "saved"),
-            Part(live_name(live), "name"),
+            Part(live_name(live, said), "name"),
             Part(live.node, "dim"),
             live.kind,
             live.made_in,
@@ -133,11 +133,10 @@ def alive_listing(target: Target) -> Listing:
         records,
         lambda live: f"alive:{live.made_in}/{live.node}",
         cells_of,
-        lambda live: f"{live_name(live)} {live.node} {live.kind} {live.layer or ''}",
+        lambda live: f"{live_name(live, said)} {live.node} {live.kind} {live.layer or ''}",
         lambda live: Link(spans_of(live.span), spans_of(live.last_span)),
     )
-    texts = cache(text_of)  # of few places, for thousands of values
-    groups = grouped(records, lambda live: alive_label(live, texts), alive_same)
+    groups = grouped(records, lambda live: alive_label(live, said), alive_same)
     totals = {group: sum(records[place].bytes for place in group.places) for group in groups}
     most = max(totals.values(), default=0)
 

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from aotlens.report.alive import alive_folds, lifetime
 from aotlens.report.certificates import reason_text
 from aotlens.report.fold import Fold, fold
 from aotlens.report.ledger import KINDS
+from aotlens.report.places import texts
 from aotlens.report.records import Memory, Partition, Report, SavedValue, Target, Verdict
 from aotlens.report.summary import call_count, counted, human_bytes, human_ms
 from tui.view.diagnostics import diagnostic_key, severity_part
@@ -32,39 +33,96 @@ FEWEST_POINTS = 8
 """A curve of fewer nodes is told by its peak alone."""
 LABEL_WIDTH = 10
 
+SAVED, STEPS, FOUND = "Largest saved values", "On each call the wrapper", "Diagnostics"
+COSTLY, BLOCKERS = "Costliest lines on the GPU", "Not in one CUDA graph"
+"""Titles of sections, here and in the page."""
+
 PHASES = {"forward": "forward", "backward": "backward", "inference": "graph"}
 
 
-def overview(
-    report: Report, target: Target, changed: tuple[Line, ...] = (), room: int | None = None
-) -> tuple[Line, ...]:
-    """All lines of the tab; `changed` says what differs from the trace before.
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Every line of the tab, each made once; which of them come first depends on the room."""
 
-    In `room` rows the first screen answers: what was compiled, peak memory and where, the largest saved
-    values, what the wrapper does, what was found.  Where the roomy form would not, the tight one comes first.
-    """
-    since = titled("Since the last trace", changed)
-    saved = titled("Largest saved values", tuple(saved_lines(target)))
-    first = (
-        tuple(facts(report, target)),
-        since,
-        saved,
-        titled("On each call the wrapper", tuple(step_lines(target))),
-        titled("Diagnostics", tuple(diagnostic_lines(report, target))),
+    facts: tuple[Line, ...]
+    """What was compiled and what it costs."""
+    tight_facts: tuple[Line, ...]
+    """The same where there is little room, and what that leaves out."""
+    further_facts: tuple[Line, ...]
+    changed: tuple[Line, ...]
+    """What differs from the trace before."""
+    saved: tuple[Line, ...]
+    steps: tuple[Line, ...]
+    """What the wrapper does on each call."""
+    applied: int
+    """How many steps those are."""
+    found: tuple[Line, ...]
+    """The diagnostics."""
+    costly: tuple[Line, ...]
+    """What takes most of the GPU."""
+    blockers: tuple[Line, ...]
+    """What keeps CUDA graphs from recording it whole."""
+    below: tuple[tuple[Line, ...], ...]
+    """Further sections, with their titles."""
+
+    def lines(self, room: int | None = None) -> tuple[Line, ...]:
+        """The whole tab.
+
+        In `room` rows the first screen answers: what was compiled, peak memory and where, the largest saved
+        values, what the wrapper does, what was found.  Where the roomy form would not, the tight one comes
+        first.
+        """
+        since = titled("Since the last trace", self.changed)
+        answered = spaced(
+            (
+                self.facts,
+                since,
+                titled(SAVED, self.saved),
+                titled(STEPS, self.steps),
+                titled(FOUND, self.found),
+            )
+        )
+        if room is not None and len(answered) > room:
+            tight = self._tight(room - len(since))
+            answered = spaced(((*tight[:1], *since, *tight[1:]), self.further_facts))
+        costly, blockers = titled(COSTLY, self.costly), titled(BLOCKERS, self.blockers)
+        return spaced((answered, costly, blockers, *self.below))
+
+    def _tight(self, room: int) -> tuple[Line, ...]:
+        """The first screen of a small terminal: every answer, and as many findings as there is room for."""
+        lines = [*self.tight_facts, *self.saved[:MOST_SAVED]]
+        most = max(TIGHT_STEPS, room - len(lines) - len(self.found))
+        fits = len(self.steps) <= most
+        steps = self.steps if fits else (*self.steps[: most - 1], more_steps(self.applied - most + 1))
+        lines += labelled("each call", steps)
+        least = 1 if len(self.found) == 1 else 2
+        return (*lines, *labelled("found", self.found[: max(least, room - len(lines))]))
+
+
+def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> Overview:
+    """What the tab says of a target; `changed` says what differs from the trace before."""
+    partition, memory = target.partition, target.memory
+    peak = (memory_fact(memory, target),) if memory is not None else ()
+    kept = (saved_fact(partition),) if partition is not None else ()
+    graphs, mode, ledger = graph_fact(target), mode_fact(report, target), tuple(ledger_facts(target))
+    further = tuple(further_facts(target))
+    return Overview(
+        facts=(compiled_fact(target), mode, graphs, *ledger, *kept, *peak, *further),
+        tight_facts=(compiled_fact(target, mode_part(target)), *peak, graphs, *kept),
+        further_facts=(mode, *ledger, *further),
+        changed=changed,
+        saved=tuple(saved_lines(target)),
+        steps=tuple(step_lines(target)),
+        applied=sum(step.applied for step in ordered_steps(target.wrapper)),
+        found=tuple(diagnostic_lines(report, target)),
+        costly=tuple(costly_lines(target)),
+        blockers=tuple(blocker_lines(target.cuda_graph, target)),
+        below=(
+            titled("Live memory", tuple(memory_plot(target))),
+            tradeoff_lines(partition) if partition is not None else (),
+            titled("Alive at the peak", tuple(alive_lines(target))),
+        ),
     )
-    answered = spaced(first)
-    if room is not None and len(answered) > room:
-        tight = tight_lines(report, target, room - len(since))
-        rest = (tuple(rest_of_facts(report, target)),)
-        answered = spaced(((*tight[:1], *since, *tight[1:]), *rest))
-    more = (
-        titled("Costliest lines on the GPU", tuple(costly_lines(target))),
-        titled("Not in one CUDA graph", tuple(blocker_lines(target.cuda_graph, target))),
-        titled("Live memory", tuple(memory_plot(target))),
-        tradeoff_lines(target.partition) if target.partition else (),
-        titled("Alive at the peak", tuple(alive_lines(target))),
-    )
-    return spaced((answered, *more))
 
 
 def spaced(sections: Sequence[tuple[Line, ...]]) -> tuple[Line, ...]:
@@ -74,27 +132,6 @@ def spaced(sections: Sequence[tuple[Line, ...]]) -> tuple[Line, ...]:
         if section:
             lines += [*([Line()] if lines else []), *section]
     return tuple(lines)
-
-
-def tight_lines(report: Report, target: Target, room: int) -> tuple[Line, ...]:
-    """The first screen of a small terminal: every answer, and as many findings as there is room for."""
-    link = Link((target.span,) if target.span else ())
-    where = f"  {line_place(target.span)}" if target.span else ""
-    mode = Part(f"  {target.mode} · {frontend_name(target)}", "dim")
-    lines = [
-        fact("compiled", Part(target.qualname, "title"), Part(where, "place"), mode, link=link),
-        *(memory_facts(target.memory, target) if target.memory is not None else ()),
-        graph_fact(target),
-    ]
-    if target.partition is not None:
-        lines += [saved_fact(target.partition), *tuple(saved_lines(target))[:MOST_SAVED]]
-    steps, found = tuple(step_lines(target)), tuple(diagnostic_lines(report, target))
-    most = max(TIGHT_STEPS, room - len(lines) - len(found))
-    lines += labelled(
-        "each call", steps if len(steps) <= most else (*steps[: most - 1], more_steps(target, most))
-    )
-    least = 1 if len(found) == 1 else 2
-    return (*lines, *labelled("found", found[: max(least, room - len(lines))]))
 
 
 def labelled(label: str, lines: tuple[Line, ...]) -> tuple[Line, ...]:
@@ -107,10 +144,8 @@ def labelled(label: str, lines: tuple[Line, ...]) -> tuple[Line, ...]:
     return tuple(found)
 
 
-def more_steps(target: Target, shown: int) -> Line:
-    applied = [step for step in ordered_steps(target.wrapper) if step.applied]
-    text = f"… {counted(len(applied) - shown + 1, 'more step')}"
-    return Line((Part(text, "dim"),), jump=Jump("wrapper"))
+def more_steps(hidden: int) -> Line:
+    return Line((Part(f"… {counted(hidden, 'more step')}", "dim"),), jump=Jump("wrapper"))
 
 
 def titled(title: str, lines: tuple[Line, ...]) -> tuple[Line, ...]:
@@ -121,30 +156,18 @@ def fact(label: str, *parts: Part, link: Link | None = None, jump: Jump | None =
     return Line((Part(f"{label:<{LABEL_WIDTH}}", "dim"), *parts), link or Link(), jump)
 
 
-def facts(report: Report, target: Target) -> Iterator[Line]:
-    """What was compiled, how large it is, how long it took."""
+def compiled_fact(target: Target, *more: Part) -> Line:
     link = Link((target.span,) if target.span else ())
     where = f"  {line_place(target.span)}" if target.span else ""
-    yield fact("compiled", Part(target.qualname, "title"), Part(where, "place"), link=link)
-    yield mode_fact(report, target)
-    yield graph_fact(target)
-    yield from ledger_facts(target)
-    if target.partition is not None:
-        yield saved_fact(target.partition)
-    if target.memory is not None:
-        yield from memory_facts(target.memory, target)
-    yield from further_facts(target)
-
-
-def rest_of_facts(report: Report, target: Target) -> Iterator[Line]:
-    """The facts that a small terminal shows below its first screen."""
-    yield mode_fact(report, target)
-    yield from ledger_facts(target)
-    yield from further_facts(target)
+    return fact("compiled", Part(target.qualname, "title"), Part(where, "place"), *more, link=link)
 
 
 def frontend_name(target: Target) -> str:
     return "torch.compile" if target.frontend == "dynamo" else "direct"
+
+
+def mode_part(target: Target) -> Part:
+    return Part(f"  {target.mode} · {frontend_name(target)}", "dim")
 
 
 def mode_fact(report: Report, target: Target) -> Line:
@@ -215,18 +238,17 @@ def short_list(names: list[str]) -> str:
     return ", ".join(names) if len(names) <= 2 else f"{names[0]} and {len(names) - 1} more"
 
 
-def memory_facts(memory: Memory, target: Target) -> Iterator[Line]:
+def memory_fact(memory: Memory, target: Target) -> Line:
     """The peak with its place."""
     where = f"  {line_place(memory.peak_span, home_file(target))}" if memory.peak_span else ""
     at = f" at {memory.peak_node}, {memory.peak_phase}" if memory.peak_node else ""
-    link = Link(tuple(live.span for live in memory.live_at_peak if live.span is not None))
-    yield fact(
-        "peak",
-        Part(human_bytes(memory.peak_bytes), "saved"),
-        Part(at, "name"),
-        Part(where, "place"),
-        link=link,
-    )
+    size = Part(human_bytes(memory.peak_bytes), "saved")
+    return fact("peak", size, Part(at, "name"), Part(where, "place"), link=peak_link(memory))
+
+
+def peak_link(memory: Memory) -> Link:
+    """Each expression whose value is alive at the peak, once."""
+    return Link(tuple(dict.fromkeys(live.span for live in memory.live_at_peak if live.span is not None)))
 
 
 def memory_plot(target: Target) -> Iterator[Line]:
@@ -234,7 +256,7 @@ def memory_plot(target: Target) -> Iterator[Line]:
     memory = target.memory
     if memory is None or len(memory.curve) < FEWEST_POINTS:
         return
-    link = Link(tuple(live.span for live in memory.live_at_peak if live.span is not None))
+    link = peak_link(memory)
     rows = plot([value for _, value in memory.curve], PLOT_WIDTH, PLOT_HEIGHT)
     for number, row in enumerate(rows):
         label = human_bytes(memory.peak_bytes) if number == 0 else ""
@@ -269,7 +291,9 @@ def saved_lines(target: Target) -> Iterator[Line]:
     if partition is None:
         return
     dear = [saved for saved in by_bytes(partition) if saved.bytes]
-    folds = sorted(fold(dear, layer_value_name, same_layer), key=lambda group: -total_bytes(group))
+    said = texts()
+    found = fold(dear, lambda saved: layer_value_name(saved, said), same_layer)
+    folds = sorted(found, key=lambda group: -total_bytes(group))
     shown = folds[:MOST_SAVED]
     same = Counter(fold_label(group) for group in shown)
     labels = [fold_label(group, same[fold_label(group)] > 1) for group in shown]

@@ -1,11 +1,10 @@
 """What is kept for the backward, and what is computed again, each with its reason."""
 
 from collections.abc import Callable, Iterator
-from functools import cache
 
 from aotlens.report.certificates import FREEDOMS, forbidden_text, overruled_text, price_text, reason_text
 from aotlens.report.fold import in_layer
-from aotlens.report.places import text_of
+from aotlens.report.places import text_of, texts
 from aotlens.report.records import Certificate, Partition, RecomputedValue, SavedValue, Span, Target
 from aotlens.report.summary import counted, human_bytes, human_flops
 from tui.view.places import home_file, line_place, place
@@ -46,13 +45,13 @@ def by_bytes(partition: Partition) -> tuple[SavedValue, ...]:
     return tuple(sorted(partition.saved, key=lambda saved: -saved.bytes))
 
 
-def value_name(saved: SavedValue, texts: Callable[[Span], str] = text_of) -> str:
+def value_name(saved: SavedValue, text: Callable[[Span], str] = text_of) -> str:
     """The user's name for it, else the expression, else the node; as `aotlens inspect` names it."""
-    return saved.name or (texts(saved.span) if saved.span else "") or saved.node
+    return saved.name or (text(saved.span) if saved.span else "") or saved.node
 
 
-def recomputed_name(value: RecomputedValue, texts: Callable[[Span], str] = text_of) -> str:
-    return (texts(value.span) if value.span else "") or value.node
+def recomputed_name(value: RecomputedValue, text: Callable[[Span], str] = text_of) -> str:
+    return (text(value.span) if value.span else "") or value.node
 
 
 def opposite(value: SavedValue | RecomputedValue) -> str | None:
@@ -73,12 +72,13 @@ def saved_listing(target: Target) -> Listing:
     partition, home = target.partition, home_file(target)
     records = by_bytes(partition) if partition else ()
     largest = max((saved.bytes for saved in records), default=0)
+    said = texts()
 
     def cells_of(saved: SavedValue) -> Cells:
         return (
             human_bytes(saved.bytes) if saved.bytes else Part("0", "dim"),
             Part(bar(saved.bytes, largest, BAR_WIDTH), "saved"),
-            Part(value_name(saved), "name"),
+            Part(value_name(saved, said), "name"),
             Part(saved.tensor.short(), "tensor"),
             Part(place(saved.span, home), "place"),
             str(len(saved.used_by)),
@@ -87,10 +87,9 @@ def saved_listing(target: Target) -> Listing:
         )
 
     def text(saved: SavedValue) -> str:
-        return f"{value_name(saved)} {saved.node} {saved.tensor.short()} {reason_text(saved)}"
+        return f"{value_name(saved, said)} {saved.node} {saved.tensor.short()} {reason_text(saved)}"
 
-    texts = cache(text_of)  # of few places, for thousands of values
-    groups = grouped(records, lambda saved: in_layer(saved.layer, value_name(saved, texts)), same_layer)
+    groups = grouped(records, lambda saved: layer_value_name(saved, said), same_layer)
     totals = {group: sum(records[place].bytes for place in group.places) for group in groups}
     most = max(totals.values(), default=0)
 
@@ -108,9 +107,9 @@ def saved_listing(target: Target) -> Listing:
     )
 
 
-def layer_value_name(saved: SavedValue) -> str:
+def layer_value_name(saved: SavedValue, text: Callable[[Span], str]) -> str:
     """The name under which identical layers fold."""
-    return in_layer(saved.layer, value_name(saved))
+    return in_layer(saved.layer, value_name(saved, text))
 
 
 def same_layer(saved: SavedValue) -> tuple[object, ...]:
@@ -126,11 +125,12 @@ def recomputed_listing(target: Target) -> Listing:
     """Values computed again, by what they would have cost."""
     partition, home = target.partition, home_file(target)
     records = tuple(sorted(partition.recomputed, key=lambda value: -value.bytes)) if partition else ()
+    said = texts()
 
     def cells_of(value: RecomputedValue) -> Cells:
         return (
             human_bytes(value.bytes),
-            Part(recomputed_name(value), "name"),
+            Part(recomputed_name(value, said), "name"),
             human_flops(value.flops),
             Part(place(value.span, home), "place"),
             value.code,
@@ -141,13 +141,12 @@ def recomputed_listing(target: Target) -> Listing:
         records,
         lambda value: f"recomputed:{value.node}",
         cells_of,
-        lambda value: f"{recomputed_name(value)} {value.node} {reason_text(value)}",
+        lambda value: f"{recomputed_name(value, said)} {value.node} {reason_text(value)}",
         lambda v: Link((v.span,) if v.span else ()),
     )
-    texts = cache(text_of)
     groups = grouped(
         records,
-        lambda value: in_layer(value.layer, recomputed_name(value, texts)),
+        lambda value: in_layer(value.layer, recomputed_name(value, said)),
         lambda value: (value.span, value.bytes, value.flops, value.code, value.reason),
     )
 
@@ -157,8 +156,8 @@ def recomputed_listing(target: Target) -> Listing:
         return (human_bytes(size), Part(group.label, "name"), human_flops(work), *cells_of(values[0])[3:])
 
     ordered = sorted(groups, key=lambda group: -sum(records[place].bytes for place in group.places))
-    said = "nothing is computed again" if partition else NOTHING_SAVED
-    return Listing(RECOMPUTED_COLUMNS, rows, said, tuple(ordered), group_cells)
+    empty = "nothing is computed again" if partition else NOTHING_SAVED
+    return Listing(RECOMPUTED_COLUMNS, rows, empty, tuple(ordered), group_cells)
 
 
 def totals(target: Target) -> Line:
