@@ -233,7 +233,7 @@ class _Facts:
 
     def _must_recompute(self, node: Node) -> Reason | None:
         """Why the value may not be saved."""
-        if id(node) in self._may_change:
+        if id(node) in self._may_change and not is_number(node):  # nobody can write to a number
             return Reason.MAY_CHANGE
         if is_view(node):
             return Reason.VIEW

@@ -309,3 +309,10 @@ def largest_of_equal_ones(x: Tensor) -> Tensor:
 @cases(lambda: (leaf(3, 4), leaf(6, 4)))
 def backward_fails_since_its_derivative_has_other_sizes(x: Tensor, y: Tensor) -> Tensor:
     return x.scatter(0, torch.zeros(1, 4, dtype=torch.long), y)
+
+
+@cases(lambda: (leaf(3, 4),), "dynamic", "dynamo")
+def expanded_to_the_sizes_of_an_input(x: Tensor) -> Tensor:
+    """Nobody but the forward asks for the sizes of `x`, and the backward takes the view again."""
+    ones = torch.ones(x.shape[0], 1).expand(x.shape)
+    return (x * ones).sin()
