@@ -9,6 +9,7 @@ import torch
 
 from aotlens.capture.containers import watch_containers, with_refills
 from aotlens.capture.frames import calling_place, is_torch_file
+from aotlens.capture.hooked import bound_by_hooks
 from aotlens.capture.outside import outside_slots, reached_tensors, standing_in
 from aotlens.capture.owned import call_on, module_tensors
 from aotlens.capture.reach import NOTHING, reach
@@ -58,8 +59,10 @@ def capture_direct(
         containers = () if settings.allow_side_effects else watch_containers(call_args, call_kwargs)
         if isinstance(function, torch.nn.Module):
             tensors = dict(zip(owned, flat, strict=False))
-            result = call_on(function, tensors, call_args, call_kwargs)
+            with bound_by_hooks(function) as attributes:
+                result = call_on(function, tensors, call_args, call_kwargs)
             rebound = _rebound(subject, tensors, flat, not settings.allow_side_effects)
+            rebound += () if settings.allow_side_effects else tuple(attributes)
         else:
             rebound = ()
             result = function(*call_args, **call_kwargs)

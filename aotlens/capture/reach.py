@@ -6,7 +6,7 @@ the classes it uses); installed packages are not looked into, but for the attrib
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.frames import is_own_file
+from aotlens.capture.hooked import names_bound_by_hooks
 
 CONTAINERS = (list, dict, set)
 MAX_ITEMS = 64
@@ -157,7 +158,7 @@ class _Walk:
         kind, store = type(layer), vars(layer)
         foreign = kind.__module__.startswith("torch.")
         names = self._names_of(kind) | {"training"}
-        for name in names & store.keys() - NOT_READ:
+        for name in names & store.keys() - NOT_READ - names_bound_by_hooks(layer):
             self._place("the attribute", name, store, store[name], foreign)
             if not foreign:
                 self.look_into(store[name], names)
@@ -169,9 +170,18 @@ class _Walk:
                     self._place("the tensor", name, tensors, tensor, foreign)
         for hooks in HOOKS:
             self._place("the hooks", hooks, store, store[hooks], foreign=True)
-        if not foreign:
+            self._hooks(store, store[hooks].values())
+        if not foreign or any(store[hooks] for hooks in HOOKS):
             self.instances.append((store, frozenset(store)))
+        if not foreign:
             self._class(kind, names)
+
+    def _hooks(self, store: dict[str, Any], hooks: Iterable[Any]) -> None:
+        """What hooks read and keep, on the layer itself too."""
+        for hook in hooks:
+            self.look_into(hook, frozenset())
+            names = _names(getattr(hook, "__code__", None))
+            self._names_in("the attribute", store, names - NOT_READ)
 
     def _class(self, kind: type, names: frozenset[str]) -> None:
         for base in kind.__mro__:

@@ -105,7 +105,7 @@ class Structure:
     refills: tuple[Refill, ...] = ()
     """Containers among the arguments that the function changes; what they hold follows the flat results."""
     rebound: tuple[str, ...] = ()
-    """Buffers that the module binds to another tensor; their tensors are the last of the flat results."""
+    """Buffers and attributes that the module binds to other tensors: the last of the flat results."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ def bind_module(
 ) -> Callable[..., Any]:
     """`call` with the module's tensors first; a tensor that the user exchanges is seen at the next call.
 
-    With `rebound` names of buffers, `call` gives their new tensors beside the result.
+    With `rebound` names of buffers or attributes, `call` gives their new tensors beside the result.
     """
     places = tensor_places(module)
 
@@ -22,7 +22,9 @@ def bind_module(
         result, tensors = call_module(*args, **kwargs)
         for fqn, tensor in tensors.items():
             owner, _, name = fqn.rpartition(".")
-            module.get_submodule(owner)._buffers[name] = tensor
+            layer = module.get_submodule(owner)
+            store = layer._buffers if name in layer._buffers else vars(layer)
+            store[name] = tensor
         return result
 
     return call_and_bind if rebound else call_module

@@ -114,7 +114,7 @@ def _settings(head: TextBuilder, parts: Partitioned, body: TextBuilder) -> None:
         listed = ", ".join(repr(fqn) for fqn in captured.structure.rebound)
         head.add(
             "",
-            "# `call` returns a pair: the result, and by name the new tensors of these buffers",
+            "# `call` returns a pair: the result, and by name the new tensors of these",
             f"REBOUND = ({listed},)",
         )
 

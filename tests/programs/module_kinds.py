@@ -4,7 +4,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrizations
+from torch.nn.utils import parametrizations, prune
+from torch.nn.utils import spectral_norm as normed_by_a_hook
 
 from tests.programs.program import Cases, leaf, plain
 
@@ -50,6 +51,31 @@ def spectral_norm() -> nn.Module:
 @cases(lambda: (plain(2, 3),), "dynamo")
 def spectral_norm_in_eval() -> nn.Module:
     return parametrizations.spectral_norm(nn.Linear(3, 4)).eval()
+
+
+@cases(lambda: (leaf(2, 3),), "dynamo")
+def weight_bound_anew_by_a_hook() -> nn.Module:
+    return nn.Sequential(normed_by_a_hook(nn.Linear(3, 4)), nn.Tanh())
+
+
+@cases(lambda: (leaf(2, 3),), "dynamo")
+def pruned() -> nn.Module:
+    return nn.Sequential(prune.random_unstructured(nn.Linear(3, 4), "weight", 0.5), nn.Tanh())
+
+
+@cases(lambda: (leaf(2, 3),), refused="changes the list `kept`")
+def results_kept_by_a_hook() -> nn.Module:
+    kept: list[Tensor] = []
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    model[0].register_forward_hook(lambda module, args, result: kept.append(result))
+    return model
+
+
+@cases(lambda: (leaf(2, 3),), refused="changes the attribute `last`")
+def result_kept_on_a_layer_by_a_hook() -> nn.Module:
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    model[0].register_forward_hook(lambda module, args, result: setattr(module, "last", result))
+    return model
 
 
 class TiedWithMissing(nn.Module):
