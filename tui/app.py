@@ -57,7 +57,7 @@ ALONE_S = 2.0
 """How often an app in a browser looks whether its server is there."""
 
 HANGUP = getattr(signal, "SIGHUP", None)
-HANGUP_GRACE_S = 3.0
+HANGUP_GRACE_S = 10.0
 """What the app has for leaving in order; the worker ends with it in any case."""
 
 TICK_S = 0.2

@@ -39,8 +39,10 @@ PARALLEL = 2
 """How many traces run at a time, where the client does not say."""
 _CHUNK_BYTES = 1 << 16
 _MEMORY_POLL_S = 0.1
-_DUMP_GRACE_S = 0.3
-"""Time for a child to write its stack before it is killed."""
+_DUMP_GRACE_S = 1.0
+"""Time for a child to begin to write its stack before it is killed."""
+_DUMP_QUIET_S = 0.3
+"""How long nothing more of the stack may come: then it is whole."""
 _AFTER_OUTCOME_S = 2.0
 """Time for a child to leave once it has told its outcome."""
 
@@ -195,6 +197,8 @@ class Server:
                 self._selector.unregister(pipe.fd)
             elif pipe is job.result:
                 self._take_results(job)
+            elif pipe is job.dump and job.kill_at is not None and job.stopped is not None:
+                job.kill_at = time.monotonic() + _DUMP_QUIET_S
 
         return read
 

@@ -12,7 +12,7 @@
   (princ (format "%s %s\n" label (replace-regexp-in-string "\n" "\\n" text t t))))
 
 (defun wait-for (what condition)
-  (let ((end (+ (float-time) 60)))
+  (let ((end (+ (float-time) 120)))
     (while (not (funcall condition))
       (when (> (float-time) end)
         (error "Waited in vain for %s" what))

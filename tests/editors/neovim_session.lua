@@ -10,7 +10,7 @@ local function say(text)
 end
 
 local function wait(what, condition, timeout_ms)
-  if not vim.wait(timeout_ms or 30000, condition, 20) then
+  if not vim.wait(timeout_ms or 120000, condition, 20) then
     error('waited in vain for ' .. what .. '; messages: ' .. vim.fn.execute('messages'))
   end
 end
@@ -43,7 +43,7 @@ local function place(buffer, row, character)
 end
 
 local function ask(buffer, method, params)
-  for _, answer in pairs(vim.lsp.buf_request_sync(buffer, method, params, 10000) or {}) do
+  for _, answer in pairs(vim.lsp.buf_request_sync(buffer, method, params, 120000) or {}) do
     return answer.result
   end
 end
@@ -61,7 +61,7 @@ assert(#vim.diagnostic.get(bufnr) == 0, 'diagnostics before the trace')
 vim.cmd('AotlensTrace ' .. target)
 wait('diagnostics', function()
   return #vim.diagnostic.get(bufnr) > 0
-end, 120000)
+end)
 say_diagnostics('DIAGNOSTIC')
 local lens_line
 wait('lenses after the trace', function()
@@ -118,7 +118,7 @@ if vim.env.AOTLENS_TUI then
   vim.cmd('AotlensTui ' .. target)
   wait('the terminal app', function()
     return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, false), '\n'):find('Overview', 1, true)
-  end, 60000)
+  end)
   say('TUI')
   vim.fn.chansend(vim.bo.channel, 'q')
   wait('its end', function()

@@ -45,7 +45,7 @@ def emacs(file: Path, text: str, server: tuple[str, ...]) -> dict[str, list[str]
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -37,7 +37,7 @@ def neovim(file: Path, target: str, line: int, server: tuple[str, ...], **more: 
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=600,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -16,7 +16,8 @@ from typing import Any, BinaryIO, Self, cast
 
 ROOT = Path(__file__).parents[2]
 HEADER = re.compile(rb"Content-Length: (\d+)\r\n(?:Content-Type: [^\r\n]+\r\n)?\r\n")
-WAIT_S = 30.0
+WAIT_S = 120.0
+"""More than any answer takes, also on a busy machine: only what never comes waits so long."""
 Json = Any
 
 FULL_CAPABILITIES: dict[str, Json] = {

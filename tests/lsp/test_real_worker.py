@@ -182,7 +182,7 @@ def test_a_client_that_goes_during_a_trace_leaves_no_process(how: str, tmp_path:
             os.kill(process.popen.pid, signal.SIGKILL)
         assert process.popen.stdin is not None
         process.popen.stdin.close()
-        end = time.monotonic() + 20
+        end = time.monotonic() + TRACE_S
         while any(map(alive, started)) and time.monotonic() < end:
             time.sleep(0.1)
         assert [pid for pid in started if alive(pid)] == []

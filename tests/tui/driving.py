@@ -1,8 +1,10 @@
 """Drives the app without a terminal and without an engine: reports are posted as the worker's would be."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
+from textual.app import App
 from textual.pilot import Pilot
 
 from aotlens.report import Report
@@ -18,6 +20,10 @@ from tui.widgets.table import VirtualTable
 Scenario = Callable[[AotlensApp, Pilot[int]], Awaitable[None]]
 WIDE = (120, 40)
 NARROW = (80, 24)
+FRAME_S = 0.005
+TURNS = 12
+"""Turns of the event loop in which nothing waits: more than any handler takes to make something wait."""
+PATIENCE_S = 120.0
 
 
 class FakeTracing:
@@ -56,7 +62,8 @@ def drive(scenario: Scenario, app: AotlensApp | None = None, size: tuple[int, in
     shown = app or AotlensApp("model.py", report=sample_report())
 
     async def play() -> None:
-        async with shown.run_test(size=size) as pilot:
+        async with shown.run_test(size=size):
+            pilot = SteadyPilot(shown)
             await pilot.pause()
             await scenario(shown, pilot)
 
@@ -109,7 +116,41 @@ def screen_text(app: AotlensApp) -> str:
     return "\n".join(strip.text.rstrip() for strip in strips) + "\n"
 
 
+class SteadyPilot(Pilot[int]):
+    """Goes on once a key is answered, however slow the machine.
+
+    Textual's own takes a process that the machine gives no time for one that has nothing to do.
+    """
+
+    async def press(self, *keys: str) -> None:
+        for key in keys:
+            await super().press(key)
+            await settled(self.app)
+
+    async def pause(self, delay: float | None = None) -> None:
+        await super().pause(delay)
+        await settled(self.app)
+
+
+async def settled(app: App[int]) -> None:
+    """Until every message is handled and what it changed is drawn."""
+    quiet, end = 0, time.monotonic() + PATIENCE_S
+    while quiet < TURNS and app.is_running and not app._exception_event.is_set():
+        busy = is_busy(app)
+        quiet = 0 if busy else quiet + 1
+        assert time.monotonic() < end, "the app does not come to rest"
+        await asyncio.sleep(FRAME_S if busy else 0)
+
+
+def is_busy(app: App[int]) -> bool:
+    """Whether a message waits for a widget, or something to be drawn; Textual has no public word for it."""
+    screen = app.screen
+    if screen._dirty_widgets or screen._callbacks or screen._layout_required or screen._scroll_required:
+        return True
+    pumps = (app, *screen.walk_children(with_self=True))
+    return any(pump.message_queue_size or pump._next_callbacks for pump in pumps)
+
+
 async def settle(pilot: Pilot[int]) -> None:
     """Until posted messages are handled and what they changed is drawn."""
-    await pilot.pause()
-    await pilot.pause()
+    await settled(pilot.app)

@@ -23,7 +23,7 @@ def marked(mark: str) -> list[int]:
     return sorted(found)
 
 
-def until(true: Callable[[], bool], seconds: float = 20) -> None:
+def until(true: Callable[[], bool], seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end

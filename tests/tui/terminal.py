@@ -42,7 +42,7 @@ class Terminal:
         """Alternate screen, cursor, mouse."""
         return self.tmux("display-message", "-p", "#{alternate_on} #{cursor_flag} #{mouse_any_flag}").strip()
 
-    def wait(self, shown: Callable[[str], bool], seconds: float = 60) -> str:
+    def wait(self, shown: Callable[[str], bool], seconds: float = 180) -> str:
         """The screen once it shows what is waited for."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:

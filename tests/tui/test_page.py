@@ -47,7 +47,7 @@ def in_browser(page: str, script: str, folder: Path) -> Any:
         [CHROMIUM, *OPTIONS, profile, "--virtual-time-budget=5000", "--dump-dom", file.as_uri()],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     pairs = re.findall(r'data-(answer|error)="([^"]*)"', done.stdout)

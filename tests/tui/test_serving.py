@@ -82,7 +82,7 @@ def test_the_page_and_the_first_frame_reach_a_browser_and_nothing_stays_behind(s
     asyncio.run(visit())
     until(lambda: len(marked(served.mark)) == 1)
     served.process.send_signal(signal.SIGINT)
-    assert served.process.wait(20) == 0
+    assert served.process.wait(120) == 0
     assert marked(served.mark) == []
 
 

@@ -11,8 +11,9 @@ from aotlens.report.codec import decode
 from aotlens.report.records import Report, Target
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.protocol import Answer, TraceOptions
+from tests.worker.limits import begun
 
-LIMIT_S = 120.0
+LIMIT_S = 150.0
 
 
 @pytest.fixture(scope="module")
@@ -338,7 +339,8 @@ def test_what_was_captured_before_a_script_ended_itself(client: WorkerClient, sc
 
 def test_endless_loop_in_a_traced_function(client: WorkerClient, script: Path) -> None:
     source = "# aotlens: example f32[2]\ndef f(x):\n    while True:\n        x = x + 1\n"
-    kind, message, line = failed(trace(client, script, source, time_limit_s=2.0))
+    answer, _ = begun(lambda limit_s: trace(client, script, source, time_limit_s=limit_s))
+    kind, message, line = failed(answer)
     assert (kind, line in (3, 4)) == ("timeout", True)
     assert f"it was at {script}:{line} in `f`" in message
 
@@ -354,7 +356,7 @@ def test_threads_work_in_the_child(client: WorkerClient, script: Path) -> None:
         f(x).sum().backward()
         print(torch.get_num_threads())
     """
-    answer = trace(client, script, source, time_limit_s=60.0)
+    answer = trace(client, script, source, time_limit_s=100.0)
     assert (len(targets(answer)), answer.output) == (1, "2\n")
 
 
