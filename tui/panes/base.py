@@ -40,7 +40,7 @@ class Pane(Vertical):
     DEFAULT_CSS = """
     Pane { height: 1fr; }
     Pane .caption { height: 1; padding: 0 0 0 2; color: $text-muted; }
-    Pane .detail { height: 9; border-top: solid $panel; }
+    Pane .detail { height: 9; border-top: solid $panel; overflow-y: scroll; }
     """
 
     class Lit(Message):

@@ -7,6 +7,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
+from aotlens.report.records import LiveValue
 from tui.panes.base import Pane, Subject
 from tui.view.memory import (
     PLOT_HEIGHT,
@@ -44,6 +45,9 @@ class MemoryPane(Pane):
     MemoryPane #curve { height: 2fr; border-top: solid $panel; }
     """
 
+    alive: tuple[LiveValue, ...] = ()
+    """What the rows of the upper table stand for."""
+
     def compose(self) -> ComposeResult:
         yield LineList(id="memory-total")
         yield LineList(id="memory-plot")
@@ -62,6 +66,7 @@ class MemoryPane(Pane):
         self.query_one("#memory-total", LineList).show((memory_total(subject.target),))
         self.query_one("#curve", VirtualTable).show(curve_listing(subject.target))
         self.query_one("#alive", VirtualTable).show(alive_listing(subject.target))
+        self.alive = by_size(subject.target.memory)
         self._draw()
         self._describe(self.query_one("#alive", VirtualTable))
 
@@ -91,7 +96,8 @@ class MemoryPane(Pane):
             self.soon(partial(self._tell, event.sender))
 
     def _tell(self, table: VirtualTable) -> None:
-        self._draw()
+        if table.id == "curve":
+            self._draw()
         self._describe(table)
 
     def _draw(self) -> None:
@@ -112,7 +118,7 @@ class MemoryPane(Pane):
             return
         target = subject.target
         if table.id == "alive":
-            lines = tuple(alive_details(by_size(target.memory)[index], target))
+            lines = tuple(alive_details(self.alive[index], target))
         else:
             lines = tuple(curve_details(target, index, table.listing.rows.link(index)))
         self.query_one("#memory-detail", LineList).show(lines)

@@ -13,6 +13,7 @@ from tui.messages import WhatIfWanted
 from tui.panes.base import Pane, Subject
 from tui.view.saved import (
     by_bytes,
+    dearest_again,
     opposite,
     recomputed_details,
     recomputed_listing,
@@ -51,14 +52,21 @@ class SavedPane(Pane):
     def on_mount(self) -> None:
         self.query_one("#saved-total").can_focus = False
 
+    saved: tuple[SavedValue, ...] = ()
+    again: tuple[RecomputedValue, ...] = ()
+    """What the rows of the two tables stand for."""
+
     def fill(self, subject: Subject) -> None:
+        partition = subject.target.partition
+        self.saved = by_bytes(partition) if partition else ()
+        self.again = dearest_again(partition) if partition else ()
         self.query_one("#saved-total", LineList).show((totals(subject.target),))
         self.query_one("#saved-table", VirtualTable).show(saved_listing(subject.target))
         recomputed = self.query_one("#recomputed", VirtualTable)
         recomputed.show(recomputed_listing(subject.target))
-        recomputed.display = subject.target.partition is not None
+        recomputed.display = partition is not None
         tradeoffs = self.query_one("#tradeoffs", LineList)
-        lines = tradeoff_lines(subject.target.partition) if subject.target.partition else ()
+        lines = tradeoff_lines(partition) if partition else ()
         tradeoffs.show(lines)
         tradeoffs.set_class(not lines, "-empty")
         self.query_one("#saved-detail", LineList).show(())
@@ -94,12 +102,10 @@ class SavedPane(Pane):
 
     def _value(self, table: VirtualTable) -> SavedValue | RecomputedValue | None:
         """What stands under the cursor of a table."""
-        index, partition = table.record_index, self.subject.target.partition if self.subject else None
-        if index is None or partition is None:
+        index = table.record_index
+        if index is None:
             return None
-        if table.id == "saved-table":
-            return by_bytes(partition)[index]
-        return sorted(partition.recomputed, key=lambda item: -item.bytes)[index]
+        return self.saved[index] if table.id == "saved-table" else self.again[index]
 
     # What if.
 

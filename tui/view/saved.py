@@ -45,6 +45,11 @@ def by_bytes(partition: Partition) -> tuple[SavedValue, ...]:
     return tuple(sorted(partition.saved, key=lambda saved: -saved.bytes))
 
 
+def dearest_again(partition: Partition) -> tuple[RecomputedValue, ...]:
+    """What is computed again, by what it would have cost to save it."""
+    return tuple(sorted(partition.recomputed, key=lambda value: -value.bytes))
+
+
 def value_name(saved: SavedValue, text: Callable[[Span], str] = text_of) -> str:
     """The user's name for it, else the expression, else the node; as `aotlens inspect` names it."""
     return saved.name or (text(saved.span) if saved.span else "") or saved.node
@@ -124,7 +129,7 @@ def nothing(partition: Partition | None) -> str:
 def recomputed_listing(target: Target) -> Listing:
     """Values computed again, by what they would have cost."""
     partition, home = target.partition, home_file(target)
-    records = tuple(sorted(partition.recomputed, key=lambda value: -value.bytes)) if partition else ()
+    records = dearest_again(partition) if partition else ()
     said = texts()
 
     def cells_of(value: RecomputedValue) -> Cells:

@@ -119,13 +119,26 @@ class RowList(ScrollView, can_focus=True):
         """Call after the rows were replaced."""
         self.linked = frozenset()
         height, self._height = self._height, self.row_count
-        self.virtual_size = Size(self.scrollable_content_region.width, self.row_count + self.header_height)
+        self._measure()
         self.set_reactive(RowList.cursor, self._nearest(cursor, 1))
         if self.scroll_offset.y:  # scrolling lays out anew, even to where it is
             self.scroll_to(y=0, animate=False, force=True)
         self._show_cursor()
         # Lists of automatic height take the height of their rows; laying out paints the whole screen again.
         self.refresh(layout=self.styles.is_auto_height and height != self.row_count)
+
+    def _measure(self) -> None:
+        """How much there is to scroll.
+
+        Textual lays the whole screen out anew for it, since a scrollbar may come or go. Where its room is
+        always kept (`overflow-y: scroll`), as in lists that every key brings other rows to, nothing can move.
+        """
+        size = Size(self.scrollable_content_region.width, self.row_count + self.header_height)
+        if self.styles.overflow_y == "scroll" and self.show_vertical_scrollbar:
+            self.set_reactive(RowList.virtual_size, size)
+            self.vertical_scrollbar.window_virtual_size = size.height
+        else:
+            self.virtual_size = size
 
     def place_cursor(self, index: int, *, tell: bool = False) -> None:
         """Put the cursor on a row; `tell` says so to the app, as if the user had moved it."""
@@ -222,7 +235,7 @@ class RowList(ScrollView, can_focus=True):
     # Drawing.
 
     def on_resize(self) -> None:
-        self.virtual_size = Size(self.scrollable_content_region.width, self.row_count + self.header_height)
+        self._measure()
         self._show_cursor()
 
     def notify_style_update(self) -> None:
