@@ -29,6 +29,7 @@ KEYS = ("pagedown", "down", "pageup", "up")
 PRESSES = 25
 """Of each key in each table."""
 CLOCKS = ("wall", "cpu")
+FRAME_S = 0.01
 
 
 def make(layers: int, file: str) -> None:
@@ -63,11 +64,14 @@ async def walk(report: "Report") -> dict[str, object]:
     from tui.app import AotlensApp
     from tui.messages import ReportReady
     from tui.panes.registry import CHOICES
+    from tui.widgets.bars import TitleBar
 
     app = AotlensApp("report")
     app.driver_class = NotingDriver
     running = asyncio.create_task(app.run_async())
     await painted(lambda: None)
+    while not app.workbench.query_one(TitleBar).left:  # on a busy machine it is not yet ready for a report
+        await asyncio.sleep(FRAME_S)
     first = await painted(lambda: app.post_message(ReportReady(report)))
     opened, keys = [], []
     for key in (key for key, label, _ in CHOICES if label in TABLES):

@@ -332,6 +332,8 @@ class Workbench(Screen[object]):
         if self.targets.has_class("-several"):
             self.targets.add_class("-wanted")
             self.call_after_refresh(self.targets.focus)
+        else:
+            self.notify("there is one target", timeout=2)
 
     def action_zoom(self) -> None:
         """The half that has the focus fills the screen; once more shows both."""

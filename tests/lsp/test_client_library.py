@@ -60,7 +60,7 @@ class Recorder(LanguageClient):
             await asyncio.wait_for(self.news.wait(), WAIT_S)
         return self.told[method][number]
 
-    async def progress(self, kind: str, after: int) -> Any:
+    async def progress_of(self, kind: str, after: int) -> Any:
         """The first progress of a kind behind so many of any kind."""
         number = after
         while (found := await self.told_of(types.PROGRESS, number)).value["kind"] != kind:
@@ -162,10 +162,10 @@ async def _commands(client: Recorder, found: dict[str, Any]) -> None:
     found["targets"] = await client.run("aotlens.targets", URI)
     mark = len(client.told.get(types.PROGRESS, ()))  # on a busy machine other traces show theirs too
     slow = asyncio.ensure_future(client.run("aotlens.trace", URI, "slow"))
-    found["progress"] = [await client.progress("begin", mark)]
+    found["progress"] = [await client.progress_of("begin", mark)]
     found["cancel"] = await client.run("aotlens.cancel", URI)
     found["cancelled"] = await slow
-    found["progress"] += [await client.progress("end", mark)]
+    found["progress"] += [await client.progress_of("end", mark)]
     found["progress"][0].value.pop("message")  # the stage that is reached by then
     for message in found["progress"]:
         message.token = "a token"

@@ -108,9 +108,9 @@ def test_the_memory_tab_shows_the_curve_and_what_is_alive() -> None:
         await pilot.press("6")
         assert lines(app, "memory-total") == ["32.0 KiB at the peak: forward, mul_1  line 23"]
         assert [row.split(" | ")[2] for row in rows(app, "alive")] == [
-            "self.up(x)",
+            "addmm in self.up(x)",
             "hidden",
-            "hidden.sigmoid()",
+            "sigmoid in hidden.sigmoid()",
             "gated",
         ]
         assert lines(app, "memory-detail")[:2] == [

@@ -69,7 +69,8 @@ class DiagnosticsPane(Pane):
         if diagnostic is not None and diagnostic.fixes:
             self.post_message(self.FixWanted(diagnostic, diagnostic.fixes))
         else:
-            self.app.bell()
+            why = "this diagnostic has no fix" if diagnostic is not None else "there is nothing to fix"
+            self.notify(why, severity="warning", markup=False)
 
     def _describe(self) -> None:
         diagnostic, subject = self.selected, self.subject

@@ -160,8 +160,11 @@ class KernelsPane(Pane):
             self._show_text()
 
     def action_language(self, step: int) -> None:
+        """The text as another compiler pass has it; the first key shows the text."""
         names = [name for name, _ in self._texts()]
-        if self.has_class("-text") and self.language in names:
+        if not self.has_class("-text"):
+            self.action_program()
+        elif self.language in names:
             self._choose(max(0, min(len(names) - 1, names.index(self.language) + step)))
 
     def on_choice_bar_picked(self, event: ChoiceBar.Picked) -> None:

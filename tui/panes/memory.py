@@ -64,7 +64,12 @@ class MemoryPane(Pane):
 
     def fill(self, subject: Subject) -> None:
         self.query_one("#memory-total", LineList).show((memory_total(subject.target),))
-        self.query_one("#curve", VirtualTable).show(curve_listing(subject.target))
+        curve = self.query_one("#curve", VirtualTable)
+        curve.show(curve_listing(subject.target))
+        peak = peak_row(subject.target.memory) if subject.target.memory else None
+        if peak is not None and not curve.cursor:
+            curve.stand_on_index(peak)
+            curve.centre()
         self.query_one("#alive", VirtualTable).show(alive_listing(subject.target))
         self.alive = by_size(subject.target.memory)
         self._draw()

@@ -9,7 +9,7 @@ from tui.view.places import home_file, line_place, place
 from tui.view.rows import Cells, Column, Group, LazyRows, Line, Link, Listing, Part, grouped
 
 INPUT_COLUMNS = (
-    Column("input", widest=44, narrowest=28, grows=True),
+    Column("input", widest=44, narrowest=28, grows=True, cut="middle"),
     Column("kind", widest=9, narrowest=9, drop=2),
     Column("tensor", widest=24, narrowest=10, drop=1),
     Column("size", widest=9, narrowest=9, align="right", drop=3),
@@ -17,7 +17,7 @@ INPUT_COLUMNS = (
     Column("line", widest=16, narrowest=4, align="right"),
 )
 OUTPUT_COLUMNS = (
-    Column("output", widest=34, narrowest=10, grows=True),
+    Column("output", widest=34, narrowest=10, grows=True, cut="middle"),
     Column("tensor", widest=24, narrowest=10, drop=1),
     Column("size", widest=9, narrowest=9, align="right", drop=2),
     Column("what it is", widest=34, narrowest=8),

@@ -1,6 +1,6 @@
 """Live bytes over forward and backward: the curve, its rows, and what is alive at the peak."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from aotlens.report.alive import alive_label, alive_same, lifetime
 from aotlens.report.peak_text import FUSED
@@ -104,8 +104,8 @@ def by_size(memory: Memory | None) -> tuple[LiveValue, ...]:
     return tuple(sorted(memory.live_at_peak, key=lambda live: -live.bytes)) if memory else ()
 
 
-def live_name(live: LiveValue, text: Callable[[Span], str] = text_of) -> str:
-    return live.name or (text(live.span) if live.span else "") or live.node
+def live_name(live: LiveValue) -> str:
+    return live.name or (text_of(live.span) if live.span else "") or live.node
 
 
 def spans_of(span: Span | None) -> tuple[Span, ...]:
@@ -122,7 +122,7 @@ def alive_listing(target: Target) -> Listing:
         return (
             human_bytes(live.bytes),
             Part(bar(live.bytes, largest, BAR_WIDTH), "saved"),
-            Part(live_name(live, said), "name"),
+            Part(live.name or alive_label(live, said), "name"),
             Part(live.node, "dim"),
             live.kind,
             live.made_in,
@@ -133,7 +133,9 @@ def alive_listing(target: Target) -> Listing:
         records,
         lambda live: f"alive:{live.made_in}/{live.node}",
         cells_of,
-        lambda live: f"{live_name(live, said)} {live.node} {live.kind} {live.layer or ''}",
+        lambda live: (
+            f"{live.name or ''} {alive_label(live, said)} {live.node} {live.kind} {live.layer or ''}"
+        ),
         lambda live: Link(spans_of(live.span), spans_of(live.last_span)),
     )
     groups = grouped(records, lambda live: alive_label(live, said), alive_same)

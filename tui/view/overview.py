@@ -207,7 +207,7 @@ def saved_fact(partition: Partition) -> Line:
     parts = [Part(human_bytes(partition.saved_bytes), "saved"), Part(" for the backward")]
     if partition.budget is not None:
         parts.append(Part(f" · budget {human_bytes(partition.budget.asked_bytes)}"))
-    elif partition.default_bytes is not None and partition.policy != "default":
+    elif partition.default_bytes is not None and partition.default_bytes != partition.saved_bytes:
         parts.append(Part(f" · `default` would save {human_bytes(partition.default_bytes)}", "dim"))
     return fact("saved", *parts, jump=Jump("saved"))
 

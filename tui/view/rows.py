@@ -81,7 +81,7 @@ class Column:
     drop: int = 0
     """Dropped when the table is narrow, the highest number first; 0 is never dropped."""
     cut: str = "end"
-    """`end` or `middle`: what goes where the text is too long. Generated names tell most at both ends."""
+    """`end` or `middle`: what goes where the text is too long. Names of nodes tell most at both ends."""
 
 
 class Rows(Protocol):

@@ -181,7 +181,7 @@ def totals(target: Target) -> Line:
     if avoided:
         parts.append(Part(f" · {human_bytes(avoided)} computed again", "dim"))
     parts.append(Part(f" · policy {partition.policy}", "dim"))
-    if partition.default_bytes is not None and partition.policy != "default":
+    if partition.default_bytes is not None and partition.default_bytes != partition.saved_bytes:
         parts.append(Part(f" · `default` would save {human_bytes(partition.default_bytes)}", "dim"))
     return Line(tuple(parts))
 
