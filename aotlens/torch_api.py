@@ -664,10 +664,11 @@ def _patch_checkpoint() -> None:
     module.CheckpointFunction.apply = staticmethod(apply_once)
 
 
-def linearization_handled_by(instead: Callable[[Callable[[Any], Any]], Any]) -> None:
-    """Have `torch.func.linearize` in a recorded function call `instead(derivative)` for its linear map.
+def linearization_handled_by(instead: Callable[[Callable[[Any], Any], Any], Any]) -> None:
+    """Have `torch.func.linearize` in a recorded function make its linear map by `instead`.
 
-    `derivative` takes a tuple of tangents; the map takes them one by one and gives flat results.
+    It is given the derivative, which takes a tuple of tangents, and the tangents that torch would trace it
+    on; the map takes tangents one by one and gives flat results.
     """
     from torch._functorch import eager_transforms
     from torch.fx.experimental.const_fold import split_const_subgraphs
@@ -682,7 +683,7 @@ def linearization_handled_by(instead: Callable[[Callable[[Any], Any]], Any]) -> 
         if function is split_const_subgraphs:
             return lambda linear_map: linear_map
         if function is transforms.make_fx:
-            return lambda derivative: lambda tangents: instead(_by_values_of_primals(derivative))
+            return lambda derivative: lambda tangents: instead(_by_values_of_primals(derivative), tangents)
         return real(function)
 
     transforms.lazy_dynamo_disallow = part

@@ -2,7 +2,8 @@
 
 Torch traces the derivative once and computes ahead what depends on the primals alone, which needs values.
 Invariant: the linear map is the derivative itself, recorded at each of its calls; a gradient flows through it
-to the tangents, and not to the primals.
+to the tangents, and not to the primals.  Random numbers are drawn as often as torch draws them: by the
+function, while its derivative is traced, and at each call of the map.
 """
 
 from collections.abc import Callable
@@ -17,29 +18,25 @@ from aotlens.ir.program import draws
 from aotlens.torch_api import current_mode, pytree
 
 
-def as_derivative(derivative: Callable[[Any], Any]) -> Callable[..., list[Any]]:
-    """The linear map that torch would have traced."""
+def as_derivative(derivative: Callable[[Any], Any], traced_on: Any) -> Callable[..., list[Any]]:
+    """The linear map that torch would have traced on the tangents `traced_on`."""
+    tape = current_mode()
+    if isinstance(tape, Tape) and any(draws(node.op) for node in tape.nodes):
+        derivative(traced_on)
 
     def linear_map(*tangents: Any) -> list[Any]:
         mode = current_mode()
-        before = len(mode.nodes) if isinstance(mode, Tape) else 0
         aliases = tuple(tangent.view_as(tangent) for tangent in tangents)
         results = pytree.tree_leaves(derivative(aliases))
         if isinstance(mode, Tape):
-            _refuse_others(mode, mode.nodes[before:], aliases, results)
+            _refuse_gradient(mode, aliases, results)
         return results
 
     return linear_map
 
 
-def _refuse_others(tape: Tape, nodes: list[Any], tangents: tuple[Any, ...], results: list[Any]) -> None:
-    """What torch's traced map would do otherwise: draw again or not, keep a gradient or not."""
-    if any(draws(node.op) for node in nodes):
-        raise UnsupportedError(
-            "random numbers in a function given to `torch.func.linearize`",
-            tape.span,
-            "draw them outside of the function",
-        )
+def _refuse_gradient(tape: Tape, tangents: tuple[Any, ...], results: list[Any]) -> None:
+    """A gradient that torch's traced map keeps or not, as it was traced."""
     given = {tangent.grad_fn for tangent in tangents if tangent.grad_fn is not None}
     roots = [result.grad_fn for result in results if isinstance(result, torch.Tensor)]
     if any(hasattr(node, "variable") for node in autograd_nodes(roots, given)):

@@ -182,7 +182,15 @@ def linearized_around_what_needs_no_gradient(x: Tensor, w: Tensor) -> Any:
     return value, along(w.exp())
 
 
-@cases(lambda: (leaf(3),), refused="random numbers in a function given to `torch.func.linearize`")
+@cases(lambda: (leaf(3, 4),))
 def linearized_with_dropout(x: Tensor) -> Any:
-    _, along = linearize(nn.functional.dropout, x)
-    return along(x)
+    """A mask for the value, one for torch's tracing, and one for the call of the map."""
+    value, along = linearize(nn.functional.dropout, x)
+    return value, along(x), torch.rand(3)
+
+
+@cases(lambda: (plain(3),))
+def linearized_with_noise(x: Tensor) -> Any:
+    """The noise that is added has no part in the derivative."""
+    value, along = linearize(lambda y: y * torch.rand_like(y) + torch.randn(3), x)
+    return value, along(x), along(x.sin()), torch.rand(3)
