@@ -5,8 +5,8 @@ Invariant: a rule either gives what the operator promises, drawn through `Functi
 
 Where the CUDA kernel transforms the same uniform numbers (`rand`, `uniform_`, `bernoulli_`, `exponential_`,
 `geometric_`, `cauchy_`; aten/src/ATen/native/cuda/DistributionTemplates.h), the rule does so too.  Normal
-numbers, integers, permutations, `multinomial`, `poisson` and dropout have the same distribution, and other
-values than eager's.
+numbers, integers, permutations, `multinomial`, `poisson`, `binomial`, gamma numbers and dropout have the same
+distribution, and other values than eager's.
 """
 
 import math
@@ -18,6 +18,7 @@ import torch
 
 from aotlens.capture.operators import Decompositions, aten
 from aotlens.capture.philox import FunctionalRandom, is_functional
+from aotlens.capture.philox_rejection import binomial, dirichlet, gamma
 
 EXACT_INTEGERS = 2**53
 """Up to here a float64 from [0, 1) reaches every integer of a range."""
@@ -315,6 +316,9 @@ RULES: dict[Any, Rule] = {
     aten.rrelu_with_noise_functional.default: rrelu,
     aten.multinomial.default: multinomial,
     aten.poisson.default: poisson,
+    aten.binomial.default: binomial,
+    aten._standard_gamma.default: gamma,
+    aten._sample_dirichlet.default: dirichlet,
 }
 """One row per overload."""
 
