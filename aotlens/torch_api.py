@@ -230,9 +230,13 @@ next_sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 
 
 def has_composite_kernel(func: Any) -> bool:
-    """Whether an operator is only ever a composition of others."""
-    key = torch._C.DispatchKey.CompositeImplicitAutograd
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key))
+    """Whether an operator is only ever a composition of others.
+
+    A few have a composition and a kernel of their own too (`silu_backward`), which is what eager runs.
+    """
+    has_kernel, keys = torch._C._dispatch_has_kernel_for_dispatch_key, torch._C.DispatchKey
+    name = func.name()
+    return has_kernel(name, keys.CompositeImplicitAutograd) and not has_kernel(name, keys.CPU)
 
 
 def as_torch_composes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -86,6 +86,18 @@ def test_inference_inputs_have_the_conventional_names() -> None:
     assert [node.name for node in graph.graph.find_nodes(op="placeholder")] == ["arg0_1", "arg1_1"]
 
 
+def test_eager_calls_the_kernel_that_eager_calls() -> None:
+    """One with a composition and a kernel of its own is not taken apart: the last bits are those of eager."""
+    x = torch.randn(7, 33, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    function = lambda x: torch.nn.functional.silu(x).sin()
+    compiled = compile_direct(function, (x,), {}, CompileOptions(backend="eager"))
+    function(x).sum().backward()
+    expected, x.grad = x.grad, None
+    compiled.call(x).sum().backward()
+    assert torch.equal(x.grad, expected)
+    assert "aten.silu_backward" in compiled.source
+
+
 def test_unknown_backend_is_refused_with_the_list_of_known_ones() -> None:
     with pytest.raises(BackendError, match="no backend `nvfuser`; choose one of inductor, eager"):
         compile_direct(mixed, inputs(), {}, CompileOptions(backend="nvfuser"))
