@@ -95,6 +95,7 @@ __all__ = [
     "dynamo_knows",
     "example_sizes",
     "fake_of",
+    "fakes_without_devices",
     "first_expression",
     "flex_gradients_on_cpu",
     "forked_after_cuda",
@@ -171,6 +172,7 @@ __all__ = [
     "triton_source",
     "unbacked_symbols",
     "uncompiled_flex_attention",
+    "use_torchs_tools_for_triton",
     "vector_bits",
     "with_effects",
     "with_ragged_sizes",
@@ -1179,6 +1181,16 @@ def compiling_modules() -> SimpleNamespace:
     )
 
 
+def use_torchs_tools_for_triton() -> None:
+    """Let Triton compile with the assembler and the library of functions that Inductor has it take."""
+    from torch._inductor import async_compile
+
+    async_compile._set_triton_ptxas_path()
+    take_library = getattr(async_compile, "_set_triton_libdevice_path", None)  # from 2.12 on
+    if take_library is not None:
+        take_library()
+
+
 def _constant_that_stays(self: Any, name: str, device: torch.device | None) -> str:
     """In the place of `GraphLowering.constant_name`: the constant that is on the device, its values here."""
     if device is None:
@@ -1478,28 +1490,29 @@ def missing_gpu_replacements() -> Iterator[tuple[Any, str, Any, str]]:
         staticmethod(common_device),
         "C++ that asks for the device makes CPU tensors, which meet those on the GPU",
     )
-    yield (
-        FakeTensorMode,
-        "avoid_device_init",
-        property(lambda mode: True),
-        "fake CUDA tensors would initialise the device that is said to be available",
-    )
+    yield from fakes_without_devices()
+
+
+def fakes_without_devices() -> Iterator[tuple[Any, str, Any, str]]:
+    """What keeps fake CUDA tensors from looking for their device: owner, name, new value, reason."""
+    module: Any = sys.modules[FakeTensorMode.__module__]
+    why = "fake CUDA tensors would initialise the device that is said to be available"
+    yield FakeTensorMode, "avoid_device_init", property(lambda mode: True), why
+    yield module, "init_gpu_context", lambda device: None, "before 2.12 a real tensor is made on it"
 
 
 def refusing_fakes() -> Iterator[tuple[Any, str, Any, str]]:
     """What refuses fake CUDA tensors: owner, name, new value, reason."""
-    normalize: Any = getattr(FakeTensor, "_normalize_fake_device", None)
-    if normalize is None:  # 2.10
-        return
+    module: Any = sys.modules[FakeTensorMode.__module__]
+    initialise = module.init_gpu_context
 
-    def refused(device: torch.device) -> torch.device:
+    def refused(device: torch.device) -> None:
         if device.type == "cuda":
             raise AssertionError("Torch not compiled with CUDA enabled")  # as it says of real ones
-        result: torch.device = normalize(device)
-        return result
+        initialise(device)
 
     why = "one that requires grad ends the process where no GPU is"
-    yield FakeTensor, "_normalize_fake_device", staticmethod(refused), why
+    yield module, "init_gpu_context", refused, why
 
 
 @contextmanager

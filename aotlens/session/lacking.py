@@ -13,6 +13,7 @@ NO_GPU = (
     "Torch not compiled with CUDA enabled",
     "Found no NVIDIA driver",
     "No CUDA GPUs are available",
+    "Cannot re-initialize CUDA in forked subprocess",  # a build for CUDA, whose GPUs a parent has counted
     "with arguments from the 'CUDA' backend",
     "PyTorch is not linked with support for cuda devices",
     "Cannot initialize CUDA without ATen_cuda library",

@@ -12,7 +12,7 @@ from aotlens.codegen.gpu.records import BuiltConfig, BuiltKernel, KernelSource
 from aotlens.codegen.gpu.sass import run_tool, tools
 from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.errors import BackendError
-from aotlens.torch_api import compiling_modules
+from aotlens.torch_api import compiling_modules, use_torchs_tools_for_triton
 
 TEXTS = ("ttir", "ttgir", "llir", "ptx")
 """Triton's own stages, in order; `aotlens.codegen.gpu.sass` has the last language."""
@@ -43,8 +43,7 @@ def build_kernel(kernel: KernelSource, target: GpuTarget) -> BuiltKernel:
     """
     logging.disable()  # torch logs the whole kernel when one fails; the error says what matters
     modules = compiling_modules()
-    modules.async_compile._set_triton_ptxas_path()
-    modules.async_compile._set_triton_libdevice_path()
+    use_torchs_tools_for_triton()
     autotuner = modules.codecache._load_triton_kernel_from_source(kernel.name, kernel.source)
     _compile(autotuner)
     results = sorted(_usable(autotuner), key=_spills_much)  # stable: Inductor's order otherwise

@@ -19,7 +19,7 @@ from aotlens.codegen.gpu.device_guard import ensure_cuda_guard
 from aotlens.codegen.gpu.needs import require_triton
 from aotlens.codegen.gpu.stand_ins import NullContext, driver_for, interface_for, properties_of
 from aotlens.codegen.gpu.targets import GpuTarget
-from aotlens.torch_api import FakeTensorMode, compiling_modules, forked_after_cuda
+from aotlens.torch_api import compiling_modules, fakes_without_devices, forked_after_cuda
 
 __all__ = [
     "Replacement",
@@ -197,12 +197,7 @@ def _machinery(target: GpuTarget) -> Iterator[Replacement]:
         modules.constant_that_stays,
         "the values of a constant would be copied to the device",
     )
-    yield Replacement(
-        FakeTensorMode,
-        "avoid_device_init",
-        property(lambda mode: True),
-        "fake CUDA tensors would initialise the device that is said to be available",
-    )
+    yield from (Replacement(*row) for row in fakes_without_devices())
     yield Replacement(triton.runtime.driver, "_active", driver_for(target), "the real driver loads libcuda")
     yield Replacement(
         CudaDriver, "is_active", staticmethod(lambda: True), "every generated module looks for the driver"
