@@ -29,6 +29,12 @@ def spread(*sizes: int, placement: Any = None, grad: bool = True) -> Tensor:
     return made.requires_grad_(grad)
 
 
+def not_spread(*sizes: int) -> Tensor:
+    """A plain tensor for a function that asks for the mesh itself, which cannot be made while one traces."""
+    mesh()
+    return leaf(*map(Fixed, sizes))
+
+
 @cases(lambda: (spread(4, 4, grad=False),), "dynamo")
 def inference(x: Tensor) -> Tensor:
     return x.sin() + 1
@@ -69,12 +75,12 @@ def to_local(x: Any) -> Tensor:
     return x.to_local() * 2
 
 
-@cases(lambda: (leaf(Fixed(4), Fixed(4)),), "dynamo")
+@cases(lambda: (not_spread(4, 4),), "dynamo")
 def from_local(x: Tensor) -> Tensor:
     return DTensor.from_local(x, mesh(), [Shard(0)], run_check=False) * 2
 
 
-@cases(lambda: (leaf(Fixed(4), Fixed(4)),))
+@cases(lambda: (not_spread(4, 4),))
 def there_and_back(x: Tensor) -> Tensor:
     spread_out: Any = DTensor.from_local(x, mesh(), [Shard(0)], run_check=False)
     out: Tensor = (spread_out * 2).redistribute(mesh(), [Replicate()]).to_local().sin()
