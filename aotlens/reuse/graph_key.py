@@ -5,6 +5,7 @@ operator or an object of the user's own raises `NoFingerprintError`: its name do
 """
 
 import linecache
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -46,6 +47,9 @@ WITH_FUNCTIONS = frozenset(
 
 MODULES = ("torch", "math", "operator", "_operator", "builtins")
 
+COUNTED = re.compile(r"(<eval_with_key>)\.\d+")
+"""The file of the code of a graph module, which torch counts within a process."""
+
 OF_PYTHON = "_checkpoint_context_fn"
 """Where Dynamo keeps a Python function beside a graph within the graph."""
 
@@ -86,7 +90,8 @@ def _node(gm: fx.GraphModule, node: fx.Node) -> Iterator[str]:
         span = next(iter(spans_of_node(node)), None)
         raise NoFingerprintError(f"{error}, at {place(span)}" if span is not None else str(error)) from None
     spans = ";".join([f"{s.file}:{s.line}:{s.col}:{s.end_line}:{s.end_col}" for s in spans_of_node(node)])
-    yield f"{node.op} {node.name} {target} {arguments} {spans} {node.meta.get('aotlens_codes')}"
+    codes = COUNTED.sub(r"\1", str(node.meta.get("aotlens_codes")))
+    yield f"{node.op} {node.name} {target} {arguments} {spans} {codes}"
 
 
 def _of_graph(value: Any) -> str | None:

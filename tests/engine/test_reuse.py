@@ -59,6 +59,13 @@ def outcomes(
     return found
 
 
+def test_the_code_of_a_graph_module_is_found_again() -> None:
+    """Torch names the file of such code by a number that it counts up."""
+    x = plain(3, 4)
+    found = [outcomes(torch.fx.symbolic_trace(lambda x: x.sin() * 2), x, times=1) for _ in range(2)]
+    assert [outcome for ((outcome, _),) in found] == ["miss", "hit"]
+
+
 def test_the_second_process_runs_no_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2))
 
