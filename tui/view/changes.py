@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from aotlens.report.fold import Fold, fold
+from aotlens.report.places import texts
 from aotlens.report.records import Target
 from aotlens.report.saved_difference import SavedChange
 from aotlens.report.saved_difference import saved_changes as saved_difference
@@ -10,7 +12,7 @@ from aotlens.report.summary import call_count, counted
 from tui.view.places import home_file, line_place
 from tui.view.quantities import signed_size
 from tui.view.rows import Line, Link, Part
-from tui.view.saved import value_name
+from tui.view.saved import layer_value_name
 
 
 def changes(old: Target, new: Target) -> tuple[Line, ...]:
@@ -31,22 +33,30 @@ def headline(old: Target, new: Target) -> tuple[Part, ...]:
 
 
 def saved_changes(old: Target, new: Target) -> Iterator[Line]:
-    """The total, then each value."""
+    """The total, then each value, identical layers as one."""
     if saved_bytes(new) != saved_bytes(old):
         yield Line((Part("  "), *headline(old, new)))
-    yield from (value_change(row, new) for row in saved_difference(old, new))
+    said = texts()
+
+    def name(row: SavedChange) -> str:
+        return row.value.name or row.value.node if row.is_gone else layer_value_name(row.value, said)
+
+    def same(row: SavedChange) -> tuple[object, ...]:
+        return row.change_bytes, row.is_gone, row.value.span
+
+    yield from (value_change(group, new) for group in fold(saved_difference(old, new), name, same))
 
 
-def value_change(row: SavedChange, target: Target) -> Line:
-    """`+3.1 MiB att  at line 41`; a value that is gone has no place any more."""
-    value = row.value
-    where = "  no longer saved" if row.is_gone else f"  at {line_place(value.span, home_file(target))}"
+def value_change(group: Fold[SavedChange], target: Target) -> Line:
+    """`+3.1 MiB blocks.0–3: att ×4  at line 41`; a value that is gone has no place any more."""
+    span, gone = group.first.value.span, group.first.is_gone
+    difference = sum(row.change_bytes for row in group.items)
     parts = (
-        Part(f"  {signed_size(row.change_bytes):>11} ", tone(row.change_bytes)),
-        Part(value.name or value.node if row.is_gone else value_name(value), "name"),
-        Part(where, "place"),
+        Part(f"  {signed_size(difference):>11} ", tone(difference)),
+        Part(f"{group.label} {group.times}".strip(), "name"),
+        Part("  no longer saved" if gone else f"  at {line_place(span, home_file(target))}", "place"),
     )
-    return Line(parts, Link((value.span,) if value.span is not None and not row.is_gone else ()))
+    return Line(parts, Link((span,) if span is not None and not gone else ()))
 
 
 def tone(difference: int) -> str:

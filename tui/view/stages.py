@@ -34,7 +34,7 @@ SIDES = {
 FEWEST = 3
 """A shorter run of nodes that stay as they are is not worth a fold."""
 MOST_NAMES = 4
-PLACE_WIDTH = 9
+MARK_WIDTH, STAGE_WIDTH, PLACE_WIDTH = 3, 11, 9
 """Cells for `line 41` in front of what a computation is called in a stage."""
 
 FATE_COLUMNS = (
@@ -70,7 +70,7 @@ def stage_choices(lineage: Lineage) -> tuple[tuple[str, str, str], ...]:
     """The bar of the stages: with the number of operators where there is room."""
     stages = lineage.stages
     return tuple(
-        ("", f"{name} {call_count(stages[name])}" if name in stages else name, name)
+        ("", f"{name} {call_count(stages[name])}" if name in stages else name, name.removeprefix("joint_"))
         for name in stage_names(lineage)
     )
 
@@ -270,12 +270,13 @@ def follow_lines(stage: str, name: str, lineage: Lineage) -> Iterator[Line]:
 def step_lines(step: Step, here: str, seen: bool, lineage: Lineage) -> Iterator[Line]:
     nodes, home = lineage.nodes(step.stage), home_file(lineage.target)
     mark = Part(" ● " if step.stage == here else " ○ " if step.itself else " · ", "accent")
-    label = Part(f"{step.stage:<11}", "title" if step.stage == here else "dim")
-    below = Part(f"{'':<{14 + PLACE_WIDTH}}")
+    wide = stage_width(lineage)
+    label = Part(f"{step.stage:<{wide}}", "title" if step.stage == here else "dim")
+    below = Part(" " * (MARK_WIDTH + wide + PLACE_WIDTH))
     for name in step.itself[:2]:
         node = nodes[name]
         where = line_place(next(iter(node.spans), None), home)
-        start: tuple[Part, ...] = (mark, label) if name == step.itself[0] else (Part(f"{'':<14}"),)
+        start = (mark, label) if name == step.itself[0] else (Part(" " * (MARK_WIDTH + wide)),)
         parts = (
             Part(f"{where + ' ':<{PLACE_WIDTH}}", "place"),
             Part(call_text(node), "name"),
@@ -291,6 +292,11 @@ def step_lines(step: Step, here: str, seen: bool, lineage: Lineage) -> Iterator[
             told = Part(f"{title}  ", "dim"), Part(", ".join(names[:MOST_NAMES]) + more, "name")
             jump = Jump("stages", f"{step.stage}/{names[0]}")
             yield Line((below, *told), node_link(nodes[names[0]]), jump)
+
+
+def stage_width(lineage: Lineage) -> int:
+    """Of the column of stage names."""
+    return max([STAGE_WIDTH, *(len(name) + 1 for name in lineage.stages)])
 
 
 def arrival(stage: str, node: StageNode) -> str:
@@ -311,7 +317,7 @@ def absence(step: Step, seen: bool) -> str:
 def fate_line(name: str, here: str, lineage: Lineage) -> Line:
     fate = lineage.fates[name]
     mark = Part(" ● " if here == PARTITION else " ○ ", "accent")
-    label = Part(f"{PARTITION:<11}", "title" if here == PARTITION else "dim")
+    label = Part(f"{PARTITION:<{stage_width(lineage)}}", "title" if here == PARTITION else "dim")
     told = f"runs in: {SIDES[fate.side]}" if fate.side != "input" else "given to the graph"
     parts = [Part(f"{'':<{PLACE_WIDTH}}{told}")]
     jump = Jump("stages", f"{PARTITION}/{name}")
