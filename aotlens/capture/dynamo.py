@@ -20,6 +20,7 @@ from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
 from aotlens.capture.resumed import user_qualname
 from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings, SplitRegion
+from aotlens.ir.origin import Origin
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
 from aotlens.report.records import Span, Variable
 from aotlens.torch_api import FakeTensorMode, TracingContext, detect_fake_mode, static_input
@@ -130,6 +131,7 @@ class _Runner(PlacedRunner):
         if number is None:
             return super().run_node(n)
         with self.at(n):
+            self.recorder.origin = Origin(self.recorder.origins.here(), "_local_scalar_dense")
             self.recorder.read_number(self.env[n.args[0]], number)  # type: ignore[index]
         return number
 

@@ -305,6 +305,7 @@ class Tape:
         """Record that a tensor's one value is a number which a frontend knows as a symbol."""
         op = aten._local_scalar_dense.default
         self.symbols.define(number, self.add_node(op, (self.node_of(tensor),), {}, number))
+        self.note_call((op, (tensor,), {}, number, self.origin))
 
     def write_here(self, chain: tuple[ViewStep, ...] = (), version: int = 0) -> Write:
         """A write that happens now, through a tensor that these views lead to."""

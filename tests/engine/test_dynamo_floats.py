@@ -36,6 +36,25 @@ def test_other_values_of_a_float(backend: str) -> None:
     assert len(seen) == 2  # the first value is built in
 
 
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_report_of_a_float(backend: str) -> None:
+    """Every stage that is shown knows where the number comes from."""
+    torch.compiler.reset()
+
+    def decayed(x: Tensor, average: Tensor, decay: float) -> Tensor:
+        average.mul_(decay)
+        return x * decay
+
+    compiled = torch.compile(decayed, backend=dynamo_backend(CompileOptions(backend=backend)))
+    seen: list[Any] = []
+    with observing(on_compiled=seen.append):
+        for decay in (0.5, 0.25):
+            compiled(leaf(3), torch.ones(3), decay)
+    stages = {stage.name: stage.text for stage in seen[-1].target().stages}
+    for name in ("captured", "functional", "joint"):
+        assert ("local_scalar_dense" in stages[name]) == (backend == "eager")
+
+
 def counted(fn: Callable[..., Any], factors: tuple[float, ...]) -> int:
     """How often the function is compiled for these values; each result is as in eager, gradients too."""
     torch.compiler.reset()
