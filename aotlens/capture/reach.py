@@ -61,7 +61,7 @@ class Reach:
 
     places: tuple[Place, ...]
     instances: tuple[tuple[dict[str, Any], frozenset[str]], ...]
-    """The attributes of each object of the user's, and the names that were there."""
+    """The attributes of each object of the user's, the layers of each layer; which names were there."""
     codes: tuple[CodeType, ...] = ()
     """The user's own code that can run, without the functions inside it."""
 
@@ -73,6 +73,8 @@ def reach(function: Callable[..., Any], arguments: Sequence[Any] = ()) -> Reach:
     """Everything that a function, method, partial or module can read by name, in modules it is given too."""
     walk = _Walk(function)
     walk.look_into(function, frozenset())
+    if isinstance(function, torch.nn.Module):
+        walk.hooks_of_all_layers()
     for argument in arguments:
         if isinstance(argument, torch.nn.Module):
             walk.look_into(argument, frozenset())
@@ -162,6 +164,8 @@ class _Walk:
             self._place("the attribute", name, store, store[name], foreign)
             if not foreign:
                 self.look_into(store[name], names)
+        if layer._modules:
+            self.instances.append((layer._modules, frozenset(layer._modules)))
         for name, inner in layer._modules.items():
             self._place("the submodule", name, layer._modules, inner, foreign)
         for tensors in (layer._parameters, layer._buffers):
@@ -175,6 +179,13 @@ class _Walk:
             self.instances.append((store, frozenset(store)))
         if not foreign:
             self._class(kind, names)
+
+    def hooks_of_all_layers(self) -> None:
+        store = vars(torch.nn.modules.module)
+        for hooks in HOOKS:
+            self._place("the hooks", f"_global{hooks}", store, store[f"_global{hooks}"], foreign=True)
+            for hook in store[f"_global{hooks}"].values():
+                self.look_into(hook, frozenset())
 
     def _hooks(self, store: dict[str, Any], hooks: Iterable[Any]) -> None:
         """What hooks read and keep, on the layer itself too."""

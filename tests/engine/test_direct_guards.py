@@ -104,6 +104,7 @@ CHANGES: dict[str, Callable[[Scaling], Any]] = {
     "class attribute": lambda module: setattr(module, "offset", 1.0),
     "submodule": lambda module: setattr(module, "inner", nn.Linear(3, 3)),
     "inner submodule": lambda module: module.inner.__setitem__(0, nn.Linear(3, 3, bias=False)),
+    "further submodule": lambda module: module.inner.append(nn.Tanh()),
     "attribute of torch's module": lambda module: setattr(module.inner[1], "inplace", True),
     "hook": lambda module: module.inner[0].register_forward_hook(lambda *seen: seen[-1] * 2),
     "parameter": lambda module: setattr(module.inner[0], "weight", nn.Parameter(torch.ones(3, 3))),
@@ -129,6 +130,17 @@ def test_training_flag_and_back() -> None:
         torch.manual_seed(0)
         torch.testing.assert_close(compiled(x), expected)
     assert len(compiled.compiled) == 2
+
+
+def test_what_a_hook_of_all_layers_keeps_is_refused() -> None:
+    kept: list[Any] = []
+    hook = nn.modules.module.register_module_forward_hook(lambda module, args, result: kept.append(result))
+    try:
+        with pytest.raises(UnsupportedError, match="changes the list `kept`"):
+            aotlens.compile(nn.Linear(3, 3), options=EAGER)(plain(2, 3))
+    finally:
+        hook.remove()
+    assert kept == []
 
 
 STATE = SimpleNamespace(count=0)
