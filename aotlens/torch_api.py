@@ -53,7 +53,10 @@ from torch.utils._python_dispatch import (
 from aotlens.torch_range import note_once
 
 __all__ = [
+    "CPU_KERNEL_SETTINGS",
     "DATA_DEPENDENT_ERRORS",
+    "GPU_KERNEL_SETTINGS",
+    "NOT_WRITTEN",
     "OWN_LOWERINGS",
     "SYMBOLIC_FUNCTIONS",
     "BatchNorm",
@@ -121,6 +124,7 @@ __all__ = [
     "is_any_autocast_enabled",
     "is_traceable_wrapper_subclass",
     "is_view_of_custom_function",
+    "kernel_settings",
     "kernels_from",
     "keys_without_cuda_autocast",
     "known_number",
@@ -829,9 +833,21 @@ def fake_of(mode: FakeTensorMode, tensor: torch.Tensor, **sizes: Any) -> Any:
     From 2.14 on, a fake tensor of one number that nothing guards keeps that number as a constant, for which a
     program would then be compiled.
     """
+    if mode.shape_env is not None and tensor.dim() and not dynamo_knows(tensor):
+        sizes["source"] = _place_of_sizes(mode)
     fake = mode.from_tensor(tensor, **sizes)
     _forget_number(fake)
     return fake
+
+
+def _place_of_sizes(mode: FakeTensorMode) -> Any:
+    """What the symbols of a tensor's sizes are named after: how many tensors came before it.
+
+    Torch would count those that are alive, which differs with what this process has run before.
+    """
+    from torch._dynamo.source import ConstantSource
+
+    return ConstantSource(f"__meta_utils_unknown_tensor{mode.fake_tensor_converter.meta_converter.arg_cnt}")
 
 
 def _forget_number(value: Any) -> None:
@@ -1042,6 +1058,27 @@ def vector_bits() -> int:
     from torch._inductor.cpu_vec_isa import pick_vec_isa
 
     return int(pick_vec_isa().bit_width())
+
+
+CPU_KERNEL_SETTINGS = (
+    "cpp.enable_floating_point_contract_flag",
+    "cpp.enable_unsafe_math_opt_flag",
+    "cpp.march",
+    "cpp.simdlen",
+)
+"""What Inductor reads when it has a C++ kernel compiled, and a kernel's numbers or vectors depend on."""
+NOT_WRITTEN = ("cpp_wrapper", "fx_wrapper")
+"""Settings under which Inductor's code is not all in the Python text that it gives."""
+GPU_KERNEL_SETTINGS = ("emulate_precision_casts", "eager_numerics.use_pytorch_libdevice")
+"""The same of a Triton kernel; torch reads them in processes of its own, where no text can set them."""
+
+
+def kernel_settings(names: tuple[str, ...]) -> dict[str, Any]:
+    """Those of the settings that this torch has, as they are."""
+    from torch._inductor import config
+
+    every = config.get_config_copy()
+    return {name: every[name] for name in names if name in every}
 
 
 def run_joint_passes(module: Any, fake_mode: FakeTensorMode, config: dict[str, Any]) -> None:

@@ -13,15 +13,16 @@ from pathlib import Path
 from lsprotocol import types
 
 from aotlens.errors import AotlensError, UserError
-from aotlens.report.export import refuse_unbound
-from aotlens.report.records import Verdict
+from aotlens.report.export import described, same_capture
+from aotlens.report.records import Target, Verdict
 from aotlens.worker.protocol import NOT_THE_FILES, Answer
 from lsp_server.app import Server, path_of
 from lsp_server.menus import TARGETS, TUI, exported_file, targets, tui_command
 from lsp_server.settings import from_data
 from lsp_server.tracer import Result
 from lsp_server.translate.lenses import CANCEL, EXPLAIN, SHOW, TRACE, VERIFY
-from lsp_server.translate.pages import Page, first_line, parse, parts_of, target_of, text_of
+from lsp_server.translate.pages import Page, first_line, parse, parts_of, target_of, text_of, trace_of
+from lsp_server.views import TraceKey
 
 EXPORT = "aotlens.export"
 RESTART, CLEAR, DEBUG = "aotlens.restart", "aotlens.clear", "aotlens.printDebugInformation"
@@ -61,9 +62,7 @@ async def _trace_asked(server: Server, uri: str, qualname: str | None, *, verify
     if path is None or refusal:
         server.say(refusal, types.MessageType.Warning)
         return {"failure": "refused", "message": refusal}
-    if _is_unsaved(server, path):
-        message = f"{os.path.basename(path)} has unsaved changes: it is traced as it was saved"
-        server.say(message, types.MessageType.Info)
+    _say_unsaved(server, path)
     return await _trace(server, path, qualname, asked=True, verify=verify)
 
 
@@ -77,23 +76,40 @@ def _verdict(name: str, verdict: Verdict | None) -> tuple[str, bool]:
 
 
 async def export(server: Server, uri: str, qualname: str, destination: str | None = None) -> Result:
-    """Write a traced target's module text as a file that needs torch alone, and open it.
+    """Write a traced target as a module that needs no aotlens, as `aotlens export` does, and open it.
 
     Without a destination it goes beside the script; a file that is not one of ours is left alone.
     """
     path = path_of(uri)
-    target = target_of(server.views, path, qualname) if path else None
-    if path is None or target is None or target.wrapper is None:
+    found = trace_of(server.views, path, qualname) if path else None
+    if path is None or found is None:
         return _not_exported(server, f"{qualname} has no trace to export: trace it first")
-    if server.settings.backend != "eager":
-        return _not_exported(server, "only code of the backend `eager` can be exported: set aotlens.backend")
+    refusal = _refusal(server, path, uri)
+    if refusal:
+        return _not_exported(server, refusal)
+    _say_unsaved(server, path)
     file = Path(path_of(destination) or destination) if destination else exported_file(path, qualname)
     try:
-        refuse_unbound(target.name, target.wrapper.bound, target.span)
-        written = await asyncio.get_running_loop().run_in_executor(None, _write, file, target.wrapper.source)
+        text = await _standalone_text(server, *found)
+        written = await asyncio.get_running_loop().run_in_executor(None, _write, file, text)
     except (AotlensError, OSError) as error:
         return _not_exported(server, str(error))
     return {"uri": written, "shown": server.show_document(written)}
+
+
+async def _standalone_text(server: Server, key: TraceKey, shown: Target) -> str:
+    """Traced anew: what is shown is bound to the process that traced it.
+
+    Raises:
+        UserError: the case is refused, the user's code failed, or the file has another target by now.
+    """
+    report, failure = await server.tracer.standalone(key, server.settings)
+    target = same_capture(report.targets, shown) if report is not None else None
+    if target is not None and target.wrapper is not None:
+        return target.wrapper.source
+    refused = [found.message for found in report.diagnostics if found.severity == "error"] if report else []
+    reasons = [failure.message] if failure is not None else refused
+    raise UserError(reasons[0] if reasons else f"{described(shown)} is not there any more: trace it again")
 
 
 def _write(file: Path, text: str) -> str:
@@ -272,10 +288,12 @@ def _refusal(server: Server, path: str | None, uri: str) -> str:
     return ""
 
 
-def _is_unsaved(server: Server, path: str) -> bool:
+def _say_unsaved(server: Server, path: str) -> None:
     snapshot = server.views.snapshot(path)
     server.views.drop(snapshot)
-    return bool(snapshot.lines.traced) and not snapshot.lines.is_identity
+    if snapshot.lines.traced and not snapshot.lines.is_identity:
+        message = f"{os.path.basename(path)} has unsaved changes: it is traced as it was saved"
+        server.say(message, types.MessageType.Info)
 
 
 def _known_parts(server: Server, page: Page) -> str:

@@ -6,7 +6,7 @@ code in the worker's child.  A failure is shown to the user in one message, and 
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,7 @@ from aotlens.errors import AotlensError
 from aotlens.report.codec import decode
 from aotlens.report.records import Report
 from aotlens.worker.client import Job, WorkerClient
-from aotlens.worker.protocol import Answer, Failure
+from aotlens.worker.protocol import Answer, Failure, TraceOptions
 from aotlens.worker.protocol import Progress as StageProgress
 from lsp_server.index import FileIndex
 from lsp_server.progress import ProgressBar
@@ -34,6 +34,8 @@ LONGEST_LOG = 20_000
 """Characters of a script's output that go to the editor's log."""
 
 Result = dict[str, object]
+Then = Callable[[Answer], Awaitable[Answer]]
+"""What is done with the worker's answer while the trace still counts as running."""
 
 
 class WorkerFactory(Protocol):
@@ -50,7 +52,7 @@ class Running:
 
     key: TraceKey
     bar: ProgressBar
-    verify: bool = False
+    options: TraceOptions
     job: Job | None = None
     stopped: bool = False
     heard_at: float = 0.0
@@ -96,35 +98,65 @@ class Tracer:
         """
         key = (path, qualname)
         self.cancel(key)
-        doing = "Verifying" if verify else "Tracing"
+        options = replace(settings.trace_options(), verify=verify)
+        snapshot = self._views.snapshot(path)
+        hold = partial(self._hold, key, snapshot)
+        try:
+            return await self._run(key, "Verifying" if verify else "Tracing", options, settings, hold)
+        except asyncio.CancelledError:
+            self._views.drop(snapshot)
+            raise
+
+    async def standalone(self, key: TraceKey, settings: Settings) -> tuple[Report | None, Failure | None]:
+        """A trace whose module texts need no aotlens; nothing of it is held or shown.
+
+        Kernels for a GPU that is not there are no part of such a module.
+        """
+        options = replace(settings.trace_options(), gpu=None, standalone=True)
+        found: list[Report] = []
+
+        async def keep(answer: Answer) -> Answer:
+            self._log_output(key, answer)
+            if answer.report is not None:
+                loop = asyncio.get_running_loop()
+                found.append(await loop.run_in_executor(self._reader, decode, answer.report))
+            return answer
+
+        answer = await self._run(key, "Exporting", options, settings, keep)
+        return (found[0] if found else None), answer.failure
+
+    async def _run(
+        self, key: TraceKey, doing: str, options: TraceOptions, settings: Settings, then: Then
+    ) -> Answer:
+        """Ask the worker, with progress shown, and give its answer to `then`."""
         bar = ProgressBar(self._server, self._views.client, f"{doing} {_shown(key)}")
-        running = Running(key, bar, verify)
+        running = Running(key, bar, options)
         self._running.append(running)
         self.on_change()
-        snapshot = self._views.snapshot(path)
-        running.bar.start()
+        bar.start()
         answer: Answer | None = None
         try:
-            answer = await self._answer(running, settings)
-            answer = await self._hold(key, answer, snapshot)
+            answer = await then(await self._answer(running, settings))
         except asyncio.CancelledError:
             running.stop()
-            self._views.drop(snapshot)
             raise
         finally:
             self._running.remove(running)
             self.on_change()
-            running.bar.end(_outcome(answer))
+            bar.end(_outcome(answer))
         return answer
 
     def cancel(
         self, key: TraceKey | None = None, path: str | None = None, token: str | int | None = None
     ) -> int:
-        """Stop the traces that fit what is given; how many."""
+        """Stop the traces that fit what is given; how many.
+
+        By its key an export is not stopped: a newer trace does not take its place.
+        """
         fits = [
             one
             for one in self._running
-            if (key is None or one.key == key)
+            if (key is None or (one.key == key and not one.options.standalone))
             and (path is None or one.key[0] == path)
             and (token is None or one.bar.token == token)
         ]
@@ -160,7 +192,7 @@ class Tracer:
             running.key[0],
             running.key[1],
             settings.args,
-            replace(settings.trace_options(), verify=running.verify),
+            running.options,
             on_progress,
             settings.time_limit_s,
             settings.memory_limit_bytes,
@@ -189,9 +221,8 @@ class Tracer:
         """Whether it may be waiting for others that are being traced: those have limits of their own."""
         return any(one.heard_at > running.heard_at for one in self._running)
 
-    async def _hold(self, key: TraceKey, answer: Answer, snapshot: Snapshot) -> Answer:
-        if answer.output:
-            self._log(f"output of {_shown(key)}:\n{answer.output[:LONGEST_LOG]}")
+    async def _hold(self, key: TraceKey, snapshot: Snapshot, answer: Answer) -> Answer:
+        self._log_output(key, answer)
         if answer.failure is not None and answer.failure.kind == "cancelled":
             self._views.drop(snapshot)
             return answer
@@ -219,6 +250,10 @@ class Tracer:
             self._python = settings.python
             self._worker = self._factory(python=settings.python, cwd=self.cwd, on_log=None)
         return self._worker
+
+    def _log_output(self, key: TraceKey, answer: Answer) -> None:
+        if answer.output:
+            self._log(f"output of {_shown(key)}:\n{answer.output[:LONGEST_LOG]}")
 
     def _log(self, message: str) -> None:
         params = types.LogMessageParams(type=types.MessageType.Log, message=message)

@@ -6,8 +6,9 @@ from aotlens.cli.inspect import TIME_LIMIT_S
 from aotlens.cli.target import TargetName, add_policy, add_target, policy_of
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.cli.tracing import trace_target
-from aotlens.errors import InternalError, TargetError
+from aotlens.errors import InternalError, TargetError, UserError
 from aotlens.options import BACKENDS
+from aotlens.report.export import described
 from aotlens.report.records import Target
 from aotlens.worker.protocol import TraceOptions
 
@@ -27,9 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dynamic", action="store_true", help="trace with symbolic sizes")
     add_policy(parser)
+    parser.add_argument(
+        "--gpu", metavar="NAME", help="refused, with what to do: a module is written where its GPU is"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
+    _refuse_gpu(arguments.target, arguments.gpu)
     options = TraceOptions(arguments.backend, arguments.dynamic, str(policy_of(arguments)), standalone=True)
     traced = trace_target(arguments.target, arguments.argv, options, TIME_LIMIT_S, fresh=True)
     if traced.failure is not None:
@@ -44,6 +49,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _refuse_gpu(target: TargetName, gpu: str | None) -> None:
+    """Raises UserError: Inductor chooses kernels by running them, and here no import could be tried."""
+    if gpu is not None:
+        raise UserError(
+            f"a module with kernels for {gpu} is written on a machine that has this GPU: run"
+            f" `aotlens export {target} --backend inductor` there; here"
+            f" `aotlens inspect {target} --gpu {gpu} --text triton` prints the kernels"
+        )
+
+
 def _single(targets: tuple[Target, ...], asked: TargetName, capture: int | None) -> Target:
     """Raises TargetError where the name does not single out one capture."""
     if capture is not None:
@@ -52,13 +67,6 @@ def _single(targets: tuple[Target, ...], asked: TargetName, capture: int | None)
         return targets[capture - 1]
     if len(targets) == 1:
         return targets[0]
-    rows = "".join(f"\n  {number}  {_described(target)}" for number, target in enumerate(targets, start=1))
+    rows = "".join(f"\n  {number}  {described(target)}" for number, target in enumerate(targets, start=1))
     hint = "name one with SCRIPT::name, or choose by --capture N"
     raise TargetError(f"{asked} has {len(targets)} captures and a module holds one; {hint}:{rows}")
-
-
-def _described(target: Target) -> str:
-    tensors = (
-        row.tensor.short() for row in target.inputs if row.tensor is not None and row.kind == "UserInput"
-    )
-    return f"{target.qualname}({', '.join(tensors)})"

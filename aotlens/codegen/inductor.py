@@ -22,19 +22,22 @@ from aotlens.codegen.measure import RUNS, Measurable, measured_us
 from aotlens.codegen.objects import refuse_objects
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.codegen.written import WrittenGraph, aligning_lines, written_graph
-from aotlens.errors import AotlensError, BackendError
+from aotlens.errors import AotlensError, BackendError, UnsupportedError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
 from aotlens.ir.slots import SavedInput, stays_in_place
 from aotlens.partition.records import Partitioned
 from aotlens.report.records import Kernel
 from aotlens.torch_api import (
+    GPU_KERNEL_SETTINGS,
+    NOT_WRITTEN,
     OWN_LOWERINGS,
     FakeTensorMode,
     TracingContext,
     compile_with_inductor,
     inductor_config_patch,
     inductor_decompositions,
+    kernel_settings,
     names_of_generated,
     numbers_of_data,
     recording_flags,
@@ -148,8 +151,22 @@ class _Unit:
         if not source:
             return None
         constants = dict(getattr(result, "constants", None) or {})
-        graph = written_graph(source, name, f"{name}_graph", constants, around)
+        with inductor_config_patch(self._config):
+            self._refuse_unwritten("async_compile.triton" in source)
+            graph = written_graph(source, name, f"{name}_graph", constants, around)
         return replace(graph, lines=(*graph.lines, *aligning_lines(result, f"{name}_graph")))
+
+    def _refuse_unwritten(self, has_triton: bool) -> None:
+        """Raises UnsupportedError for settings that a text cannot carry."""
+        names = (*NOT_WRITTEN, *(GPU_KERNEL_SETTINGS if has_triton else ()))
+        name = next((name for name, value in kernel_settings(names).items() if value), None)
+        if name is not None:
+            subject = self._parts.joint.captured.subject
+            raise UnsupportedError(
+                f"export of `{subject.name}` under Inductor's setting `{name}`, which no text can hold",
+                subject.span,
+                f"leave `{name}` out, or export with `--backend eager`",
+            )
 
     def kernels_of(self, phase: str) -> Callable[[], tuple[Kernel, ...]]:
         return lambda: self._kernels.get(phase, ())

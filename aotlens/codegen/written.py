@@ -10,14 +10,14 @@ import re
 import token
 import tokenize
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from aotlens.codegen.around import Around
 from aotlens.codegen.around_text import around_lines
-from aotlens.torch_api import vector_bits
+from aotlens.torch_api import CPU_KERNEL_SETTINGS, kernel_settings, vector_bits
 
 ENTRY = "call"
 COMPILER = "async_compile"
@@ -38,6 +38,8 @@ class WrittenGraph:
     """Tensors that the lines read, by name."""
     vector_bits: int = 0
     """Width of the vectors in its C++ kernels; 0 without any."""
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """Under which Inductor's C++ kernels have to be compiled, by name; empty without any."""
 
     @property
     def compiles(self) -> bool:
@@ -50,6 +52,7 @@ def written_graph(
 ) -> WrittenGraph:
     """The text of Inductor's module `source`, with `entry` for its function and what stands around it.
 
+    Called under the settings of Inductor that the code was generated with.
     Every other name that it defines begins with `phase`.
     """
     code = f"{phase}_code" if around.is_needed else entry
@@ -77,6 +80,7 @@ def written_graph(
         tuple(lines),
         {names[name]: value for name, value in constants.items() if names[name] in used},
         _vector_bits(lines),
+        kernel_settings(CPU_KERNEL_SETTINGS) if _has_cpp(lines) else {},
     )
 
 
@@ -160,6 +164,10 @@ def _words(lines: list[str]) -> Iterator[tuple[int, int, int, str]]:
 
 def _names_in(lines: list[str]) -> set[str]:
     return {word for _, _, _, word in _words(lines)} | ({"AsyncCompile"} if COMPILER in str(lines) else set())
+
+
+def _has_cpp(lines: list[str]) -> bool:
+    return any("cpp_pybinding" in line for line in lines)
 
 
 def _vector_bits(lines: list[str]) -> int:

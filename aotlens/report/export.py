@@ -1,23 +1,17 @@
-"""Whether a module text runs by itself."""
+"""Which capture of a report is written as a module of its own, and how captures are told apart."""
 
-from aotlens.errors import UnsupportedError
-from aotlens.report.records import Span
+from aotlens.report.records import Target
 
 
-def refuse_unbound(name: str, bound: tuple[str, ...], span: Span | None) -> None:
-    """Raise unless the text makes everything that it names.
+def described(target: Target) -> str:
+    """Qualified name and the tensors that the user gives: `Block.forward(f32[8, 16])`."""
+    tensors = (
+        row.tensor.short() for row in target.inputs if row.tensor is not None and row.kind == "UserInput"
+    )
+    return f"{target.qualname}({', '.join(tensors)})"
 
-    Raises:
-        UnsupportedError: it needs a constant that is too large to write down, or a class of the user's.
-    """
-    if bound:
-        what = "a large constant"
-        if any("SPEC" in n for n in bound):
-            what = "a result or argument of a class of your own"
-        elif any("table_index" in n for n in bound):
-            what = "a Triton kernel of this process"
-        raise UnsupportedError(
-            f"export of `{name}`, whose text would need {what} (`{bound[0]}`)",
-            span,
-            "`aotlens export`, which traces for a module that stands alone, may write it",
-        )
+
+def same_capture(targets: tuple[Target, ...], shown: Target) -> Target | None:
+    """The capture of another trace of the same script that is the one shown; None when it has none."""
+    alike = [target for target in targets if target.qualname == shown.qualname]
+    return next((target for target in alike if described(target) == described(shown)), None)

@@ -37,7 +37,7 @@ def needs(code: Generated, bindings: Bindings) -> str:
     graphs = written_graphs(code)
     if not graphs:
         return f"needs torch{others}" if others else "needs torch only"
-    compiler = " and a C++ compiler" if any(graph.vector_bits for graph in graphs) else ""
+    compiler = " and a C++ compiler" if any(graph.settings for graph in graphs) else ""
     return f"needs torch {_release()}{compiler}{others}"
 
 
@@ -51,19 +51,43 @@ def write_requirements(builder: TextBuilder, code: Generated) -> None:
     message = f"this module holds code of Inductor in torch {release}: export it again under torch "
     with builder.block(f"if not torch.__version__.startswith({release + '.'!r}):"):
         builder.add(f"raise ImportError({message!r} + torch.__version__)")
-    bits = max(graph.vector_bits for graph in graphs)
-    if bits:
-        message = f"this module's kernels use vectors of {bits} bits, this CPU's have "
-        builder.add("from torch._inductor.cpu_vec_isa import pick_vec_isa")
-        with builder.block(f"if pick_vec_isa().bit_width() != {bits}:"):
-            again = " bits: export it again on such a machine"
-            builder.add(f"raise ImportError({message!r} + str(pick_vec_isa().bit_width()) + {again!r})")
+    settings = {name: value for graph in graphs for name, value in graph.settings.items()}
     shared = dict.fromkeys(line for graph in graphs for line in graph.shared)
     lines = [line for line in shared if line not in ("import torch", "import math")]
     builder.add("", *(line for line in lines if " = " not in line))
+    if settings:
+        _write_settings(builder, settings, max(graph.vector_bits for graph in graphs))
+        lines = [line.replace("= AsyncCompile()", "= Kernels()") for line in lines]
     builder.add("", *(line for line in lines if " = " in line))
     if any("lies_beside" in line for graph in graphs for line in graph.lines):
         builder.add("", *HELPER.splitlines())
+
+
+def _write_settings(builder: TextBuilder, settings: Mapping[str, object], bits: int) -> None:
+    """That C++ kernels are compiled as where they were generated, whatever is set where they run."""
+    builder.add("from torch._inductor import config as inductor_config")
+    if bits:
+        builder.add("from torch._inductor.cpu_vec_isa import pick_vec_isa")
+    builder.add("", f"KERNEL_SETTINGS = {dict(settings)!r}")
+    if bits:
+        with builder.block("with inductor_config.patch(KERNEL_SETTINGS):"):
+            builder.add("vector_bits = pick_vec_isa().bit_width()")
+        message = f"this module's kernels use vectors of {bits} bits, this CPU's have "
+        again = " bits: export it again on such a machine"
+        with builder.block(f"if vector_bits != {bits}:"):
+            builder.add(f"raise ImportError({message!r} + str(vector_bits) + {again!r})")
+    builder.add(*KERNELS.splitlines())
+
+
+KERNELS = """
+
+class Kernels(AsyncCompile):
+    # has them compiled as where they were generated
+    def cpp_pybinding(self, *args, **kwargs):
+        with inductor_config.patch(KERNEL_SETTINGS):
+            return super().cpp_pybinding(*args, **kwargs)
+
+"""
 
 
 def write_graph_constants(builder: TextBuilder, code: Generated, bindings: Bindings) -> None:

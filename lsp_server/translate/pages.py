@@ -11,7 +11,7 @@ from aotlens.report.kernel_texts import kernel_texts
 from aotlens.report.records import Kernel, Span, Stage, StageNode, Target, WrapperStep
 from aotlens.report.summary import applied_steps
 from lsp_server.index import Spot
-from lsp_server.views import Views
+from lsp_server.views import TraceKey, Views
 
 SCHEME = "aotlens"
 LANGUAGES = (".ttir", ".ttgir", ".llir", ".ptx", ".sass")
@@ -204,8 +204,14 @@ def node_lines(text: str) -> dict[str, int]:
 
 def target_of(views: Views, script: str, qualname: str) -> Target | None:
     """A target of a script from the newest trace that has it."""
+    found = trace_of(views, script, qualname)
+    return found[1] if found is not None else None
+
+
+def trace_of(views: Views, script: str, qualname: str) -> tuple[TraceKey, Target] | None:
+    """The same, with what was asked for in that trace."""
     for trace in sorted(views.traces.values(), key=lambda one: one.number, reverse=True):
         for target in trace.report.targets:
             if trace.key[0] == script and target.qualname == qualname:
-                return target
+                return trace.key, target
     return None

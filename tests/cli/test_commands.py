@@ -196,6 +196,12 @@ def test_export_needs_one_target(script: Path) -> None:
     assert "\n  1  scale(f32[2, 3], f32[3, 3])\n  2  keep_total(f32[4], f32[4])\n" in ended.err
 
 
+def test_export_for_a_gpu_that_is_not_there_says_where_it_is_done() -> None:
+    ended = aotlens("export", "s.py::f", "--gpu", "h100")
+    assert (ended.code, ended.out) == (2, "")
+    assert "run `aotlens export s.py::f --backend inductor` there" in ended.err
+
+
 def test_verify(script: Path) -> None:
     ended = aotlens("verify", script, "--backend", "eager")
     assert ended.code == 0

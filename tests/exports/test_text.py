@@ -193,3 +193,42 @@ def test_inductor_s_text_runs_under_its_own_torch_alone() -> None:
     release = ".".join(torch.__version__.split(".")[:2])
     with pytest.raises(ImportError, match=r"export it again under torch"):
         loaded(text.replace(f"'{release}.'", "'1.0.'"))
+
+
+def test_settings_of_the_compiler_are_in_the_file() -> None:
+    """And hold where others are set."""
+    from torch._inductor import config
+    from torch._inductor.codecache import CppPythonBindingsCodeCache
+
+    asked = (("cpp.enable_unsafe_math_opt_flag", True), ("cpp.simdlen", 0))
+    options = aotlens.CompileOptions("inductor", inductor_config=asked)
+    text = aotlens.export(lambda x: x.sin() * 2, torch.ones(8), options=options)
+    seen = []
+
+    class Compiler(CppPythonBindingsCodeCache):
+        @classmethod
+        def load_pybinding(cls, *_: Any) -> Any:
+            seen.append((config.cpp.enable_unsafe_math_opt_flag, config.cpp.simdlen))
+
+    with config.patch(compile_threads=1), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("torch._inductor.async_compile.CppPythonBindingsCodeCache", Compiler)
+        loaded(text)
+    assert seen == [(True, 0)]
+    assert "pick_vec_isa" not in text
+
+
+def test_a_setting_that_no_text_holds_is_refused_by_name() -> None:
+    options = aotlens.CompileOptions("inductor", inductor_config=(("cpp_wrapper", True),))
+    with pytest.raises(UnsupportedError, match="under Inductor's setting `cpp_wrapper`"):
+        aotlens.export(lambda x: x.sin() * 2, torch.ones(8), options=options)
+
+
+def test_symbols_have_the_same_names_whatever_ran_before() -> None:
+    """A parameter under a fake mode leaves more behind in a process that sees its operators first."""
+    options = aotlens.CompileOptions("eager", dynamic=True)
+    texts = set()
+    for warm in (True, False, True):
+        if not warm:
+            torch._subclasses.fake_tensor.FakeTensorMode.cache_clear()
+        texts.add(aotlens.export(nn.Linear(3, 3), torch.ones(2, 3), options=options))
+    assert len(texts) == 1

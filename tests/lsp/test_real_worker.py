@@ -2,11 +2,15 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from tests.lsp.conftest import REAL, ROOT
 from tests.lsp.processes import alive, descendants
@@ -14,6 +18,15 @@ from tests.lsp.strict_client import Json, Process, StrictClient
 
 ALIASING = ROOT / "examples" / "aliasing.py"
 LINES = ALIASING.read_text(encoding="utf-8").splitlines()
+WITH_A_TENSOR_FROM_OUTSIDE = """\
+import torch
+
+WEIGHT = torch.arange(3.0)
+
+# aotlens: example f32[3]
+def scaled(x):
+    return x * WEIGHT
+"""
 TRACE_S = 150.0
 """A cold worker on a busy machine loads torch for this long at most."""
 
@@ -85,6 +98,23 @@ def test_graph_documents_of_an_example(client: StrictClient) -> None:
     assert nodes
     back = client.at("definition", nodes[0]["uri"], nodes[0]["range"]["start"]["line"], 4)
     assert [(one["uri"], one["range"]["start"]["line"]) for one in back] == [(uri, line)]
+
+
+def test_an_export_is_the_module_that_the_command_line_writes(client: StrictClient, tmp_path: Path) -> None:
+    """A tensor from outside is in the file, where what is shown is bound to that of the tracing process."""
+    path = script(tmp_path, WITH_A_TENSOR_FROM_OUTSIDE)
+    uri = client.open(path)
+    assert targets(client, uri, "scaled") == ["scaled"]
+    arguments = [uri, "scaled", (tmp_path / "alone.py").as_uri()]
+    params = {"command": "aotlens.export", "arguments": arguments}
+    assert client.request("workspace/executeCommand", params, TRACE_S)["uri"] == arguments[2]
+    text = (tmp_path / "alone.py").read_text()
+    assert "import aotlens" not in text
+    made: dict[str, Any] = {"__name__": "alone"}
+    exec(text, made)
+    assert made["call"](torch.ones(3)).tolist() == [0.0, 1.0, 2.0]
+    command = [sys.executable, "-m", "aotlens", "export", f"{path}::scaled", "--backend", "eager"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == text
 
 
 def test_the_shapes_of_variables(client: StrictClient) -> None:
