@@ -5,6 +5,7 @@ what for; where releases differ, the code asks what is there.  scripts/torch_ver
 """
 
 import inspect
+import json
 import logging
 import os
 import sys
@@ -987,8 +988,8 @@ def _accepting_constants(fake_mode: FakeTensorMode) -> Iterator[None]:
         fake_mode.allow_non_fake_inputs = before
 
 
-OWN_LOWERINGS = "a view's start, a mask's draw"
-"""What `_own_lowerings` changes; another text for another set, as Inductor keeps what it made of a graph."""
+OWN_LOWERINGS = "a view's start, a mask's draw, the nodes of each kernel"
+"""What is done with Inductor's code here: it keeps what it made of a graph, and finds it by this too."""
 
 
 @contextmanager
@@ -1031,11 +1032,10 @@ def compile_with_inductor(
     """
     from torch._inductor import config as inductor_config
     from torch._inductor.compile_fx import compile_fx_inner
-    from torch._inductor.debug import create_kernel_information_json
+    from torch._inductor.debug import create_kernel_information_json, reset_provenance_globals
     from torch._inductor.fx_passes.replace_random import replace_random_passes
     from torch._inductor.virtualized import V
 
-    before = create_kernel_information_json()
     target = _some_triton_target() if pretends_gpu() else nullcontext()
     with (
         target,
@@ -1043,14 +1043,21 @@ def compile_with_inductor(
         V.set_fake_mode(fake_mode),
         _accepting_constants(fake_mode),
         _own_lowerings(),
+        reset_provenance_globals(),
     ):
         if not inductor_config.fallback_random:
             for inner in module.modules():  # functions of higher-order operators draw too
                 if isinstance(inner, torch.fx.GraphModule):
                     replace_random_passes(inner)
         code = compile_fx_inner(module, inputs, **flags)
-    after = create_kernel_information_json()
-    return code, {key: nodes for key, nodes in after.items() if key not in before}
+        calls = create_kernel_information_json()
+    return code, calls or _calls_kept_with(code)
+
+
+def _calls_kept_with(code: Any) -> dict[str, Any]:
+    """Which nodes went into which kernel of code that Inductor has found in its own cache."""
+    kept = json.loads(getattr(code, "inductor_provenance_mapping_str", None) or "{}")
+    return {call: {"post_grad_nodes": nodes} for call, nodes in kept.get("cppCodeToPost", {}).items()}
 
 
 def vector_bits() -> int:
