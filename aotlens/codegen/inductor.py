@@ -236,6 +236,8 @@ class _Unit:
             around = prepare(module, program)
         # Code is found again by what the module holds: not what `torch.compile` made of an equal graph.
         module.__dict__["own_lowerings"] = OWN_LOWERINGS
+        seen = module.graph.output_node().meta["user_visible_output_idxs"]
+        module.__dict__["results_seen"] = tuple(seen)  # their layout is eager's
         inputs = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         try:
             with inductor_config_patch(self._config), numbers_of_data(self._fake_mode):

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._dynamo.utils import counters
 
 from aotlens.codegen.measure import MARK, CpuTimer, Measurable, measured_us, with_marks
+from aotlens.frontends.dynamo import dynamo_backend
+from aotlens.observe import observing
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
 from aotlens.report.kernel_records import Kernel, KernelShare
@@ -164,3 +167,18 @@ def test_kernels_that_are_not_the_same_keep_no_time() -> None:
 
 def test_the_clock_is_the_devices() -> None:
     assert isinstance(graph(Steps(), ()).timer, CpuTimer)
+
+
+def test_kernels_of_code_that_inductor_finds_in_its_own_cache_have_their_nodes() -> None:
+    found: list[Compiled] = []
+    hits = counters["inductor"]["fxgraph_cache_hit"]
+    for _ in range(2):
+        torch.compiler.reset()
+        with observing(on_compiled=found.append):
+            torch.compile(lambda x: x.sin().mul(2).exp(), backend=dynamo_backend(CompileOptions()))(
+                torch.ones(5)
+            )
+    assert counters["inductor"]["fxgraph_cache_hit"] > hits
+    first, second = ([(kernel.name, kernel.nodes) for kernel in one.target().kernels] for one in found)
+    assert first == second
+    assert set(first[0][1]) >= {"sin", "exp"}
