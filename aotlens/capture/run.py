@@ -204,6 +204,12 @@ SAID_BY_TORCH: tuple[tuple[tuple[str, ...], type[UnsupportedError], str, str], .
         "take the view after that",
     ),
     (
+        ("NYI SymInt equality",),
+        UnsupportedError,
+        "the gradient of a power whose exponent is a symbolic size",
+        "multiply, or make the exponent a tensor (`torch.scalar_tensor(n)`)",
+    ),
+    (
         ("Can't detach views in-place",),
         RefusedRuntimeError,
         "`detach_` of a view, or of an input that overlaps another (Can't detach views in-place)",

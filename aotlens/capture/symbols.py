@@ -12,6 +12,7 @@ import torch
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
 from aotlens.ir.sizes import SymbolicExpression
+from aotlens.report.records import Span
 from aotlens.torch_api import first_expression
 
 aten = torch.ops.aten
@@ -21,8 +22,10 @@ AddNode = Callable[..., Node]
 class Symbols:
     """The nodes of a recording's symbolic numbers."""
 
-    def __init__(self, add_node: AddNode) -> None:
+    def __init__(self, add_node: AddNode, where: Callable[[], Span | None]) -> None:
         self._add_node = add_node
+        self._where = where
+        """The user's expression that is recorded now, for errors."""
         self._by_expression: dict[Any, Node] = {}
         self._sources: dict[Any, Callable[[], Node]] = {}
         self.read_from_data: set[Any] = set()
@@ -32,13 +35,17 @@ class Symbols:
         """Say which node gives a symbolic number."""
         self._by_expression.setdefault(value.node.expr, node)
 
-    def define_sizes(self, node: Node) -> None:
-        """Take the symbols among a tensor's sizes, strides and offset from that tensor."""
-        for dim, size in enumerate(node.val.shape):
+    def define_sizes(self, node: Node, twin: Any = None) -> None:
+        """Take the symbols among a tensor's sizes, strides and offset from that tensor.
+
+        `twin` is the same tensor in another recording, whose symbols are taken from it instead.
+        """
+        tensor = node.val if twin is None else twin
+        for dim, size in enumerate(tensor.shape):
             self._source(size, aten.sym_size.int, node, dim)
-        for dim, stride in enumerate(node.val.stride()):
+        for dim, stride in enumerate(tensor.stride()):
             self._source(stride, aten.sym_stride.int, node, dim)
-        self._source(node.val.storage_offset(), aten.sym_storage_offset.default, node)
+        self._source(tensor.storage_offset(), aten.sym_storage_offset.default, node)
 
     def define_data(self, node: Node, item: Callable[[Node, int], Node], symbols: set[Any]) -> None:
         """Say that an operator's result brings new symbols: a number itself, or a tensor by its sizes."""
@@ -90,7 +97,11 @@ class Symbols:
         known = self._by_expression.get(symbol)
         if known is None:
             if symbol not in self._sources:
-                raise UnsupportedError(f"the size `{symbol}`, which no input carries")
+                raise UnsupportedError(
+                    f"the size `{symbol}`, which no input and no operator before gives",
+                    self._where(),
+                    "read it (`x.shape[0]`, `x.numel()`) where it is used, or give it as an argument",
+                )
             known = self._by_expression[symbol] = self._sources[symbol]()
         return known
 

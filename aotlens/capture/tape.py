@@ -38,7 +38,7 @@ class Tape:
     def __init__(self, fake_mode: FakeTensorMode) -> None:
         self.fake_mode = fake_mode
         self.nodes: list[Node] = []
-        self.symbols = Symbols(self._append)
+        self.symbols = Symbols(self._append, lambda: self.span)
         self.in_backward = False
         self._depth = 0
         """Above zero while an operator of the user's is recorded by the operators that it is made of."""

@@ -188,18 +188,26 @@ class _Writer:
             self._tape.symbols.define(result, node)
         elif isinstance(result, torch.Tensor):
             if self._of.setdefault(id(result), node) is node:
-                self._define_new_sizes(node, value)
+                self._define_new_sizes(node, result, value)
         elif isinstance(result, (list, tuple)):
             for index, item in enumerate(result):
                 if isinstance(item, torch.Tensor) and id(item) not in self._of:
-                    self._of[id(item)] = self._tape.item(node, index)
+                    self._of[id(item)] = part = self._tape.item(node, index)
+                    self._define_new_sizes(part, item, value[index])
+                elif isinstance(item, SYMBOLIC):
+                    self._tape.symbols.define(item, self._tape.item(node, index))
                 elif isinstance(item, (list, tuple)):
                     self._name_results(self._tape.item(node, index), item, value[index])
 
-    def _define_new_sizes(self, node: Node, value: Any) -> None:
-        """A size that the data decides is read from the result that first has it."""
+    def _define_new_sizes(self, node: Node, result: Any, value: Any) -> None:
+        """A size that the data decides is read from the result that first has it.
+
+        Later calls have it by the symbol of their own recording, which `value` may not be of.
+        """
         if any(isinstance(size, torch.SymInt) and not size.node.has_hint() for size in value.shape):
             self._tape.symbols.define_sizes(node)
+            if len(result.shape) == len(value.shape):
+                self._tape.symbols.define_sizes(node, result)
 
     def _argument(self, arg: Any) -> Any:
         if isinstance(arg, torch.Tensor):

@@ -2,7 +2,8 @@
 
 A stretch of nodes without a call or a return of the user's code between them belongs together; it belongs to
 the layer whose parameters it reads.  One that reads none goes with the stretch after it where it opens a
-call or starts a loop again, else with the one before it.
+call or starts a loop again, else with the one before it.  A constant that a pass made stands anywhere in the
+program, and belongs to the layer that reads it.
 """
 
 import re
@@ -45,6 +46,15 @@ class Layers:
                 current = current if layer is None else layer
                 self._by_origin[id(node.origin)] = current
             before = current
+        self._place_constants(program)
+
+    def _place_constants(self, program: Program) -> None:
+        """Each of a pass, with its first reader."""
+        for reader in program.nodes:
+            for source in reader.inputs():
+                layer = self.of(reader)
+                if layer is not None and _is_made_constant(source):
+                    self._by_origin.setdefault(id(source.origin), layer)
 
     def of(self, node: Node) -> str | None:
         """Of a forward node, or of the forward operator whose gradient a backward node computes."""
@@ -87,7 +97,7 @@ def _inputs(program: Program) -> dict[int, str]:
 def _stretches(program: Program, read: dict[int, str]) -> Iterator[_Stretch]:
     stretch, before = _Stretch(True), tuple[Position, ...]()
     for node in program.nodes:
-        if node.op is None or node.origin.backward:
+        if node.op is None or node.origin.backward or _is_made_constant(node):
             continue
         stack = _stack(node)
         if stack and (changed := _change(before, stack)) is not None:
@@ -98,6 +108,11 @@ def _stretches(program: Program, read: dict[int, str]) -> Iterator[_Stretch]:
         layers = [read[id(source)] for source in node.inputs() if id(source) in read]
         stretch.layers.append(layers[-1] if layers else None)
     yield stretch
+
+
+def _is_made_constant(node: Node) -> bool:
+    """Whether a pass made it of nothing that is computed, in the place of the user's operator."""
+    return node.op is not None and bool(node.origin.reason) and not any(node.inputs())
 
 
 def _fqn(slot: Any) -> str:

@@ -75,3 +75,24 @@ def test_saved_values_and_the_peak_fold_over_layers() -> None:
     wide = [(group.label, group.times) for group in rows if group.label.endswith("self.up(self.norm(y))")]
     text = "addmm in self.up(self.norm(y))"
     assert wide == [(f"blocks.0–2: {text}", "×3"), (f"blocks.3: {text}", "")]
+
+
+class Between(nn.Module):
+    """Works on values of its own between two numbered layers of one forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bottom = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+        self.top = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.bottom(x)
+        chosen = hidden[:, torch.tensor([0, 2, 4, 6])]
+        return self.top(chosen).sum()
+
+
+def test_constants_of_a_pass_belong_to_their_readers() -> None:
+    found = compile_direct(Between(), (torch.randn(4, 8),), {}, CompileOptions(backend="inductor"))
+    layers, backward = Layers(found.parts.joint.program), found.parts.backward.nodes
+    constants = [node for node in backward if node.target == "aten.full.default"]
+    assert [layers.of(node) for node in constants] == ["top.0", "bottom.0", "bottom.0"]

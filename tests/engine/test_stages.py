@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from aotlens.errors import AotlensError
+from aotlens.errors import AotlensError, UnsupportedError
+from aotlens.frontends.dynamo import dynamo_backend
+from aotlens.observe import observing
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
 from aotlens.report.build_stages import stage_row
@@ -89,3 +91,35 @@ def test_with_decompositions(program: Program) -> None:
     from aotlens.codegen.inductor import decompositions
 
     judge_stages(program, CompileOptions(backend="eager", decompositions=decompositions({})))
+
+
+def values_that_occur(x: torch.Tensor) -> torch.Tensor:
+    return x.sum() * torch.unique(x.detach()).numel()
+
+
+def part_that_is_positive(x: torch.Tensor) -> torch.Tensor:
+    return x.sum() / (x > 0).sum().item()
+
+
+@pytest.mark.parametrize("taken_apart", [False, True], ids=["as_recorded", "with_decompositions"])
+@pytest.mark.parametrize("function", [values_that_occur, part_that_is_positive])
+def test_numbers_of_data_behind_dynamo(function: Any, taken_apart: bool) -> None:
+    """Dynamo has symbols of its own for them, and another recording of the same calls has others."""
+    from aotlens.codegen.inductor import decompositions
+
+    options = CompileOptions("eager", decompositions=decompositions({}) if taken_apart else {})
+    found: list[Compiled] = []
+    x = torch.tensor([1.0, -2.0, 1.0, 3.0], requires_grad=True)
+    settings = {"capture_dynamic_output_shape_ops": True, "capture_scalar_outputs": True}
+    torch.compiler.reset()
+    with torch._dynamo.config.patch(settings), observing(on_compiled=found.append):
+        result = torch.compile(function, backend=dynamo_backend(options))(x)
+    assert torch.equal(result, function(x))
+    (compiled,) = found
+    assert not compare_stages(replay_stages(compiled, [x]))
+
+
+def test_a_power_of_a_size_that_data_tells_is_refused() -> None:
+    power = lambda x: (x ** x[x > 0].shape[0]).sum()
+    with pytest.raises(UnsupportedError, match=r"exponent is a symbolic size.* at .*: `.*; multiply, or"):
+        compile_direct(power, (torch.randn(3, requires_grad=True),), {}, CompileOptions("eager"))
