@@ -236,10 +236,14 @@ def natural_widths(listing: Listing) -> tuple[int, ...]:
         for place, cell in enumerate(cells):
             if length := cell_len(part(cell).text):
                 widths[place] = max(widths[place], length, cell_len(listing.columns[place].title))
-    return tuple(
-        width if column.grows else min(width, column.widest)
-        for width, column in zip(widths, listing.columns, strict=True)
-    )
+    return tuple(map(natural_width, listing.columns, widths))
+
+
+def natural_width(column: Column, width: int) -> int:
+    """A column of bars has no title and one width: the longest bar may stand between the rows measured."""
+    if width and not column.title and column.narrowest == column.widest:
+        return column.widest
+    return width if column.grows else min(width, column.widest)
 
 
 def fitted_widths(columns: tuple[Column, ...], natural: tuple[int, ...], width: int) -> tuple[int, ...]:
