@@ -90,6 +90,12 @@ EXCEPTIONS = (
         dynamic=True,
     ),
     RefusedThere(
+        "torch's derivative along a direction makes its tensors from known sizes",
+        "an operator that needs known sizes, under symbolic sizes",
+        ("transforms/linearized_with_dropout",),
+        dynamic=True,
+    ),
+    RefusedThere(
         "how much memory a tensor gets depends on its new sizes, which symbols do not tell",
         "an operator that changes sizes in place, under symbolic sizes",
         ("metadata/resize_*",),
@@ -108,5 +114,15 @@ OTHER_VALUES = (
         "Inductor removes `run_and_save_rng_state` when nobody reads its results, and with it a draw",
         frozenset({"value", "gradient", "random state"}),
         ("randomness/unused_draw_with_its_state",),
+    ),
+    DiffersThere(
+        "Inductor runs a draw that nobody reads, in a forward with a gradient, behind the next one",
+        frozenset({"value", "gradient"}),
+        ("transforms/linearized_with_dropout",),
+    ),
+    DiffersThere(
+        "torch's decomposition for Inductor makes copies of the parts that `unsafe_split` promises to be new",
+        frozenset({"value", "mutation"}),
+        ("refused/write_to_a_part_made_by_unsafe_chunk",),
     ),
 )
