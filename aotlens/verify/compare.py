@@ -35,6 +35,12 @@ Kind = Literal[
     "write",
 ]
 
+WRITABLE = "can be changed in place"
+"""What a result is told to be that its caller may write to."""
+RANDOM = (
+    " (it draws random numbers: with `torch._inductor.config.fallback_random = True` Inductor draws eager's)"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -49,6 +55,11 @@ class Difference:
     """Largest absolute error; None when no values were compared."""
     max_rel: float | None = None
     """Largest absolute error over the largest eager value; None when no values were compared."""
+
+    @property
+    def hurts_nobody(self) -> bool:
+        """Whether it is only that a write works which eager refuses, as to one of the results of `chunk`."""
+        return self.kind == "write" and self.found == WRITABLE
 
     def __str__(self) -> str:
         error = (
@@ -108,7 +119,7 @@ class Verification:
         if self.differences:
             on_random = " on random arguments (equal on the given ones)" if self.on_random else ""
             more = f", and {len(self.differences) - 1} more" if len(self.differences) > 1 else ""
-            hint = " (it draws random numbers: compile with fallback_random to compare)" if self.draws else ""
+            hint = RANDOM if self.draws and self.differences[0].max_abs is not None else ""
             return f"mismatch: {self.differences[0]}{on_random}{more}{hint}"
         parts = [_count(self.values, "value"), _count(self.gradients, "gradient")]
         parts += [_count(self.mutated, "mutated input")] if self.mutated else []
@@ -329,7 +340,7 @@ def _moved(bumped: bool) -> str:
 
 
 def _refused(kind: type[BaseException] | None) -> str:
-    return f"refuses an in-place change with {kind.__name__}" if kind else "can be changed in place"
+    return f"refuses an in-place change with {kind.__name__}" if kind else WRITABLE
 
 
 def _seen(names: frozenset[str]) -> str:

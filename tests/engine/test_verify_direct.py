@@ -55,3 +55,13 @@ def test_broken_graph_is_found_with_the_users_names() -> None:
         ("value", "out"),
         ("gradient", "model.w"),
     ]
+
+
+def test_a_write_that_only_eager_refuses_is_noted() -> None:
+    def gated(x: Tensor) -> tuple[Tensor, Tensor]:
+        left, right = (x * 2).chunk(2)
+        return left, right.exp()
+
+    verdict = verify_with(EAGER, gated, (leaf(4, 3),), {})
+    assert verdict.ok, verdict.differences
+    assert verdict.notes == ("out[0] can be changed in place, which eager refuses",)
