@@ -119,8 +119,10 @@ def test_a_new_trace_says_what_changed() -> None:
     old = sample_report()
     target = old.targets[0]
     assert target.partition is not None
-    wide = SavedValue("relu", tensor("f32[512, 512]"), 1 << 20, "new", "cheap", span("x + self.down(gated)"))
-    partition = replace(target.partition, saved=(*target.partition.saved, wide), saved_bytes=(1 << 20) + 8192)
+    wide = SavedValue("relu", tensor("f32[512, 256]"), 1 << 19, "new", "cheap", span("x + self.down(gated)"))
+    layers = (replace(wide, layer="h.0"), replace(wide, node="relu_1", layer="h.1"))
+    saved = (*target.partition.saved, *layers)
+    partition = replace(target.partition, saved=saved, saved_bytes=(1 << 20) + 8192)
     new = replace(old, targets=(replace(target, partition=partition, diagnostics=target.diagnostics[:1]),))
 
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
@@ -134,7 +136,7 @@ def test_a_new_trace_says_what_changed() -> None:
         place = shown.index("Since the last trace")
         assert shown[place + 1 : place + 4] == [
             "  saved +1.0 MiB at line 24",
-            "     +1.0 MiB x + self.down(gated)  at line 24",
+            "     +1.0 MiB h.0–1: x + self.down(gated) ×2  at line 24",
             "  gone AL301 `self.up(x)` keeps 8.0 KiB for the backward, all of the 8.0 KiB saved here",
         ]
         assert right_title(app) == "saved +1.0 MiB at line 24 · traced in 1.2 s"
