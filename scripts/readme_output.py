@@ -85,7 +85,7 @@ def filled(block: re.Match[str], outputs: dict[tuple[str, bool], str]) -> str:
     if block["markdown"]:
         return f"{opening}\n{shown}\n<!-- /output -->"
     shows_stage = " --stage " in command and ".." not in command and not command.endswith(NO_PROGRAMS)
-    is_program = command.startswith("aotlens export") or shows_stage
+    is_program = (command.startswith("aotlens export") and not command.endswith("--help")) or shows_stage
     language = "python" if is_program else "text"
     return f"{opening}\n```{language}\n{shown}\n```\n<!-- /output -->"
 
