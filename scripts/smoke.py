@@ -1,7 +1,8 @@
 """Builds wheel and sdist, installs each into an environment of its own, and tries the commands there.
 
 `python scripts/smoke.py` takes the dependencies from the running environment; `--full` installs them too, as
-a user's `pip install` would.
+a user's `pip install` would, with the newest torch in range; `--full --torch torch==2.13.0` as for a user who
+has that torch already, which spares gigabytes where pip finds a build of it without CUDA.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import torch
 def step(x, w):
     return torch.tanh(x @ w).sum()
 """
+TORCH = "import torch; print('torch', torch.__version__)"
 IMPORT = (
     "import aotlens, sys; assert 'torch' not in sys.modules; print(aotlens.__version__, aotlens.__file__)"
 )
@@ -50,13 +52,18 @@ def build(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def install(artefact: Path, folder: Path, full: bool) -> Path:
-    """A new environment with the artefact; returns its folder of programs."""
+def install(artefact: Path, folder: Path, full: bool, torch: str | None) -> Path:
+    """A new environment with the artefact; returns its folder of programs.
+
+    With `full`, the dependencies are installed too, torch as this requirement has it.
+    """
     venv.create(folder, with_pip=True)
     programs = folder / "bin"
     pip = [str(programs / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if full:
-        run([*pip, str(artefact)], folder)
+        constraints = folder / "constraints.txt"
+        constraints.write_text(f"{torch or ''}\n")
+        run([*pip, "--constraint", str(constraints), str(artefact)], folder)
         return programs
     packages = next(folder.glob("lib/python*/site-packages"))
     (packages / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
@@ -78,16 +85,19 @@ def smoke(programs: Path, folder: Path, version: str, commands: tuple[tuple[str,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--full", action="store_true", help="install the dependencies too")
-    full = parser.parse_args().full
+    parser.add_argument("--torch", metavar="REQUIREMENT", help="with --full: torch==2.13.0, say")
+    asked = parser.parse_args()
     version = (ROOT / "aotlens" / "_version.py").read_text().split('"')[-2]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for artefact in build(folder / "dist"):
             place = folder / artefact.suffix.strip(".")
-            programs = install(artefact, place, full)
+            programs = install(artefact, place, asked.full, asked.torch)
             is_wheel = artefact.suffix == ".whl"
             smoke(programs, place, version, COMMANDS if is_wheel else COMMANDS[:2])
-            print(f"{artefact.name}: installs, imports in silence, and its commands work")
+            found = run([str(programs / "python"), "-c", TORCH], place).strip()
+            works = f"installs with {found}, imports in silence, and its commands work"
+            print(f"{artefact.name}: {works}", flush=True)
 
 
 if __name__ == "__main__":
