@@ -298,7 +298,8 @@ TEXT = """
 The engine is one and the same; where releases differ, `torch_api.py` asks what the installed one has.
 
 - Before 2.12, `torch.cond`, `map`, `scan` and their like compile what they call each in its own way; the
-  recording takes the place of `torch.compile` there.
+  recording takes the place of `torch.compile` there. A fake tensor for a GPU makes a real one on it; where
+  the GPU is only pretended, it makes none.
 - From 2.14 on, `torch.utils.checkpoint` begins in another function, `map` is told which operands its function
   writes to (a function that does is refused), and a fake tensor of one number that nothing guards would
   remember that number, for which a program would then be compiled; ours forget it.

@@ -1,6 +1,6 @@
 """Programs on a GPU, with both backends, compared with eager there; skipped where there is none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -36,6 +36,11 @@ def compiler(**options: Any) -> Compiler:
     return compile_program
 
 
+def where_a_gpu_is(programs: Sequence[Program]) -> Sequence[Program]:
+    """One stands for a thousand that are skipped: they would be collected, sent about and told one by one."""
+    return programs if torch.cuda.is_available() else programs[:1]
+
+
 def name_of(program: Program) -> str:
     return program.name
 
@@ -48,12 +53,12 @@ def on_gpu(program: Program, **options: Any) -> None:
         judge(program, compiler(**options))
 
 
-@pytest.mark.parametrize("program", untagged("grid"), ids=name_of)
+@pytest.mark.parametrize("program", where_a_gpu_is(untagged("grid")), ids=name_of)
 def test_text_of_the_graphs(program: Program) -> None:
     on_gpu(program, backend="eager")
 
 
-@pytest.mark.parametrize("program", tagged("inductor"), ids=name_of)
+@pytest.mark.parametrize("program", where_a_gpu_is(tagged("inductor")), ids=name_of)
 def test_inductor(program: Program) -> None:
     on_gpu(program, backend="inductor")
 
