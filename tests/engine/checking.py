@@ -95,8 +95,16 @@ def prepared(program: Program) -> tuple[World, World]:
     return eager, compiled
 
 
+def seed(number: int) -> None:
+    """`torch.manual_seed`, which writes down the whole stack for each kind of device that has not started."""
+    if torch.cuda.is_available():
+        torch.manual_seed(number)
+    else:
+        torch.default_generator.manual_seed(number)
+
+
 def _made(program: Program) -> World:
-    torch.manual_seed(0)
+    seed(0)
     with torch.enable_grad():
         first = world(program.make(), program.make_args())
     (copy,) = copies(first, 1)
@@ -124,7 +132,7 @@ def again(
     program: Program, worlds: tuple[World, World], call: Callable[..., Any], repeat: Repeat
 ) -> tuple[Observation, Observation]:
     """Calls both once more on other values, each keeping its own state: (eager, compiled)."""
-    torch.manual_seed(repeat.seed)
+    seed(repeat.seed)
     with torch.enable_grad(), repeat.sizes():
         args = program.make_args()
     (eager,) = copies(world(worlds[0].fn, args), 1, keep_fn=True)
