@@ -2,8 +2,9 @@
 
 A stretch of nodes without a call or a return of the user's code between them belongs together; it belongs to
 the layer whose parameters it reads.  One that reads none goes with the stretch after it where it opens a
-call or starts a loop again, else with the one before it.  A constant that a pass made stands anywhere in the
-program, and belongs to the layer that reads it.
+call or starts a loop again, else with the one before it.  A stretch that reads parameters of several layers
+stands outside of them, and only what encloses a layer's own call goes with it.  A constant that a pass made
+stands anywhere in the program, and belongs to the layer that reads it.
 """
 
 import re
@@ -29,6 +30,17 @@ class _Stretch:
     layers: list[str | None] = field(default_factory=list)
     """For each node the layer whose parameter it reads; empty for a parameter of no layer, else None."""
 
+    @property
+    def is_around_layers(self) -> bool:
+        return len(set(filter(None, self.layers))) > 1
+
+    def encloses(self, node: Node, layer: str) -> bool:
+        """Whether the node's expression holds one that reads a parameter of the layer."""
+        read = zip(self.nodes, self.layers, strict=True)
+        calls = (other.origin.place.innermost for other, own in read if own == layer)
+        span = node.origin.place.innermost
+        return span is not None and any(call is not None and span.holds(call) for call in calls)
+
 
 class Layers:
     """The layer of each node of a joint program, None outside of layers."""
@@ -42,9 +54,11 @@ class Layers:
             current = _first(stretch)
             if current is None:
                 current = following if stretch.opens and following is not None else before
+            around = stretch.is_around_layers
             for node, layer in zip(stretch.nodes, stretch.layers, strict=True):
                 current = current if layer is None else layer
-                self._by_origin[id(node.origin)] = current
+                is_own = layer is not None or not around or stretch.encloses(node, current)
+                self._by_origin[id(node.origin)] = current if is_own else ""
             before = current
         self._place_constants(program)
 

@@ -16,6 +16,15 @@ class Span:
     end_line: int
     end_col: int
 
+    def holds(self, other: "Span") -> bool:
+        """Whether the other range lies within this one."""
+        begins = (self.line, self.col) <= (other.line, other.col)
+        return (
+            self.file == other.file
+            and begins
+            and (other.end_line, other.end_col) <= (self.end_line, self.end_col)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Site:

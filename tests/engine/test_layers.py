@@ -86,13 +86,28 @@ class Between(nn.Module):
         self.top = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        hidden = self.bottom(x)
+        hidden = self.bottom(x).cos()
         chosen = hidden[:, torch.tensor([0, 2, 4, 6])]
-        return self.top(chosen).sum()
+        return self.top(chosen.sin()).sum()
+
+
+def between() -> Compiled:
+    return compile_direct(Between(), (torch.randn(4, 8),), {}, CompileOptions(backend="inductor"))
+
+
+def test_between_two_layers_of_one_forward_is_neither() -> None:
+    found = between()
+    assert found.joint.recorded is not None  # the passes changed the program
+    layers, nodes = Layers(found.joint.program), found.joint.recorded.nodes
+    of = {node.target: layers.of(node) for node in nodes if node.op is not None and not node.origin.backward}
+    assert of["aten.cos.default"] == "bottom.0"  # around the layer's call
+    assert of["aten.index.Tensor"] is None
+    assert of["aten.sin.default"] is None
 
 
 def test_constants_of_a_pass_belong_to_their_readers() -> None:
-    found = compile_direct(Between(), (torch.randn(4, 8),), {}, CompileOptions(backend="inductor"))
+    found = between()
+    assert found.parts.backward is not None  # it is trained
     layers, backward = Layers(found.parts.joint.program), found.parts.backward.nodes
     constants = [node for node in backward if node.target == "aten.full.default"]
-    assert [layers.of(node) for node in constants] == ["top.0", "bottom.0", "bottom.0"]
+    assert [layers.of(node) for node in constants] == ["top.0", None, "bottom.0"]

@@ -21,7 +21,7 @@ from aotlens.pretend.world import pretending
 from aotlens.report.records import Target
 from aotlens.torch_api import quiet_about_refused_kernels, written_by_triton_kernel
 from aotlens.verify.gpu_code import verify_gpu_code
-from tests.gpu.kernels import doubling, refused
+from tests.gpu.kernels import doubling, norm, refused
 
 LENGTH = 1000
 BLOCK = 64
@@ -76,6 +76,25 @@ def test_what_a_kernel_is_given_counts_and_what_it_computes_is_unknown(target: T
     assert (pointwise.bytes_read, pointwise.bytes_written) == (8 * LENGTH, 4 * LENGTH)
     (apart,) = pointwise.unfused
     assert (apart.code, apart.bytes, apart.kernel) == ("user-kernel", 4 * LENGTH, kernel.name)
+
+
+ROWS = 4096
+
+
+def norms_of_whole_rows(x: Tensor) -> Tensor:
+    """One warp holds a row: 256 and 128 values in the registers of each thread."""
+    wide, narrow = torch.empty_like(x), torch.empty_like(x)
+    norm[(ROWS,)](x, wide, BLOCK=8192, num_warps=1)
+    norm[(ROWS,)](wide, narrow, BLOCK=4096, num_warps=1)
+    return narrow
+
+
+def test_what_does_not_fit_into_registers_is_told_at_the_launch() -> None:
+    options = CompileOptions("eager", gpu="h100")
+    found = compile_direct(norms_of_whole_rows, (torch.empty(ROWS, 8192),), {}, options).target()
+    first = norms_of_whole_rows.__code__.co_firstlineno
+    lines = [(one.code, one.span.line - first) for one in found.diagnostics if one.span is not None]
+    assert lines == [("AL601", 3), ("AL602", 3), ("AL602", 4)]
 
 
 def test_torch_logs_no_traceback_where_triton_refuses_a_kernel() -> None:
