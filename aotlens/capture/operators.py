@@ -41,6 +41,12 @@ UNSAFE_VIEWS = frozenset(
 )
 """Their schema promises new values, and so they are taken; but these lie in the argument's memory."""
 
+HIDDEN_SPLITS: dict[Any, Any] = {
+    aten.unsafe_split.Tensor: aten.split.Tensor,
+    aten.unsafe_split_with_sizes.default: aten.split_with_sizes.default,
+}
+"""Operators whose results are views but for autograd, and the views that they are."""
+
 RESIZE_STORAGE = torch.ops.inductor.resize_storage_bytes_
 """Dynamo's form of `untyped_storage().resize_`."""
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.operators import UNSAFE_VIEWS, Kind, aten, describe
+from aotlens.capture.operators import aten
 from aotlens.capture.stale_views import refuse_stale
 from aotlens.capture.storage import repeated_dims
 from aotlens.capture.strided import meets_itself
 from aotlens.capture.tape import Tape
 from aotlens.errors import RefusedRuntimeError, UnsupportedError
-from aotlens.ir.program import Node, getitem, op_name
+from aotlens.ir.program import op_name
 
 FILLS = frozenset({aten.zero_.default, aten.fill_.Scalar, aten.fill_.Tensor})
 """Writes of one value to every element, which may be made several times to the same memory."""
@@ -28,13 +28,6 @@ def check_writable(tape: Tape, target: Any, func: Any) -> None:
             f"mutation by `{op_name(func)}` of a tensor that is neither argument, parameter nor buffer",
             tape.span,
             "pass it as an argument or register it as a buffer",
-        )
-    if _lies_unseen_in_an_input(base):
-        raise UnsupportedError(
-            f"`{op_name(func)}` on what an operator that hides a view (`unsafe_split`, `unsafe_chunk`) made "
-            "of an input, whose memory it is",
-            tape.span,
-            "use `split` or `chunk`",
         )
     if repeated_dims(target) and func not in FILLS:
         raise RefusedRuntimeError(
@@ -61,14 +54,3 @@ def check_writable(tape: Tape, target: Any, func: Any) -> None:
             tape.span,
             "clone one of them before the call",
         )
-
-
-def _lies_unseen_in_an_input(base: Node) -> bool:
-    """Whether a value that counts as a new one is in truth a view of an input."""
-    made = base.args[0] if base.op is getitem else base
-    if made.op not in UNSAFE_VIEWS:
-        return False
-    source = made.args[0]
-    while source.op is not None and hasattr(source.op, "_schema") and describe(source.op).kind is Kind.VIEW:
-        source = source.args[0]
-    return source.op is None

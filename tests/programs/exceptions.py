@@ -120,9 +120,4 @@ OTHER_VALUES = (
         frozenset({"value", "gradient"}),
         ("transforms/linearized_with_dropout",),
     ),
-    DiffersThere(
-        "torch's decomposition for Inductor makes copies of the parts that `unsafe_split` promises to be new",
-        frozenset({"value", "mutation"}),
-        ("refused/write_to_a_part_made_by_unsafe_chunk",),
-    ),
 )

@@ -159,10 +159,3 @@ def input_made_a_leaf_in_place(x: Tensor) -> Tensor:
     x.detach_()
     x.requires_grad_()
     return x * 2
-
-
-@cases(lambda: (plain(4, 4),), refused="an operator that hides a view")
-def write_to_a_part_made_by_unsafe_chunk(x: Tensor) -> Tensor:
-    first, second = x.unsafe_chunk(2)
-    first.mul_(2)
-    return x + second.sum()

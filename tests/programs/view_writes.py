@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tests.programs.program import Cases, Fixed, plain, tape
+from tests.programs.program import Cases, Fixed, leaf, plain, tape
 
 cases = Cases("view_writes")
 
@@ -161,3 +161,25 @@ def transposed_added_to_itself(x: Tensor) -> Tensor:
 def columns_added_to_columns_between(x: Tensor) -> Tensor:
     x[:, :2].add_(x[:, 2:])
     return x.mul_(x)
+
+
+@cases(lambda: (tape(4, 4),), "dynamic", "inductor")
+def write_to_a_part_of_unsafe_chunk(x: Tensor) -> Tensor:
+    first, second = x.unsafe_chunk(2)
+    first.mul_(2)
+    return x + second.sum()
+
+
+@cases(lambda: (tape(4, 4),), "dynamic")
+def part_of_unsafe_chunk_whose_source_is_written(x: Tensor) -> Tensor:
+    first, _ = x.unsafe_chunk(2)
+    x.mul_(2)
+    return first * 3
+
+
+@cases(lambda: (leaf(4, 4),))
+def gates_of_unsafe_split_in_place(x: Tensor) -> tuple[Tensor, Tensor]:
+    whole = x.sin()
+    first, second = whole.unsafe_split_with_sizes([1, 3])
+    first.sigmoid_()
+    return first * second, whole
