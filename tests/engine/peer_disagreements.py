@@ -55,7 +55,7 @@ DISAGREEMENTS = (
         ),
     ),
     Disagreement(
-        "parts that `unsafe_chunk` makes lie in the input's memory, as in eager; torch loses the write to one",
+        "parts that `unsafe_chunk` makes lie in the memory of the input; torch loses a write to one",
         frozenset({"mutation_type", "mutates_data", "hidden_from_autograd", "under_no_grad"}),
         ("view_writes/write_to_a_part_of_unsafe_chunk",),
     ),

@@ -110,7 +110,7 @@ def module_samples(info: Any, dtype: torch.dtype, training: bool) -> Iterator[Sa
         if given.forward_input is None:
             continue
         construct = given.constructor_input
-        module = info.module_cls(*construct.args, **construct.kwargs).train(training)
+        module = info.module_cls(*construct.args, **construct.kwargs).to(dtype).train(training)
         called = tuple(given.forward_input.args), given.forward_input.kwargs
         again = tuple(other.forward_input.args), other.forward_input.kwargs
         yield Sample(module, *called, again if _alike(called, again) else None)
