@@ -2,6 +2,7 @@
 
 Invariant: a new torch release is this one file's work, and so it is longer than the others.  Each name says
 what for; where releases differ, the code asks what is there.  scripts/torch_versions.py tries all of them.
+A comment heads each subject.
 """
 
 import inspect
@@ -152,6 +153,7 @@ __all__ = [
     "python_dispatcher",
     "pytree",
     "qualified_name",
+    "quiet_about_refused_kernels",
     "quiet_fake_tensors",
     "random_state_handled_by",
     "record_dynamo_spans",
@@ -163,7 +165,9 @@ __all__ = [
     "saved_tensor_hooks_replaced",
     "set_joint_signature",
     "setting_up_optimizers_in",
+    "shares_versions",
     "sink_tokens",
+    "stand_in_object",
     "static_input",
     "strip_overloads",
     "symbolic_sizes",
@@ -195,6 +199,9 @@ __all__ = [
 if note := note_once(torch.__version__):
     warnings.warn(note, stacklevel=2)
 
+
+# Names as they are, and what operators are.
+
 DATA_DEPENDENT_ERRORS: tuple[type[Exception], ...] = (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -208,11 +215,62 @@ invoke_subgraph: Any = torch.ops.higher_order.invoke_subgraph
 """Calls a marked region, given as a function."""
 
 make_token: Callable[[], Any] = torch.ops.prims._make_token.default
+
 sink_tokens: Callable[[Any], None] = torch.ops.prims._sink_tokens.default
 """Begin and end of a chain of `with_effects` in a graph for Inductor."""
 
 assert_size_stride: Callable[..., None] = torch._C._dynamo.guards.assert_size_stride
 """As Inductor's wrappers check what operators give them."""
+
+check = torch._check
+"""Raises RuntimeError from within torch, as its own kernels do of their arguments."""
+
+SYMBOLIC_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    name: getattr(torch, f"_sym_{name}")
+    for name in ("sqrt", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")
+    if hasattr(torch, f"_sym_{name}")
+}
+"""Functions of a symbolic number, as graphs call them."""
+
+
+def has_composite_kernel(func: Any) -> bool:
+    """Whether an operator is only ever a composition of others.
+
+    A few have a composition and a kernel of their own too (`silu_backward`), which is what eager runs.
+    """
+    has_kernel, keys = torch._C._dispatch_has_kernel_for_dispatch_key, torch._C.DispatchKey
+    name = func.name()
+    return has_kernel(name, keys.CompositeImplicitAutograd) and not has_kernel(name, keys.CPU)
+
+
+def has_ordered_effect(func: Any) -> bool:
+    """Whether a call is seen outside of its results (it prints, or is registered so)."""
+    return _get_effect(func) is not None
+
+
+def dense_kernel(func: Any) -> Callable[..., Any] | None:
+    """What a higher-order operator runs on plain tensors; None where it has nothing for all devices."""
+    found: Callable[..., Any] | None = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+    return found
+
+
+def qualified_name(function: Any) -> str:
+    """The dotted name under which Python finds a function of torch's; empty where it cannot be told."""
+    try:
+        name = _get_qualified_name(function)
+    except (RuntimeError, AttributeError):  # a lambda; an object that is called
+        return ""
+    return name if "." in name else f"builtins.{name}"
+
+
+def get_decompositions(operators: list[Any]) -> dict[Any, Callable[..., Any]]:
+    """Torch's own decompositions of some operators."""
+    from torch._decomp import get_decompositions as look_up
+
+    return dict(look_up(operators))
+
+
+# Dispatch: modes that are on, and how far down an operator goes.
 
 below_autograd = torch._C._AutoDispatchBelowAutograd
 """Within it, operators do not record autograd."""
@@ -226,24 +284,26 @@ is_any_autocast_enabled: Callable[[], bool] = torch._C._is_any_autocast_enabled
 without_autocast = torch._C._DisableAutocast
 """Within it, operators keep the dtypes that they are given."""
 
-current_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
-"""The autograd node whose backward is running on this thread, or None."""
-
 without_python_rules = torch._C._DisablePythonDispatcher
 """Within it, an operator that is a composition of others is composed as in eager, also where torch traces."""
 
-next_sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
-"""The number that the next autograd node of this thread will get."""
+
+def keys_without_cuda_autocast() -> AbstractContextManager[Any]:
+    """Within it, operators go past the kernels that cast for CUDA's autocast."""
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
+    guard: AbstractContextManager[Any] = torch._C._ExcludeDispatchKeyGuard(keys)
+    return guard
 
 
-def has_composite_kernel(func: Any) -> bool:
-    """Whether an operator is only ever a composition of others.
-
-    A few have a composition and a kernel of their own too (`silu_backward`), which is what eager runs.
-    """
-    has_kernel, keys = torch._C._dispatch_has_kernel_for_dispatch_key, torch._C.DispatchKey
-    name = func.name()
-    return has_kernel(name, keys.CompositeImplicitAutograd) and not has_kernel(name, keys.CPU)
+@contextmanager
+def without_onednn() -> Iterator[None]:
+    """Let composite operators choose torch's own CPU kernels; `torch.backends.mkldnn.flags` warns of TF32."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
 
 
 def as_torch_composes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -257,27 +317,252 @@ def without_modes() -> Any:
     return _disable_current_modes()
 
 
-@contextmanager
-def numbers_of_data(fake_mode: FakeTensorMode) -> Iterator[None]:
-    """Within it, a number read out of a fake tensor is a symbol, also where Dynamo would break the graph."""
-    before = fake_mode.allow_scalar_outputs
-    fake_mode.allow_scalar_outputs = True
-    try:
-        yield
-    finally:
-        fake_mode.allow_scalar_outputs = before
-
-
-def numbers_forgotten(fake_mode: Any) -> Any:
-    """Within it, symbols for numbers out of data belong to a run whose results nobody keeps."""
-    environment = fake_mode.shape_env
-    return nullcontext() if environment is None else environment.ignore_fresh_unbacked_symbols()
-
-
 def current_mode() -> Any:
     """The innermost dispatch mode, or None."""
     stack = _get_current_dispatch_mode_stack()
     return stack[-1] if stack else None
+
+
+def asking_modes(method: str) -> list[Any]:
+    """That method of each dispatch mode that has it, the outermost first."""
+    return [getattr(mode, method) for mode in _get_current_dispatch_mode_stack() if hasattr(mode, method)]
+
+
+@contextmanager
+def python_dispatcher(instead: dict[Any, Callable[..., Any]]) -> Iterator[None]:
+    """Let operators use their Python kernels, which symbolic sizes need; those of `instead` use that one.
+
+    Not dropout's: in evaluation the operator gives its argument back, the Python kernel a copy of it.
+    """
+    from torch._dispatch.python import enable_python_dispatcher
+
+    changed: dict[Any, Any] = {torch.ops.aten.dropout.default: {}}
+    for op, rule in instead.items():
+        changed[op] = {
+            key: rule if str(key) == "DispatchKey.Autograd" else kernel
+            for key, kernel in op.py_kernels.items()
+        }
+    before = {op: dict(op.py_kernels) for op in changed}
+    _set_kernels(changed)
+    try:
+        with enable_python_dispatcher():
+            yield
+    finally:
+        _set_kernels(before)
+
+
+def _set_kernels(kernels: dict[Any, Any]) -> None:
+    """Give operators other Python kernels, in place."""
+    for op, by_key in kernels.items():
+        op.py_kernels.clear()
+        op.py_kernels.update(by_key)
+        op._dispatch_cache.clear()
+
+
+def inside_transforms(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor that the wrappers of `torch.func` (one for each `vmap` or `grad` around) stand for."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
+
+
+def tell_of_silent_changes() -> None:
+    """Make what no operator tells of known to the dispatch modes that ask for it.  Idempotent.
+
+    `fake.data = source` calls `data_assigned(fake, source)` before it is done; `storage.resize_(size)` calls
+    `storage_resized(storage, size)` in its place, since a fake storage has no memory; `fake.detach_()` and
+    `fake.requires_grad_(False)` call `history_dropped(fake)` after they are done.
+    """
+    if "data" in vars(FakeTensor):
+        return
+    plain: Any = torch.Tensor.data
+    resize: Any = torch.UntypedStorage.resize_
+
+    def assign(target: Any, source: Any) -> None:
+        for told in asking_modes("data_assigned"):
+            told(target, source)
+        plain.__set__(target, source)
+
+    def resize_and_tell(storage: Any, size: Any) -> Any:
+        asking = asking_modes("storage_resized")
+        for told in asking:
+            told(storage, size)
+        return storage if asking else resize(storage, size)
+
+    def detach_and_tell(target: Any) -> Any:
+        torch.Tensor.detach_(target)
+        for told in asking_modes("history_dropped"):
+            told(target)
+        return target
+
+    def require_and_tell(target: Any, requires_grad: bool = True) -> Any:
+        torch.Tensor.requires_grad_(target, requires_grad)
+        for told in asking_modes("history_dropped") if not requires_grad else ():
+            told(target)
+        return target
+
+    FakeTensor.detach_ = detach_and_tell  # type: ignore[assignment]
+    FakeTensor.requires_grad_ = require_and_tell  # type: ignore[assignment, method-assign]
+    FakeTensor.data = property(plain.__get__, assign)  # type: ignore[assignment]
+    torch.UntypedStorage.resize_ = resize_and_tell  # type: ignore[assignment, method-assign]
+
+
+# Autograd: its nodes, hooks on what it saves, checkpoints.
+
+current_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
+"""The autograd node whose backward is running on this thread, or None."""
+
+next_sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
+"""The number that the next autograd node of this thread will get."""
+
+
+def is_view_of_custom_function(tensor: torch.Tensor) -> bool:
+    """Whether a custom `autograd.Function` made the view, so that its own backward stands for it."""
+    metas = torch._C._autograd.CreationMeta
+    return tensor._is_view() and torch._C._autograd._get_creation_meta(tensor) == metas.IN_CUSTOM_FUNCTION
+
+
+def shares_versions(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether a write to the one counts as a write to the other: not so after `.data`, or with no counter."""
+    if one.is_inference() or other.is_inference():
+        return True
+    before = one._version
+    with _unsafe_preserve_version_counter(other):
+        torch.autograd.graph.increment_version(other)
+        return one._version != before
+
+
+@contextmanager
+def without_compiled_autograd() -> Iterator[None]:
+    """Let autograd's engine run a backward itself where the user has turned on compiled autograd."""
+    exchange = torch._C._dynamo.compiled_autograd.set_autograd_compiler
+    before = exchange(None, False)
+    try:
+        yield
+    finally:
+        exchange(*before)
+
+
+def graph_module_hooks() -> tuple[Any, Any] | None:
+    """The hooks on saved tensors that the caller has set last, where both are graph modules."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    if hooks is None or not all(isinstance(hook, torch.fx.GraphModule) for hook in hooks):
+        return None
+    return hooks[0], hooks[1]
+
+
+def has_saved_tensor_hooks() -> bool:
+    """Whether the caller has set any hooks on saved tensors."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
+def hooked_values() -> str:
+    """Which saved values get such hooks, as torch is told: `donated`, `no_static` or `all`."""
+    from torch._functorch import config
+
+    return str(config.saved_tensors_hooks_filtering_mode)
+
+
+@contextmanager
+def saved_tensor_hooks_replaced(pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> Iterator[None]:
+    """Within it, this pair stands in the place of all hooks on saved tensors that the caller has set."""
+    found = []
+    while (hooks := torch._C._autograd._top_saved_tensors_default_hooks(False)) is not None:
+        found.append(hooks)
+        torch._C._autograd._pop_saved_tensors_default_hooks()
+    if not found:
+        yield
+        return
+    torch._C._autograd._push_saved_tensors_default_hooks(pack, unpack)
+    try:
+        yield
+    finally:
+        torch._C._autograd._pop_saved_tensors_default_hooks()
+        for hooks in reversed(found):
+            torch._C._autograd._push_saved_tensors_default_hooks(*hooks)
+
+
+_recording = threading.local()
+"""`region`: how the recording of this thread enters a checkpoint; absent where nothing records."""
+
+
+@contextmanager
+def checkpoints_run_once(region: Callable[[Any], AbstractContextManager[None]]) -> Iterator[None]:
+    """Within it, `torch.utils.checkpoint` runs its function once, inside `region(context_fn)`."""
+    _patch_checkpoint()
+    before, _recording.region = getattr(_recording, "region", None), region
+    try:
+        yield
+    finally:
+        _recording.region = before
+
+
+@cache
+def _patch_checkpoint() -> None:
+    """Let `torch.utils.checkpoint` ask the recording of its thread first; elsewhere it does as before."""
+    import torch.utils.checkpoint
+
+    module: Any = torch.utils.checkpoint
+    without_reentry = "_checkpoint_without_reentrant_generator"
+    if hasattr(module, f"{without_reentry}_impl"):  # from 2.14 on, where the other calls it
+        without_reentry += "_impl"
+    generate, apply = getattr(module, without_reentry), module.CheckpointFunction.apply
+    parameters = signature(generate)
+
+    def generate_once(*args: Any, **kwargs: Any) -> Iterator[None]:
+        region = getattr(_recording, "region", None)
+        if region is None:
+            yield from generate(*args, **kwargs)
+            return
+        with region(parameters.bind(*args, **kwargs).arguments.get("context_fn")):
+            yield
+
+    def apply_once(function: Any, preserve: Any, *args: Any) -> Any:
+        region = getattr(_recording, "region", None)
+        if region is None:
+            return apply(function, preserve, *args)
+        differentiable = any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
+        with region(None), torch.set_grad_enabled(differentiable and torch.is_grad_enabled()):
+            return function(*args)
+
+    setattr(module, without_reentry, generate_once)
+    module.CheckpointFunction.apply = staticmethod(apply_once)
+
+
+def linearization_handled_by(instead: Callable[[Callable[[Any], Any], Any], Any]) -> None:
+    """Have `torch.func.linearize` in a recorded function make its linear map by `instead`.
+
+    It is given the derivative, which takes a tuple of tangents, and the tangents that torch would trace it
+    on; the map takes tangents one by one and gives flat results.
+    """
+    from torch._functorch import eager_transforms
+    from torch.fx.experimental.const_fold import split_const_subgraphs
+
+    transforms: Any = eager_transforms
+    real = transforms.lazy_dynamo_disallow
+
+    def part(function: Any) -> Any:
+        """What stands for one of its two parts: the tracing of the derivative, and the computing ahead."""
+        if getattr(_recording, "region", None) is None:
+            return real(function)
+        if function is split_const_subgraphs:
+            return lambda linear_map: linear_map
+        if function is transforms.make_fx:
+            return lambda derivative: lambda tangents: instead(_by_values_of_primals(derivative), tangents)
+        return real(function)
+
+    transforms.lazy_dynamo_disallow = part
+
+
+def _by_values_of_primals(derivative: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`torch.func.linearize`'s own derivative; for autograd its primals are constants."""
+    cells = dict(zip(derivative.__code__.co_freevars, derivative.__closure__ or (), strict=True))
+    primals = cells["flat_primals"]
+    primals.cell_contents = tuple(primal.detach() for primal in primals.cell_contents)
+    return derivative
+
+
+# Higher-order operators and flex attention.
 
 
 def replace_gradient_rule(operator: str, instead: Callable[..., Any]) -> None:
@@ -349,6 +634,17 @@ def _compiling_once(surround: Any, instead: Callable[..., Any]) -> Callable[[], 
     return entered
 
 
+def without_empty_notes(operator: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """A higher-order operator's arguments; without the operands that `map` writes to, where there are none.
+
+    From 2.14 on it is told of them, here by position although it takes them by name only.
+    """
+    if operator != "map_impl":
+        return args, kwargs
+    written = kwargs.get("mutated_arg_indices") or "".join(args[3:])
+    return args[:3], {"mutated_arg_indices": written} if written else {}
+
+
 def indexing_by_tensors() -> Any:
     """A context in which `tensor[i]` with a scalar tensor `i` reads no value: flex attention needs it."""
     from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex  # imports Dynamo
@@ -392,86 +688,268 @@ def flex_gradients_on_cpu() -> Iterator[None]:
         module._validate_device = before
 
 
-def has_ordered_effect(func: Any) -> bool:
-    """Whether a call is seen outside of its results (it prints, or is registered so)."""
-    return _get_effect(func) is not None
+# Fake tensors and symbolic sizes.
 
 
-def hide_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, which Dynamo neither traces nor looks into."""
-    from torch._dynamo import disable
+def current_fake_mode() -> FakeTensorMode | None:
+    """The mode of fake tensors that is on, wherever it stands among the modes."""
+    found: FakeTensorMode | None = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
+    return found
 
-    return disable(function)
+
+without_fake_mode: Callable[[], AbstractContextManager[Any]] = unset_fake_temporarily
+"""Within it, tensors are real."""
 
 
-def graph_module_hooks() -> tuple[Any, Any] | None:
-    """The hooks on saved tensors that the caller has set last, where both are graph modules."""
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
-    if hooks is None or not all(isinstance(hook, torch.fx.GraphModule) for hook in hooks):
+@contextmanager
+def quiet_fake_tensors() -> Iterator[None]:
+    """Keep fake tensors from logging a traceback of theirs for each error that the user's code makes."""
+    logger = logging.getLogger(FakeTensorMode.__module__)
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def _forget_number(value: Any) -> None:
+    if type(value) is FakeTensor:
+        number: Any = value.item_memo
+        if type(number) in (int, float):
+            value.item_memo = None
+    elif is_traceable_wrapper_subclass(value):
+        for name in value.__tensor_flatten__()[0]:
+            _forget_number(getattr(value, name))
+
+
+def fake_of(mode: FakeTensorMode, tensor: torch.Tensor, **sizes: Any) -> Any:
+    """A real tensor as a fake one of a mode, whose value nobody knows.
+
+    From 2.14 on, a fake tensor of one number that nothing guards keeps that number as a constant, for which a
+    program would then be compiled.
+    """
+    if mode.shape_env is not None and tensor.dim() and not dynamo_knows(tensor):
+        sizes["source"] = _place_of_sizes(mode)
+    fake = mode.from_tensor(tensor, **sizes)
+    _forget_number(fake)
+    return fake
+
+
+def _place_of_sizes(mode: FakeTensorMode) -> Any:
+    """What the symbols of a tensor's sizes are named after: how many tensors came before it.
+
+    Torch would count those that are alive, which differs with what this process has run before.
+    """
+    from torch._dynamo.source import ConstantSource
+
+    return ConstantSource(f"__meta_utils_unknown_tensor{mode.fake_tensor_converter.meta_converter.arg_cnt}")
+
+
+def known_number(mode: FakeTensorMode, make: Callable[[], torch.Tensor]) -> FakeTensor:
+    """A fake tensor that knows its value, from a small real one."""
+    with unset_fake_temporarily():
+        real = make()
+    return mode.fake_tensor_converter.from_real_tensor(mode, real, make_constant=True)
+
+
+def with_ragged_sizes(fake_mode: FakeTensorMode) -> FakeTensorMode:
+    """Let a mode with known sizes get an environment of symbols when a jagged tensor is made in it.
+
+    No subclass of the mode: higher-order operators find their kernels by its very class.
+    """
+    mode: Any = fake_mode
+    create = mode.create_symbolic_nested_int
+
+    def create_lazily(**options: Any) -> Any:
+        if mode.shape_env is None:
+            mode.shape_env = make_shape_env()
+        return create(**options)
+
+    mode.create_symbolic_nested_int = create_lazily
+    return fake_mode
+
+
+@contextmanager
+def numbers_of_data(fake_mode: FakeTensorMode) -> Iterator[None]:
+    """Within it, a number read out of a fake tensor is a symbol, also where Dynamo would break the graph."""
+    before = fake_mode.allow_scalar_outputs
+    fake_mode.allow_scalar_outputs = True
+    try:
+        yield
+    finally:
+        fake_mode.allow_scalar_outputs = before
+
+
+def numbers_forgotten(fake_mode: Any) -> Any:
+    """Within it, symbols for numbers out of data belong to a run whose results nobody keeps."""
+    environment = fake_mode.shape_env
+    return nullcontext() if environment is None else environment.ignore_fresh_unbacked_symbols()
+
+
+def first_expression(number: Any) -> Any:
+    """A symbolic number as it was made, before anything was found out about its symbols."""
+    return number.node._expr
+
+
+MARK = "_dynamo_dynamic_indices"
+"""Where `torch._dynamo.mark_dynamic` keeps which sizes of a tensor are symbols."""
+
+
+def mark_symbolic(tensor: torch.Tensor, dims: set[int]) -> None:
+    """Say that of this tensor's sizes just these are symbols, as `torch._dynamo.mark_dynamic` does."""
+    setattr(tensor, MARK, dims)
+
+
+def symbolic_sizes(tensor: torch.Tensor) -> Any:
+    """How to make the marked sizes of a tensor symbols; None when nothing is marked."""
+    marked = getattr(tensor, MARK, None)
+    if marked is None:
         return None
-    return hooks[0], hooks[1]
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+
+    kinds = [DimDynamic.DUCK if dim in marked else DimDynamic.STATIC for dim in range(tensor.dim())]
+    return StatelessSymbolicContext(dynamic_sizes=kinds)
 
 
-def is_view_of_custom_function(tensor: torch.Tensor) -> bool:
-    """Whether a custom `autograd.Function` made the view, so that its own backward stands for it."""
-    metas = torch._C._autograd.CreationMeta
-    return tensor._is_view() and torch._C._autograd._get_creation_meta(tensor) == metas.IN_CUSTOM_FUNCTION
+def make_shape_env() -> Any:
+    """A fresh environment of symbolic sizes."""
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv  # 0.6 s to import, only for dynamic shapes
+
+    return ShapeEnv()
 
 
-def shares_versions(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether a write to the one counts as a write to the other: not so after `.data`, or with no counter."""
-    if one.is_inference() or other.is_inference():
-        return True
-    before = one._version
-    with _unsafe_preserve_version_counter(other):
-        torch.autograd.graph.increment_version(other)
-        return one._version != before
+def unbacked_symbols(environment: Any) -> set[Any]:
+    """All symbols of an environment whose value only the data tells."""
+    from torch.utils._sympy.symbol import SymT, symbol_is_type  # sympy is slow to import: for symbols only
+
+    kinds = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
+    return {symbol for symbol in environment.var_to_range if symbol_is_type(symbol, kinds)}
 
 
-def has_saved_tensor_hooks() -> bool:
-    """Whether the caller has set any hooks on saved tensors."""
-    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+def paths_to_symbols(val: Any, environment: Any, pending: set[Any]) -> dict[Any, Any]:
+    """Where in a value some of the pending symbols stand, as `meta["unbacked_bindings"]` has it.
+
+    Takes those out of `pending`.
+    """
+    from torch.fx.experimental.symbolic_shapes import _free_unbacked_symbols_with_path
+
+    return _free_unbacked_symbols_with_path(val, (), shape_env=environment, pending=pending)
 
 
-def hooked_values() -> str:
-    """Which saved values get such hooks, as torch is told: `donated`, `no_static` or `all`."""
-    from torch._functorch import config
+def example_sizes(mode: FakeTensorMode) -> dict[str, int]:
+    """The example's sizes by the names of their symbols; none where no size is symbolic."""
+    environment = mode.shape_env
+    if environment is None:
+        return {}
+    known = getattr(environment, "backed_var_to_val", None) or getattr(environment, "var_to_val", {})
+    return {str(symbol): int(value) for symbol, value in known.items() if value.is_Integer}
 
-    return str(config.saved_tensors_hooks_filtering_mode)
+
+def print_expression(expression: Any, names: dict[str, str]) -> str:
+    """A size expression as Python text over these names of its symbols."""
+    from torch.utils._sympy.printers import PythonPrinter  # sympy: only under dynamic shapes
+
+    class Printer(PythonPrinter):
+        def _print_Symbol(self, symbol: Any) -> str:  # noqa: N802 (sympy's naming)
+            return names[str(symbol)]
+
+    return str(Printer().doprint(expression))
+
+
+# Random numbers, and objects of torchbind classes.
 
 
 @contextmanager
-def saved_tensor_hooks_replaced(pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> Iterator[None]:
-    """Within it, this pair stands in the place of all hooks on saved tensors that the caller has set."""
-    found = []
-    while (hooks := torch._C._autograd._top_saved_tensors_default_hooks(False)) is not None:
-        found.append(hooks)
-        torch._C._autograd._pop_saved_tensors_default_hooks()
-    if not found:
-        yield
-        return
-    torch._C._autograd._push_saved_tensors_default_hooks(pack, unpack)
+def random_state_handled_by(state: Any) -> Iterator[None]:
+    """Within it, this thread's `torch.manual_seed`, `torch.get_rng_state` and their like speak to `state`."""
+    owner, real = threading.get_ident(), torch.default_generator
+
+    class OfThisThread:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(state if threading.get_ident() == owner else real, name)
+
+    module: Any = torch.random
+    module.default_generator = OfThisThread()
     try:
         yield
     finally:
-        torch._C._autograd._pop_saved_tensors_default_hooks()
-        for hooks in reversed(found):
-            torch._C._autograd._push_saved_tensors_default_hooks(*hooks)
-
-
-_recording = threading.local()
-"""`region`: how the recording of this thread enters a checkpoint; absent where nothing records."""
+        module.default_generator = real
 
 
 @contextmanager
-def checkpoints_run_once(region: Callable[[Any], AbstractContextManager[None]]) -> Iterator[None]:
-    """Within it, `torch.utils.checkpoint` runs its function once, inside `region(context_fn)`."""
-    _patch_checkpoint()
-    before, _recording.region = getattr(_recording, "region", None), region
+def device_random_state_handled_by(state: Any) -> Iterator[None]:
+    """Within it, this thread's `torch.cuda.manual_seed`, `torch.cuda.get_rng_state` and their like speak to
+    `state`."""
+    owner = threading.get_ident()
+    instead = {
+        "get_rng_state": state.get_device_state,
+        "set_rng_state": state.set_device_state,
+        "manual_seed": state.seed_devices,
+        "manual_seed_all": state.seed_devices,
+    }
+    real = {name: getattr(torch.cuda, name) for name in instead}
+
+    def of_this_thread(name: str) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            chosen = instead if threading.get_ident() == owner else real
+            return chosen[name](*args, **kwargs)
+
+        return call
+
+    for name in instead:
+        setattr(torch.cuda, name, of_this_thread(name))
     try:
         yield
     finally:
-        _recording.region = before
+        for name, function in real.items():
+            setattr(torch.cuda, name, function)
+
+
+def class_of_object(value: Any) -> str:
+    """The name of a torchbind object's class."""
+    return str(value._type().qualified_name()).removeprefix("__torch__.torch.classes.")
+
+
+def stand_in_object(fake_mode: FakeTensorMode, value: Any) -> Any:
+    """An object of the class that is registered for tracing; the object itself where there is none."""
+    qualified = str(value._type().qualified_name())
+    if not qualified.startswith("__torch__.torch.classes.") or not has_fake_class(qualified):
+        return value
+    logger = logging.getLogger("torch._library.fake_class_registry")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # it warns of each method that the class does not need
+    _objects.being_read = True
+    try:
+        return maybe_to_fake_obj(fake_mode, value)
+    finally:
+        logger.setLevel(level)
+        _objects.being_read = False
+
+
+_objects = threading.local()
+"""`being_read`: whether torch reads an object of this thread's recording to make its stand-in."""
+
+
+@contextmanager
+def object_methods_handled_by(call: Callable[..., Any]) -> Iterator[None]:
+    """Within it, this thread's calls of an object's methods go to `call(owner, name, args, kwargs)`."""
+    owner, real = threading.get_ident(), torch.ScriptMethod.__call__
+
+    def handled(method: Any, *args: Any, **kwargs: Any) -> Any:
+        own = threading.get_ident() == owner and not getattr(_objects, "being_read", False)
+        if not own or not isinstance(method.raw_owner, torch.ScriptObject):
+            return real(method, *args, **kwargs)
+        return call(method.raw_owner, method.name, args, kwargs)
+
+    script_method: Any = torch.ScriptMethod
+    script_method.__call__ = handled
+    try:
+        yield
+    finally:
+        script_method.__call__ = real
+
+
+# The user's own Triton kernels.
 
 
 def written_by_triton_kernel(launch: dict[str, Any]) -> list[str]:
@@ -553,159 +1031,111 @@ def _some_triton_target() -> Iterator[None]:
         known._active = before
 
 
-def class_of_object(value: Any) -> str:
-    """The name of a torchbind object's class."""
-    return str(value._type().qualified_name()).removeprefix("__torch__.torch.classes.")
+# Dynamo.
 
 
-def stand_in_object(fake_mode: FakeTensorMode, value: Any) -> Any:
-    """An object of the class that is registered for tracing; the object itself where there is none."""
-    qualified = str(value._type().qualified_name())
-    if not qualified.startswith("__torch__.torch.classes.") or not has_fake_class(qualified):
-        return value
-    logger = logging.getLogger("torch._library.fake_class_registry")
-    level = logger.level
-    logger.setLevel(logging.ERROR)  # it warns of each method that the class does not need
-    _objects.being_read = True
-    try:
-        return maybe_to_fake_obj(fake_mode, value)
-    finally:
-        logger.setLevel(level)
-        _objects.being_read = False
+def hide_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, which Dynamo neither traces nor looks into."""
+    from torch._dynamo import disable
+
+    return disable(function)
 
 
-_objects = threading.local()
-"""`being_read`: whether torch reads an object of this thread's recording to make its stand-in."""
+def leave_to_python(function: Any) -> None:
+    """Tell Dynamo, and autograd when it is compiled, not to trace a function; costs nothing per call."""
+    function._torchdynamo_disable = True
 
 
-@contextmanager
-def object_methods_handled_by(call: Callable[..., Any]) -> Iterator[None]:
-    """Within it, this thread's calls of an object's methods go to `call(owner, name, args, kwargs)`."""
-    owner, real = threading.get_ident(), torch.ScriptMethod.__call__
-
-    def handled(method: Any, *args: Any, **kwargs: Any) -> Any:
-        own = threading.get_ident() == owner and not getattr(_objects, "being_read", False)
-        if not own or not isinstance(method.raw_owner, torch.ScriptObject):
-            return real(method, *args, **kwargs)
-        return call(method.raw_owner, method.name, args, kwargs)
-
-    script_method: Any = torch.ScriptMethod
-    script_method.__call__ = handled
-    try:
-        yield
-    finally:
-        script_method.__call__ = real
+def dynamo_knows(tensor: Any) -> bool:
+    """Whether Dynamo has seen the tensor in the frame that it compiles now."""
+    context = TracingContext.try_get()
+    return context is not None and tensor in context.tensor_to_context
 
 
-@contextmanager
-def random_state_handled_by(state: Any) -> Iterator[None]:
-    """Within it, this thread's `torch.manual_seed`, `torch.get_rng_state` and their like speak to `state`."""
-    owner, real = threading.get_ident(), torch.default_generator
+def frames_left_out() -> Iterator[tuple[str, int, str, str | None, int | None]]:
+    """Functions that Dynamo has given up, the oldest first: file and first line, why, and where it stopped.
 
-    class OfThisThread:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(state if threading.get_ident() == owner else real, name)
-
-    module: Any = torch.random
-    module.default_generator = OfThisThread()
-    try:
-        yield
-    finally:
-        module.default_generator = real
-
-
-@contextmanager
-def device_random_state_handled_by(state: Any) -> Iterator[None]:
-    """Within it, this thread's `torch.cuda.manual_seed`, `torch.cuda.get_rng_state` and their like speak to
-    `state`."""
-    owner = threading.get_ident()
-    instead = {
-        "get_rng_state": state.get_device_state,
-        "set_rng_state": state.set_device_state,
-        "manual_seed": state.seed_devices,
-        "manual_seed_all": state.seed_devices,
-    }
-    real = {name: getattr(torch.cuda, name) for name in instead}
-
-    def of_this_thread(name: str) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            chosen = instead if threading.get_ident() == owner else real
-            return chosen[name](*args, **kwargs)
-
-        return call
-
-    for name in instead:
-        setattr(torch.cuda, name, of_this_thread(name))
-    try:
-        yield
-    finally:
-        for name, function in real.items():
-            setattr(torch.cuda, name, function)
-
-
-@cache
-def _patch_checkpoint() -> None:
-    """Let `torch.utils.checkpoint` ask the recording of its thread first; elsewhere it does as before."""
-    import torch.utils.checkpoint
-
-    module: Any = torch.utils.checkpoint
-    without_reentry = "_checkpoint_without_reentrant_generator"
-    if hasattr(module, f"{without_reentry}_impl"):  # from 2.14 on, where the other calls it
-        without_reentry += "_impl"
-    generate, apply = getattr(module, without_reentry), module.CheckpointFunction.apply
-    parameters = signature(generate)
-
-    def generate_once(*args: Any, **kwargs: Any) -> Iterator[None]:
-        region = getattr(_recording, "region", None)
-        if region is None:
-            yield from generate(*args, **kwargs)
-            return
-        with region(parameters.bind(*args, **kwargs).arguments.get("context_fn")):
-            yield
-
-    def apply_once(function: Any, preserve: Any, *args: Any) -> Any:
-        region = getattr(_recording, "region", None)
-        if region is None:
-            return apply(function, preserve, *args)
-        differentiable = any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
-        with region(None), torch.set_grad_enabled(differentiable and torch.is_grad_enabled()):
-            return function(*args)
-
-    setattr(module, without_reentry, generate_once)
-    module.CheckpointFunction.apply = staticmethod(apply_once)
-
-
-def linearization_handled_by(instead: Callable[[Callable[[Any], Any], Any], Any]) -> None:
-    """Have `torch.func.linearize` in a recorded function make its linear map by `instead`.
-
-    It is given the derivative, which takes a tuple of tangents, and the tangents that torch would trace it
-    on; the map takes tangents one by one and gives flat results.
+    Of the last 64 that it has looked at in this process.
     """
-    from torch._functorch import eager_transforms
-    from torch.fx.experimental.const_fold import split_const_subgraphs
+    from torch._dynamo.utils import get_compilation_metrics
 
-    transforms: Any = eager_transforms
-    real = transforms.lazy_dynamo_disallow
-
-    def part(function: Any) -> Any:
-        """What stands for one of its two parts: the tracing of the derivative, and the computing ahead."""
-        if getattr(_recording, "region", None) is None:
-            return real(function)
-        if function is split_const_subgraphs:
-            return lambda linear_map: linear_map
-        if function is transforms.make_fx:
-            return lambda derivative: lambda tangents: instead(_by_values_of_primals(derivative), tangents)
-        return real(function)
-
-    transforms.lazy_dynamo_disallow = part
+    for found in get_compilation_metrics():
+        if found.fail_type == "Unsupported":
+            place = (found.fail_user_frame_filename, found.fail_user_frame_lineno)
+            yield (
+                str(found.co_filename),
+                int(found.co_firstlineno or 0),
+                str(found.fail_reason),
+                place[0],
+                place[1],
+            )
 
 
-def _by_values_of_primals(derivative: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`torch.func.linearize`'s own derivative; for autograd its primals are constants."""
-    cells = dict(zip(derivative.__code__.co_freevars, derivative.__closure__ or (), strict=True))
-    primals = cells["flat_primals"]
-    primals.cell_contents = tuple(primal.detach() for primal in primals.cell_contents)
-    return derivative
+def record_dynamo_spans() -> None:
+    """Make Dynamo leave the exact source ranges of each node in `meta["aotlens_spans"]`.
+
+    Dynamo's own `stack_trace` is text with line numbers; the columns of a method chain cannot be told from
+    it.  Idempotent.
+    """
+    from torch._dynamo.output_graph import SubgraphTracer
+
+    original = SubgraphTracer.create_proxy
+    if getattr(original, "records_spans", False):
+        return
+
+    def create_proxy(self: Any, *args: Any, **kwargs: Any) -> Any:
+        proxy = original(self, *args, **kwargs)
+        node = getattr(proxy, "node", None)
+        if node is not None and "aotlens_spans" not in node.meta:
+            translator = self.output_graph.current_tx
+            node.meta["aotlens_spans"] = _translator_positions(translator)
+            node.meta["aotlens_codes"] = _translator_codes(translator)
+        return proxy
+
+    create_proxy.records_spans = True  # type: ignore[attr-defined]
+    SubgraphTracer.create_proxy = create_proxy
+
+
+def _translator_positions(translator: Any) -> tuple[tuple[str, int, int, int, int], ...]:
+    """(file, line, column, end line, end column) of each frame that Dynamo is in, innermost first."""
+    found = []
+    while translator is not None:
+        positions = getattr(translator.current_instruction, "positions", None)
+        if positions is not None and positions.lineno is not None:
+            found.append(
+                (
+                    translator.f_code.co_filename,
+                    positions.lineno,
+                    positions.col_offset or 0,
+                    positions.end_lineno or positions.lineno,
+                    positions.end_col_offset or 0,
+                )
+            )
+        translator = getattr(translator, "parent", None)
+    return tuple(found)
+
+
+def _translator_codes(translator: Any) -> tuple[tuple[str, str, int], ...]:
+    """(qualified name, file, first line) of each function that Dynamo is in, innermost first."""
+    found = []
+    while translator is not None:
+        code = translator.f_code
+        found.append((code.co_qualname, code.co_filename, code.co_firstlineno))
+        translator = getattr(translator, "parent", None)
+    return tuple(found)
+
+
+def marked_static(tensor: Any) -> bool:
+    """Whether the user called `torch._dynamo.mark_static_address` on a tensor."""
+    return getattr(tensor, "_dynamo_static_input_type", None) is not None
+
+
+def static_input(placeholder: Any) -> bool:
+    """The same of the tensor that Dynamo passes for a placeholder."""
+    return "_dynamo_static_input_type" in placeholder.meta.get("tensor_dict", {})
+
+
+# What compilers of the AOT stage's graphs ask for.
 
 
 def debug_assert() -> bool:
@@ -720,13 +1150,6 @@ def functionalizes_rng() -> bool:
     from torch._functorch import config
 
     return bool(config.functionalize_rng_ops)
-
-
-def get_decompositions(operators: list[Any]) -> dict[Any, Callable[..., Any]]:
-    """Torch's own decompositions of some operators."""
-    from torch._decomp import get_decompositions as look_up
-
-    return dict(look_up(operators))
 
 
 def strip_overloads(module: Any) -> None:
@@ -803,127 +1226,7 @@ def set_joint_signature(
     module.recompile()
 
 
-def first_expression(number: Any) -> Any:
-    """A symbolic number as it was made, before anything was found out about its symbols."""
-    return number.node._expr
-
-
-MARK = "_dynamo_dynamic_indices"
-"""Where `torch._dynamo.mark_dynamic` keeps which sizes of a tensor are symbols."""
-
-
-def mark_symbolic(tensor: torch.Tensor, dims: set[int]) -> None:
-    """Say that of this tensor's sizes just these are symbols, as `torch._dynamo.mark_dynamic` does."""
-    setattr(tensor, MARK, dims)
-
-
-def symbolic_sizes(tensor: torch.Tensor) -> Any:
-    """How to make the marked sizes of a tensor symbols; None when nothing is marked."""
-    marked = getattr(tensor, MARK, None)
-    if marked is None:
-        return None
-    from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
-
-    kinds = [DimDynamic.DUCK if dim in marked else DimDynamic.STATIC for dim in range(tensor.dim())]
-    return StatelessSymbolicContext(dynamic_sizes=kinds)
-
-
-def fake_of(mode: FakeTensorMode, tensor: torch.Tensor, **sizes: Any) -> Any:
-    """A real tensor as a fake one of a mode, whose value nobody knows.
-
-    From 2.14 on, a fake tensor of one number that nothing guards keeps that number as a constant, for which a
-    program would then be compiled.
-    """
-    if mode.shape_env is not None and tensor.dim() and not dynamo_knows(tensor):
-        sizes["source"] = _place_of_sizes(mode)
-    fake = mode.from_tensor(tensor, **sizes)
-    _forget_number(fake)
-    return fake
-
-
-def _place_of_sizes(mode: FakeTensorMode) -> Any:
-    """What the symbols of a tensor's sizes are named after: how many tensors came before it.
-
-    Torch would count those that are alive, which differs with what this process has run before.
-    """
-    from torch._dynamo.source import ConstantSource
-
-    return ConstantSource(f"__meta_utils_unknown_tensor{mode.fake_tensor_converter.meta_converter.arg_cnt}")
-
-
-def _forget_number(value: Any) -> None:
-    if type(value) is FakeTensor:
-        number: Any = value.item_memo
-        if type(number) in (int, float):
-            value.item_memo = None
-    elif is_traceable_wrapper_subclass(value):
-        for name in value.__tensor_flatten__()[0]:
-            _forget_number(getattr(value, name))
-
-
-def without_empty_notes(operator: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """A higher-order operator's arguments; without the operands that `map` writes to, where there are none.
-
-    From 2.14 on it is told of them, here by position although it takes them by name only.
-    """
-    if operator != "map_impl":
-        return args, kwargs
-    written = kwargs.get("mutated_arg_indices") or "".join(args[3:])
-    return args[:3], {"mutated_arg_indices": written} if written else {}
-
-
-def known_number(mode: FakeTensorMode, make: Callable[[], torch.Tensor]) -> FakeTensor:
-    """A fake tensor that knows its value, from a small real one."""
-    with unset_fake_temporarily():
-        real = make()
-    return mode.fake_tensor_converter.from_real_tensor(mode, real, make_constant=True)
-
-
-def with_ragged_sizes(fake_mode: FakeTensorMode) -> FakeTensorMode:
-    """Let a mode with known sizes get an environment of symbols when a jagged tensor is made in it.
-
-    No subclass of the mode: higher-order operators find their kernels by its very class.
-    """
-    mode: Any = fake_mode
-    create = mode.create_symbolic_nested_int
-
-    def create_lazily(**options: Any) -> Any:
-        if mode.shape_env is None:
-            mode.shape_env = make_shape_env()
-        return create(**options)
-
-    mode.create_symbolic_nested_int = create_lazily
-    return fake_mode
-
-
-def leave_to_python(function: Any) -> None:
-    """Tell Dynamo, and autograd when it is compiled, not to trace a function; costs nothing per call."""
-    function._torchdynamo_disable = True
-
-
-def make_shape_env() -> Any:
-    """A fresh environment of symbolic sizes."""
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv  # 0.6 s to import, only for dynamic shapes
-
-    return ShapeEnv()
-
-
-def unbacked_symbols(environment: Any) -> set[Any]:
-    """All symbols of an environment whose value only the data tells."""
-    from torch.utils._sympy.symbol import SymT, symbol_is_type  # sympy is slow to import: for symbols only
-
-    kinds = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
-    return {symbol for symbol in environment.var_to_range if symbol_is_type(symbol, kinds)}
-
-
-def paths_to_symbols(val: Any, environment: Any, pending: set[Any]) -> dict[Any, Any]:
-    """Where in a value some of the pending symbols stand, as `meta["unbacked_bindings"]` has it.
-
-    Takes those out of `pending`.
-    """
-    from torch.fx.experimental.symbolic_shapes import _free_unbacked_symbols_with_path
-
-    return _free_unbacked_symbols_with_path(val, (), shape_env=environment, pending=pending)
+# Inductor on a graph.
 
 
 def inductor_decompositions() -> dict[Any, Callable[..., Any]]:
@@ -948,34 +1251,6 @@ def draws_in_kernels(config: dict[str, Any]) -> bool:
 
     with inductor_config_patch(config):
         return not inductor_config.fallback_random
-
-
-def frames_left_out() -> Iterator[tuple[str, int, str, str | None, int | None]]:
-    """Functions that Dynamo has given up, the oldest first: file and first line, why, and where it stopped.
-
-    Of the last 64 that it has looked at in this process.
-    """
-    from torch._dynamo.utils import get_compilation_metrics
-
-    for found in get_compilation_metrics():
-        if found.fail_type == "Unsupported":
-            place = (found.fail_user_frame_filename, found.fail_user_frame_lineno)
-            yield (
-                str(found.co_filename),
-                int(found.co_firstlineno or 0),
-                str(found.fail_reason),
-                place[0],
-                place[1],
-            )
-
-
-def example_sizes(mode: FakeTensorMode) -> dict[str, int]:
-    """The example's sizes by the names of their symbols; none where no size is symbolic."""
-    environment = mode.shape_env
-    if environment is None:
-        return {}
-    known = getattr(environment, "backed_var_to_val", None) or getattr(environment, "var_to_val", {})
-    return {str(symbol): int(value) for symbol, value in known.items() if value.is_Integer}
 
 
 @contextmanager
@@ -1074,8 +1349,10 @@ CPU_KERNEL_SETTINGS = (
     "cpp.simdlen",
 )
 """What Inductor reads when it has a C++ kernel compiled, and a kernel's numbers or vectors depend on."""
+
 NOT_WRITTEN = ("cpp_wrapper", "fx_wrapper")
 """Settings under which Inductor's code is not all in the Python text that it gives."""
+
 GPU_KERNEL_SETTINGS = ("emulate_precision_casts", "eager_numerics.use_pytorch_libdevice")
 """The same of a Triton kernel; torch reads them in processes of its own, where no text can set them."""
 
@@ -1134,36 +1411,12 @@ def _set_devices(module: Any, before: str, after: torch.device) -> None:
             node.kwargs = {**node.kwargs, "device": after}
 
 
-HELD_CYCLES = 2_000_000
-"""About a millisecond: longer than a process takes to launch the calls of a graph."""
-
-
-def hold_gpu() -> None:
-    """Keep the current stream busy, so that what is launched next waits in its queue."""
-    torch.cuda._sleep(HELD_CYCLES)
-
-
 def names_of_generated(code: Any) -> dict[str, Any] | None:
     """What is known in the module that Inductor generated for a graph; None where it generated none."""
     runner = getattr(code, "compiled_fn_runner", None)
     call = runner.call if runner is not None else getattr(code, "current_callable", None)
     names = getattr(getattr(call, "__func__", call), "__globals__", None)
     return names if names is not None and "async_compile" not in names and "call" in names else None
-
-
-def forked_after_cuda() -> bool:
-    """Whether a parent of this process has started CUDA, which a forked child cannot use then."""
-    return bool(torch.cuda._is_in_bad_fork())
-
-
-def marked_static(tensor: Any) -> bool:
-    """Whether the user called `torch._dynamo.mark_static_address` on a tensor."""
-    return getattr(tensor, "_dynamo_static_input_type", None) is not None
-
-
-def static_input(placeholder: Any) -> bool:
-    """The same of the tensor that Dynamo passes for a placeholder."""
-    return "_dynamo_static_input_type" in placeholder.meta.get("tensor_dict", {})
 
 
 def recording_flags() -> dict[str, Any]:
@@ -1189,6 +1442,116 @@ def choices_handled_by(take: Callable[[list[Any]], list[Any]]) -> Iterator[None]
         yield
     finally:
         known.remove(take)
+
+
+# What Inductor made, kept between processes.
+
+
+def pickled_inductor_code(code: Any) -> bytes:
+    """What Inductor made of a graph, as its own cache writes it: without what is loaded.
+
+    Raises:
+        TypeError, AttributeError, pickle.PicklingError: it holds what cannot be written.
+    """
+    import copy
+    import pickle
+
+    written = copy.copy(code)
+    written.prepare_for_serialization()
+    return pickle.dumps(written)
+
+
+def loaded_inductor_code(pickled: bytes) -> Any:
+    """The other way round; runs what the bytes say, so they must be this user's own.
+
+    Raises OSError where Inductor's folder for files cannot be written.
+    """
+    import pickle
+
+    from torch._inductor.codecache import FxGraphCache
+    from torch._inductor.output_code import CompiledFxGraphConstants
+
+    code = pickle.loads(pickled)
+    constants = CompiledFxGraphConstants()
+    found, _ = FxGraphCache.cache_hit_post_compile(code, {}, constants)
+    if found is None:
+        raise OSError("Inductor cannot load what it generated")
+    found.post_compile([], constants, found.fx_kwargs)
+    return found
+
+
+@contextmanager
+def kernels_from(find: Callable[[list[str], str], str | None]) -> Iterator[None]:
+    """Within it the text that Inductor generated takes a C++ kernel from the file that `find` names.
+
+    `find` is given the kernel's argument types and its text; where it gives None the kernel is compiled.
+    Inductor itself would first try out what the compiler and the processor can do, which takes seconds.
+    """
+    from torch._inductor.async_compile import AsyncCompile
+    from torch._inductor.codecache import CppPythonBindingsCodeCache
+
+    compile_kernel = AsyncCompile.cpp_pybinding
+
+    def cpp_pybinding(self: Any, argtypes: list[str], source_code: str) -> Any:
+        path = find(argtypes, source_code)
+        if path is None:
+            return compile_kernel(self, argtypes, source_code)
+        library: Any = CppPythonBindingsCodeCache._load_library(path, os.path.basename(path).split(".")[0])
+        return library.kernel
+
+    AsyncCompile.cpp_pybinding = cpp_pybinding
+    try:
+        yield
+    finally:
+        AsyncCompile.cpp_pybinding = compile_kernel
+
+
+def inductor_folder() -> str:
+    """Where Inductor puts what it compiles."""
+    from torch._inductor.codecache import cache_dir
+
+    return str(cache_dir())
+
+
+def inductor_rules_of_others() -> list[str]:
+    """Operators whose decomposition or lowering somebody else than torch has registered with Inductor."""
+    found = []
+    for module, table in (("decomposition", "decompositions"), ("lowering", "lowerings")):
+        loaded = sys.modules.get(f"torch._inductor.{module}")  # where nobody loaded it, nobody added to it
+        rules: dict[Any, Any] = getattr(loaded, table, {})
+        found += [str(op) for op, rule in rules.items() if not _is_of_torch(rule)]
+    return found
+
+
+def _is_of_torch(rule: Any) -> bool:
+    name = getattr(inspect.unwrap(getattr(rule, "func", rule)), "__module__", None)
+    return name is None or name.split(".")[0] in ("torch", "functools")
+
+
+def inductor_settings() -> dict[str, Any]:
+    """Every setting of Inductor's that its code depends on, by name, with the passes that a user added."""
+    from torch._inductor import config
+
+    settings: dict[str, Any] = config.save_config_portable(ignore_private_configs=False)
+    names = ("pre_grad", "joint", "post_grad")
+    passes = [name for name in dir(config) if "custom" in name and name.startswith(names)]
+    return settings | {name: getattr(config, name) for name in passes}
+
+
+# Code for a GPU, there or not.
+
+HELD_CYCLES = 2_000_000
+"""About a millisecond: longer than a process takes to launch the calls of a graph."""
+
+
+def hold_gpu() -> None:
+    """Keep the current stream busy, so that what is launched next waits in its queue."""
+    torch.cuda._sleep(HELD_CYCLES)
+
+
+def forked_after_cuda() -> bool:
+    """Whether a parent of this process has started CUDA, which a forked child cannot use then."""
+    return bool(torch.cuda._is_in_bad_fork())
 
 
 def compiling_modules() -> SimpleNamespace:
@@ -1263,175 +1626,10 @@ def interpreting_modules() -> SimpleNamespace:
     )
 
 
-def print_expression(expression: Any, names: dict[str, str]) -> str:
-    """A size expression as Python text over these names of its symbols."""
-    from torch.utils._sympy.printers import PythonPrinter  # sympy: only under dynamic shapes
-
-    class Printer(PythonPrinter):
-        def _print_Symbol(self, symbol: Any) -> str:  # noqa: N802 (sympy's naming)
-            return names[str(symbol)]
-
-    return str(Printer().doprint(expression))
-
-
-check = torch._check
-"""Raises RuntimeError from within torch, as its own kernels do of their arguments."""
-
-
-@contextmanager
-def quiet_fake_tensors() -> Iterator[None]:
-    """Keep fake tensors from logging a traceback of theirs for each error that the user's code makes."""
-    logger = logging.getLogger(FakeTensorMode.__module__)
-    before, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = before
-
-
-@contextmanager
-def without_onednn() -> Iterator[None]:
-    """Let composite operators choose torch's own CPU kernels; `torch.backends.mkldnn.flags` warns of TF32."""
-    before = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(False)
-    try:
-        yield
-    finally:
-        torch._C._set_mkldnn_enabled(before)
-
-
-@contextmanager
-def python_dispatcher(instead: dict[Any, Callable[..., Any]]) -> Iterator[None]:
-    """Let operators use their Python kernels, which symbolic sizes need; those of `instead` use that one.
-
-    Not dropout's: in evaluation the operator gives its argument back, the Python kernel a copy of it.
-    """
-    from torch._dispatch.python import enable_python_dispatcher
-
-    changed: dict[Any, Any] = {torch.ops.aten.dropout.default: {}}
-    for op, rule in instead.items():
-        changed[op] = {
-            key: rule if str(key) == "DispatchKey.Autograd" else kernel
-            for key, kernel in op.py_kernels.items()
-        }
-    before = {op: dict(op.py_kernels) for op in changed}
-    _set_kernels(changed)
-    try:
-        with enable_python_dispatcher():
-            yield
-    finally:
-        _set_kernels(before)
-
-
-def _set_kernels(kernels: dict[Any, Any]) -> None:
-    """Give operators other Python kernels, in place."""
-    for op, by_key in kernels.items():
-        op.py_kernels.clear()
-        op.py_kernels.update(by_key)
-        op._dispatch_cache.clear()
-
-
-def tell_of_silent_changes() -> None:
-    """Make what no operator tells of known to the dispatch modes that ask for it.  Idempotent.
-
-    `fake.data = source` calls `data_assigned(fake, source)` before it is done; `storage.resize_(size)` calls
-    `storage_resized(storage, size)` in its place, since a fake storage has no memory; `fake.detach_()` and
-    `fake.requires_grad_(False)` call `history_dropped(fake)` after they are done.
-    """
-    if "data" in vars(FakeTensor):
-        return
-    plain: Any = torch.Tensor.data
-    resize: Any = torch.UntypedStorage.resize_
-
-    def assign(target: Any, source: Any) -> None:
-        for told in asking_modes("data_assigned"):
-            told(target, source)
-        plain.__set__(target, source)
-
-    def resize_and_tell(storage: Any, size: Any) -> Any:
-        asking = asking_modes("storage_resized")
-        for told in asking:
-            told(storage, size)
-        return storage if asking else resize(storage, size)
-
-    def detach_and_tell(target: Any) -> Any:
-        torch.Tensor.detach_(target)
-        for told in asking_modes("history_dropped"):
-            told(target)
-        return target
-
-    def require_and_tell(target: Any, requires_grad: bool = True) -> Any:
-        torch.Tensor.requires_grad_(target, requires_grad)
-        for told in asking_modes("history_dropped") if not requires_grad else ():
-            told(target)
-        return target
-
-    FakeTensor.detach_ = detach_and_tell  # type: ignore[assignment]
-    FakeTensor.requires_grad_ = require_and_tell  # type: ignore[assignment, method-assign]
-    FakeTensor.data = property(plain.__get__, assign)  # type: ignore[assignment]
-    torch.UntypedStorage.resize_ = resize_and_tell  # type: ignore[assignment, method-assign]
-
-
-def dense_kernel(func: Any) -> Callable[..., Any] | None:
-    """What a higher-order operator runs on plain tensors; None where it has nothing for all devices."""
-    found: Callable[..., Any] | None = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
-    return found
-
-
-def inside_transforms(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor that the wrappers of `torch.func` (one for each `vmap` or `grad` around) stand for."""
-    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        tensor = torch._C._functorch.get_unwrapped(tensor)
-    return tensor
-
-
-def asking_modes(method: str) -> list[Any]:
-    """That method of each dispatch mode that has it, the outermost first."""
-    return [getattr(mode, method) for mode in _get_current_dispatch_mode_stack() if hasattr(mode, method)]
-
-
-def record_dynamo_spans() -> None:
-    """Make Dynamo leave the exact source ranges of each node in `meta["aotlens_spans"]`.
-
-    Dynamo's own `stack_trace` is text with line numbers; the columns of a method chain cannot be told from
-    it.  Idempotent.
-    """
-    from torch._dynamo.output_graph import SubgraphTracer
-
-    original = SubgraphTracer.create_proxy
-    if getattr(original, "records_spans", False):
-        return
-
-    def create_proxy(self: Any, *args: Any, **kwargs: Any) -> Any:
-        proxy = original(self, *args, **kwargs)
-        node = getattr(proxy, "node", None)
-        if node is not None and "aotlens_spans" not in node.meta:
-            translator = self.output_graph.current_tx
-            node.meta["aotlens_spans"] = _translator_positions(translator)
-            node.meta["aotlens_codes"] = _translator_codes(translator)
-        return proxy
-
-    create_proxy.records_spans = True  # type: ignore[attr-defined]
-    SubgraphTracer.create_proxy = create_proxy
-
-
-def current_fake_mode() -> FakeTensorMode | None:
-    """The mode of fake tensors that is on, wherever it stands among the modes."""
-    found: FakeTensorMode | None = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
-    return found
-
-
-SYMBOLIC_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
-    name: getattr(torch, f"_sym_{name}")
-    for name in ("sqrt", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")
-    if hasattr(torch, f"_sym_{name}")
-}
-"""Functions of a symbolic number, as graphs call them."""
-
-without_fake_mode: Callable[[], AbstractContextManager[Any]] = unset_fake_temporarily
-"""Within it, tensors are real."""
+# Fake tensors of a GPU that is not there.
 
 _CPU = torch.device("cpu")
+
 _fakes: Any = SimpleNamespace(have_no_gpu=False, to_cpu=False, asked_last=None)
 """What `missing_gpu_replacements` turns on."""
 
@@ -1569,156 +1767,3 @@ def made_on_cpu_first() -> Iterator[None]:
         yield
     finally:
         torch._C._set_only_lift_cpu_tensors(before)
-
-
-def keys_without_cuda_autocast() -> AbstractContextManager[Any]:
-    """Within it, operators go past the kernels that cast for CUDA's autocast."""
-    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCUDA)
-    guard: AbstractContextManager[Any] = torch._C._ExcludeDispatchKeyGuard(keys)
-    return guard
-
-
-def dynamo_knows(tensor: Any) -> bool:
-    """Whether Dynamo has seen the tensor in the frame that it compiles now."""
-    context = TracingContext.try_get()
-    return context is not None and tensor in context.tensor_to_context
-
-
-@contextmanager
-def without_compiled_autograd() -> Iterator[None]:
-    """Let autograd's engine run a backward itself where the user has turned on compiled autograd."""
-    exchange = torch._C._dynamo.compiled_autograd.set_autograd_compiler
-    before = exchange(None, False)
-    try:
-        yield
-    finally:
-        exchange(*before)
-
-
-def _translator_positions(translator: Any) -> tuple[tuple[str, int, int, int, int], ...]:
-    """(file, line, column, end line, end column) of each frame that Dynamo is in, innermost first."""
-    found = []
-    while translator is not None:
-        positions = getattr(translator.current_instruction, "positions", None)
-        if positions is not None and positions.lineno is not None:
-            found.append(
-                (
-                    translator.f_code.co_filename,
-                    positions.lineno,
-                    positions.col_offset or 0,
-                    positions.end_lineno or positions.lineno,
-                    positions.end_col_offset or 0,
-                )
-            )
-        translator = getattr(translator, "parent", None)
-    return tuple(found)
-
-
-def _translator_codes(translator: Any) -> tuple[tuple[str, str, int], ...]:
-    """(qualified name, file, first line) of each function that Dynamo is in, innermost first."""
-    found = []
-    while translator is not None:
-        code = translator.f_code
-        found.append((code.co_qualname, code.co_filename, code.co_firstlineno))
-        translator = getattr(translator, "parent", None)
-    return tuple(found)
-
-
-def qualified_name(function: Any) -> str:
-    """The dotted name under which Python finds a function of torch's; empty where it cannot be told."""
-    try:
-        name = _get_qualified_name(function)
-    except (RuntimeError, AttributeError):  # a lambda; an object that is called
-        return ""
-    return name if "." in name else f"builtins.{name}"
-
-
-def pickled_inductor_code(code: Any) -> bytes:
-    """What Inductor made of a graph, as its own cache writes it: without what is loaded.
-
-    Raises:
-        TypeError, AttributeError, pickle.PicklingError: it holds what cannot be written.
-    """
-    import copy
-    import pickle
-
-    written = copy.copy(code)
-    written.prepare_for_serialization()
-    return pickle.dumps(written)
-
-
-def loaded_inductor_code(pickled: bytes) -> Any:
-    """The other way round; runs what the bytes say, so they must be this user's own.
-
-    Raises OSError where Inductor's folder for files cannot be written.
-    """
-    import pickle
-
-    from torch._inductor.codecache import FxGraphCache
-    from torch._inductor.output_code import CompiledFxGraphConstants
-
-    code = pickle.loads(pickled)
-    constants = CompiledFxGraphConstants()
-    found, _ = FxGraphCache.cache_hit_post_compile(code, {}, constants)
-    if found is None:
-        raise OSError("Inductor cannot load what it generated")
-    found.post_compile([], constants, found.fx_kwargs)
-    return found
-
-
-@contextmanager
-def kernels_from(find: Callable[[list[str], str], str | None]) -> Iterator[None]:
-    """Within it the text that Inductor generated takes a C++ kernel from the file that `find` names.
-
-    `find` is given the kernel's argument types and its text; where it gives None the kernel is compiled.
-    Inductor itself would first try out what the compiler and the processor can do, which takes seconds.
-    """
-    from torch._inductor.async_compile import AsyncCompile
-    from torch._inductor.codecache import CppPythonBindingsCodeCache
-
-    compile_kernel = AsyncCompile.cpp_pybinding
-
-    def cpp_pybinding(self: Any, argtypes: list[str], source_code: str) -> Any:
-        path = find(argtypes, source_code)
-        if path is None:
-            return compile_kernel(self, argtypes, source_code)
-        library: Any = CppPythonBindingsCodeCache._load_library(path, os.path.basename(path).split(".")[0])
-        return library.kernel
-
-    AsyncCompile.cpp_pybinding = cpp_pybinding
-    try:
-        yield
-    finally:
-        AsyncCompile.cpp_pybinding = compile_kernel
-
-
-def inductor_folder() -> str:
-    """Where Inductor puts what it compiles."""
-    from torch._inductor.codecache import cache_dir
-
-    return str(cache_dir())
-
-
-def inductor_rules_of_others() -> list[str]:
-    """Operators whose decomposition or lowering somebody else than torch has registered with Inductor."""
-    found = []
-    for module, table in (("decomposition", "decompositions"), ("lowering", "lowerings")):
-        loaded = sys.modules.get(f"torch._inductor.{module}")  # where nobody loaded it, nobody added to it
-        rules: dict[Any, Any] = getattr(loaded, table, {})
-        found += [str(op) for op, rule in rules.items() if not _is_of_torch(rule)]
-    return found
-
-
-def _is_of_torch(rule: Any) -> bool:
-    name = getattr(inspect.unwrap(getattr(rule, "func", rule)), "__module__", None)
-    return name is None or name.split(".")[0] in ("torch", "functools")
-
-
-def inductor_settings() -> dict[str, Any]:
-    """Every setting of Inductor's that its code depends on, by name, with the passes that a user added."""
-    from torch._inductor import config
-
-    settings: dict[str, Any] = config.save_config_portable(ignore_private_configs=False)
-    names = ("pre_grad", "joint", "post_grad")
-    passes = [name for name in dir(config) if "custom" in name and name.startswith(names)]
-    return settings | {name: getattr(config, name) for name in passes}

@@ -204,6 +204,18 @@ def test_the_pipeline_calls_every_stage() -> None:
     assert {module.split(".")[1] for module, _ in STAGE_FUNCTIONS} == set(STAGES)
 
 
+def test_torch_api_offers_what_is_asked_for() -> None:
+    """A name that nobody imports is one more that a new release of torch may break."""
+    entries = [entry for module in modules().values() for entry in module.imports]
+    asked = {entry.name for entry in entries if entry.module == "aotlens.torch_api"}
+    (listed,) = (
+        ast.literal_eval(node.value)
+        for node in modules()["aotlens.torch_api"].tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+    assert set(listed) == asked
+
+
 def _loaded_by(statement: str) -> set[str]:
     """The modules that a fresh Python has loaded after the statement."""
     code = f"import sys\n{statement}\nprint('\\n'.join(sys.modules))"
