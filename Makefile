@@ -23,6 +23,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
 .PHONY: help setup docs smoke torch-versions demo test test-ops test-programs test-exports test-gpu-numbers vscode check format lint types layering bench clean
 
 help:
@@ -30,12 +31,25 @@ help:
 
 setup: $(READY)
 
-# torch comes first and alone, so that nothing else decides its version.
-$(READY): pyproject.toml
+$(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 …")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet "$(TORCH)"
+
+# torch comes first and alone, so that nothing else decides its version.
+$(VENV)/.torch: | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --no-compile "$(TORCH)"
+	@touch $@
+
+# What pip would do by itself, file after file while the other packages wait; a file for a newer Python fails.
+$(VENV)/.compiled: $(VENV)/.torch
+	@$(BIN)/python -m compileall -qq $(VENV)/lib/python3.*/site-packages || true
+	@touch $@
+
+$(VENV)/.packages: pyproject.toml $(VENV)/.torch
 	$(BIN)/python -m pip install --quiet -e ".[dev]" $(TRITON)
+	@touch $@
+
+$(READY): $(VENV)/.compiled $(VENV)/.packages
 	@touch $@
 
 demo: $(READY)
@@ -62,8 +76,8 @@ test-gpu-numbers: $(READY)
 test-ops: $(READY)
 	$(BIN)/python -m tests.operators $(OPS_ARGS)
 
-# Node.js 20 or newer from the path, or else from PyPI into .venv.
-vscode: $(READY)
+# Node.js 20 or newer from the path, or else from PyPI into .venv; nothing else of that is asked for.
+vscode: | $(BIN)/python
 	@sh scripts/node.sh $(BIN) sh -c 'cd editors/vscode && npm ci --ignore-scripts --no-audit --no-fund && npm run check'
 
 check: lint types layering test
