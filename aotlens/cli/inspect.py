@@ -5,7 +5,7 @@ import sys
 
 from aotlens.cli.gpu_options import KernelsAsked, add_kernel_options, kernels_asked
 from aotlens.cli.target import add_compile_options, add_gpu, add_target, check_gpu, policy_of
-from aotlens.cli.terminal import show_failure, write_data
+from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.cli.tracing import trace_target
 from aotlens.errors import UserError
 from aotlens.report.kernel_code import kernel_code
@@ -97,6 +97,8 @@ def run(arguments: argparse.Namespace) -> int:
         dead_values=arguments.dead_values,
     )
     traced = trace_target(arguments.target, arguments.argv, options, arguments.time_limit, arguments.fresh)
+    if traced.stopped:
+        say("aotlens: the script's targets only repeated, so it was stopped; --to-end runs it to its end")
     if traced.report is not None:
         _show(traced.report, arguments, asked)
     if traced.failure is not None:

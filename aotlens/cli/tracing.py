@@ -20,6 +20,8 @@ class Traced:
 
     report: Report | None
     failure: Failure | None
+    stopped: bool
+    """Whether the script was ended early, because its targets only repeated."""
 
 
 def trace_target(
@@ -42,7 +44,8 @@ def trace_target(
             kept.keep(request, answer, started)
     if answer.output:
         say(answer.output.removesuffix("\n"))
-    return Traced(decode(answer.report) if answer.report is not None else None, answer.failure)
+    report = decode(answer.report) if answer.report is not None else None
+    return Traced(report, answer.failure, answer.stopped)
 
 
 def _traced(request: TraceRequest, time_limit_s: float) -> Answer:

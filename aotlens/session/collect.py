@@ -33,6 +33,8 @@ class Collector:
         self.refused: list[Failure] = []
         self.given: list[Any] = []
         """What the script gave to `torch.compile`."""
+        self.stopped = False
+        """Whether the script was ended because its targets only repeated."""
         self._repeats = repeats
         self._calls: Counter[int] = Counter()
 
@@ -79,4 +81,5 @@ class Collector:
         """Count one call; the first one after a capture is the call that the capture was made for."""
         self._calls[key] += 1
         if self._repeats is not None and self._calls[key] > self._repeats:
+            self.stopped = True
             raise StopScript

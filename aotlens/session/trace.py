@@ -73,7 +73,7 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
         failure = driver.nothing_found()
     report = _report(request, targets, refused, notes) if targets else None
     data = encode(report) if report is not None else None
-    return Outcome(data, failure, _files(request.path, reads), reads.outside)
+    return Outcome(data, failure, _files(request.path, reads), reads.outside, collector.stopped)
 
 
 def _hooks(verifier: Verifier | None, progress: ProgressFunction) -> Hooks:

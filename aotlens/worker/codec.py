@@ -37,6 +37,8 @@ class Outcome:
     """Absolute paths of what the report depends on: the user's sources, and what the script read."""
     outside: str = ""
     """What else it depends on, that no file tells."""
+    stopped: bool = False
+    """Whether the script was ended early, because its targets only repeated."""
 
 
 Message = TraceRequest | Cancel | Hello | Progress | Answer | Outcome

@@ -72,6 +72,7 @@ class Job:
             elapsed_ms=(time.monotonic() - self.began) * 1000.0,
             files=outcome.files,
             outside=outcome.outside,
+            stopped=outcome.stopped,
         )
 
     def _failure(self, status: int) -> Failure:

@@ -147,3 +147,5 @@ class Answer:
     """Absolute paths of the user's sources; of what else the script read where the request asked for it."""
     outside: str = ""
     """Why the same request may have another answer later, whatever files say: `it asks the network`."""
+    stopped: bool = False
+    """Whether the script was ended early, because its targets only repeated; `to_end` runs it whole."""

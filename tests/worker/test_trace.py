@@ -145,11 +145,13 @@ def test_a_training_script_is_stopped_when_it_repeats(client: WorkerClient, scri
     answer = trace(client, script, TRAINING)
     assert [row[1:3] for row in rows(answer)] == [("dynamo", "training")]
     assert answer.output == "step 0\nstep 1\nstep 2\nstep 3\n"
+    assert answer.stopped
 
 
 def test_to_the_end(client: WorkerClient, script: Path) -> None:
     answer = trace(client, script, TRAINING, options=TraceOptions(to_end=True))
     assert answer.output.endswith("step 999\n")
+    assert not answer.stopped
 
 
 @pytest.mark.parametrize(("name", "frontend"), [("Model", "dynamo"), ("activate", "direct")])
