@@ -306,6 +306,7 @@ The engine is one and the same; where releases differ, `torch_api.py` asks what 
 - A build for CUDA on a machine without a GPU counts GPUs once fake tensors are about; the worker starts
   autograd before that, since a child of a process with autograd's threads for GPUs can run no backward.
 - Triton: each release brings its own, 3.6 with 2.11 to 3.9 with 2.15; kernels for a GPU differ with it.
+- 2.11's Inductor names no node where it says why two kernels are apart: `--gpu` shows the reason alone.
 
 Tests that fail with some releases:
 
