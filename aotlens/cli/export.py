@@ -28,9 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dynamic", action="store_true", help="trace with symbolic sizes")
     add_policy(parser)
-    parser.add_argument(
-        "--gpu", metavar="NAME", help="refused, with what to do: a module is written where its GPU is"
-    )
+    parser.add_argument("--gpu", help=argparse.SUPPRESS)  # refused, with what to do
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -200,7 +200,7 @@ def test_settings_of_the_compiler_are_in_the_file() -> None:
     from torch._inductor import config
     from torch._inductor.codecache import CppPythonBindingsCodeCache
 
-    asked = (("cpp.enable_unsafe_math_opt_flag", True), ("cpp.simdlen", 0))
+    asked = (("cpp.enable_floating_point_contract_flag", "fast"), ("cpp.simdlen", 0))
     options = aotlens.CompileOptions("inductor", inductor_config=asked)
     text = aotlens.export(lambda x: x.sin() * 2, torch.ones(8), options=options)
     seen = []
@@ -208,12 +208,12 @@ def test_settings_of_the_compiler_are_in_the_file() -> None:
     class Compiler(CppPythonBindingsCodeCache):
         @classmethod
         def load_pybinding(cls, *_: Any) -> Any:
-            seen.append((config.cpp.enable_unsafe_math_opt_flag, config.cpp.simdlen))
+            seen.append((config.cpp.enable_floating_point_contract_flag, config.cpp.simdlen))
 
     with config.patch(compile_threads=1), pytest.MonkeyPatch.context() as patch:
         patch.setattr("torch._inductor.async_compile.CppPythonBindingsCodeCache", Compiler)
         loaded(text)
-    assert seen == [(True, 0)]
+    assert seen == [("fast", 0)]
     assert "pick_vec_isa" not in text
 
 
