@@ -88,6 +88,12 @@ def repeated_dims(tensor: Any) -> tuple[int, ...]:
     )
 
 
+def once(tensor: Any) -> tuple[slice, ...]:
+    """The index that takes every memory location of an expanded tensor once."""
+    repeated = repeated_dims(tensor)
+    return tuple(slice(1) if dim in repeated else slice(None) for dim in range(tensor.dim()))
+
+
 def has_symbols(tensor: Any) -> bool:
     """Whether any of its sizes, strides or its place in memory is a symbol."""
     place = (*tensor.shape, *tensor.stride(), tensor.storage_offset())

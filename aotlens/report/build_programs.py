@@ -111,7 +111,9 @@ def _recorded(parts: Partitioned) -> Program:
                 value = captured.recorder.tracked(tensor).node
             outputs.append(ProgramOutput(value, inner_slot(UserOutput(name, info.index), path)))
     nodes = tuple(n for n in captured.recorder.nodes if not n.origin.backward and not _written_back(n))
-    recorded = [node for node in nodes if node.origin.stage == "captured"]  # dead ones too: the user wrote them
+    recorded = [
+        node for node in nodes if node.origin.stage == "captured"
+    ]  # dead ones too: the user wrote them
     needed = ancestors([*recorded, *(out.value for out in outputs)], nodes)
     kept = tuple(node for node in nodes if id(node) in needed)
     inputs = tuple(given for given in parts.joint.program.inputs if not given.node.origin.backward)

@@ -17,7 +17,7 @@ from aotlens.analysis.records import (
     OutputBase,
 )
 from aotlens.capture.records import Captured
-from aotlens.capture.storage import repeated_dims
+from aotlens.capture.storage import once
 from aotlens.capture.views import ViewStep
 from aotlens.codegen.records import Generated
 from aotlens.ir.program import Node
@@ -379,7 +379,6 @@ class WrapperText:
 
 
 def _once(tensor: Any) -> str:
-    """The index that takes every memory location of an expanded tensor once."""
-    repeated = repeated_dims(tensor)
-    dims = ", ".join(":1" if dim in repeated else ":" for dim in range(tensor.dim()))
-    return f"[{dims}]" if repeated else ""
+    """`once` as text; empty where all of the tensor is taken."""
+    parts = [":1" if part.stop else ":" for part in once(tensor)]
+    return f"[{', '.join(parts)}]" if ":1" in parts else ""

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from aotlens.analysis.records import InputAliasInfo, IntermediateBaseOf
+from aotlens.capture.operators import aten
+from aotlens.capture.storage import once
 from aotlens.capture.wrappers import is_wrapper
 from aotlens.ir.program import Program
 from aotlens.ir.slots import (
@@ -164,7 +166,7 @@ class Given:
         for base in (base for base in bases if base.kind != "input"):
             like = compiled.captured.inputs[base.index].fake
             place = (like.shape, like.stride(), like.storage_offset())
-            self._flat.append(self._flat[base.members[0]].view(like.dtype).as_strided(*place))
+            self._flat.append(_as_stored(self._flat[base.members[0]]).view(like.dtype).as_strided(*place))
             self._before.append(self._flat[-1])
 
     def run(self, stage: StageProgram, backward: StageProgram | None) -> StageResult:
@@ -192,7 +194,8 @@ class Given:
         with below_views():
             for out, value in zip(program.outputs, outputs, strict=True):
                 if isinstance(out.slot, MutatedInput):
-                    self._before[out.slot.index].copy_(value)
+                    before = self._before[out.slot.index]
+                    before[once(before)].copy_(value[once(before)])
         return {_after(self._slots[index].name): _kept(self._before[index]) for index in self._changed}
 
     def tangents(self, forward: Program) -> dict[str, Any]:
@@ -242,9 +245,15 @@ class Given:
 
 
 def _written(compiled: Compiled) -> list[InputAliasInfo]:
-    """The flat inputs whose data is new after the call."""
+    """The flat inputs whose memory holds new data after the call, and which keep that memory."""
     count = len(compiled.captured.flat_inputs)
-    return [info for info in compiled.meta.inputs[:count] if info.mutates_data]
+    return [info for info in compiled.meta.inputs[:count] if info.mutates_data and info.exchange is None]
+
+
+def _as_stored(value: Tensor) -> Tensor:
+    """The tensor as it lies in memory, without the lazy conjugation or sign that it is read with."""
+    value = value.conj() if value.is_conj() else value
+    return aten._neg_view.default(value) if value.is_neg() else value
 
 
 def _laid_out(value: Tensor, like: Any) -> Tensor:
