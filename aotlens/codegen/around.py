@@ -3,13 +3,11 @@
 Invariant: Inductor gets the graph without what it would get wrong, and the code that is called does the rest.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
 
-from aotlens.codegen.around_text import load_around
+from aotlens.codegen.around_text import Around
 from aotlens.codegen.crossed import take_out_crossed_writes
 from aotlens.codegen.loop_sizes import give_sizes_to_loops
 from aotlens.codegen.negated import spell_out_negation
@@ -23,35 +21,6 @@ from aotlens.codegen.separate import (
 from aotlens.codegen.tokens import thread_token
 from aotlens.ir.program import Program
 from aotlens.ir.slots import DIFFERENTIABLE_OUTPUTS
-
-Code = Callable[[list[Any]], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Around:
-    """Positions among the inputs and results of one graph."""
-
-    negated: tuple[int, ...]
-    """Inputs that are given as they lie in memory, without their negative bit."""
-    crossed: tuple[int, ...]
-    """Inputs that are written when the graph has ended, with the results after the program's own."""
-    doubtful: tuple[int, ...]
-    """Results that Inductor may compute inside the memory of another."""
-    views: tuple[int, ...]
-    """Results that may be the same tensor as another."""
-    updated: tuple[tuple[int, int], ...]
-    """Results that show what an input gets in the graph, each with that input's position."""
-    copies: tuple[int, ...]
-    """Results that may share memory with another of which they are a copy."""
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether there is anything to do around the graph's code."""
-        return any((self.negated, self.crossed, self.doubtful, self.views, self.updated, self.copies))
-
-    def code(self, code: Code) -> Code:
-        """The graph's code as the module text calls it."""
-        return load_around(self, code) if self.is_needed else code
 
 
 def prepare(module: fx.GraphModule, program: Program) -> Around:

@@ -4,12 +4,41 @@ Invariant: the inputs are given, and written, as the graph was prepared for, and
 memory of their own, or as tensors of their own, are given so.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-if TYPE_CHECKING:
-    from aotlens.codegen.around import Around
+Code = Callable[[list[Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """Positions among the inputs and results of one graph."""
+
+    negated: tuple[int, ...]
+    """Inputs that are given as they lie in memory, without their negative bit."""
+    crossed: tuple[int, ...]
+    """Inputs that are written when the graph has ended, with the results after the program's own."""
+    doubtful: tuple[int, ...]
+    """Results that Inductor may compute inside the memory of another."""
+    views: tuple[int, ...]
+    """Results that may be the same tensor as another."""
+    updated: tuple[tuple[int, int], ...]
+    """Results that show what an input gets in the graph, each with that input's position."""
+    copies: tuple[int, ...]
+    """Results that may share memory with another of which they are a copy."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to do around the graph's code."""
+        return any((self.negated, self.crossed, self.doubtful, self.views, self.updated, self.copies))
+
+    def code(self, code: Code) -> Code:
+        """The graph's code as the module text calls it."""
+        return _load(self, code) if self.is_needed else code
+
 
 HELPER = """
 def lies_beside(tensor, others):
@@ -20,7 +49,7 @@ def lies_beside(tensor, others):
 """Text of a module: whether a tensor has its memory in common with one of the others."""
 
 
-def around_lines(around: "Around", name: str, code: str) -> list[str]:
+def around_lines(around: Around, name: str, code: str) -> list[str]:
     """`def NAME(inputs): …`, which calls `code` with the list of inputs and does the rest."""
     lines = [f"def {name}(inputs):"]
     if around.negated:
@@ -57,7 +86,7 @@ def _copied(at: int, others: str, why: str) -> list[str]:
     ]
 
 
-def load_around(around: "Around", code: Any) -> Any:
+def _load(around: Around, code: Code) -> Code:
     """The function that the text defines, around `code`."""
     namespace: dict[str, Any] = {"__name__": "aotlens_around", "torch": torch, "code": code}
     lines = around_lines(around, "around", "code")

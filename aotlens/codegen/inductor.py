@@ -13,7 +13,8 @@ import torch
 from torch import fx
 
 from aotlens.capture.margin_losses import AS_THE_KERNEL
-from aotlens.codegen.around import Around, prepare
+from aotlens.codegen.around import prepare
+from aotlens.codegen.around_text import Around
 from aotlens.codegen.boxed import boxed
 from aotlens.codegen.kept import KeptCode, kept
 from aotlens.codegen.kernels import call_numbers, kernels_of

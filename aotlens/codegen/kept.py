@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aotlens.cache import digest, write_at_once
-from aotlens.codegen.around import Around
+from aotlens.codegen.around_text import Around
 from aotlens.codegen.boxed import boxed
 from aotlens.ir.told import NoFingerprintError
 from aotlens.torch_api import (

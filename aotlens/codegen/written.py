@@ -15,8 +15,7 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.around import Around
-from aotlens.codegen.around_text import around_lines
+from aotlens.codegen.around_text import Around, around_lines
 from aotlens.torch_api import CPU_KERNEL_SETTINGS, kernel_settings, vector_bits
 
 ENTRY = "call"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import aotlens
-from aotlens.codegen.around import Around
+from aotlens.codegen.around_text import Around
 from aotlens.codegen.written import WAIT, written_graph
 from aotlens.errors import UnsupportedError
 from tests.exports.facts import difference, facts

@@ -12,7 +12,8 @@ from typing import Any
 
 from torch import fx
 
-from aotlens.codegen.around import Around, prepare
+from aotlens.codegen.around import prepare
+from aotlens.codegen.around_text import Around
 from aotlens.codegen.gpu.attention import attentions_recorded
 from aotlens.codegen.gpu.fx_work import OURS
 from aotlens.codegen.gpu.launches import Launch, launches_in

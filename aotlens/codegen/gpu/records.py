@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from aotlens.codegen.around import Around
+from aotlens.codegen.around_text import Around
 from aotlens.codegen.gpu.launches import Launch
 from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.report.records import Phase
