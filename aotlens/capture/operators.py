@@ -36,11 +36,6 @@ class Kind(Enum):
 
 SAME_VALUE = frozenset({aten.detach.default, aten.lift_fresh.default})
 
-UNSAFE_VIEWS = frozenset(
-    {aten._unsafe_view.default, aten.unsafe_split.Tensor, aten.unsafe_split_with_sizes.default}
-)
-"""Their schema promises new values, and so they are taken; but these lie in the argument's memory."""
-
 HIDDEN_SPLITS: dict[Any, Any] = {
     aten.unsafe_split.Tensor: aten.split.Tensor,
     aten.unsafe_split_with_sizes.default: aten.split_with_sizes.default,
@@ -114,6 +109,8 @@ def describe(func: Any) -> Operator:
     random = Tag.nondeterministic_seeded in func.tags
     if func in SAME_VALUE:
         return Operator(Kind.SAME)
+    if func in HIDDEN_SPLITS:
+        return Operator(Kind.VIEW)
     if func in (aten.scalar_tensor.default, aten.full.default):
         return Operator(Kind.NUMBER)
     if func in WRITES_WITHOUT_SAYING:

@@ -22,7 +22,6 @@ from aotlens.capture.left_behind import note_left_behind
 from aotlens.capture.masks import draws_mask, through_booleans
 from aotlens.capture.mutations import Write, only_reads, record_metadata_mutation, record_mutation
 from aotlens.capture.operators import (
-    HIDDEN_SPLITS,
     QUERIES,
     RESIZE_STORAGE,
     Decompositions,
@@ -264,8 +263,6 @@ class Recorder(Tape, TorchDispatchMode):
         return value
 
     def pure(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if func in HIDDEN_SPLITS:
-            return self._view(HIDDEN_SPLITS[func], operator, args, kwargs)
         if func in self.decompositions:
             return self._decomposed(func, args, kwargs)
         if any(isinstance(arg, torch.Tensor) and type(arg) is not FakeTensor for arg in args):

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.operators import aten
+from aotlens.capture.operators import HIDDEN_SPLITS, aten
 from aotlens.capture.storage import Tracked
 from aotlens.capture.strided import noted
 from aotlens.capture.tape import TRACK, Tape
@@ -19,7 +19,7 @@ def record_view(
 
     `rewritten` says that the caller's decompositions have the operator.
     """
-    source = args[0]
+    func, source = HIDDEN_SPLITS.get(func, func), args[0]
     tracked = tape.tracked(source)
     source_node = tape.node_of(source)
     result = viewed(func, args, kwargs)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.operators import UNSAFE_VIEWS, Kind, describe
+from aotlens.capture.operators import Kind, describe
 from aotlens.ir.program import Node, getitem
 
 aten = torch.ops.aten
@@ -28,7 +28,8 @@ LIKE_THEIR_OPERAND = frozenset(
 
 @cache
 def is_view_operator(op: Any) -> bool:
-    return hasattr(op, "_schema") and (describe(op).kind is Kind.VIEW or op in UNSAFE_VIEWS)
+    """`_unsafe_view` promises a new value, and is taken so; but it lies in the argument's memory."""
+    return hasattr(op, "_schema") and (describe(op).kind is Kind.VIEW or op is aten._unsafe_view.default)
 
 
 def is_view(node: Node) -> bool:
