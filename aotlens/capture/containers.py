@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from aotlens.capture.paths import flatten_with_path
 from aotlens.errors import UnsupportedError
 from aotlens.report.records import Span
 from aotlens.torch_api import pytree
@@ -129,6 +130,6 @@ def _checked(key: Any, span: Span | None) -> Any:
 
 
 def _taken_apart(place: str, value: Any, leaves: list[tuple[str, Any]]) -> Any:
-    paths, spec = pytree.tree_flatten_with_path(value)
+    paths, spec = flatten_with_path(value)
     leaves.extend((place + pytree.keystr(path), leaf) for path, leaf in paths)
     return spec

@@ -12,6 +12,7 @@ from aotlens.capture.frames import calling_place, is_torch_file
 from aotlens.capture.hooked import bound_by_hooks
 from aotlens.capture.outside import outside_slots, reached_tensors, standing_in
 from aotlens.capture.owned import call_on, module_tensors
+from aotlens.capture.paths import flatten_with_path
 from aotlens.capture.reach import NOTHING, reach
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
@@ -35,7 +36,7 @@ def capture_direct(
     subject = describe_subject(function, name)
     _refuse_lazy(subject)
     owned = module_tensors(function)
-    paths, spec = pytree.tree_flatten_with_path((args, kwargs))
+    paths, spec = flatten_with_path((args, kwargs))
     signature = _signature(function)
     slots: list[FlatInput] = list(owned_slots(owned))
     for index, (path, value) in enumerate(paths):

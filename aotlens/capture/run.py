@@ -26,6 +26,7 @@ from aotlens.capture.linear import as_derivative
 from aotlens.capture.margin_losses import AS_THE_KERNEL
 from aotlens.capture.modes import apart_from_the_caller, current_modes, refuse_changed_modes
 from aotlens.capture.outside import settled
+from aotlens.capture.paths import flatten_with_path
 from aotlens.capture.philox_rules import has_random_rules
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Structure, Subject
@@ -104,7 +105,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     _refuse_gradients(recorder, inputs)
     if pretends_gpu():
         refuse_mixed_devices(recorder.nodes, inputs)
-    paths, spec = pytree.tree_flatten_with_path(result)
+    paths, spec = flatten_with_path(result)
     return Captured(
         subject=subject,
         inputs=inputs,

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from aotlens.capture.paths import flatten_with_path
 from aotlens.torch_api import pytree, shares_versions
 from aotlens.verify.gradients import Gradients, backward
 from aotlens.verify.sharing import Write, sharing, try_writes
@@ -118,7 +119,7 @@ def observe(given: World, probe: Probe = EVERYTHING, call: Callable[..., Any] | 
 
 
 def _look(given: World, result: Any, bumped: list[bool], probe: Probe) -> Observation:
-    leaves, structure = pytree.tree_flatten_with_path(result)
+    leaves, structure = flatten_with_path(result)
     names = tuple("out" + pytree.keystr(path).replace("'", '"') for path, _ in leaves)
     places = zip(names, leaves, strict=True)
     outputs = tuple(Named(name, leaf) for name, (_, leaf) in places if isinstance(leaf, Tensor))

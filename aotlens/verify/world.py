@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from aotlens.capture.paths import flatten_with_path
 from aotlens.torch_api import pytree
 from aotlens.verify.captured import captured_values
 from aotlens.verify.clone import Cloner
@@ -129,7 +130,7 @@ def named_tensors(
 
 def named_leaves(name: str, value: Any) -> Iterator[Named]:
     """The tensors of one argument or result: `batch["ids"]`, `model.weight`."""
-    for path, leaf in pytree.tree_flatten_with_path(value)[0]:
+    for path, leaf in flatten_with_path(value)[0]:
         place = name + pytree.keystr(path).replace("'", '"')
         if isinstance(leaf, Tensor):
             yield Named(place, leaf)

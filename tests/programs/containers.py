@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from tests.programs.program import Cases, leaf, plain
 
@@ -145,3 +146,38 @@ def dictionary_emptied_inside(batch: dict[str, Tensor]) -> Tensor:
     taken = batch.pop("y")
     batch["x"] = taken * 2
     return batch["x"] + taken
+
+
+class Unnamed:
+    """A class that is registered as most are: without names for its parts."""
+
+    def __init__(self, first: Tensor, second: Any) -> None:
+        self.first = first
+        self.second = second
+
+
+pytree.register_pytree_node(
+    Unnamed, lambda one: ([one.first, one.second], None), lambda parts, _: Unnamed(*parts)
+)
+
+
+@cases(lambda: (Unnamed(leaf(3), [plain(3)]),), "dynamo")
+def class_registered_without_names(given: Unnamed) -> Unnamed:
+    return Unnamed(given.first * given.second[0], (given.first.sin(), 3))
+
+
+class Outputs(OrderedDict[str, Any]):
+    """A class whose context names its parts, as those of model libraries do."""
+
+
+pytree.register_pytree_node(
+    Outputs,
+    lambda one: (list(one.values()), list(one.keys())),
+    lambda parts, names: Outputs(zip(names, parts, strict=True)),
+)
+
+
+@cases(lambda: (leaf(3), {}))
+def class_that_names_its_parts_in_a_dict(x: Tensor, kept: dict[str, Any]) -> Outputs:
+    kept["all"] = x * 3
+    return Outputs(loss=x.sum(), hidden=(x * 2, None))
