@@ -5,6 +5,7 @@ what for; where releases differ, the code asks what is there.  scripts/torch_ver
 A comment heads each subject.
 """
 
+import contextvars
 import inspect
 import json
 import logging
@@ -74,6 +75,7 @@ __all__ = [
     "TorchFunctionMode",
     "TracingContext",
     "UnsupportedOperatorException",
+    "accelerators_unasked",
     "as_torch_composes",
     "asking_modes",
     "assert_size_stride",
@@ -114,6 +116,7 @@ __all__ = [
     "hide_from_dynamo",
     "hold_gpu",
     "hooked_values",
+    "in_callers_context",
     "indexing_by_tensors",
     "inductor_config_patch",
     "inductor_decompositions",
@@ -414,6 +417,25 @@ current_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
 
 next_sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 """The number that the next autograd node of this thread will get."""
+
+
+def in_callers_context(work: Callable[[], Any]) -> Callable[[], Any]:
+    """The same work, with the context variables of who calls `backward`.
+
+    Autograd's engine runs a GPU's part of a backward on a thread of its own.  Settings of Inductor's are such
+    variables, and torch leaves the caller's where its own compiled backward finds them; before 2.12 it does
+    not, and those of this moment stand for them.
+    """
+    known, owner = contextvars.copy_context(), threading.get_ident()
+
+    def run() -> Any:
+        left = torch._C._is_key_in_tls("context")
+        context = torch._C._get_obj_in_tls("context") if left else None
+        if context is None and threading.get_ident() != owner:
+            context = known
+        return work() if context is None else context.copy().run(work)
+
+    return run
 
 
 def is_view_of_custom_function(tensor: torch.Tensor) -> bool:
@@ -1540,13 +1562,40 @@ def inductor_settings() -> dict[str, Any]:
 
 # Code for a GPU, there or not.
 
-HELD_CYCLES = 2_000_000
-"""About a millisecond: longer than a process takes to launch the calls of a graph."""
+HELD_CYCLES, HELD_CYCLES_PER_CALL = 2_000_000, 100_000
+"""About a millisecond, and 50 microseconds for each call: more than a process takes to launch and mark it."""
 
 
-def hold_gpu() -> None:
-    """Keep the current stream busy, so that what is launched next waits in its queue."""
-    torch.cuda._sleep(HELD_CYCLES)
+def hold_gpu(calls: int) -> None:
+    """Keep the current stream busy, so that as many calls as are launched next wait in its queue."""
+    torch.cuda._sleep(HELD_CYCLES + calls * HELD_CYCLES_PER_CALL)
+
+
+@contextmanager
+def accelerators_unasked() -> Iterator[None]:
+    """Within it torch finds no accelerator and does not look for one.
+
+    To look starts CUDA's driver, also where nothing is done with it, and a forked child cannot use it then.
+    Every fake mode and every frame of Dynamo's looks.
+    """
+    from torch._dynamo import device_interface
+
+    instead: tuple[tuple[Any, str, Any], ...] = (
+        (torch.cuda, "is_available", lambda: False),
+        (torch.cuda, "device_count", lambda: 0),
+        (torch._C, "_accelerator_getAccelerator", lambda: None),
+        (torch._C, "_ensureCUDADeviceGuardSet", lambda: None),  # counts the GPUs
+    )
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in instead]
+    for owner, name, answer in instead:
+        setattr(owner, name, answer)
+    try:
+        yield
+    finally:
+        for owner, name, answer in before:
+            setattr(owner, name, answer)
+        device_interface.device_interfaces.clear()  # they were counted; who asks next counts again
+        device_interface._device_initialized = False
 
 
 def forked_after_cuda() -> bool:

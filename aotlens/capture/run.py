@@ -225,9 +225,11 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
     """Within the block, operators go through the recorder to fake tensors.
 
     oneDNN's recurrent layers ask for the grad mode when they run, which a graph cannot answer; without them
-    torch takes its own kernels apart.
+    torch takes its own kernels apart.  Autograd would run a GPU's part of the backward on a thread of its
+    own, where nothing is known of this recording.
     """
     with ExitStack() as stack:
+        stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         stack.enter_context(without_onednn())
         stack.enter_context(apart_from_the_caller(recorder.saved))
         stack.enter_context(quiet_fake_tensors())

@@ -7,7 +7,7 @@ each call, and it runs on numbers that are made up here.  The random state is as
 import ast
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Protocol
@@ -21,8 +21,8 @@ WARM, RUNS = 3, 20
 
 _WRAPPER = re.compile(r"^del async_compile$", re.MULTILINE)
 """Kernels are defined above, the functions that call them below."""
-_HANDLE = re.compile(r"^\s*# \[Provenance debug handles\] .*:(\d+)$")
-"""Inductor's comment above each call, with the number under which it keeps the call's nodes."""
+_HANDLE = re.compile(r"^\s*# \[Provenance debug handles\] (.*):(\d+)$")
+"""Inductor's comment above each call, with the call's name, and the number under which it keeps its nodes."""
 
 
 class Timer(Protocol):
@@ -31,8 +31,9 @@ class Timer(Protocol):
     name: str
     """What ran them."""
 
-    def hold(self) -> None:
-        """Let the device wait, so that it finds calls in its queue and not the time between launches."""
+    def hold(self, calls: int) -> None:
+        """Let the device wait while so many calls are launched: it shall find them in its queue, and not the
+        time between launches."""
 
     def mark(self) -> Any:
         """This moment in the device's work."""
@@ -45,15 +46,18 @@ class Timer(Protocol):
 
 
 class CudaTimer:
-    """Events in the current stream."""
+    """Events in the current stream of one GPU."""
 
-    def __init__(self) -> None:
-        self.name = torch.cuda.get_device_name()
+    def __init__(self, device: torch.device) -> None:
+        self.name = torch.cuda.get_device_name(device)
+        self.device = device
 
-    def hold(self) -> None:
-        hold_gpu()
+    def hold(self, calls: int) -> None:
+        with torch.cuda.device(self.device):
+            hold_gpu(calls)
 
     def mark(self) -> Any:
+        """Within the wrapper, which has made its GPU the current one."""
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
@@ -62,7 +66,7 @@ class CudaTimer:
         return float(first.elapsed_time(second)) * 1e3
 
     def wait(self) -> None:
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(self.device)
 
 
 class CpuTimer:
@@ -70,7 +74,7 @@ class CpuTimer:
 
     name = "this machine's CPU"
 
-    def hold(self) -> None:
+    def hold(self, calls: int) -> None:
         """Nothing runs beside the calls."""
 
     def mark(self) -> int:
@@ -98,8 +102,14 @@ class Measurable:
     @property
     def timer(self) -> Timer:
         """The clock of the device that it runs on."""
-        devices = {value.device.type for value in self.examples if isinstance(value, torch.Tensor)}
-        return CudaTimer() if "cuda" in devices else CpuTimer()
+        gpu = self.gpu
+        return CpuTimer() if gpu is None else CudaTimer(gpu)
+
+    @property
+    def gpu(self) -> torch.device | None:
+        """The GPU among the devices of its inputs."""
+        devices = (value.device for value in self.examples if isinstance(value, torch.Tensor))
+        return next((device for device in devices if device.type == "cuda"), None)
 
 
 def measured_us(graph: Measurable, timer: Timer, runs: int = RUNS) -> tuple[float | None, ...]:
@@ -110,12 +120,12 @@ def measured_us(graph: Measurable, timer: Timer, runs: int = RUNS) -> tuple[floa
     marks: list[tuple[int, Any]] = []
     call = _marked(graph, lambda number: marks.append((number, timer.mark())))
     taken: dict[int, list[float]] = {number: [] for number in graph.handles}
-    devices = [torch.cuda.current_device()] if isinstance(timer, CudaTimer) else []
+    devices = [] if graph.gpu is None else [graph.gpu.index or 0]
     with torch.random.fork_rng(devices=devices), torch.no_grad():
         inputs = [_made_up(value) for value in graph.examples]
         for run in range(WARM + runs):
             marks.clear()
-            timer.hold()
+            timer.hold(len(graph.handles))
             call(list(inputs))
             timer.wait()
             for number, first, second in _pairs(marks) if run >= WARM else ():
@@ -149,29 +159,63 @@ MARK = "aotlens_mark"
 
 
 def with_marks(text: str) -> str:
-    """The wrapper's text with marks around the statement under each of Inductor's comments."""
+    """The wrapper's text with marks around what stands under each of Inductor's comments, up to its call.
+
+    Of a kernel's launch the stream and what it works in come first: the call is known by its name.
+    """
     lines = text.splitlines()
     ends = {
         node.lineno: node.end_lineno or node.lineno
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.stmt)
     }
-    behind: dict[int, str] = {}
+    before: dict[int, list[str]] = {}
+    behind: dict[int, list[str]] = {}
+    for first, called, numbers in _noted(lines):
+        begin, last = _of_call(lines, ends, first, called)
+        if begin is not None:
+            indent = lines[begin - 1][: len(lines[begin - 1]) - len(lines[begin - 1].lstrip())]
+            marks = [f"{indent}{MARK}({one})" for one in numbers]
+            before.setdefault(begin, []).extend(marks)
+            behind.setdefault(last, []).extend(marks)
     found: list[str] = []
+    for number, line in enumerate(lines, 1):
+        found += (*before.get(number, ()), line, *behind.get(number, ()))
+    return "\n".join(found) + "\n"
+
+
+def _noted(lines: list[str]) -> Iterator[tuple[int, str, list[int]]]:
+    """Inductor's comments: the number of the line below, the name that is called, the numbers of its calls.
+
+    Several that follow one another are about one call, whose name is the last.
+    """
     waiting: list[int] = []
     for number, line in enumerate(lines, 1):
         handle = _HANDLE.match(line)
         if handle is not None:
-            waiting.append(int(handle[1]))
-        if waiting and number in ends:
-            indent = line[: len(line) - len(line.lstrip())]
-            found += [f"{indent}{MARK}({one})" for one in waiting]
-            behind[ends[number]] = "\n".join(f"{indent}{MARK}({one})" for one in waiting)
-            waiting = []
-        found.append(line)
-        if number in behind:
-            found.append(behind[number])
-    return "\n".join(found) + "\n"
+            waiting.append(int(handle[2]))
+            following = lines[number] if number < len(lines) else ""
+            if _HANDLE.match(following) is None:
+                yield number + 1, handle[1], waiting
+                waiting = []
+
+
+def _of_call(lines: list[str], ends: dict[int, int], first: int, called: str) -> tuple[int | None, int]:
+    """The first line of what stands there, and the last of the statement that calls that name.
+
+    Where none does before the next comment, only the first statement is taken.
+    """
+    begin: int | None = None
+    for number in range(first, len(lines) + 1):
+        if number not in ends:
+            if _HANDLE.match(lines[number - 1]) is not None:
+                break
+            continue
+        begin = begin or number
+        statement = "\n".join(lines[number - 1 : ends[number]])
+        if re.search(rf"\b{re.escape(called)}(\.run)?\(", statement):
+            return begin, ends[number]
+    return begin, ends[begin] if begin is not None else 0
 
 
 def _made_up(value: Any) -> Any:

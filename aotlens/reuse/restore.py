@@ -18,6 +18,7 @@ from aotlens.reuse.graph_key import attribute
 from aotlens.reuse.shelf import Shelf
 from aotlens.runtime.double import BOUND_NAME
 from aotlens.runtime.records import LoadedModule, ModuleText
+from aotlens.torch_api import in_callers_context
 
 __all__ = ["restored_text"]
 
@@ -50,7 +51,7 @@ def restored_text(
             return None
         bound[name] = code
     for name in entry.lazy:
-        bound[f"compile_{name}"] = _later(shelf, name, again, how)
+        bound[f"compile_{name}"] = in_callers_context(_later(shelf, name, again, how))
     for constant in entry.constants:
         bound[constant.name] = attribute(gm, constant.path)
 

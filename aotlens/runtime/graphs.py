@@ -20,7 +20,7 @@ from aotlens.runtime.bindings import Bindings
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.outside import write_outside
 from aotlens.runtime.records import ModuleText
-from aotlens.torch_api import FakeTensor
+from aotlens.torch_api import FakeTensor, in_callers_context
 
 NO_NOTES: Mapping[str, str] = MappingProxyType({})
 OF_TORCH = (
@@ -74,7 +74,7 @@ def write_graph(
         bound[name] = code.compile()
         builder.add("", "", f"# {name}: {count} nodes, compiled by the backend; takes one list of inputs")
         return
-    bound[f"compile_{name}"] = code.compile
+    bound[f"compile_{name}"] = in_callers_context(code.compile)
     builder.add("", "")
     with builder.block(f"def {name}(inputs):"):
         builder.add(

@@ -10,13 +10,16 @@ would pay again, where a child of an exercised server pays milliseconds.
 import gc
 import os
 import platform
-from pathlib import Path
+from contextlib import nullcontext
 
 import torch
 
+from aotlens.codegen.gpu.offline import forget_devices
+from aotlens.machine import may_have_gpu
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.session.trace import forget_loaded_modules, trace
+from aotlens.torch_api import accelerators_unasked
 from aotlens.worker.child import ProgressFunction, Trace
 from aotlens.worker.codec import Outcome
 from aotlens.worker.protocol import Hello, TraceRequest
@@ -30,8 +33,10 @@ def load() -> tuple[Trace, Hello]:
     torch.set_num_threads(
         1
     )  # a child forked after the thread pool has started hangs in its first parallel op
-    _exercise_direct()
-    _exercise_dynamo()
+    with accelerators_unasked() if may_have_gpu() else nullcontext():
+        _exercise_direct()
+        _exercise_dynamo()
+    forget_devices()
     forget_loaded_modules()
     gc.collect()
     gc.freeze()  # a collection in a child would otherwise touch, and so copy, the server's pages
@@ -49,7 +54,7 @@ def _exercise_direct() -> None:
     def tiny(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.gelu(x @ weight).sum()
 
-    train = not Path("/dev/nvidiactl").exists()
+    train = not may_have_gpu()
     if train:
         _start_autograd()
     arguments = torch.randn(2, 3), torch.randn(3, 2, requires_grad=train)

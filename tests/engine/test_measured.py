@@ -49,7 +49,7 @@ class Steps:
         self.now = 0.0
         self.held = self.waited = 0
 
-    def hold(self) -> None:
+    def hold(self, calls: int) -> None:
         self.held += 1
 
     def mark(self) -> float:
@@ -97,6 +97,32 @@ def test_marks_stand_around_whole_statements() -> None:
         f"{MARK}(5)",
         "fused_add.run(third, 64)",
         f"{MARK}(5)",
+    ]
+
+
+GPU_LAUNCH = """
+def call(args):
+    with torch.cuda._DeviceGuard(0):
+        # [Provenance debug handles] triton_red_fused_sum_0:1
+        workspace_0 = empty_strided_cuda((64, ), (1, ), torch.uint8)
+        workspace_0.zero_()
+        raw_stream0 = get_raw_stream(0)
+        triton_red_fused_sum_0.run(args[0], workspace_0, 64, stream=raw_stream0)
+        del workspace_0
+        # [Provenance debug handles] aten.sort:2
+        buf1 = torch.ops.aten.sort.default(args[0])
+        buf2 = buf1[0]
+"""
+
+
+def test_the_time_of_a_launch_is_that_of_the_kernel_and_not_of_asking_for_a_stream() -> None:
+    lines = [line.strip() for line in with_marks(GPU_LAUNCH).splitlines()]
+    marks = [at for at, line in enumerate(lines) if MARK in line]
+    between = [lines[first + 1 : last] for first, last in zip(marks[::2], marks[1::2], strict=True)]
+    assert [part[0].split(" ")[0] for part in between] == ["workspace_0", "buf1"]
+    assert [part[-1].split("(")[0] for part in between] == [
+        "triton_red_fused_sum_0.run",
+        "buf1 = torch.ops.aten.sort.default",
     ]
 
 

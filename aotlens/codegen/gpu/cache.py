@@ -20,6 +20,7 @@ from aotlens.codegen.gpu.records import BuiltKernel, KernelSource, LoweredGraph
 from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.errors import ReportError
 from aotlens.ir.told import NoFingerprintError
+from aotlens.machine import may_have_gpu
 from aotlens.partition.records import Partitioned
 from aotlens.report.codec import decode_record, encode_record
 
@@ -30,9 +31,6 @@ T = TypeVar("T")
 _PREFIXES = ("TRITON_", "TORCH", "MLIR_", "LLVM_", "PTXAS_", "NVPTX_", "DISABLE_", "CUDA_")
 _FOLDERS = ("TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_DUMP_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_HOME")
 """Where torch and Triton put files, which changes nothing in them."""
-
-DRIVER = Path("/dev/nvidiactl")
-"""There where a GPU of NVIDIA's is: torch may then measure instead of choosing by rule."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -107,7 +105,8 @@ class GpuCache:
 def _surroundings() -> list[str]:
     """What every result depends on besides its own text."""
     read = [f"{name}={value}" for name, value in sorted(os.environ.items()) if _is_read(name)]
-    return [*_versions(), f"driver {DRIVER.exists()}", *read]
+    # With a GPU torch may measure instead of choosing by rule.
+    return [*_versions(), f"driver {may_have_gpu()}", *read]
 
 
 def _is_read(name: str) -> bool:

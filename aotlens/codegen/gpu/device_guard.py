@@ -1,15 +1,16 @@
-"""A CUDA device guard for a build of torch that has none.
+"""A CUDA device guard where torch has none that works.
 
 A few decompositions enter `torch.device` contexts of fake CUDA tensors, which look the guard up and end the
-process where it is missing.  Torch has a guard that does nothing, but puts it only in the place of another
-one: so a stand-in is registered first, whose every method answers 0.  It stays, and is harmless.
+process where it is missing; in a child of a process that uses the GPU the real one fails.  Torch has a guard
+that does nothing, but puts it only in the place of another one without devices: so a stand-in is registered
+first, whose every method answers 0.  It stays, and is harmless.
 """
 
 import ctypes
 import os
 from typing import Any
 
-from aotlens.torch_api import compiling_modules
+from aotlens.torch_api import compiling_modules, forked_after_cuda
 
 _CUDA = 1
 """`c10::DeviceType::CUDA`."""
@@ -23,11 +24,11 @@ _kept: list[Any] = []
 
 
 def ensure_cuda_guard() -> None:
-    """Once per process; a build of torch with CUDA has a guard already."""
+    """A build of torch with CUDA has one, which stays but in a child of a process that uses the GPU."""
     modules = compiling_modules()
     library = ctypes.CDLL(os.path.join(modules.libraries, "libc10.so"))
     registry = (ctypes.c_void_p * (_CUDA + 1)).in_dll(library, _REGISTRY)
-    if not registry[_CUDA]:
+    if not registry[_CUDA] or forked_after_cuda():
         answer = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(lambda _: 0)
         methods = (ctypes.c_void_p * _METHODS)(*[ctypes.cast(answer, ctypes.c_void_p).value] * _METHODS)
         guard = (ctypes.c_void_p * 8)(ctypes.addressof(methods))
