@@ -108,6 +108,7 @@ __all__ = [
     "forked_after_cuda",
     "frames_left_out",
     "functionalizes_rng",
+    "generators_noted_by",
     "get_decompositions",
     "graph_module_hooks",
     "has_composite_kernel",
@@ -896,6 +897,33 @@ def random_state_handled_by(state: Any) -> Iterator[None]:
         yield
     finally:
         module.default_generator = real
+
+
+@contextmanager
+def generators_noted_by(note: Callable[[torch.Generator], None]) -> Iterator[None]:
+    """Within it, each `torch.Generator()` that this thread makes is told of."""
+    owner, real = threading.get_ident(), torch.Generator
+    module: Any = torch
+
+    class Kind(type):
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            made = real(*args, **kwargs)
+            if threading.get_ident() == owner:
+                made = made.clone_state()  # which operators are given as this very object
+                note(made)
+            return made
+
+        def __instancecheck__(cls, one: Any) -> bool:
+            return isinstance(one, real)
+
+        def __getattr__(cls, name: str) -> Any:
+            return getattr(real, name)
+
+    module.Generator = Kind("Generator", (), {})
+    try:
+        yield
+    finally:
+        module.Generator = real
 
 
 @contextmanager

@@ -25,10 +25,10 @@ def _paths(path: Path, tree: Any, spec: Any) -> Iterator[Path]:
     rule = pytree.SUPPORTED_NODES[spec.type]
     named = rule.flatten_with_keys_fn
     if named is not None:
-        pairs = named(tree)[0]
+        pairs = list(named(tree)[0])
     else:
         parts, context = rule.flatten_fn(tree)
-        pairs = zip(_keys(context, len(parts)), parts, strict=True)
+        pairs = list(zip(_keys(context, len(parts)), parts, strict=True))
     for (key, part), inner in zip(pairs, spec.children(), strict=True):
         yield from _paths((*path, key), part, inner)
 

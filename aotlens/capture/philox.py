@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.made_generators import CLONE_STATE
 from aotlens.capture.storage import Storage
 from aotlens.capture.tape import Tape
 from aotlens.errors import UnsupportedError
@@ -184,6 +185,6 @@ def _device_counts(node: Node) -> bool:
 
 def _is_generator(node: Node) -> bool:
     """Whether it is a generator of the user's own: an argument, or a constant that is not the device's."""
-    if node.op is None and node.val is None and node.constant is None:
+    if node.op is CLONE_STATE or (node.op is None and node.val is None and node.constant is None):
         return True
     return isinstance(node.constant, torch.Generator) and node.constant not in torch.cuda.default_generators

@@ -45,6 +45,7 @@ from aotlens.torch_api import (
     UnsupportedOperatorException,
     checkpoints_run_once,
     device_random_state_handled_by,
+    generators_noted_by,
     has_saved_tensor_hooks,
     linearization_handled_by,
     object_methods_handled_by,
@@ -236,6 +237,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(object_methods_handled_by(recorder.torchbind.call))
         stack.enter_context(random_state_handled_by(recorder.random))
         stack.enter_context(device_random_state_handled_by(recorder.random))
+        stack.enter_context(generators_noted_by(recorder.made_generators.note))
         stack.enter_context(checkpoints_run_once(recorder.checkpoints.region))
         stack.enter_context(launches_as_operators())
         stack.enter_context(without_compiled_autograd())

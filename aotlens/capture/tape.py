@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.floats import Floats
+from aotlens.capture.made_generators import MadeGenerators
 from aotlens.capture.operators import aten
 from aotlens.capture.stale_views import refuse_stale
 from aotlens.capture.storage import Storage, Tracked, Write
@@ -65,6 +66,7 @@ class Tape:
         self._names: dict[str, int] = {}
         self.objects: dict[int, Node] = {}
         """Nodes of generators, and of the stand-ins of torchbind objects, by identity."""
+        self.made_generators = MadeGenerators()
         self.floats: Floats | None = None
         """Set where the graph cannot read a number, and a float argument has come."""
         self._constants: dict[int, Any] = {}
@@ -285,6 +287,8 @@ class Tape:
     def generator(self, generator: torch.Generator) -> Node:
         """The node of a generator: an argument's, or a constant of the function's own."""
         known = self.objects.get(id(generator))
+        if generator in self.made_generators:
+            return self.made_generators.node(self, generator)
         if known is None:
             known = Node(self.name("generator"), None, (), {}, None, self.origin, constant=generator)
             self.nodes.insert(0, known)

@@ -70,7 +70,7 @@ def operator_path(op: Any) -> str:
     if is_higher_order(op):
         return f"torch.ops.higher_order.{op}"
     module = getattr(op, "__module__", "torch")
-    return f"{module}.{op.__name__}"
+    return f"{module}.{op.__qualname__ if hasattr(op, '__objclass__') else op.__name__}"
 
 
 def literal(value: Any, names: Names) -> str:

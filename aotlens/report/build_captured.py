@@ -171,6 +171,8 @@ class _Writer:
         if func is aten.lift_fresh.default:  # the text keeps its constant for the next run
             func = aten.lift_fresh_copy.default
         node = self._tape.add_node(func, arguments, keywords, value, origin)
+        if isinstance(result, torch.Generator):
+            self._of[id(result)] = node
         self._name_results(node, result, value)
 
     def _with_bodies(self, call: Call, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
