@@ -14,6 +14,7 @@ from aotlens.check.tracing import OnDone, trace_files
 from aotlens.cli.limits import add_limits, limits_of
 from aotlens.cli.target import add_gpu, add_policy, check_gpu, policy_of
 from aotlens.cli.terminal import on_terminal, say, stderr_console, write_data
+from aotlens.cli.values import count, output_file, seconds
 from aotlens.errors import UserError
 from aotlens.options import BACKENDS
 
@@ -23,7 +24,9 @@ FORMATS = ("text", "json", "sarif", "github")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", metavar="PATH", nargs="+", help="a Python file, or a folder with any")
     parser.add_argument("--format", choices=FORMATS, default="text", help="default: %(default)s")
-    parser.add_argument("-o", dest="output", metavar="FILE", help="write there instead of to stdout")
+    parser.add_argument(
+        "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
+    )
     for name, does in (("select", "tell only"), ("ignore", "do not tell")):
         parser.add_argument(
             f"--{name}", metavar="CODES", help=f"{does} these, as AL1 or AL301,AL801; replaces the setting"
@@ -35,9 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_limits(parser)
     parser.add_argument(
-        "--jobs", metavar="N", type=int, default=_cores(), help="files at a time (default: one a core)"
+        "--jobs", metavar="N", type=count, default=_cores(), help="files at a time (default: one a core)"
     )
-    parser.add_argument("--time-limit", metavar="SECONDS", type=float, help="for each file (default: 120)")
+    parser.add_argument("--time-limit", metavar="SECONDS", type=seconds, help="for each file (default: 120)")
     parser.add_argument(
         "--fresh", action="store_true", help="trace even where nothing has changed since the last time"
     )

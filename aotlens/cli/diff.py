@@ -9,6 +9,7 @@ from aotlens.cli.limits import add_limits, limits_of
 from aotlens.cli.target import TargetName, add_compile_options, add_gpu, check_gpu, policy_of
 from aotlens.cli.terminal import say, write_data
 from aotlens.cli.tracing import trace_target
+from aotlens.cli.values import output_file, seconds
 from aotlens.errors import ReportError, UserError
 from aotlens.report.codec import encode_record, loads
 from aotlens.report.diagnose_budgets import Budget, over_budget
@@ -35,10 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " tree)",
     )
     parser.add_argument("--format", choices=FORMATS, default="text", help="default: %(default)s")
-    parser.add_argument("-o", dest="output", metavar="FILE", help="write there instead of to stdout")
+    parser.add_argument(
+        "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
+    )
     add_limits(parser)
     parser.add_argument(
-        "--time-limit", metavar="SECONDS", type=float, default=TIME_LIMIT_S, help="default: %(default)g"
+        "--time-limit", metavar="SECONDS", type=seconds, default=TIME_LIMIT_S, help="default: %(default)g"
     )
     add_compile_options(parser, backend="eager")
     add_gpu(parser)

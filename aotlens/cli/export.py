@@ -6,6 +6,7 @@ from aotlens.cli.inspect import TIME_LIMIT_S
 from aotlens.cli.target import TargetName, add_policy, add_target, policy_of
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.cli.tracing import trace_target
+from aotlens.cli.values import count, output_file
 from aotlens.errors import InternalError, TargetError, UserError
 from aotlens.options import BACKENDS
 from aotlens.report.export import described
@@ -15,9 +16,11 @@ from aotlens.worker.protocol import TraceOptions
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
-    parser.add_argument("-o", dest="output", metavar="FILE", help="write there instead of to stdout")
     parser.add_argument(
-        "--capture", metavar="N", type=int, help="which capture, from 1, where there are several"
+        "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
+    )
+    parser.add_argument(
+        "--capture", metavar="N", type=count, help="which capture, from 1, where there are several"
     )
     parser.add_argument(
         "--backend",

@@ -3,6 +3,7 @@
 import argparse
 from dataclasses import dataclass
 
+from aotlens.cli.values import seconds
 from aotlens.errors import UserError
 from aotlens.options import KERNEL_LIMIT_S
 from aotlens.report.kernel_code import LANGUAGES, parse_languages
@@ -42,7 +43,7 @@ def add_kernel_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kernel-time-limit",
         metavar="SECONDS",
-        type=float,
+        type=seconds,
         default=KERNEL_LIMIT_S,
         help="with --gpu: for the compilation of each kernel (default: %(default)g)",
     )

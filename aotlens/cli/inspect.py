@@ -7,7 +7,9 @@ from aotlens.cli.gpu_options import KernelsAsked, add_kernel_options, kernels_as
 from aotlens.cli.target import add_compile_options, add_gpu, add_target, check_gpu, policy_of
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.cli.tracing import trace_target
+from aotlens.cli.values import output_file, seconds
 from aotlens.errors import UserError
+from aotlens.report.changes import check_stage
 from aotlens.report.kernel_code import kernel_code
 from aotlens.report.records import Report
 from aotlens.worker.protocol import TraceOptions
@@ -23,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="text",
         help="html is one page with everything, for a browser (default: %(default)s)",
     )
-    parser.add_argument("-o", dest="output", metavar="FILE", help="write there instead of to stdout")
+    parser.add_argument(
+        "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
+    )
     parser.add_argument(
         "--stage",
         metavar="NAME",
@@ -34,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--to-end", action="store_true", help="run the script to its end, not until it repeats"
     )
     parser.add_argument(
-        "--time-limit", metavar="SECONDS", type=float, default=TIME_LIMIT_S, help="default: %(default)g"
+        "--time-limit", metavar="SECONDS", type=seconds, default=TIME_LIMIT_S, help="default: %(default)g"
     )
     parser.add_argument(
         "--fresh", action="store_true", help="trace even where nothing has changed since the last time"
@@ -80,6 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
         policy.changed(change)  # a mistake in its form shows before anything is traced
     _refuse_together(arguments)
     _refuse_parts_of_a_page(arguments)
+    if arguments.stage is not None:
+        check_stage(arguments.stage)
     check_gpu(arguments.gpu)
     asked = kernels_asked(arguments)
     options = TraceOptions(

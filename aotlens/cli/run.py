@@ -4,11 +4,12 @@ import argparse
 
 from aotlens.cli.target import add_compile_options, check_script, policy_of
 from aotlens.cli.terminal import say, show_failure, stderr_console, user_error, write_data
+from aotlens.cli.values import output_file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--verify", action="store_true", help="compare each target's first call with eager")
-    parser.add_argument("--report", metavar="FILE", help="write the report there as JSON")
+    parser.add_argument("--report", metavar="FILE", type=output_file, help="write the report there as JSON")
     add_compile_options(parser, backend="inductor")
     parser.add_argument(
         "--no-cache", action="store_true", help="compile anew, and keep nothing (see `aotlens cache`)"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from aotlens.cli.target import add_compile_options, add_target, check_gpu, check_script, policy_of
 from aotlens.cli.terminal import show_failure, stdout_on_stderr, write_data
+from aotlens.cli.values import output_file
 
 if TYPE_CHECKING:
     from aotlens.options import CompileOptions
@@ -22,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--minimise",
         metavar="FILE",
+        type=output_file,
         help="write the first mismatch there as a small script of its own, which ends with exit code 1",
     )
     parser.add_argument(

@@ -1,14 +1,25 @@
 """What of a graph Inductor cannot follow, for any device: objects that keep a state of their own."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from aotlens.capture.operators import aten
 from aotlens.capture.records import Subject
-from aotlens.errors import BackendError
-from aotlens.ir.program import Program
+from aotlens.errors import BackendError, placed
+from aotlens.ir.program import Node, Program
 from aotlens.report.records import Phase
 from aotlens.torch_api import FakeScriptObject, ScriptObject
 
 RANDOM_STATE = ("torch.random", "torch.cuda.random")
 """Modules whose functions read and set generators."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    what: str
+    advice: str
+    node: Node | None
+    """The first that works on it; None where no node does."""
 
 
 def refuse_objects(program: Program, phase: Phase, subject: Subject) -> None:
@@ -18,20 +29,33 @@ def refuse_objects(program: Program, phase: Phase, subject: Subject) -> None:
     calls of a torchbind object's methods in order: each reads what another one wrote.  Its code knows the
     symbols of sizes and strides, not one for an input's place on its storage.
     """
-    ops = [node.op for node in program.nodes if getattr(node.op, "__module__", "") in RANDOM_STATE]
+    found = next(_refused(program), None)
+    if found is None:
+        return
+    span = found.node.origin.place.innermost if found.node is not None else None
+    where = placed(f"Inductor cannot compile {found.what} in the {phase} graph of `{subject.name}`", span)
+    message = f"{where}; {found.advice}, or choose backend 'eager'"
+    raise BackendError(message, span=subject.span if span is None else span)
+
+
+def _refused(program: Program) -> Iterator[_Refused]:
     given = [item.node for item in program.inputs] + list(program.constants())
-    what = f"`torch.{ops[0].__name__}`" if ops and ops[0] is not None else ""
-    if any(node.val is None for node in given):
-        what = what or "a `torch.Generator`"
-    if any(isinstance(node.val, (FakeScriptObject, ScriptObject)) for node in given):
-        what = "a torchbind object"
+    for node in given:
+        if isinstance(node.val, (FakeScriptObject, ScriptObject)):
+            yield _Refused("a torchbind object", "keep it out of the target", _reader(program, node))
+    for node in program.nodes:
+        if node.op is not None and getattr(node.op, "__module__", "") in RANDOM_STATE:
+            yield _Refused(f"`torch.{node.op.__name__}`", "call it outside of the target", node)
+    for node in given:
+        if node.val is None:
+            advice = "draw from the default generator"
+            yield _Refused("a `torch.Generator`", advice, _reader(program, node))
     inputs = {id(item.node) for item in program.inputs}
-    places = (node for node in program.nodes if node.op is aten.sym_storage_offset.default)
-    if any(id(node.args[0]) in inputs for node in places):
-        what = what or "a symbol for where an input starts on its storage"
-    if what:
-        raise BackendError(
-            f"Inductor cannot compile {what} in the {phase} graph of `{subject.name}`; "
-            "choose backend 'eager'",
-            span=subject.span,
-        )
+    for node in program.nodes:
+        if node.op is aten.sym_storage_offset.default and id(node.args[0]) in inputs:
+            what = "a symbol for where an input starts on its storage"
+            yield _Refused(what, "pass a copy of that input", _reader(program, node))
+
+
+def _reader(program: Program, given: Node) -> Node | None:
+    return next((node for node in program.nodes if any(one is given for one in node.inputs())), None)

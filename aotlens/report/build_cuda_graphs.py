@@ -4,8 +4,8 @@ Invariant: needs neither a GPU nor Inductor.  Where no tensor of the target is o
 there, as for the kernels of a GPU target.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,11 +25,12 @@ from aotlens.report.cuda_graph_rules import (
     HOST_READS,
     LOOPS,
     MASK_WRITES,
+    OF_INPUTS,
     REFUSED,
     WAITING,
     WHY,
 )
-from aotlens.report.records import Phase, Site, WrapperStep
+from aotlens.report.records import Phase, Site, Span, WrapperStep
 from aotlens.report.sites import site_of
 from aotlens.torch_api import unbacked_symbols
 
@@ -48,7 +49,7 @@ def cuda_graph_of(parts: Partitioned, steps: tuple[WrapperStep, ...], for_gpu: b
     blockers: list[CudaGraphBlocker] = []
     phases: dict[str, CudaGraphVerdict] = {}
     for phase, program in _phases(parts):
-        found = tuple(dict.fromkeys(_Finder(parts, program, phase, on_gpu).blockers()))
+        found = tuple(_by_expression(_Finder(parts, program, phase, on_gpu).blockers()))
         phases[phase] = _verdict(found)
         blockers += found
     first = next(iter(phases))
@@ -79,6 +80,17 @@ def _tensors(node: Node) -> Iterator[torch.Tensor]:
 def _verdict(blockers: tuple[CudaGraphBlocker, ...]) -> CudaGraphVerdict:
     effects = {blocker.effect for blocker in blockers}
     return "not_recorded" if "prevents" in effects else "in_parts" if "splits" in effects else "recorded"
+
+
+def _by_expression(blockers: Iterable[CudaGraphBlocker]) -> Iterator[CudaGraphBlocker]:
+    """Each once; operators that one expression becomes are one blocker, which counts them."""
+    found: dict[tuple[BlockerKind, tuple[Span, ...], str], list[CudaGraphBlocker]] = {}
+    for blocker in blockers:
+        name = blocker.what if blocker.kind in OF_INPUTS or not blocker.sites else ""
+        spans = tuple(site.span for site in blocker.sites)
+        found.setdefault((blocker.kind, spans, name), []).append(blocker)
+    for (_, _, name), same in found.items():
+        yield replace(same[0], operators=1 if name else len(same))
 
 
 def _beside(steps: tuple[WrapperStep, ...], phase: Phase) -> Iterator[CudaGraphBlocker]:

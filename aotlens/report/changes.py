@@ -4,6 +4,7 @@ Invariant: every node of both stages stands in one change or is counted as kept;
 another's ancestors are compared over the stage that both come from.
 """
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -17,6 +18,19 @@ KERNELS = "kernels"
 """For the code for a GPU."""
 CUDA_GRAPH = "cuda-graph"
 """For the verdict on CUDA graphs."""
+
+STAGES = (
+    "captured",
+    "desugared",
+    "functional",
+    "decomposed",
+    "joint",
+    "joint_passes",
+    "forward",
+    "backward",
+    "inference",
+)
+"""All that a target's stages may be called, in order; which of them one has depends on the target."""
 
 ChangeKind = Literal["replaced", "added", "removed", "rewired"]
 
@@ -207,6 +221,19 @@ def parse_range(text: str) -> tuple[str, str] | None:
     if not before or not after:
         raise UserError(f"--stage {text!r} is half a range; give two stages, as `captured..functional`")
     return before, after
+
+
+def check_stage(text: str) -> None:
+    """Raises UserError for a stage, or a range of two, that no report can have."""
+    both = parse_range(text)
+    known = (*STAGES, WRAPPER) if both is not None else (*STAGES, WRAPPER, KERNELS, CUDA_GRAPH)
+    wrong = next((one for one in both or (text,) if one not in known), None)
+    if wrong is None:
+        return
+    near = difflib.get_close_matches(wrong, known, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    more = "" if both is not None else ", or the difference of two, as captured..functional"
+    raise UserError(f"no stage {wrong!r}; {hint}there is {', '.join(known)}{more}")
 
 
 def unknown_stage(report: Report, name: str) -> UserError:

@@ -4,7 +4,12 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from aotlens.report.cuda_graph_records import BlockerEffect, CudaGraph, CudaGraphVerdict
+from aotlens.report.cuda_graph_records import (
+    BlockerEffect,
+    CudaGraph,
+    CudaGraphBlocker,
+    CudaGraphVerdict,
+)
 from aotlens.report.layout import Row, heading, paragraph, table
 from aotlens.report.ledger import site_lines
 from aotlens.report.summary import counted
@@ -38,7 +43,7 @@ def cuda_graph_lines(found: CudaGraph | None, width: int) -> Iterator[Text]:
     yield heading("CUDA graphs", told)
     rows = [
         Row(
-            (blocker.what, blocker.phase, EFFECTS[blocker.effect]),
+            (what_blocks(blocker), blocker.phase, EFFECTS[blocker.effect]),
             ("cyan", "dim", STYLES[blocker.effect]),
             (
                 *paragraph(_why(blocker.reason, blocker.advice), width, "      ", "dim"),
@@ -49,6 +54,12 @@ def cuda_graph_lines(found: CudaGraph | None, width: int) -> Iterator[Text]:
         for blocker in found.blockers
     ]
     yield from table(rows, width)
+
+
+def what_blocks(blocker: CudaGraphBlocker) -> str:
+    """By its name, with how many others of its expression are alike: `aten.mul.Tensor and 2 more`."""
+    others = blocker.operators - 1
+    return f"{blocker.what} and {others} more" if others else blocker.what
 
 
 def _why(reason: str, advice: str) -> str:

@@ -49,6 +49,8 @@ class CudaGraphBlocker:
     """What to write instead; empty where nothing need change."""
     sites: tuple[Site, ...] = ()
     """The user's expressions; empty where none asked for it."""
+    operators: int = 1
+    """How many of the same expression this is true of; `what` is the first."""
 
 
 @dataclass(frozen=True, slots=True)

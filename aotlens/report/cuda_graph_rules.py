@@ -97,6 +97,11 @@ WHY: dict[BlockerKind, Why] = {
 }
 """By kind: what follows from it, why, and what helps."""
 
+OF_INPUTS: frozenset[BlockerKind] = frozenset(
+    {"written_argument", "resized_storage", "cpu_input", "object_input", "second_device"}
+)
+"""Kinds that are told by a name, and not by the expression where they stand."""
+
 HOST_READS = frozenset(
     {"aten._local_scalar_dense", "aten.item", "aten.equal", "aten.allclose", "aten.is_nonzero"}
 )

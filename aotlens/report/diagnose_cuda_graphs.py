@@ -7,6 +7,7 @@ recorded again, or runs beside a recording, has none.
 from collections.abc import Iterator
 
 from aotlens.report.cuda_graph_records import BlockerKind, CudaGraphBlocker
+from aotlens.report.cuda_graph_rules import OF_INPUTS
 from aotlens.report.findings import Check, Limits, finding_at
 from aotlens.report.records import Diagnostic, Span, Target
 
@@ -28,10 +29,6 @@ CODES: dict[BlockerKind, str] = {
     **dict.fromkeys(("refused_operator", "sparse", "effect", "generator", "object_input"), "AL505"),
 }
 """By kind of blocker; a kind without a code is no finding."""
-
-
-OF_INPUTS = frozenset({"written_argument", "resized_storage", "cpu_input", "object_input", "second_device"})
-"""Kinds that are told by a name, and not by the expression where they stand."""
 
 
 def cuda_graph_blockers(target: Target, limits: Limits) -> Iterator[Diagnostic]:

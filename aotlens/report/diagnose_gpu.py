@@ -134,18 +134,12 @@ def _called(kernel: Kernel, launches: int) -> str:
 
 
 def _at(kernel: Kernel, target: Target, code: str, severity: Severity, message: str) -> Diagnostic:
-    """At the expression that has most of the kernel, the next three related; at the target where none is."""
+    """At its costliest expression, the next three related; at the target where none is."""
     if not kernel.spans:
         return Diagnostic(code, severity, message, target.span)
-    first, *others = _most_first(kernel)
+    first, *others = kernel.spans
     related = tuple(Related(span, "computed by the same kernel") for span in others[:3])
     return Diagnostic(code, severity, message, first, related)
-
-
-def _most_first(kernel: Kernel) -> list[Span]:
-    """Its expressions by arithmetic, then by traffic: a view that others only read through comes last."""
-    shares = {share.span: (share.flops, share.bytes_read + share.bytes_written) for share in kernel.shares}
-    return sorted(kernel.spans, key=lambda span: shares.get(span, (0, 0)), reverse=True)
 
 
 GPU_CHECKS: tuple[Check, ...] = (

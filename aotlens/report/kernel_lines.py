@@ -135,7 +135,8 @@ def _blocks(config: KernelConfig) -> str:
 
 
 def _expressions(kernel: Kernel) -> str:
-    """The user's expressions that it computes, the widest of each line; else why it is there."""
+    """The user's expressions that it computes, the widest of each line, the costliest first; else why it is
+    there."""
     if not kernel.spans:
         return kernel.added
     texts = [f"{span.line}: {text_of(span)}" for span in _widest(kernel.spans)]
@@ -144,9 +145,9 @@ def _expressions(kernel: Kernel) -> str:
 
 
 def _widest(spans: Iterable[Span]) -> list[Span]:
-    """For each line the widest expression, in the order of the source."""
+    """For each line the widest expression."""
     lines: dict[tuple[str, int], Span] = {}
     for span in spans:
         known = lines.setdefault((span.file, span.line), span)
         lines[span.file, span.line] = max(known, span, key=extent)
-    return sorted(lines.values(), key=lambda span: (span.file, span.line))
+    return list(lines.values())

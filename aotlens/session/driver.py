@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from aotlens.options import CompileOptions
+from aotlens.options import CompileOptions, Interpreted
 from aotlens.pipeline import compile_direct
 from aotlens.pretend.attention import gpu_attention
 from aotlens.pretend.world import pretending
@@ -118,7 +118,8 @@ class Driver:
     def _world(self) -> Iterator[None]:
         """What is pretended to the script; an error that leaves it says for which GPU."""
         gpu, backend = self._order.options.gpu, self._order.options.backend
-        runs_here = backend != "eager" or torch.cuda.is_available()
+        for_another = backend == "eager" or isinstance(backend, Interpreted)
+        runs_here = not for_another or torch.cuda.is_available()
         chosen = nullcontext() if gpu is None or runs_here else gpu_attention(gpu)
         with pretending(gpu, self._order.fake), chosen:
             try:

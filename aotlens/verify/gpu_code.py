@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from aotlens.capture.operators import aten
 from aotlens.codegen.gpu.interpreted import InterpretedGraphs, Run
 from aotlens.codegen.gpu.interpreter.process import interpreter
 from aotlens.codegen.gpu.interpreter.records import (
@@ -37,6 +38,12 @@ from aotlens.verify.world import World, callable_tensors, copies, world
 
 AFTER_OTHER_DRAWS = ("value", "mutation", "gradient", "backward mutation")
 """Kinds of difference that other random numbers make."""
+BY_TWIN = "attention's dropout is drawn by its twin on the CPU, the same forward and backward"
+DROPOUT_AT: dict[Any, int] = {
+    aten._scaled_dot_product_flash_attention.default: 3,
+    aten._scaled_dot_product_efficient_attention.default: 5,
+}
+"""Attentions of a GPU, and the position of their dropout's probability."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,8 @@ class GpuVerification:
     """The first kernel that writes something else than torch computes; empty where none is found."""
     fault: str = ""
     """What a kernel does that no kernel may do; empty where none does."""
+    drops_in_attention: bool = False
+    """Whether a fused attention drops weights."""
     stopped: str = ""
     """Why a graph did not run to its end, where that says nothing about its code."""
 
@@ -80,8 +89,10 @@ class GpuVerification:
 
     def _interpreted(self) -> str:
         counts = " and ".join(f"{count} {phase}" for phase, count in self.kernels)
-        noun = "kernel" if sum(count for _, count in self.kernels) == 1 else "kernels"
-        return f"{counts} {noun} for {self.target}" if counts else f"no kernel for {self.target}"
+        whole = sum(count for _, count in self.kernels)
+        if not whole:
+            return f"no kernel for {self.target}" + (": library calls alone" if counts else "")
+        return f"{counts} {'kernel' if whole == 1 else 'kernels'} for {self.target}"
 
     def _random(self) -> list[str]:
         if self.unmatched:
@@ -92,7 +103,7 @@ class GpuVerification:
         names = dict.fromkeys(law.text for law in self.laws)
         count = sum(law.count for law in self.laws)
         law = f"{count:,} random numbers, {' and '.join(names)}, the same forward and backward"
-        return [law] if self.laws else []
+        return [*([law] if self.laws else []), *([BY_TWIN] if self.drops_in_attention else [])]
 
 
 def verify_gpu_code(
@@ -151,7 +162,9 @@ class _Comparison:
         found = observe_alone(self.worlds[1], call=self.call or self.compiled.call, state=self.state)
         drawn, unmatched = _drawn(graphs.runs), ""
         laws: tuple[Law, ...] = ()
-        if drawn or assumed_casts():  # eager's other numbers, or the CPU's rules for autocast, make others
+        # eager's other numbers, its attention in steps, or the CPU's rules for autocast, make others
+        drops = _drops_in_attention(self.compiled)
+        if drawn or assumed_casts() or drops:
             redrawing = Redrawing(drawn)
             by_torch = other_call(self.compiled, CompileOptions("eager"), self.worlds[2].fn)
             with redrawing:
@@ -175,6 +188,7 @@ class _Comparison:
             unmatched=unmatched,
             culprit=self._culprit(graphs, comparison) if not stopped and not unmatched else "",
             fault=_raised(found, KernelFaultError),
+            drops_in_attention=drops,
             stopped=stopped,
         )
 
@@ -223,6 +237,12 @@ def computing_dtypes(compiled: Compiled) -> frozenset[torch.dtype]:
 
 def _takes_attention(runs: Sequence[Run]) -> bool:
     return any("_scaled_dot_product_" in call.name for run in runs for call in run.graph.lowered.calls)
+
+
+def _drops_in_attention(compiled: Compiled) -> bool:
+    """Whether a fused attention draws a mask: its twin draws the same beside the kernels and here."""
+    nodes = ((node, DROPOUT_AT.get(node.op)) for node in compiled.parts.forward.nodes)
+    return any(at is not None and len(node.args) > at and node.args[at] for node, at in nodes)
 
 
 def _drawn(runs: Sequence[Run]) -> list[Drawn | None]:

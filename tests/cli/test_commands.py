@@ -151,7 +151,11 @@ def test_inspect_one_stage(script: Path) -> None:
 def test_inspect_of_an_unknown_stage(script: Path) -> None:
     ended = aotlens("inspect", f"{script}::keep_total", "--stage", "jiont")
     assert (ended.code, ended.out) == (2, "")
-    assert "joint" in ended.err
+    assert ended.err == (
+        "aotlens: error: no stage 'jiont'; did you mean joint? there is captured, desugared, functional,"
+        " decomposed, joint, joint_passes, forward, backward, inference, wrapper, kernels, cuda-graph, or the"
+        " difference of two, as captured..functional\n"
+    )
 
 
 def test_inspect_of_a_script_that_fails(tmp_path: Path) -> None:

@@ -160,3 +160,18 @@ def test_inductor_counts_the_steps_of_a_loop_behind_dynamo() -> None:
     compiled = torch.compile(summed, backend=dynamo_backend(CompileOptions()))
     found = torch.autograd.grad(compiled(x).sum(), x)
     torch.testing.assert_close(found, torch.autograd.grad(summed(x).sum(), x))
+
+
+def test_what_inductor_cannot_follow_is_refused_at_its_line() -> None:
+    def read(x: Tensor) -> Tensor:
+        state = torch.get_rng_state()
+        drawn = torch.rand_like(x)
+        torch.set_rng_state(state)
+        return x * drawn
+
+    with pytest.raises(BackendError) as raised:
+        compile_direct(read, (torch.ones(8),), {}, CompileOptions())
+    line = read.__code__.co_firstlineno + 1
+    assert raised.value.span is not None
+    assert raised.value.span.line == line
+    assert f"test_backends.py:{line}:17: `torch.get_rng_state()`; call it outside of" in str(raised.value)

@@ -122,6 +122,15 @@ def _traffic(kernel: Kernel) -> tuple[int | None, int | None, int | None]:
     return kernel.bytes_read, kernel.bytes_written, kernel.flops
 
 
+def test_a_kernel_stands_at_its_costliest_expression_first(rows: dict[str, Rows]) -> None:
+    several = [kernel for row in rows.values() for kernel in row.kernels if len(kernel.spans) > 1]
+    assert several
+    for kernel in several:
+        work = {share.span: (share.flops, share.bytes_read + share.bytes_written) for share in kernel.shares}
+        found = [work[span] for span in kernel.spans]
+        assert found == sorted(found, reverse=True), kernel.name
+
+
 def test_a_broadcast_is_read_once(rows: dict[str, Rows]) -> None:
     (kernel,) = rows["affine"].kernels
     assert _traffic(kernel) == ((64 * 128 + 128) * ITEM, 64 * 128 * ITEM, 2 * 64 * 128)

@@ -12,8 +12,9 @@ from torch.nn import functional
 from aotlens.codegen.gpu import interpreted
 from aotlens.codegen.gpu.lower import lower_to_run
 from aotlens.options import CompileOptions, Interpreted
+from aotlens.pretend.attention import gpu_attention
 from aotlens.pretend.world import pretending
-from aotlens.verify.gpu_code import GpuVerification, verify_gpu_code
+from aotlens.verify.gpu_code import BY_TWIN, GpuVerification, verify_gpu_code
 
 pytest.importorskip("triton", reason="code for a GPU needs Triton")
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there, and none is pretended")
@@ -65,3 +66,34 @@ def test_half_precision_is_judged_by_double_precision() -> None:
         x = torch.randn(4, 3, 12, 12, device="cuda").to(memory_format=torch.channels_last)
         found = verified(model, x)
     assert found.ok, found.summary()
+
+
+def attended(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    return functional.scaled_dot_product_attention(query, key, value, dropout_p=0.5) * 2
+
+
+def attention_verified() -> GpuVerification:
+    torch.manual_seed(0)
+    with pretending("h100", fake=False), gpu_attention("h100"):
+        made = (torch.randn(1, 2, 8, 16, device="cuda", requires_grad=True) for _ in range(3))
+        return verified(attended, *made)
+
+
+def test_a_fused_attention_drops_the_same_forward_and_backward() -> None:
+    found = attention_verified()
+    assert found.ok, found.summary()
+    assert BY_TWIN in found.summary()
+
+
+def test_an_attention_whose_backward_drops_others_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def other(parts: Any, config: Any) -> Iterator[Any]:
+        for graph in lower_to_run(parts, config):
+            lowered = graph.lowered
+            if lowered.phase == "backward":
+                assert "0.5, " in lowered.source
+                lowered = replace(lowered, source=lowered.source.replace("0.5, ", "0.4, "))
+            yield replace(graph, lowered=lowered)
+
+    monkeypatch.setattr(interpreted, "lower_to_run", other)
+    found = attention_verified()
+    assert {one.kind for one in found.comparison.differences} == {"gradient"}

@@ -14,7 +14,7 @@ from aotlens.pipeline import compile_direct
 from aotlens.report import Target, loads
 from aotlens.report.build_cuda_graphs import cuda_graph_of
 from aotlens.report.codec import dumps
-from aotlens.report.cuda_graph_lines import cuda_graph_lines
+from aotlens.report.cuda_graph_lines import cuda_graph_lines, what_blocks
 from aotlens.report.cuda_graph_records import CudaGraph
 from aotlens.report.cuda_graph_rules import WHY
 from aotlens.report.diagnose import diagnose
@@ -167,6 +167,16 @@ def test_what_a_compiler_makes_on_the_gpu_is_no_blocker() -> None:
     assert on_both(lambda x, row, number: x + torch.arange(4).to(x.device)) == []
     assert on_both(lambda x, row, number: x * torch.tensor(2.0)) == []
     assert on_both(lambda x, row, number: x + torch.arange(4, device=x.device)) == []
+
+
+def test_operators_of_one_expression_are_one_blocker() -> None:
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        given = torch.empty(4, device="cuda"), torch.empty(4)
+    found = verdict(lambda x, row: (x * 2, row.outer(row)), *given)
+    assert [(what_blocks(one), one.sites[0].text) for one in found.blockers] == [
+        ("row", "row.outer(row)"),
+        ("aten.view.default and 1 more", "row.outer(row)"),
+    ]
 
 
 def test_a_second_gpu() -> None:

@@ -9,7 +9,6 @@ from aotlens.codegen.gpu.architectures import ARCHITECTURES
 from aotlens.report import Diagnostic, Kernel, Related, Stage, StageNode, Target, Tensor
 from aotlens.report.diagnose import diagnose
 from aotlens.report.diagnose_gpu import HALF_RATE_F64
-from aotlens.report.kernel_records import KernelShare
 from tests.report.sample import PLAIN_CONFIG as CONFIG
 from tests.report.sample import inference_target, span, tensor, training_target
 
@@ -58,15 +57,9 @@ def test_spills() -> None:
 
 
 def test_it_stands_at_the_expression_that_has_most_of_the_kernel() -> None:
-    view, shares = span("hidden"), ((SIGMOID, 4096, 100), (PRODUCT, 8192, 300))
-    kernel = _kernel(
-        spans=(view, SIGMOID, PRODUCT),
-        shares=tuple(KernelShare(at, size, 0, flops, 1.0) for at, size, flops in shares),
-        spill_bytes=344,
-    )
-    (found,) = diagnose(_target(kernel))
+    (found,) = diagnose(_target(_kernel(spans=(PRODUCT, SIGMOID), spill_bytes=344)))
     assert found.span == PRODUCT
-    assert [one.span for one in found.related] == [SIGMOID, view]
+    assert [one.span for one in found.related] == [SIGMOID]
 
 
 def test_a_few_spills_are_information() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from aotlens.report.cuda_graph_lines import EFFECTS, VERDICTS
+from aotlens.report.cuda_graph_lines import EFFECTS, VERDICTS, what_blocks
 from aotlens.report.cuda_graph_records import CudaGraph
 from aotlens.report.places import text_of
 from aotlens.report.records import Target
@@ -63,7 +63,7 @@ def blocker_lines(found: CudaGraph | None, target: Target) -> Iterator[Line]:
         role = "warning" if blocker.effect in ("prevents", "splits") else "dim"
         parts = (
             Part(f"{EFFECTS[blocker.effect]}  ", role),
-            Part(blocker.what, "name"),
+            Part(what_blocks(blocker), "name"),
             Part(f"  {line_place(spans[0], home)}" if spans else "", "place"),
             Part(f"  {blocker.reason}", "dim"),
         )

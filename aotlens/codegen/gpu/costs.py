@@ -24,8 +24,10 @@ def with_costs(row: Kernel, call: KernelCall, target: GpuTarget, span_of: SpanOf
     work = tuple(Work(one.flops, one.dtype, "matrix" if one.is_product else "vector") for one in call.work)
     least = floor(target, sum(map(_through_memory, call.accesses)), work)
     flops = sum(one.flops for one in call.work) if call.work else None
+    shares = tuple(_shares(row.spans, call, least, span_of))
     return replace(
         row,
+        spans=_costliest_first(row.spans, shares),
         bytes_read=read,
         bytes_written=written,
         bytes_moved=read + written,
@@ -34,8 +36,14 @@ def with_costs(row: Kernel, call: KernelCall, target: GpuTarget, span_of: SpanOf
         floor_us=least.time_us,
         bound=least.bound,
         accesses=tuple(_access(access, span_of) for access in call.accesses),
-        shares=tuple(_shares(row.spans, call, least, span_of)),
+        shares=shares,
     )
+
+
+def _costliest_first(spans: tuple[Span, ...], shares: tuple[KernelShare, ...]) -> tuple[Span, ...]:
+    """By arithmetic, then by traffic: a view that others only read through comes last."""
+    known = {share.span: (share.flops, share.bytes_read + share.bytes_written) for share in shares}
+    return tuple(sorted(spans, key=lambda span: known.get(span, (0, 0)), reverse=True))
 
 
 def _through_memory(access: Access) -> int:

@@ -29,7 +29,7 @@ def forward(query: Tensor, key: Tensor, value: Tensor, form: Form) -> tuple[Tens
     """The result, and the log-sum-exp of each row."""
     scores = _scores(query, key, form)
     weights = torch.softmax(scores, -1) * _kept(scores, form)
-    result = weights @ _repeated(value, query).float()
+    result = weights @ _precise(_repeated(value, query))
     return result.to(query.dtype), torch.logsumexp(scores, -1)
 
 
@@ -38,12 +38,12 @@ def backward(gradient: Tensor, tensors: tuple[Tensor, ...], form: Form) -> tuple
     query, key, value = tensors
     scores = _scores(query, key, form)
     weights, kept = torch.softmax(scores, -1), _kept(scores, form)
-    arriving = gradient.float()
-    of_weights = (arriving @ _repeated(value, query).float().mT) * kept
+    arriving = _precise(gradient)
+    of_weights = (arriving @ _precise(_repeated(value, query)).mT) * kept
     of_scores = weights * (of_weights - (of_weights * weights).sum(-1, keepdim=True))
     scale = _scale(query, form)
-    of_query = of_scores @ _repeated(key, query).float() * scale
-    of_key = of_scores.mT @ query.float() * scale
+    of_query = of_scores @ _precise(_repeated(key, query)) * scale
+    of_key = of_scores.mT @ _precise(query) * scale
     of_value = (weights * kept).mT @ arriving
     found = (of_query, _summed(of_key, key), _summed(of_value, value))
     return *(one.to(tensor.dtype) for one, tensor in zip(found, tensors, strict=True)), of_scores
@@ -55,11 +55,16 @@ def drawn_state() -> int:
 
 
 def _scores(query: Tensor, key: Tensor, form: Form) -> Tensor:
-    scores = query.float() @ _repeated(key, query).float().mT * _scale(query, form)
+    scores = _precise(query) @ _precise(_repeated(key, query)).mT * _scale(query, form)
     if form.causal:
         above = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
         scores = scores.masked_fill(above, float("-inf"))
-    return scores if form.mask is None else scores + form.mask.float()
+    return scores if form.mask is None else scores + form.mask.to(scores.dtype)
+
+
+def _precise(tensor: Tensor) -> Tensor:
+    """In which sums are made: f32 at least."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def _kept(scores: Tensor, form: Form) -> Any:
@@ -68,7 +73,7 @@ def _kept(scores: Tensor, form: Form) -> Any:
         return 1.0
     generator = torch.Generator().manual_seed(form.state)
     numbers = torch.rand(scores.shape, generator=generator)
-    return (numbers >= form.dropout).float() / (1.0 - form.dropout)
+    return (numbers >= form.dropout).to(scores.dtype) / (1.0 - form.dropout)
 
 
 def _scale(query: Tensor, form: Form) -> float:
