@@ -15,9 +15,10 @@ from aotlens.ir.origin import Place
 _AOTLENS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
-_SITE = sysconfig.get_paths()["purelib"] + os.sep
+_INSTALLED = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
+"""In the path of every installed package, whether of the environment, the user or the system."""
 
-_TRITON = os.path.join(_SITE, "triton") + os.sep
+_TRITON = os.path.join(sysconfig.get_paths()["purelib"], "triton") + os.sep
 """It stands between a launch and its kernel, as torch does."""
 
 _is_user: dict[CodeType, bool] = {}
@@ -29,16 +30,21 @@ def is_user_file(filename: str) -> bool:
         return False
     if filename.startswith((_TORCH, _AOTLENS, _TRITON)):
         return False
-    return not filename.startswith(_STDLIB) or filename.startswith(_SITE)
+    return not filename.startswith(_STDLIB) or is_installed_file(filename)
 
 
 def is_torch_file(filename: str) -> bool:
     return filename.startswith(_TORCH)
 
 
+def is_installed_file(filename: str) -> bool:
+    """Whether the file belongs to an installed package."""
+    return any(folder in filename for folder in _INSTALLED)
+
+
 def is_own_file(filename: str) -> bool:
     """Whether the user wrote the file: an installed package is not their own."""
-    return is_user_file(filename) and not filename.startswith(_SITE)
+    return is_user_file(filename) and not is_installed_file(filename)
 
 
 def is_user_code(code: CodeType) -> bool:

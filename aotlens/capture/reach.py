@@ -18,6 +18,7 @@ from aotlens.capture.frames import is_own_file
 from aotlens.capture.hooked import names_bound_by_hooks
 
 CONTAINERS = (list, dict, set)
+_BASES = (dict, list, tuple, set)
 MAX_ITEMS = 64
 """Longer containers are compared, but their items are not looked into."""
 
@@ -212,7 +213,7 @@ class _Walk:
     def _place(self, what: str, name: str, store: Any, value: Any, foreign: bool = False) -> None:
         if isinstance(value, ModuleType) or (id(store), name) in self.places:
             return
-        content = value.copy() if isinstance(value, CONTAINERS) else None
+        content = _copied(value) if isinstance(value, CONTAINERS) else None
         grad = isinstance(value, torch.Tensor) and value.requires_grad
         self.places[id(store), name] = Place(what, name, store, value, content, foreign, grad)
 
@@ -254,9 +255,23 @@ def _names(code: CodeType | None) -> frozenset[str]:
     return frozenset(code.co_names).union(*inner)
 
 
+def base_of(container: Any) -> Any:
+    """Which of Python's containers it is, or derives from: a derived class's own methods are not run."""
+    kind = type(container)
+    if kind in _BASES:
+        return kind
+    return next(base for base in _BASES if isinstance(container, base))
+
+
+def _copied(container: Any) -> Any:
+    base = base_of(container)
+    return dict(dict.items(container)) if base is dict else base.copy(container)
+
+
 def _items(value: Any) -> Iterator[Any]:
-    if len(value) <= MAX_ITEMS:
-        yield from value.values() if isinstance(value, dict) else value
+    base = base_of(value)
+    if base.__len__(value) <= MAX_ITEMS:
+        yield from dict.values(value) if base is dict else base.__iter__(value)
 
 
 def _is_filled(cell: CellType) -> bool:

@@ -4,13 +4,14 @@ Invariant: a change that a compiled call would not repeat is undone and refused 
 repeats such changes, is the way out.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from types import CellType
 from typing import Any
 
 import torch
 
-from aotlens.capture.reach import Place, Reach
+from aotlens.capture.reach import CONTAINERS, Place, Reach, base_of
 from aotlens.errors import UnsupportedError
 from aotlens.report.records import Span
 
@@ -57,13 +58,14 @@ def is_unchanged(place: Place) -> bool:
 
 def same_items(now: Any, then: Any) -> bool:
     """Whether two containers of one type have the same items in the same order."""
-    if len(now) != len(then):
+    base = base_of(now)
+    if base.__len__(now) != len(then):
         return False
-    if isinstance(now, dict):
-        return all(key in then and _same(value, then[key]) for key, value in now.items())
-    if isinstance(now, set):
-        return bool(now == then)
-    return all(map(_same, now, then))
+    if base is dict:
+        return all(key in then and _same(value, then[key]) for key, value in dict.items(now))
+    if base is set:
+        return set.__eq__(now, then)
+    return all(map(_same, base.__iter__(now), then))
 
 
 def _same(now: Any, then: Any) -> bool:
@@ -80,17 +82,24 @@ def _equal(now: Any, then: Any) -> bool:
 
 def _restore(place: Place) -> None:
     value, store = place.value, place.store
-    if isinstance(value, list):
-        value[:] = place.content
-    elif isinstance(value, (dict, set)):
-        value.clear()
-        value.update(place.content)
+    if place.content is not None:
+        _refill(value, place.content)
     if isinstance(store, CellType):
         store.cell_contents = value
     elif isinstance(store, type):
         setattr(store, place.name, value)
     else:
         store[place.name] = value
+
+
+def _refill(container: Any, content: Any) -> None:
+    base = OrderedDict if isinstance(container, OrderedDict) else base_of(container)
+    base.clear(container)
+    if isinstance(container, dict):
+        for key, value in content.items():
+            base.__setitem__(container, key, value)
+    else:
+        (base.extend if base is list else base.update)(container, content)
 
 
 def surroundings_check(before: Reach) -> Callable[[], bool]:
@@ -109,7 +118,8 @@ def surroundings_check(before: Reach) -> Callable[[], bool]:
         if place.content is not None:
             names[f"c{index}"] = place.content
             items = f"same_items(v{index}, c{index})"
-            conditions.append(items if place.content else f"not v{index}")
+            own_length = type(place.value) not in CONTAINERS
+            conditions.append(items if place.content or own_length else f"not v{index}")
     for index, (store, keys) in enumerate(before.instances):
         names[f"i{index}"] = store
         conditions.append(f"len(i{index}) == {len(keys)}")

@@ -1,5 +1,6 @@
 """`aotlens.compile` compiles anew when what the function reads changes, and refuses what it would change."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -78,6 +79,35 @@ def test_a_global(fn: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_an_item_of_a_global_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
     assert follows(through_dictionary, lambda: monkeypatch.setitem(TABLE, "shift", 7.0), plain(3)) == 0
+
+
+class Lazy(OrderedDict[str, float]):
+    """As libraries make their registries: its own methods load what nobody asked for."""
+
+    def __init__(self, items: dict[str, float]) -> None:
+        super().__init__(items)
+
+    def __iter__(self) -> Any:
+        raise AssertionError("the registry was read")
+
+    keys = values = items = copy = __len__ = clear = __iter__
+
+
+LAZY = Lazy({"shift": 1.0})
+
+
+def test_a_dictionary_of_a_class_of_its_own() -> None:
+    def shifted(x: Tensor) -> Tensor:
+        return x + LAZY["shift"]
+
+    def shifting(x: Tensor) -> Tensor:
+        LAZY["shift"] = 3.0
+        return x + LAZY["shift"]
+
+    assert follows(shifted, lambda: LAZY.__setitem__("shift", 2.0), plain(3)) == 0
+    with pytest.raises(UnsupportedError, match="changes the Lazy `LAZY`"):
+        aotlens.compile(shifting, options=EAGER)(plain(3))
+    assert dict(dict.items(LAZY)) == {"shift": 2.0}
 
 
 def test_an_attribute_of_a_global_object(monkeypatch: pytest.MonkeyPatch) -> None:
