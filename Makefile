@@ -9,6 +9,7 @@
 #   make vscode  the VS Code extension: lint, types, tests and editors/vscode/aotlens.vsix; needs the npm registry
 #   make docs    the documents as a site, in site/   make smoke   what is installed, tried in a clean environment
 #   make torch-versions  each supported torch in an environment of its own, into docs/torch-versions.md; gigabytes
+#   make gpu     on a machine with a GPU: its tests, measured kernels, step times beside torch.compile
 #   make bench   the benchmarks        make clean   remove .venv and caches
 
 PYTHON ?= python3
@@ -24,7 +25,7 @@ READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup docs smoke torch-versions demo test test-ops test-programs test-exports test-gpu-numbers vscode check format lint types layering bench clean
+.PHONY: help setup docs smoke torch-versions gpu demo test test-ops test-programs test-exports test-gpu-numbers vscode check format lint types layering bench clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -106,6 +107,10 @@ smoke: $(READY)
 # TORCH_VERSIONS_ARGS="2.15 --environments FOLDER" tries one, and keeps its environment.
 torch-versions: $(READY)
 	$(BIN)/python scripts/torch_versions.py $(TORCH_VERSIONS_ARGS)
+
+# GPU_ARGS="--only kernels" tries the parts of that name.
+gpu: $(READY)
+	$(BIN)/python scripts/try_gpu.py $(GPU_ARGS)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

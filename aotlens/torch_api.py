@@ -1313,7 +1313,7 @@ def _accepting_constants(fake_mode: FakeTensorMode) -> Iterator[None]:
         fake_mode.allow_non_fake_inputs = before
 
 
-OWN_LOWERINGS = "a view's start, a mask's draw, the nodes of each kernel"
+OWN_LOWERINGS = "a view's start, a mask's draw, the nodes of each kernel, a name for each launch"
 """What is done with Inductor's code here: it keeps what it made of a graph, and finds it by this too."""
 
 
@@ -1338,6 +1338,36 @@ def _own_lowerings() -> Iterator[None]:
         lowering.lowerings[draw] = before
         del lowering.lowerings[start]
         lowering._maybe_layout_constraints.pop(draw)
+
+
+@contextmanager
+def _launches_named(inputs: list[Any]) -> Iterator[None]:
+    """Let Inductor write down which nodes every launch of a Triton kernel computes.
+
+    It does so by the kernel's name, and gives none of a reduction along both axes: then it is the kernel that
+    was defined just before.
+    """
+    if not any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in inputs):
+        yield
+        return
+    from torch._inductor.codegen.triton import TritonScheduling
+
+    scheduling: Any = TritonScheduling
+    define, comment = scheduling.define_kernel, scheduling.codegen_comment
+    defined: list[str] = []
+
+    def define_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
+        defined.append(define(self, *args, **kwargs))
+        return defined[-1]
+
+    def comment_with_name(self: Any, node_schedule: Any, kernel_name: Any = None) -> None:
+        comment(self, node_schedule, kernel_name or (defined[-1] if defined else None))
+
+    scheduling.define_kernel, scheduling.codegen_comment = define_and_note, comment_with_name
+    try:
+        yield
+    finally:
+        scheduling.define_kernel, scheduling.codegen_comment = define, comment
 
 
 def _start_of_a_view(view: Any) -> Any:
@@ -1368,6 +1398,7 @@ def compile_with_inductor(
         V.set_fake_mode(fake_mode),
         _accepting_constants(fake_mode),
         _own_lowerings(),
+        _launches_named(inputs),
         reset_provenance_globals(),
     ):
         if not inductor_config.fallback_random:

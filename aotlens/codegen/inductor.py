@@ -19,7 +19,7 @@ from aotlens.codegen.boxed import boxed
 from aotlens.codegen.kept import KeptCode, kept
 from aotlens.codegen.kernels import call_numbers, kernels_of
 from aotlens.codegen.layouts import lay_out
-from aotlens.codegen.measure import RUNS, Measurable, measured_us
+from aotlens.codegen.measure import RUNS, Measurable, measured
 from aotlens.codegen.objects import refuse_objects
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.codegen.written import WrittenGraph, aligning_lines, written_graph
@@ -183,11 +183,14 @@ class _Unit:
             return ""
         timer = graph.timer
         try:
-            times = measured_us(graph, timer)
+            times = measured(graph, timer)
         except (RuntimeError, ValueError, IndexError, TypeError, AttributeError) as error:
             return f"the {phase} was not measured: {type(error).__name__}: {error}"
         timed = zip(rows, times, strict=True)
-        self._kernels[phase] = tuple(replace(row, time_us=taken) for row, taken in timed)
+        self._kernels[phase] = tuple(
+            replace(row, time_us=taken.call_us, ending_us=taken.ending_us, ran=taken.ran)
+            for row, taken in timed
+        )
         return f"measured: median of {RUNS} warm runs on {timer.name}, on random numbers"
 
     def compile_forward(self) -> Callable[[list[Any]], Any]:

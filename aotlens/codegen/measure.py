@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import torch
 
+from aotlens.report.records import KernelChoice
 from aotlens.torch_api import hold_gpu
 
 WARM, RUNS = 3, 20
@@ -23,6 +24,8 @@ _WRAPPER = re.compile(r"^del async_compile$", re.MULTILINE)
 """Kernels are defined above, the functions that call them below."""
 _HANDLE = re.compile(r"^\s*# \[Provenance debug handles\] (.*):(\d+)$")
 """Inductor's comment above each call, with the call's name, and the number under which it keeps its nodes."""
+_ENDING = re.compile(r"^\s*\w+ = workspace_\d+\[.*\.sum\(dim=0\)")
+"""How a wrapper ends a reduction of which a kernel has left partial sums."""
 
 
 class Timer(Protocol):
@@ -112,14 +115,26 @@ class Measurable:
         return next((device for device in devices if device.type == "cuda"), None)
 
 
-def measured_us(graph: Measurable, timer: Timer, runs: int = RUNS) -> tuple[float | None, ...]:
-    """The median of each call over warm runs, in microseconds; None for one that no run reached.
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """One call, measured."""
+
+    call_us: float | None
+    """The median over warm runs; None where no run reached it."""
+    ending_us: tuple[float, ...] = ()
+    """Of the sums with which it ends."""
+    ran: KernelChoice | None = None
+    """What the GPU has chosen by running all configurations."""
+
+
+def measured(graph: Measurable, timer: Timer, runs: int = RUNS) -> tuple[Timed, ...]:
+    """Each call of the graph.
 
     Raises what torch raises where the inputs cannot be made or the graph refuses them.
     """
-    marks: list[tuple[int, Any]] = []
-    call = _marked(graph, lambda number: marks.append((number, timer.mark())))
-    taken: dict[int, list[float]] = {number: [] for number in graph.handles}
+    marks: list[tuple[Part, Any]] = []
+    call = _marked(graph, lambda number, part=0: marks.append(((number, part), timer.mark())))
+    taken: dict[Part, list[float]] = {}
     devices = [] if graph.gpu is None else [graph.gpu.index or 0]
     with torch.random.fork_rng(devices=devices), torch.no_grad():
         inputs = [_made_up(value) for value in graph.examples]
@@ -128,14 +143,46 @@ def measured_us(graph: Measurable, timer: Timer, runs: int = RUNS) -> tuple[floa
             timer.hold(len(graph.handles))
             call(list(inputs))
             timer.wait()
-            for number, first, second in _pairs(marks) if run >= WARM else ():
-                taken.setdefault(number, []).append(timer.elapsed_us(first, second))
-    return tuple(median(taken[number]) if taken[number] else None for number in graph.handles)
+            for part, first, second in _pairs(marks) if run >= WARM else ():
+                taken.setdefault(part, []).append(timer.elapsed_us(first, second))
+    medians = {part: median(times) for part, times in taken.items()}
+    choices = {number: _choice(graph.names.get(name)) for number, name in _called(graph.source)}
+    return tuple(
+        Timed(
+            medians.get((number, 0)),
+            tuple(medians[part] for part in sorted(medians) if part[0] == number and part[1]),
+            choices.get(number),
+        )
+        for number in graph.handles
+    )
 
 
-def _pairs(marks: list[tuple[int, Any]]) -> list[tuple[int, Any, Any]]:
+Part = tuple[int, int]
+"""A call's number; 0 for the call itself, or which of the sums that end it."""
+
+
+def _called(source: str) -> Iterator[tuple[int, str]]:
+    """The name that each numbered call has."""
+    for _, called, numbers in _noted(source.splitlines()):
+        for number in numbers:
+            yield number, called
+
+
+def _choice(kernel: Any) -> KernelChoice | None:
+    """What a kernel of Inductor's is launched with once it has run; None for what is none."""
+    launchers: Any = getattr(kernel, "launchers", ())
+    return chosen_config(launchers[0].config) if len(launchers) == 1 else None
+
+
+def chosen_config(config: Any) -> KernelChoice:
+    """A configuration of Triton's as plain data."""
+    sizes = {name: value for name, value in config.kwargs.items() if type(value) is int}
+    return KernelChoice(sizes, config.num_warps, config.num_stages)
+
+
+def _pairs(marks: list[tuple[Part, Any]]) -> list[tuple[Part, Any, Any]]:
     """The marks before and behind each call; those of a call within another one lie between its own."""
-    begun: dict[int, Any] = {}
+    begun: dict[Part, Any] = {}
     found = []
     for number, mark in marks:
         if number in begun:
@@ -145,7 +192,7 @@ def _pairs(marks: list[tuple[int, Any]]) -> list[tuple[int, Any, Any]]:
     return found
 
 
-def _marked(graph: Measurable, mark: Callable[[int], None]) -> Callable[[list[Any]], Any]:
+def _marked(graph: Measurable, mark: Callable[..., None]) -> Callable[[list[Any]], Any]:
     """The graph's `call` with a mark before and behind each call that it makes."""
     start = _WRAPPER.search(graph.source)
     text = with_marks(graph.source[start.end() :] if start is not None else graph.source)
@@ -173,11 +220,14 @@ def with_marks(text: str) -> str:
     behind: dict[int, list[str]] = {}
     for first, called, numbers in _noted(lines):
         begin, last = _of_call(lines, ends, first, called)
-        if begin is not None:
-            indent = lines[begin - 1][: len(lines[begin - 1]) - len(lines[begin - 1].lstrip())]
-            marks = [f"{indent}{MARK}({one})" for one in numbers]
-            before.setdefault(begin, []).extend(marks)
-            behind.setdefault(last, []).extend(marks)
+        if begin is None:
+            continue
+        indent = lines[begin - 1][: len(lines[begin - 1]) - len(lines[begin - 1].lstrip())]
+        marks = [f"{indent}{MARK}({one})" for one in numbers]
+        before.setdefault(begin, []).extend(marks)
+        behind.setdefault(last, []).extend(marks)
+        for part, number in enumerate(_endings(lines, last), 1):
+            before[number] = behind[number] = [f"{indent}{MARK}({numbers[-1]}, {part})"]
     found: list[str] = []
     for number, line in enumerate(lines, 1):
         found += (*before.get(number, ()), line, *behind.get(number, ()))
@@ -216,6 +266,14 @@ def _of_call(lines: list[str], ends: dict[int, int], first: int, called: str) ->
         if re.search(rf"\b{re.escape(called)}(\.run)?\(", statement):
             return begin, ends[number]
     return begin, ends[begin] if begin is not None else 0
+
+
+def _endings(lines: list[str], last: int) -> Iterator[int]:
+    """The lines of the sums right behind a launch."""
+    number = last + 1
+    while number <= len(lines) and _ENDING.match(lines[number - 1]) is not None:
+        yield number
+        number += 1
 
 
 def _made_up(value: Any) -> Any:

@@ -15,6 +15,7 @@ from aotlens.analysis.records import (
     OutputBase,
 )
 from aotlens.capture.records import CapturedInput
+from aotlens.codegen.gpu.offline import gpu_in_use
 from aotlens.codegen.records import Generated
 from aotlens.ir.program import Node
 from aotlens.partition.records import Partitioned
@@ -49,7 +50,7 @@ def build_target(
     graphs = (code.forward, *((code.backward,) if code.backward else ()))
     kernels = [kernel for graph in graphs for kernel in graph.kernels()]
     kernels += [kernel for graph in graphs for kernel in graph.gpu_kernels()]
-    if code.gpu is not None and code.gpu == _machines_gpu():
+    if code.gpu is not None and code.gpu == gpu_in_use():
         kernels = list(beside_floors(kernels))
     target = rows.Target(
         name=subject.name,
@@ -77,14 +78,6 @@ def build_target(
         timings_ms={name: round(elapsed, 3) for name, elapsed in timings_ms.items()},
     )
     return _with_diagnostics(target)
-
-
-def _machines_gpu() -> str | None:
-    """The architecture of the GPU that is in use here: `sm_90`; None where none is."""
-    if not torch.cuda.is_initialized():
-        return None
-    major, minor = torch.cuda.get_device_capability()
-    return f"sm_{major}{minor}"
 
 
 def _failing(parts: Partitioned) -> rows.FailingBackward | None:

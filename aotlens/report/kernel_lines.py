@@ -114,12 +114,20 @@ def _built(kernel: Kernel) -> str:
     grid = f"{_grid(chosen)} of {_blocks(chosen)}"
     parts = [
         f"{grid}, {counted(chosen.warps, 'warp')}",
-        f"1 of {len(kernel.configs)} configurations" if len(kernel.configs) > 1 else "",
+        _of_configs(kernel),
         f"{human_bytes(chosen.shared_bytes)} shared" if chosen.shared_bytes else "",
         f"spills {human_bytes(chosen.spill_bytes)} a thread" if chosen.spill_bytes else "",
         f"occupancy limited by {chosen.limit}" if chosen.occupancy < 1 else "",
     ]
     return " · ".join(part.replace(" ", KEEP) for part in parts if part)
+
+
+def _of_configs(kernel: Kernel) -> str:
+    """Which one it is of several; empty where there is one."""
+    if len(kernel.configs) == 1:
+        return ""
+    which = "1" if kernel.ran is None else "the fastest here"
+    return f"{which} of {len(kernel.configs)} configurations"
 
 
 def _grid(config: KernelConfig) -> str:

@@ -71,6 +71,15 @@ class KernelConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelChoice:
+    """The configuration that a device has found the fastest of a kernel's."""
+
+    blocks: dict[str, int]
+    warps: int
+    stages: int
+
+
+@dataclass(frozen=True, slots=True)
 class KernelText:
     """A kernel in one of the languages on its way to the machine."""
 
@@ -181,6 +190,10 @@ class Kernel:
     """The layer of the user's model that it belongs to, `blocks.3`; empty outside of layers."""
     added: str = ""
     """Which stage added it and why, where no expression of the user's asks for it."""
+    ran: KernelChoice | None = None
+    """What the GPU has chosen by running all configurations; None where it was not run, and of a library."""
+    ending_us: tuple[float, ...] = ()
+    """Measured beside `time_us`: the sums of what its blocks left, with which it ends, one by one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,19 @@
 """Measured times beside floors: a GPU target that is this machine's own GPU runs the same kernels.
 
-Invariant: a time is that of the same call; where the kernels of a phase are not the same ones in the same
+Invariant: a time is that of the same call; where the calls of a phase are not the same ones in the same
 order, none is taken over.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from aotlens.report.kernel_records import Kernel
 from aotlens.report.kernel_totals import gpu_kernels, is_for_gpu
+
+TEMPLATE = "triton_tem_"
+"""How the names of kernels from a template begin: a GPU may have taken another one, or the library's."""
+ENDING = "torch.sum"
+"""The row of a sum with which a kernel ends; the machine's rows have its time at the kernel."""
 
 
 def beside_floors(kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
@@ -16,13 +21,36 @@ def beside_floors(kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
     rows = tuple(kernels)
     predicted = gpu_kernels(rows)
     ran = [kernel for kernel in rows if not is_for_gpu(kernel)]
-    times: dict[tuple[str, int], float | None] = {}
+    timed: dict[tuple[str, int], Kernel] = {}
     for phase in dict.fromkeys(kernel.phase for kernel in predicted):
         here = [kernel for kernel in ran if kernel.phase == phase]
         there = [kernel for kernel in predicted if kernel.phase == phase]
-        if [kernel.name for kernel in here] == [kernel.name for kernel in there]:
-            times |= {(phase, other.call): one.time_us for one, other in zip(here, there, strict=True)}
+        for found in _timed(here, there):
+            timed[found.phase, found.call] = found
     return tuple(
-        replace(kernel, time_us=times.get((kernel.phase, kernel.call))) if is_for_gpu(kernel) else kernel
-        for kernel in rows
+        timed.get((kernel.phase, kernel.call), kernel) if is_for_gpu(kernel) else kernel for kernel in rows
     )
+
+
+def _timed(here: list[Kernel], there: list[Kernel]) -> Iterator[Kernel]:
+    """The rows of one phase with their times; nothing where they are not those of the same calls."""
+    calls = [kernel for kernel in there if kernel.name != ENDING]
+    if len(here) != len(calls) or not all(map(_is_same, here, calls)):
+        return
+    measured = {other.call: one for one, other in zip(here, calls, strict=True)}
+    endings: list[float] = []
+    for kernel in there:
+        one = measured.get(kernel.call)
+        if one is None:
+            yield replace(kernel, time_us=endings.pop(0) if endings else None)
+        else:
+            endings = list(one.ending_us)
+            yield replace(kernel, time_us=one.time_us, ran=one.ran if kernel.configs else None)
+
+
+def _is_same(one: Kernel, other: Kernel) -> bool:
+    """Whether two rows are of one call."""
+    if one.name == other.name:
+        return True
+    chosen = one.name.startswith(TEMPLATE) or other.name.startswith(TEMPLATE)
+    return chosen and bool(set(one.nodes) & set(other.nodes))

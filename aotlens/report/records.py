@@ -18,6 +18,7 @@ from aotlens.report.cuda_graph_records import (
 from aotlens.report.kernel_records import (
     Kernel,
     KernelAccess,
+    KernelChoice,
     KernelConfig,
     KernelKind,
     KernelShare,
@@ -71,6 +72,7 @@ __all__ = [
     "Input",
     "Kernel",
     "KernelAccess",
+    "KernelChoice",
     "KernelConfig",
     "KernelKind",
     "KernelShare",

@@ -1,13 +1,19 @@
 """Programs on a GPU, with both backends, compared with eager there; skipped where there is none."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
 
 from aotlens.codegen.gpu.offline import offline_gpu, replacements
 from aotlens.codegen.gpu.targets import find_target
+from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from tests.engine.checking import Compiler
@@ -90,6 +96,72 @@ def test_every_kernel_is_timed_by_events() -> None:
     kernels = compiled.target().kernels
     assert {kernel.phase for kernel in kernels} == {"forward", "backward"}
     assert all(kernel.time_us is not None and 0 < kernel.time_us < 1e5 for kernel in kernels)
+
+
+def test_the_time_of_a_launch_is_what_the_kernel_takes() -> None:
+    """256 MiB read and written: no memory is so fast that they take less than 20 microseconds."""
+    x = torch.randn(1 << 26, device="cuda")
+    compiled = compile_direct(lambda x: x.sin() * 2, (x,), {}, CompileOptions(backend="inductor"))
+    compiled.call(x)
+    compiled.measure()
+    (kernel,) = compiled.target().kernels
+    assert kernel.time_us is not None
+    assert kernel.time_us > 20
+    assert kernel.ran is not None
+
+
+def test_a_norms_backward_has_times_beside_its_floors() -> None:
+    """It ends with sums of what the kernel's blocks have left, which have rows of their own."""
+    major, minor = torch.cuda.get_device_capability()
+    norm = torch.nn.LayerNorm(1024, device="cuda")
+    x = torch.randn(8192, 1024, device="cuda", requires_grad=True)
+    options = CompileOptions(backend="inductor", gpu=f"sm_{major}{minor}")
+    compiled = compile_direct(norm, (x,), {}, options)
+    compiled.call(x).sum().backward()
+    compiled.measure()
+    target = compiled.target()
+    assert all(total.time_us is not None for total in target.gpu_totals)
+    assert all(line.time_us is not None for line in target.gpu_lines)
+
+
+def test_steps_that_are_recorded_as_cuda_graphs_are_eagers() -> None:
+    """As `mode="reduce-overhead"` has it: recorded at the second step, replayed from the third on."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.LayerNorm(64)).cuda()
+    backend = dynamo_backend(
+        CompileOptions(backend="inductor", inductor_config=(("triton.cudagraphs", True),))
+    )
+    torch.compiler.reset()
+    skipped = counters["inductor"]["cudagraph_skips"]
+    compiled = torch.compile(model, backend=backend)
+    for _ in range(5):
+        x = torch.randn(32, 64, device="cuda")
+        found = []
+        for step in (compiled, model):
+            torch.compiler.cudagraph_mark_step_begin()
+            loss = step(x).square().mean()
+            gradients = torch.autograd.grad(loss, tuple(model.parameters()))
+            found.append([loss.detach().clone(), *(gradient.clone() for gradient in gradients)])
+        torch.testing.assert_close(*found)
+    assert counters["inductor"]["cudagraph_skips"] == skipped
+
+
+def test_a_script_on_the_gpu_is_traced_in_a_child_of_the_warm_server(tmp_path: Path) -> None:
+    """The server has loaded torch and started no driver, so its child can."""
+    script = tmp_path / "on_gpu.py"
+    script.write_text(
+        "import torch\n"
+        "model = torch.nn.Linear(8, 8).cuda()\n"
+        "step = torch.compile(lambda x: model(x).relu().sum())\n"
+        "step(torch.randn(4, 8, device='cuda')).backward()\n",
+        encoding="utf-8",
+    )
+    words = [sys.executable, "-m", "aotlens", "inspect", str(script), "--format", "json"]
+    done = subprocess.run([*words, "--backend", "inductor"], capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    (target,) = json.loads(done.stdout)["targets"]
+    assert {kernel["phase"] for kernel in target["kernels"]} == {"forward", "backward"}
+    assert all(kernel["time_us"] > 0 for kernel in target["kernels"])
 
 
 def test_a_target_that_is_this_gpu_has_times_beside_its_floors() -> None:

@@ -33,6 +33,8 @@ class Rows:
 
     kernels: tuple[Kernel, ...]
     noted: Any = None
+    wrappers: tuple[str, ...] = ()
+    """Inductor's text of each graph, the forward first."""
 
 
 def rows_of(cases: dict[str, Case], note: Callable[[], Any] = lambda: None) -> dict[str, Rows]:
@@ -52,7 +54,8 @@ def rows_of(cases: dict[str, Case], note: Callable[[], Any] = lambda: None) -> d
     for _, result in in_children(deque([Job("lowering", work, LIMIT_S)]), 1):
         assert not isinstance(result, Failed), result.message
         name, graphs, noted = result
-        found[name] = Rows(tuple(_rows(parts[name], graphs)), noted)
+        wrappers = tuple(graph.source for graph in graphs)
+        found[name] = Rows(tuple(_rows(parts[name], graphs)), noted, wrappers)
     return found
 
 

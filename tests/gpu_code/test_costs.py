@@ -1,5 +1,7 @@
 """What kernels read, write and compute, against figures by hand and Inductor's own; shares by line."""
 
+import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +13,11 @@ pytest.importorskip("triton", reason="code for a GPU needs Triton")
 
 from aotlens.codegen.gpu.fx_work import product_dtype
 from aotlens.codegen.gpu.observed import Observed
+from aotlens.codegen.gpu.stand_ins import NullContext
+from aotlens.codegen.measure import Measurable, measured
 from aotlens.report.kernel_totals import line_costs, phase_costs
-from aotlens.report.records import Kernel
+from aotlens.report.measured import beside_floors
+from aotlens.report.records import Kernel, KernelChoice
 from tests.gpu_code.lowering import Case, Rows, rows_of
 
 ITEM = 4
@@ -289,3 +294,66 @@ def test_products_in_f32_are_tf32_where_torch_s_settings_allow_it() -> None:
         assert product_dtype(product, "f32") == "tf32"
     finally:
         torch.backends.cuda.matmul.allow_tf32 = False
+
+
+class Launched:
+    """A kernel of a device that does each piece of work at once, and whose clock the work sets."""
+
+    def __init__(self, device: "Device", took_us: float) -> None:
+        self.device, self.took_us = device, took_us
+        config = SimpleNamespace(kwargs={"XBLOCK": 8, "EVEN": True}, num_warps=4, num_stages=1)
+        self.launchers = [SimpleNamespace(config=config)]
+
+    def run(self, *args: Any, stream: int) -> None:
+        self.device.now += self.took_us
+
+
+class Device:
+    name = "a device of the tests"
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.held: list[int] = []
+
+    def hold(self, calls: int) -> None:
+        self.held.append(calls)
+
+    def mark(self) -> float:
+        self.now += 1  # a mark takes time too, and so does the sum that stands between two
+        return self.now
+
+    def elapsed_us(self, first: float, second: float) -> float:
+        return second - first
+
+    def wait(self) -> None:
+        """Nothing is left to wait for."""
+
+
+def test_launches_of_a_gpus_wrapper_are_timed_with_the_sums_that_end_them(
+    rows: dict[str, Rows], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inductor's own text for a GPU runs, on kernels that only take their time."""
+    device, wrapper = Device(), rows["norm"].wrappers[1]
+    monkeypatch.setattr(torch.cuda, "_DeviceGuard", NullContext)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    kernels = dict.fromkeys(re.findall(r"(triton_\w+)\.run\(", wrapper))
+    guards: Any = torch._C._dynamo.guards
+    names = {
+        "torch": torch,
+        "assert_size_stride": lambda *args: None,
+        "copy_if_misaligned": lambda tensor: tensor,
+        "get_raw_stream": lambda device: 7,
+        "empty_strided_cuda": guards._empty_strided_cpu,
+        "reinterpret_tensor": guards._reinterpret_tensor,
+        **{name: Launched(device, 10.0 * (at + 1)) for at, name in enumerate(kernels)},
+    }
+    count = len(re.findall(r"^\s+(.*) = args$", wrapper, re.MULTILINE)[0].split(","))
+    numbers = tuple(int(found) for found in re.findall(r"handles\] triton_\w+:(\d+)", wrapper))
+    graph = Measurable(wrapper, names, numbers, (torch.empty(1),) * count)
+    (found,) = measured(graph, device, runs=2)
+    assert (found.call_us, found.ending_us) == (11.0, (1.0, 1.0))
+    assert found.ran == KernelChoice({"XBLOCK": 8}, 4, 1)
+    assert device.held == [1] * 5
+    here = Kernel(next(iter(kernels)), "backward", "cuda:0", "", (), (), time_us=11.0, ending_us=(1.0, 2.0))
+    there = [kernel for kernel in rows["norm"].kernels if kernel.phase == "backward"]
+    assert [kernel.time_us for kernel in beside_floors((here, *there))] == [11.0, 11.0, 1.0, 2.0]

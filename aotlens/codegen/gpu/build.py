@@ -11,7 +11,9 @@ from aotlens.codegen.gpu.cubin import read_cubin
 from aotlens.codegen.gpu.records import BuiltConfig, BuiltKernel, KernelSource
 from aotlens.codegen.gpu.sass import run_tool, tools
 from aotlens.codegen.gpu.targets import GpuTarget
+from aotlens.codegen.measure import chosen_config
 from aotlens.errors import BackendError
+from aotlens.report.records import KernelChoice
 from aotlens.torch_api import compiling_modules, use_torchs_tools_for_triton
 
 TEXTS = ("ttir", "ttgir", "llir", "ptx")
@@ -46,7 +48,9 @@ def build_kernel(kernel: KernelSource, target: GpuTarget) -> BuiltKernel:
     use_torchs_tools_for_triton()
     autotuner = modules.codecache._load_triton_kernel_from_source(kernel.name, kernel.source)
     _compile(autotuner)
-    results = sorted(_usable(autotuner), key=_spills_much)  # stable: Inductor's order otherwise
+    results = sorted(  # stable: Inductor's order otherwise
+        _usable(autotuner), key=lambda result: (not _has_won(result.config, kernel.ran), _spills_much(result))
+    )
     configs = tuple(_config(autotuner, result, kernel, target) for result in results)
     chosen: dict[str, Any] = results[0].kernel.asm
     texts = tuple((name, without_places(str(chosen[name]))) for name in TEXTS if name in chosen)
@@ -82,6 +86,10 @@ def _usable(autotuner: Any) -> Iterator[Any]:
     for result in autotuner.compile_results:
         if id(result.config) in fitting:
             yield result
+
+
+def _has_won(config: Any, ran: KernelChoice | None) -> bool:
+    return ran is not None and ran == chosen_config(config)
 
 
 def _spills_much(result: Any) -> bool:

@@ -106,7 +106,7 @@ class _Generation:
         self._result.graphs.append(graph)
         self._wanted += len(graph.kernels)
         for source in graph.kernels:
-            self._find(source)
+            self._find(replace(source, ran=self._order.ran.get((source.phase, source.name))))
         for source in graph.kernels:
             for at, choice in enumerate(source.choices):
                 launch = Launch(choice.name, choice.call)

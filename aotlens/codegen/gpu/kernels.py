@@ -3,6 +3,7 @@
 Invariant: nothing is generated before somebody asks, and then once for forward and backward together.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from aotlens.codegen.gpu.generation import Generated as GpuGenerated
 from aotlens.codegen.gpu.generation import generate
 from aotlens.codegen.gpu.needs import require_triton
+from aotlens.codegen.gpu.offline import gpu_in_use
 from aotlens.codegen.gpu.records import GpuOrder
 from aotlens.codegen.gpu.rows import Places, kernel_rows
 from aotlens.codegen.gpu.targets import find_target
@@ -18,7 +20,7 @@ from aotlens.ir.program import Program
 from aotlens.options import CompileOptions
 from aotlens.partition.records import Partitioned
 from aotlens.report.build_layers import Layers
-from aotlens.report.records import Kernel, Phase
+from aotlens.report.records import Kernel, KernelChoice, Phase
 
 
 def with_gpu_kernels(code: Generated, parts: Partitioned, options: CompileOptions) -> Generated:
@@ -30,7 +32,8 @@ def with_gpu_kernels(code: Generated, parts: Partitioned, options: CompileOption
     assert options.gpu is not None  # the caller asks
     require_triton()
     target, config = find_target(options.gpu), dict(options.inductor_config)
-    unit = _Unit(parts, GpuOrder(target, config, options.gpu_texts, options.kernel_limit_s))
+    order = GpuOrder(target, config, options.gpu_texts, options.kernel_limit_s)
+    unit = _Unit(parts, order, partial(_choices_here, code, target.sm))
 
     def told(graph: GraphCode | None, phase: Phase) -> Any:
         return graph and replace(graph, gpu_kernels=partial(unit.kernels, graph.program, phase))
@@ -48,12 +51,24 @@ def with_gpu_kernels(code: Generated, parts: Partitioned, options: CompileOption
     )
 
 
+Choices = dict[tuple[Phase, str], KernelChoice]
+
+
+def _choices_here(code: Generated, sm: str) -> Choices:
+    """What the kernels that have run here were launched with, where they run on that GPU."""
+    if sm != gpu_in_use():
+        return {}
+    rows = [row for graph in (code.forward, code.backward) if graph is not None for row in graph.kernels()]
+    return {(row.phase, row.name): row.ran for row in rows if row.ran is not None}
+
+
 class _Unit:
     """Forward and backward of one target, generated once."""
 
-    def __init__(self, parts: Partitioned, order: GpuOrder) -> None:
+    def __init__(self, parts: Partitioned, order: GpuOrder, choices: Callable[[], Choices]) -> None:
         self._parts = parts
         self._order = order
+        self._choices = choices
         self._made: GpuGenerated | None = None
         self._layers: Layers | None = None
 
@@ -90,5 +105,5 @@ class _Unit:
 
     def _generated(self) -> GpuGenerated:
         if self._made is None:
-            self._made = generate(self._parts, self._order)
+            self._made = generate(self._parts, replace(self._order, ran=self._choices()))
         return self._made

@@ -25,6 +25,7 @@ __all__ = [
     "Replacement",
     "can_run_kernels",
     "forget_devices",
+    "gpu_in_use",
     "is_this_machines",
     "left_by_children",
     "offline_gpu",
@@ -68,10 +69,10 @@ Not every remembered answer: Inductor registers its patterns in functions that m
 
 _CONFIG = {
     "compile_threads": 1,  # its worker processes would not know of the GPU
-    "fx_graph_cache": False,  # keyed by the real machine
+    "fx_graph_cache": False,  # keyed by the real machine; what it finds is not generated, nor observed
     "force_disable_caches": True,
     "triton.cudagraphs": False,  # would record on the device
-    "use_static_triton_launcher": False,  # loads the binary by itself
+    "use_static_triton_launcher": False,  # loads the binary by itself, and keeps no other text of the kernel
     "triton.autotune_at_compile_time": False,  # would run kernels
     "triton.unique_user_kernel_names": True,  # the user's own kernels are told apart by their names
 }
@@ -97,6 +98,14 @@ def is_this_machines(target: GpuTarget) -> bool:
     return torch.cuda.is_available() and torch.cuda.get_device_capability() == target.compute_capability
 
 
+def gpu_in_use() -> str | None:
+    """The architecture of the GPU that this process uses: `sm_90`; None where it uses none."""
+    if not torch.cuda.is_initialized():
+        return None
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}"
+
+
 @contextmanager
 def offline_gpu(target: GpuTarget) -> Iterator[None]:
     """Within it, code is generated as on a machine with that GPU; nothing of it can run.
@@ -106,10 +115,11 @@ def offline_gpu(target: GpuTarget) -> Iterator[None]:
     """
     require_triton()
     _leave_the_parents_pretence()
-    if is_this_machines(target):
-        yield
-        return
     modules = compiling_modules()
+    if is_this_machines(target):
+        with modules.config.patch(_CONFIG):
+            yield
+        return
     ensure_cuda_guard()
     with _LOCK, ExitStack() as stack:
         modules.device_interface.get_interface_for_device("cpu")  # registers the real ones, once

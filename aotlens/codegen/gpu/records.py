@@ -9,7 +9,7 @@ import torch
 from aotlens.codegen.around_text import Around
 from aotlens.codegen.gpu.launches import Launch
 from aotlens.codegen.gpu.targets import GpuTarget
-from aotlens.report.records import Phase
+from aotlens.report.records import KernelChoice, Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,8 @@ class GpuOrder:
     texts: tuple[str, ...]
     """Languages in which each kernel is shown, beside Triton's."""
     kernel_limit_s: float
+    ran: Mapping[tuple[Phase, str], KernelChoice] = field(default_factory=dict)
+    """By phase and kernel, what this machine's GPU has found the fastest; empty for another GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class KernelSource:
     """Its launches in the wrapper, in call order."""
     choices: tuple[Choice, ...] = ()
     """Those of its template that were not taken."""
+    ran: KernelChoice | None = None
+    """What the GPU has found the fastest by running all; None where it has not."""
 
 
 @dataclass(frozen=True, slots=True)

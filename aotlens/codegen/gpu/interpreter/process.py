@@ -88,6 +88,7 @@ class Interpreter:
             "TRITON_INTERPRET": "1",
             "TORCHINDUCTOR_CACHE_DIR": self._folder,
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "CUDA_VISIBLE_DEVICES": "",  # a GPU that is there would take what runs on the CPU in this process
         }
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         process = subprocess.Popen(

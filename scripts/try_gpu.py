@@ -1,0 +1,150 @@
+"""Everything that needs a GPU, on a machine that has one: measured kernels, the benchmark, tests.
+
+`python scripts/try_gpu.py`, or `make gpu`.  A part that fails or takes too long hides none of the others;
+what each did is kept in `benchmarks/results/gpu-trial.json`, the benchmark's figures in `gpu.json` beside it.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+KEPT = ROOT / "benchmarks" / "results" / "gpu-trial.json"
+TOLD = 60
+"""Lines of a part's output that are kept, the last ones."""
+AOTLENS = (sys.executable, "-m", "aotlens")
+TRAINING = "examples/mixed_precision.py"
+ASK = """\
+import json, torch
+here = torch.cuda.is_available()
+major, minor = torch.cuda.get_device_capability() if here else (0, 0)
+name = torch.cuda.get_device_name() if here else ""
+found = {"gpu": name, "sm": f"sm_{major}{minor}", "torch": torch.__version__, "cuda": torch.version.cuda}
+print(json.dumps(found))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    name: str
+    command: tuple[str, ...]
+    limit_s: float = 1200.0
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    name: str
+    command: str
+    code: int | None
+    """How it ended; None where it was stopped at its time limit."""
+    seconds: float
+    last_lines: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+
+def parts(sm: str) -> tuple[Part, ...]:
+    """What is tried, the quick ones first."""
+    measured = ("--backend", "inductor", "--stage", "kernels")
+    pytest = (
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--show-capture=no",
+        "-m",
+        "gpu",
+    )
+    return (
+        Part("what is installed", (*AOTLENS, "doctor")),
+        Part("a training loop", (*AOTLENS, "run", TRAINING, "--backend", "inductor")),
+        Part("a training loop beside eager", (*AOTLENS, "verify", TRAINING, "--backend", "inductor")),
+        Part("its kernels, timed", (*AOTLENS, "inspect", TRAINING, *measured)),
+        Part("their times beside floors", (*AOTLENS, "inspect", TRAINING, *measured, "--gpu", sm)),
+        Part(
+            "code for another GPU",
+            (*AOTLENS, "inspect", TRAINING, "--gpu", "a100" if sm != "sm_80" else "h100"),
+        ),
+        Part("step times beside torch.compile", (sys.executable, "-m", "benchmarks.gpu")),
+        Part("tests that need a GPU", (*pytest, "tests/gpu"), limit_s=3600.0),
+    )
+
+
+def run(part: Part) -> Done:
+    """Whatever it started ends with it."""
+    started = time.monotonic()
+    child = subprocess.Popen(
+        part.command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "NO_COLOR": "1"},
+        start_new_session=True,
+    )
+    code: int | None
+    try:
+        output, _ = child.communicate(timeout=part.limit_s)
+        code = child.returncode
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        output, _ = child.communicate()
+        code = None
+    lines = tuple(output.splitlines()[-TOLD:])
+    shown = " ".join(word.replace(sys.executable, "python") for word in part.command)
+    return Done(part.name, shown, code, round(time.monotonic() - started, 1), lines)
+
+
+def run_all(chosen: Iterable[Part]) -> list[Done]:
+    """Each part, told as it ends: with its output where it failed."""
+    found = []
+    for part in chosen:
+        sys.stderr.write(f"… {part.name}\n")
+        done = run(part)
+        ended = (
+            "ok" if done.ok else "stopped at its time limit" if done.code is None else f"failed ({done.code})"
+        )
+        sys.stderr.write(f"  {ended}, {done.seconds:.0f} s: {done.command}\n")
+        sys.stderr.write("".join(f"    {line}\n" for line in done.last_lines if not done.ok))
+        sys.stderr.flush()
+        found.append(done)
+    return found
+
+
+def keep(here: dict[str, str], found: list[Done]) -> None:
+    kept = {"machine": here, "parts": [asdict(done) for done in found]}
+    KEPT.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="all that needs a GPU, tried", allow_abbrev=False)
+    parser.add_argument("--only", metavar="WORD", help="the parts whose name holds that word; keeps nothing")
+    options = parser.parse_args()
+    asked = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True, check=False)
+    here = json.loads(asked.stdout) if asked.returncode == 0 else {"gpu": ""}
+    if not here["gpu"]:
+        why = asked.stderr.strip() or f"torch {here['torch']} finds none"
+        sys.stderr.write(f"this needs a GPU that torch can use: {why}\n")
+        return 2
+    found = run_all(part for part in parts(here["sm"]) if (options.only or "") in part.name)
+    if options.only is None:
+        keep(here, found)
+        sys.stderr.write(f"kept in {KEPT.relative_to(ROOT)}\n")
+    failed = [done.name for done in found if not done.ok]
+    sys.stderr.write(f"{len(found) - len(failed)} of {len(found)} parts are fine on {here['gpu']}\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
