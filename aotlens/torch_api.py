@@ -168,6 +168,7 @@ __all__ = [
     "run_joint_passes",
     "saved_tensor_hooks_replaced",
     "set_joint_signature",
+    "set_version",
     "setting_up_optimizers_in",
     "shares_versions",
     "sink_tokens",
@@ -897,6 +898,12 @@ def random_state_handled_by(state: Any) -> Iterator[None]:
         yield
     finally:
         module.default_generator = real
+
+
+def set_version(tensors: list[torch.Tensor], versions: list[int]) -> None:
+    """Say how often each was written to."""
+    if tensors:
+        torch._C._autograd._unsafe_set_version_counter(tuple(tensors), tuple(versions))
 
 
 @contextmanager

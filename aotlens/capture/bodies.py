@@ -223,20 +223,29 @@ def body_result(inner: Any, leaf: Any, taken: list[Storage]) -> Any:
 
 
 class WritesToOperandError(UnsupportedError):
-    """A body that writes to an operand; a marked region of this kind is run in place."""
+    """A body that writes to operands; a marked region of this kind is run in place."""
+
+    operands: tuple[int, ...] = ()
+    """Their places."""
 
 
 def refuse_writes(operator: str, label: str, parameters: list[tuple[ProgramInput, Any]], inner: Any) -> None:
     """Raise WritesToOperandError where a body writes to one of its operands."""
+    found: list[tuple[int, Storage]] = []
     for at, (_, argument) in enumerate(parameters):
         storage = inner.tracked(argument).storage if isinstance(argument, torch.Tensor) else None
         if storage is not None and (storage.writes or storage.moves):
-            change = (storage.writes or storage.moves)[0]
-            raise WritesToOperandError(
-                f"mutation by `{change.origin.op}` of operand {at} inside a function of `{operator}`",
-                change.origin.place.innermost,
-                "write to a clone and return it, or keep what writes to it outside",
-            )
+            found.append((at, storage))
+    if found:
+        at, storage = found[0]
+        change = (storage.writes or storage.moves)[0]
+        error = WritesToOperandError(
+            f"mutation by `{change.origin.op}` of operand {at} inside a function of `{operator}`",
+            change.origin.place.innermost,
+            "write to a clone and return it, or keep what writes to it outside",
+        )
+        error.operands = tuple(at for at, storage in found if not storage.moves)
+        raise error
 
 
 def refuse_foreign(

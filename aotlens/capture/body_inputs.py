@@ -25,11 +25,7 @@ def _while_loop(condition: Any, step: Any, carried: Sequence[Any], more: Sequenc
     return [("loop_condition", condition, inputs), ("loop_body", step, inputs)]
 
 
-def _map(step: Any, mapped: Sequence[Any], more: Sequence[Any], mutated_arg_indices: str = "") -> Bodies:
-    if mutated_arg_indices:
-        raise UnsupportedError(
-            "a function of `map` that writes to what it is given", None, "return the new value"
-        )
+def _map(step: Any, mapped: Sequence[Any], more: Sequence[Any], *_: Any, **__: Any) -> Bodies:
     return [("map_body", step, (*_slices(mapped), *more))]
 
 

@@ -26,6 +26,7 @@ from aotlens.torch_api import (
     indexing_by_tensors,
     pytree,
     replace_compilation_in_higher_order,
+    set_version,
     without_empty_notes,
     without_modes,
 )
@@ -122,6 +123,7 @@ def _observe(function: Callable[..., Any], inputs: tuple[Any, ...], one: bool) -
     with watching:
         result = function(*stand_ins)
     watching.note(result)
+    watching.forget_writes()
     return Observed(function, watching.outside, pytree.tree_structure(result), one)
 
 
@@ -189,6 +191,9 @@ class _Watching(TorchFunctionMode):
         super().__init__()
         self.outside: dict[int, Any] = {}
         self._own = {id(value): value for value in inputs}
+        self._versions: dict[int, tuple[Any, int]] = {}
+        for value in inputs:
+            self._note_version(value)
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -203,3 +208,13 @@ class _Watching(TorchFunctionMode):
         for leaf in pytree.tree_leaves(values):
             if type(leaf) in TRACED and id(leaf) not in self._own:
                 self.outside[id(leaf)] = leaf
+                self._note_version(leaf)
+
+    def _note_version(self, value: Any) -> None:
+        if isinstance(value, torch.Tensor) and not value.is_inference():
+            self._versions.setdefault(id(value), (value, value._version))
+
+    def forget_writes(self) -> None:
+        """What this run has written to counts as not written to; stand-ins share what is counted."""
+        counted = list(self._versions.values())
+        set_version([value for value, _ in counted], [version for _, version in counted])

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.bodies import INLINE, record_higher_order
+from aotlens.capture.bodies import INLINE
+from aotlens.capture.body_writes import record_call
 from aotlens.capture.checkpoints import Checkpoints
 from aotlens.capture.custom_operators import record_custom_mutation
 from aotlens.capture.even_shares import FILLED, MULTIPLIED, is_shared_evenly
@@ -384,10 +385,7 @@ class Recorder(Tape, TorchDispatchMode):
             with self:
                 return inline(*args, **kwargs)
         args = self.torchbind.taken(args)
-        result, args, kwargs = record_higher_order(self, func, args, kwargs)
-        if not self.in_backward:
-            self.calls.append((func, args, kwargs, result, self.origin))
-        return self.torchbind.given(args, result)
+        return self.torchbind.given(args, record_call(self, func, args, kwargs))
 
     def _mutation(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call = Write(func, operator, args, kwargs)

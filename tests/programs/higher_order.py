@@ -19,6 +19,9 @@ WRITABLE = frozenset({"write"})
 them; ours are plain results."""
 
 
+COUNTED = frozenset({"version"})
+"""A write in the branch that was not taken counts here; in eager it has not happened.  Nothing is saved."""
+
 DRAWS_AGAIN = frozenset({"gradient", "random state"})
 """Eager runs these functions again for their gradient and draws again, which is another mask; ours is the one
 of the forward (`tests/engine/test_higher_order.py`)."""
@@ -80,7 +83,7 @@ def cond_whose_input_was_written_to(x: Tensor, flag: Tensor) -> Any:
     return torch.cond(flag, lambda y: y.sin(), lambda y: y.cos(), (x,))
 
 
-@cases(lambda: (plain(3), flag()), "dynamo", later="write to an operand")
+@cases(lambda: (plain(3), flag()), "dynamo", "dynamic", "inductor", tolerated=COUNTED)
 def cond_writes_to_an_operand(x: Tensor, flag: Tensor) -> Any:
     def add(y: Tensor) -> Tensor:
         y.add_(1)
@@ -265,3 +268,49 @@ def cond_with_dropout_and_a_print(x: Tensor, flag: Tensor) -> Any:
         return dropped(y)
 
     return torch.cond(flag, announced, lambda y: y * 2, (x,))
+
+
+class Counting(nn.Module):
+    """A branch writes to a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Any:
+        def seen(y: Tensor) -> Tensor:
+            self.count.add_(1)
+            return y * self.count
+
+        return torch.cond(x.sum().abs() >= 0, seen, lambda y: y * 2, (self.linear(x),))
+
+
+cases(lambda: (plain(2, 3),), "dynamo", "inductor", context=torch.no_grad)(Counting)
+
+
+@cases(lambda: (plain(4, 3), flag()), "dynamo", context=torch.no_grad, tolerated=COUNTED)
+def cond_writes_through_a_view_in_one_branch(x: Tensor, flag: Tensor) -> Any:
+    def filled(y: Tensor) -> Tensor:
+        y[1:].t().mul_(3)
+        return y * 2
+
+    return torch.cond(~flag, filled, lambda y: y.clone(), (x[1:],)), x * 2
+
+
+@cases(lambda: (plain(3), torch.zeros(())), "dynamo", "inductor", context=torch.inference_mode)
+def loop_that_writes_outside(x: Tensor, total: Tensor) -> Any:
+    def step(i: Tensor, y: Tensor) -> Any:
+        total.add_(y.sum())
+        return i + 1, y * total
+
+    return while_loop(lambda i, y: (i < 3) & (total < 100), step, (torch.tensor(0), x))
+
+
+@cases(lambda: (plain(4, 3), flag()), context=torch.no_grad, later="operands that share memory")
+def cond_writes_to_one_of_two_operands_on_one_storage(x: Tensor, flag: Tensor) -> Any:
+    def filled(y: Tensor, z: Tensor) -> Tensor:
+        y.mul_(3)
+        return z * 2
+
+    return torch.cond(flag, filled, lambda y, z: z * 1, (x[1:], x[:2]))

@@ -1,0 +1,158 @@
+"""Functions of higher-order operators that write to what they are given.
+
+Invariant: such a function works on copies, which it returns behind its results; what they hold after the
+operator is written to the operands once, there where the operator was called.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd.graph import increment_version
+
+from aotlens.capture.bodies import WritesToOperandError, record_higher_order, runner_of
+from aotlens.capture.mutations import Write, record_mutation
+from aotlens.capture.operators import aten, describe
+from aotlens.capture.tape import Tape
+from aotlens.torch_api import current_mode, set_version
+
+COPY = aten.copy_.default
+
+
+def record_call(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Record one call of a higher-order operator, and what its functions write; its results.
+
+    Raises:
+        WritesToOperandError: a function writes to what the next step is given, or what all steps share.
+    """
+    operands = [leaf for arg in args if isinstance(arg, (list, tuple)) for leaf in arg]
+    tensors = [leaf for leaf in operands if isinstance(leaf, torch.Tensor) and not leaf.is_inference()]
+    before = [tensor._version for tensor in tensors]
+    written: tuple[int, ...] = ()
+    while True:
+        call = FORMS[func.name()](args, written) if written else Call(args, kwargs, (), lambda result: result)
+        try:
+            result, given, keywords = record_higher_order(tape, func, call.args, call.kwargs)
+            break
+        except WritesToOperandError as error:
+            further = tuple(sorted({*written, *error.operands}))
+            if func.name() not in FORMS or further == written or not _may_write(tape, func, args, further):
+                raise
+            written = further
+        finally:  # the functions ran on stand-ins for the operands, which share their versions
+            set_version(tensors, before)
+    if not tape.in_backward:
+        tape.note_call((func, given, keywords, result, tape.origin))
+    for target, value in zip(call.targets, call.values(result), strict=True):
+        _write(tape, target, value)
+    return call.results(result)
+
+
+def _write(tape: Tape, target: Any, value: Any) -> None:
+    record_mutation(tape, Write(COPY, describe(COPY), (target, value), {}))
+    if not tape.in_backward:
+        tape.note_call((COPY, (target, value), {}, target, tape.origin))
+    if not target.is_inference():
+        increment_version([target])
+
+
+def _may_write(tape: Tape, func: Any, args: tuple[Any, ...], written: tuple[int, ...]) -> bool:
+    """Whether torch lets a function write there, and no other operand shows the same memory."""
+    operands, first = WRITABLE[func.name()](args)
+    storages = [id(tape.tracked(one).storage) for one in operands if isinstance(one, torch.Tensor)]
+    return all(at >= first and storages.count(id(tape.tracked(operands[at]).storage)) == 1 for at in written)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The operator's call whose functions write to nothing."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    targets: tuple[Any, ...]
+    """The operands that are written to."""
+    results: Callable[[Any], Any]
+    """What the user's call gives, of the results."""
+    values: Callable[[Any], Sequence[Any]] = lambda result: ()
+    """What the operands hold after it, of the results."""
+
+
+class OnCopies:
+    """A function on copies of some operands, which come behind the results."""
+
+    def __init__(
+        self, function: Callable[..., Any], operands: Callable[..., list[Any]], at: Sequence[int]
+    ) -> None:
+        self._function, self._operands, self._at = function, operands, at
+
+    def __call__(self, *values: Any) -> Any:
+        operands = self._operands(*values)
+        for at in self._at:
+            operands[at] = operands[at].clone()
+        result = runner_of(current_mode(), self._function)(*operands)
+        flat = tuple(result) if isinstance(result, (list, tuple)) else (result,)
+        return self._ordered(flat, tuple(operands[at] for at in self._at))
+
+    def _ordered(self, results: tuple[Any, ...], copies: tuple[Any, ...]) -> Any:
+        return (*results, *copies)
+
+
+class Asking(OnCopies):
+    """The condition of a loop, which gives its one result."""
+
+    def _ordered(self, results: tuple[Any, ...], copies: tuple[Any, ...]) -> Any:
+        return results[0]
+
+
+def _cond(args: tuple[Any, ...], written: tuple[int, ...]) -> Call:
+    predicate, true, false, operands = args
+    functions = [OnCopies(function, lambda *values: list(values), written) for function in (true, false)]
+    count = len(written)
+    return Call(
+        (predicate, *functions, operands),
+        {},
+        tuple(operands[at] for at in written),
+        lambda result: result[:-count],
+        lambda result: result[-count:],
+    )
+
+
+def _carrying(first: int, written: tuple[int, ...]) -> Callable[..., list[Any]]:
+    """The operands where those that are written to are carried behind the first ones."""
+    count = len(written)
+
+    def operands(*values: Any) -> list[Any]:
+        own = [*values[:first], *values[first + count :]]
+        for at, value in zip(written, values[first : first + count], strict=True):
+            own[at] = value
+        return own
+
+    return operands
+
+
+def _while_loop(args: tuple[Any, ...], written: tuple[int, ...]) -> Call:
+    """What is written to is carried from step to step."""
+    condition, step, carried, more, *_ = args
+    first, operands = len(carried), _carrying(len(carried), written)
+    targets = tuple(more[at - first] for at in written)
+    return Call(
+        (Asking(condition, operands, ()), OnCopies(step, operands, written), (*carried, *targets), more),
+        {},
+        targets,
+        lambda result: result[:first],
+        lambda result: result[first:],
+    )
+
+
+FORMS: dict[str, Callable[[tuple[Any, ...], tuple[int, ...]], Call]] = {
+    "cond": _cond,
+    "while_loop": _while_loop,
+}
+"""By operator, how its functions get along without writing to the operands at these places."""
+
+WRITABLE: dict[str, Callable[[tuple[Any, ...]], tuple[tuple[Any, ...], int]]] = {
+    "cond": lambda args: (tuple(args[3]), 0),
+    "while_loop": lambda args: ((*args[2], *args[3]), len(args[2])),
+}
+"""By operator, its operands, and from which one on torch lets a function write to them."""
