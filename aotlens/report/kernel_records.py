@@ -150,8 +150,8 @@ class Kernel:
     source: str
     nodes: tuple[str, ...]
     spans: tuple[Span, ...]
-    """The user's expressions that it computes, of a backward kernel those that it differentiates; the one
-    that has most of it first, where its shares are known."""
+    """The user's expressions that it computes, of a backward kernel those that it differentiates; line by
+    line, the line that has most of it first, where shares are known."""
     bytes_read: int | None = None
     """From memory by this launch, each element once, at the example's sizes; None where nothing is known."""
     bytes_written: int | None = None

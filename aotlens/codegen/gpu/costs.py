@@ -41,9 +41,19 @@ def with_costs(row: Kernel, call: KernelCall, target: GpuTarget, span_of: SpanOf
 
 
 def _costliest_first(spans: tuple[Span, ...], shares: tuple[KernelShare, ...]) -> tuple[Span, ...]:
-    """By arithmetic, then by traffic: a view that others only read through comes last."""
+    """Line by line, and those of a line, by arithmetic and then by traffic: what is only read through, as a
+    view, comes last."""
     known = {share.span: (share.flops, share.bytes_read + share.bytes_written) for share in shares}
-    return tuple(sorted(spans, key=lambda span: known.get(span, (0, 0)), reverse=True))
+    lines: dict[tuple[str, int], list[Span]] = {}
+    for span in spans:
+        lines.setdefault((span.file, span.line), []).append(span)
+
+    def cost(some: list[Span]) -> tuple[int, int]:
+        flops, moved = zip(*(known.get(span, (0, 0)) for span in some), strict=True)
+        return sum(flops), sum(moved)
+
+    by_line = sorted(lines.values(), key=cost, reverse=True)
+    return tuple(span for line in by_line for span in sorted(line, key=lambda one: cost([one]), reverse=True))
 
 
 def _through_memory(access: Access) -> int:
