@@ -1856,6 +1856,35 @@ def fakes_without_devices() -> Iterator[tuple[Any, str, Any, str]]:
     why = "fake CUDA tensors would initialise the device that is said to be available"
     yield FakeTensorMode, "avoid_device_init", property(lambda mode: True), why
     yield module, "init_gpu_context", lambda device: None, "before 2.12 a real tensor is made on it"
+    yield from _convolutions_as_by_cudnn()
+
+
+def _convolutions_as_by_cudnn() -> Iterator[tuple[Any, str, Any, str]]:
+    """In which layout fake convolutions on CUDA give their results, as rows: in cuDNN's, for which
+    `channels_last` of the input or of the weight is that of all."""
+    select, determine = torch._C._select_conv_backend, torch._C._conv_determine_backend_memory_format
+    backends: Any = torch._C._ConvBackend
+
+    def selected(value: Any, weight: Any, *args: Any, **kwargs: Any) -> Any:
+        taken = value.device.type == "cuda" and value.numel() > 0 and torch._C._get_cudnn_enabled()
+        return backends.Cudnn if taken else select(value, weight, *args, **kwargs)
+
+    def determined(value: Any, weight: Any, backend: Any) -> Any:
+        if value.device.type != "cuda" or backend != backends.Cudnn:
+            return determine(value, weight, backend)
+        return _layout_of_cudnn(value, weight)
+
+    yield torch._C, "_select_conv_backend", selected, "a build without cuDNN selects kernels of its own"
+    yield torch._C, "_conv_determine_backend_memory_format", determined, "their results are contiguous"
+
+
+def _layout_of_cudnn(value: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
+    from torch._prims_common import suggest_memory_format
+
+    layouts = {suggest_memory_format(value), suggest_memory_format(weight)} - {torch.contiguous_format}
+    if torch.float64 in (value.dtype, weight.dtype) or not layouts:
+        return torch.contiguous_format
+    return layouts.pop()
 
 
 def refusing_fakes() -> Iterator[tuple[Any, str, Any, str]]:

@@ -24,6 +24,8 @@ _WRAPPER = re.compile(r"^del async_compile$", re.MULTILINE)
 """Kernels are defined above, the functions that call them below."""
 _HANDLE = re.compile(r"^\s*# \[Provenance debug handles\] (.*):(\d+)$")
 """Inductor's comment above each call, with the call's name, and the number under which it keeps its nodes."""
+_GUARD = re.compile(r"torch\.cuda\._DeviceGuard\((\d+)\)")
+"""How a wrapper makes its GPU the current one."""
 _ENDING = re.compile(r"^\s*\w+ = workspace_\d+\[.*\.sum\(dim=0\)")
 """How a wrapper ends a reduction of which a kernel has left partial sums."""
 
@@ -110,9 +112,9 @@ class Measurable:
 
     @property
     def gpu(self) -> torch.device | None:
-        """The GPU among the devices of its inputs."""
-        devices = (value.device for value in self.examples if isinstance(value, torch.Tensor))
-        return next((device for device in devices if device.type == "cuda"), None)
+        """The GPU that the wrapper enters; its inputs may all be numbers."""
+        found = _GUARD.search(self.source)
+        return None if found is None else torch.device("cuda", int(found[1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ def measured(graph: Measurable, timer: Timer, runs: int = RUNS) -> tuple[Timed, 
     marks: list[tuple[Part, Any]] = []
     call = _marked(graph, lambda number, part=0: marks.append(((number, part), timer.mark())))
     taken: dict[Part, list[float]] = {}
-    devices = [] if graph.gpu is None else [graph.gpu.index or 0]
+    devices = [] if graph.gpu is None else [graph.gpu.index]
     with torch.random.fork_rng(devices=devices), torch.no_grad():
         inputs = [_made_up(value) for value in graph.examples]
         for run in range(WARM + runs):

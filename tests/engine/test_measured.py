@@ -1,5 +1,7 @@
 """Times of the calls of a compiled graph: each at its own row, by a clock that the device has."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -194,6 +196,55 @@ def test_kernels_that_are_not_the_same_keep_no_time() -> None:
 
 def test_the_clock_is_the_devices() -> None:
     assert isinstance(graph(Steps(), ()).timer, CpuTimer)
+
+
+class Events:
+    """What `torch.cuda` is asked for the times of one GPU, in order; its clock is the number of questions."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.asked: list[Any] = []
+        told = self.asked.append
+
+        class Event:
+            def __init__(self, enable_timing: bool) -> None:
+                assert enable_timing
+
+            def record(self) -> None:
+                told("record")
+
+            def elapsed_time(self, other: Any) -> float:
+                told("elapsed")
+                return 0.25
+
+        @contextmanager
+        def current(device: torch.device) -> Iterator[None]:
+            told(("enter", device.index))
+            yield
+            told("leave")
+
+        patch.setattr(torch.cuda, "Event", Event)
+        patch.setattr(torch.cuda, "device", current)
+        patch.setattr(torch.cuda, "synchronize", lambda device: told(("wait", device.index)))
+        patch.setattr(torch.cuda, "_sleep", lambda cycles: told(("sleep", cycles)))
+        patch.setattr(torch.cuda, "get_device_name", lambda device: f"GPU {device.index}")
+
+
+def test_events_are_those_of_the_gpu_that_the_wrapper_enters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which need not be the current one; it is held for longer where more is launched."""
+    events = Events(monkeypatch)
+    there = Measurable(GPU_LAUNCH.replace("(0)", "(1)"), {}, (1, 2), ())
+    assert there.gpu == torch.device("cuda", 1)
+    timer = there.timer
+    assert timer.name == "GPU 1"
+    timer.hold(1)
+    timer.hold(40)
+    first, second = timer.mark(), timer.mark()
+    timer.wait()
+    assert timer.elapsed_us(first, second) == 250.0
+    (_, short), (_, long) = held = [asked for asked in events.asked if asked[0] == "sleep"]
+    assert short < long
+    within = [[("enter", 1), one, "leave"] for one in held]
+    assert events.asked == [*within[0], *within[1], "record", "record", ("wait", 1), "elapsed"]
 
 
 def test_kernels_of_code_that_inductor_finds_in_its_own_cache_have_their_nodes() -> None:

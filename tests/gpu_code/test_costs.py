@@ -101,6 +101,12 @@ CASES = {
     "chosen_by_data": Case(chosen_by_data, (torch.randn(64),)),
     "norm": Case(nn.LayerNorm(1024), (torch.randn(8192, 1024, requires_grad=True),)),
     "blocks": Case(Blocks(), (torch.randn(128, 64),)),
+    "convolved": Case(
+        nn.Sequential(nn.Conv2d(8, 16, 3), nn.ReLU(), nn.Conv2d(16, 4, 3)).to(
+            memory_format=torch.channels_last
+        ),
+        (torch.randn(2, 8, 12, 12).to(memory_format=torch.channels_last),),
+    ),
 }
 
 
@@ -299,6 +305,13 @@ def test_products_in_f32_are_tf32_where_torch_s_settings_allow_it() -> None:
         assert product_dtype(product, "f32") == "tf32"
     finally:
         torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def test_convolutions_take_and_give_channels_last_as_cudnns_do(rows: dict[str, Rows]) -> None:
+    """Without it each would stand behind copies of its input and of its weight."""
+    forward = [kernel.name for kernel in rows["convolved"].kernels if kernel.phase == "forward"]
+    library = "extern_kernels.convolution"
+    assert [name if name == library else "generated" for name in forward] == [library, "generated"] * 2
 
 
 class Launched:
