@@ -24,7 +24,8 @@ from aotlens.report.records import Span
 def to_graph_module(program: Program, training: bool, names: Sequence[str] | None = None) -> fx.GraphModule:
     """The program as a `GraphModule` over flat inputs that returns a tuple; `names` are the inputs'."""
     graph = fx.Graph()
-    made: dict[int, fx.Node] = {}
+    made: dict[int, Any] = {}
+    """A graph node for each of ours, or the number that its size turned out to be."""
     owned: dict[str, Any] = {}
     for name, given in zip(names or _input_names(program, training), program.inputs, strict=True):
         placeholder = graph.placeholder(name)
@@ -62,12 +63,14 @@ def _input_names(program: Program, training: bool) -> list[str]:
     return names
 
 
-def _add(graph: fx.Graph, node: Node, made: dict[int, fx.Node], owned: dict[str, Any]) -> fx.Node:
+def _add(graph: fx.Graph, node: Node, made: dict[int, Any], owned: dict[str, Any]) -> Any:
     if node.constant is not None:
         owned[node.name] = node.constant
         result = graph.get_attr(node.name)
         result.meta["val"] = node.val
         return result
+    if isinstance(node.val, torch.SymInt) and node.val.node.expr.is_number:
+        return int(node.val)  # a comparison after it told what it is
     if isinstance(node.op, SymbolicExpression):
         return expression_nodes(graph, node.op, [made[id(arg)] for arg in node.args], node.val)
     op: Any = operator.getitem if node.op is getitem else node.op

@@ -191,3 +191,16 @@ def test_inputs_that_lie_apart_on_one_storage_are_checked_to_stay_so() -> None:
         compiled.call(memory[:6], memory[4:10])
     apart = torch.arange(6.0), torch.arange(6.0)
     assert torch.equal(compiled.call(*apart), torch.arange(6.0) * 3)
+
+
+def test_inductor_is_given_a_size_that_a_later_comparison_tells() -> None:
+    def joined(x: Tensor) -> Tensor:
+        rows, columns = x.shape
+        both = torch.cat([x.view(rows * rows), x.flatten()])
+        if rows != 4 or columns != 4:
+            raise ValueError("sizes")
+        return both
+
+    x = torch.randn(4, 4)
+    call = aotlens.compile(joined, options=CompileOptions(backend="inductor", dynamic=True))
+    torch.testing.assert_close(call(x), joined(x))
