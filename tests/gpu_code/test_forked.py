@@ -83,3 +83,13 @@ def test_children_end_when_nobody_asks_further() -> None:
     except ChildProcessError:
         return
     raise AssertionError("a child is left")
+
+
+def _not_lowered() -> list[int]:
+    raise ValueError("heads are too small\n  target: attention\n  args[0]: TensorBox(\n  )")
+
+
+def test_what_an_operator_was_given_is_left_out() -> None:
+    assert _all(_job("lowering", _not_lowered), at_once=1) == {
+        "lowering": [Failed("ValueError: heads are too small\n  target: attention")]
+    }

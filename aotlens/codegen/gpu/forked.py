@@ -20,6 +20,8 @@ from aotlens.errors import AotlensError
 from aotlens.worker.process import die_with_parent, kill_group
 
 T = TypeVar("T")
+OPERANDS = "\n  args["
+"""How Inductor begins to list what an operator was given that it cannot lower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +104,11 @@ def _work(job: Job[Any], answers: Connection, parent: int) -> None:
 
 
 def _told(error: Exception) -> str:
-    """Messages of ours tell all; others are told with their type."""
+    """Messages of ours tell all; others are told with their type, Inductor's without what an operator was
+    given, which fills pages."""
     if isinstance(error, AotlensError):
         return str(error)
-    return f"{type(error).__name__}: {str(error) or traceback.format_exc()}"
+    return f"{type(error).__name__}: {str(error).partition(OPERANDS)[0] or traceback.format_exc()}"
 
 
 def _arrived(running: dict[Connection, _Running]) -> Iterator[tuple[Job[Any], Any]]:
