@@ -1862,11 +1862,12 @@ def fakes_without_devices() -> Iterator[tuple[Any, str, Any, str]]:
 def _convolutions_as_by_cudnn() -> Iterator[tuple[Any, str, Any, str]]:
     """In which layout fake convolutions on CUDA give their results, as rows: in cuDNN's, for which
     `channels_last` of the input or of the weight is that of all."""
-    select, determine = torch._C._select_conv_backend, torch._C._conv_determine_backend_memory_format
-    backends: Any = torch._C._ConvBackend
+    c: Any = torch._C
+    select, determine = c._select_conv_backend, c._conv_determine_backend_memory_format
+    backends = c._ConvBackend
 
     def selected(value: Any, weight: Any, *args: Any, **kwargs: Any) -> Any:
-        taken = value.device.type == "cuda" and value.numel() > 0 and torch._C._get_cudnn_enabled()
+        taken = value.device.type == "cuda" and value.numel() > 0 and c._get_cudnn_enabled()
         return backends.Cudnn if taken else select(value, weight, *args, **kwargs)
 
     def determined(value: Any, weight: Any, backend: Any) -> Any:
@@ -1874,8 +1875,8 @@ def _convolutions_as_by_cudnn() -> Iterator[tuple[Any, str, Any, str]]:
             return determine(value, weight, backend)
         return _layout_of_cudnn(value, weight)
 
-    yield torch._C, "_select_conv_backend", selected, "a build without cuDNN selects kernels of its own"
-    yield torch._C, "_conv_determine_backend_memory_format", determined, "their results are contiguous"
+    yield c, "_select_conv_backend", selected, "a build without cuDNN selects kernels of its own"
+    yield c, "_conv_determine_backend_memory_format", determined, "their results are contiguous"
 
 
 def _layout_of_cudnn(value: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:

@@ -47,6 +47,7 @@ def _call_order(key: str) -> int:
 
 
 def _device(program: Program) -> str:
-    """Where the graph runs: the first tensor's device."""
+    """Where the graph runs: the GPU that one of its tensors is on, else the first tensor's device."""
     values = (node.val for node in (*(given.node for given in program.inputs), *program.nodes))
-    return next((str(val.device) for val in values if hasattr(val, "device")), "cpu")
+    devices = [str(val.device) for val in values if hasattr(val, "device")]
+    return next((device for device in devices if device.startswith("cuda")), (*devices, "cpu")[0])

@@ -12,6 +12,8 @@ from aotlens.report.kernel_totals import gpu_kernels, is_for_gpu
 
 TEMPLATE = "triton_tem_"
 """How the names of kernels from a template begin: a GPU may have taken another one, or the library's."""
+CPU = "cpp_"
+"""How the names of kernels for a CPU begin."""
 ENDING = "torch.sum"
 """The row of a sum with which a kernel ends; the machine's rows have its time at the kernel."""
 
@@ -20,7 +22,7 @@ def beside_floors(kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
     """The rows for a GPU target with the times of the rows of this machine, which stay as they are."""
     rows = tuple(kernels)
     predicted = gpu_kernels(rows)
-    ran = [kernel for kernel in rows if not is_for_gpu(kernel)]
+    ran = [kernel for kernel in rows if _has_run_there(kernel)]
     timed: dict[tuple[str, int], Kernel] = {}
     for phase in dict.fromkeys(kernel.phase for kernel in predicted):
         here = [kernel for kernel in ran if kernel.phase == phase]
@@ -30,6 +32,11 @@ def beside_floors(kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
     return tuple(
         timed.get((kernel.phase, kernel.call), kernel) if is_for_gpu(kernel) else kernel for kernel in rows
     )
+
+
+def _has_run_there(kernel: Kernel) -> bool:
+    """Whether it is a row of this machine's GPU; kernels for its CPU stand among those of a graph."""
+    return kernel.target.startswith("cuda") and not kernel.name.startswith(CPU)
 
 
 def _timed(here: list[Kernel], there: list[Kernel]) -> Iterator[Kernel]:

@@ -187,6 +187,21 @@ def test_a_time_stands_beside_the_floor_of_the_same_call() -> None:
     assert [total.time_us for total in phase_costs(found)] == [15.0]
 
 
+def test_kernels_of_a_graph_that_run_on_the_cpu_are_no_rows_of_the_gpu() -> None:
+    on_cpu = replace(HERE, name="cpp_fused_0", time_us=2.0)
+    found = beside_floors((on_cpu, HERE, replace(on_cpu, target="cpu", time_us=None), PREDICTED))
+    assert [kernel.time_us for kernel in found] == [2.0, 6.0, None, 6.0]
+
+
+def test_another_choice_of_a_template_is_the_same_call() -> None:
+    """The library's kernel stands for it too, but for none that computes something else."""
+    library = replace(HERE, name="extern_kernels.mm", nodes=("mm",))
+    template = replace(PREDICTED, name="triton_tem_fused_mm_0", nodes=("mm",))
+    assert [kernel.time_us for kernel in beside_floors((library, template))] == [6.0, 6.0]
+    other = replace(template, nodes=("bmm",))
+    assert [kernel.time_us for kernel in beside_floors((library, other))] == [6.0, None]
+
+
 def test_kernels_that_are_not_the_same_keep_no_time() -> None:
     found = beside_floors((replace(HERE, name="other"), PREDICTED))
     assert [kernel.time_us for kernel in found] == [6.0, None]
