@@ -45,7 +45,7 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 from torch.fx.node import _get_qualified_name
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
     _disable_current_modes,
@@ -107,6 +107,8 @@ __all__ = [
     "flex_gradients_on_cpu",
     "forked_after_cuda",
     "frames_left_out",
+    "function_calls_handled_by",
+    "function_mode_below",
     "functionalizes_rng",
     "generators_noted_by",
     "get_decompositions",
@@ -898,6 +900,50 @@ def random_state_handled_by(state: Any) -> Iterator[None]:
         yield
     finally:
         module.default_generator = real
+
+
+@contextmanager
+def function_calls_handled_by(handle: Callable[..., Any]) -> Iterator[None]:
+    """Within it, a call of a custom `autograd.Function` in this thread is `handle(apply, args, kwargs)`.
+
+    No function mode sees its arguments.
+    """
+    owner, real = threading.get_ident(), vars(torch.autograd.Function)["apply"]
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        call = real.__get__(None, cls)
+        return handle(call, args, kwargs) if threading.get_ident() == owner else call(*args, **kwargs)
+
+    function: Any = torch.autograd.Function
+    function.apply = classmethod(apply)
+    try:
+        yield
+    finally:
+        function.apply = real
+
+
+@contextmanager
+def function_mode_below(mode: Any) -> Iterator[Callable[[], None]]:
+    """Gives a function that puts the mode under all function modes of this thread; it goes at the end."""
+    entered: list[Any] = []
+
+    def enter() -> None:
+        if not entered:
+            entered.append(mode)
+            _restack(lambda modes: [mode, *modes])
+
+    try:
+        yield enter
+    finally:
+        if entered:
+            _restack(lambda modes: [one for one in modes if one is not mode])
+
+
+def _restack(change: Callable[[list[Any]], list[Any]]) -> None:
+    """Change the stack of function modes, which is given and wanted from the lowest to the highest."""
+    modes = [_pop_mode() for _ in range(torch._C._len_torch_function_stack())]
+    for mode in change(modes[::-1]):
+        _push_mode(mode)
 
 
 def set_version(tensors: list[torch.Tensor], versions: list[int]) -> None:

@@ -19,8 +19,6 @@ def _cond(predicate: Any, true: Any, false: Any, operands: Sequence[Any] = ()) -
 
 
 def _while_loop(condition: Any, step: Any, carried: Sequence[Any], more: Sequence[Any], **_: Any) -> Bodies:
-    if not all(isinstance(value, torch.Tensor) for value in carried):
-        raise UnsupportedError("a number carried through `while_loop`", None, "carry a tensor with one value")
     inputs = (*carried, *more)
     return [("loop_condition", condition, inputs), ("loop_body", step, inputs)]
 

@@ -12,6 +12,7 @@ import torch
 from torch.autograd.graph import increment_version
 
 from aotlens.capture.bodies import WritesToOperandError, record_higher_order, runner_of
+from aotlens.capture.loop_numbers import carries_numbers, loop_over_tensors
 from aotlens.capture.mutations import Write, record_mutation
 from aotlens.capture.operators import aten, describe
 from aotlens.capture.tape import Tape
@@ -26,6 +27,10 @@ def record_call(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     Raises:
         WritesToOperandError: a function writes to what the next step is given, or what all steps share.
     """
+    if carries_numbers(func, args):  # in inference mode, where nobody has asked above
+        tape.leave_operator()
+        with tape:  # type: ignore[attr-defined]  # a recorder
+            return loop_over_tensors(func, args, kwargs)
     operands = [leaf for arg in args if isinstance(arg, (list, tuple)) for leaf in arg]
     tensors = [leaf for leaf in operands if isinstance(leaf, torch.Tensor) and not leaf.is_inference()]
     before = [tensor._version for tensor in tensors]

@@ -15,6 +15,7 @@ import torch
 from aotlens.capture.bodies import runner_of
 from aotlens.capture.body_draws import Collecting, Draw, Drawing, Giving, Noting, Part
 from aotlens.capture.body_inputs import BODIES
+from aotlens.capture.loop_numbers import carries_numbers, loop_over_tensors
 from aotlens.capture.tape import Tape
 from aotlens.errors import UnsupportedError
 from aotlens.torch_api import (
@@ -65,7 +66,11 @@ def draw_first(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
     Ask above autograd.
     """
-    if not torch.is_grad_enabled() or not isinstance(current_mode(), (Tape, Collecting, Giving)):
+    if not isinstance(current_mode(), (Tape, Collecting, Giving)):
+        return NotImplemented
+    if carries_numbers(func, args):
+        return loop_over_tensors(func, args, kwargs)
+    if not torch.is_grad_enabled():
         return NotImplemented
     tensors = (leaf for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor))
     if not any(tensor.requires_grad for tensor in tensors):

@@ -23,6 +23,7 @@ from aotlens.torch_api import (
     FakeTensor,
     TorchFunctionMode,
     detect_fake_mode,
+    function_calls_handled_by,
     indexing_by_tensors,
     pytree,
     replace_compilation_in_higher_order,
@@ -120,7 +121,7 @@ def _observe(function: Callable[..., Any], inputs: tuple[Any, ...], one: bool) -
     """Run the function once on stand-ins, recording nothing."""
     stand_ins = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
     watching = _Watching(stand_ins)
-    with watching:
+    with watching, function_calls_handled_by(watching.call):
         result = function(*stand_ins)
     watching.note(result)
     watching.forget_writes()
@@ -144,7 +145,8 @@ class Lifted:
                 operand  # in the backward, modules hold their own again
             )
         given.pop(id(None), None)
-        with lifting(self._originals), _Replacing(given):
+        replacing = _Replacing(given)
+        with lifting(self._originals), replacing, function_calls_handled_by(replacing.call):
             result = self._seen.function(*operands[:count])
         leaves = [given.get(id(leaf), leaf) for leaf in pytree.tree_leaves(result)]
         if torch.is_grad_enabled():
@@ -179,8 +181,12 @@ class _Replacing(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        return self.call(func, args, kwargs or {})
+
+    def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An operator, or a custom `autograd.Function`."""
         change = lambda leaf: self._given.get(id(leaf), leaf)
-        args, kwargs = pytree.tree_map(change, (args, kwargs or {}))
+        args, kwargs = pytree.tree_map(change, (args, kwargs))
         return func(*args, **kwargs)
 
 
@@ -198,8 +204,12 @@ class _Watching(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        return self.call(func, args, kwargs or {})
+
+    def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An operator, or a custom `autograd.Function`."""
         self.note((args, kwargs))
-        result = func(*args, **(kwargs or {}))
+        result = func(*args, **kwargs)
         self._own |= {id(leaf): leaf for leaf in pytree.tree_leaves(result)}
         return result
 

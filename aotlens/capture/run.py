@@ -14,6 +14,7 @@ import torch
 
 from aotlens.capture.averages import averages_as_tensors
 from aotlens.capture.bases import with_bases
+from aotlens.capture.brackets import Brackets
 from aotlens.capture.containers import WithRefills
 from aotlens.capture.devices import refuse_mixed_devices
 from aotlens.capture.draws_first import CALLS, draw_first
@@ -45,6 +46,7 @@ from aotlens.torch_api import (
     UnsupportedOperatorException,
     checkpoints_run_once,
     device_random_state_handled_by,
+    function_mode_below,
     generators_noted_by,
     has_saved_tensor_hooks,
     linearization_handled_by,
@@ -240,6 +242,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(generators_noted_by(recorder.made_generators.note))
         stack.enter_context(checkpoints_run_once(recorder.checkpoints.region))
         stack.enter_context(launches_as_operators())
+        recorder.at_number_of_data = stack.enter_context(function_mode_below(Brackets()))
         stack.enter_context(without_compiled_autograd())
         stack.enter_context(averages_as_tensors())
         if dynamic:

@@ -4,7 +4,7 @@ Invariant: every tensor that the user's function can hold has a node for its cur
 its storage that node is looked up again through the tensor's chain of views.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -67,6 +67,8 @@ class Tape:
         self.objects: dict[int, Node] = {}
         """Nodes of generators, and of the stand-ins of torchbind objects, by identity."""
         self.made_generators = MadeGenerators()
+        self.at_number_of_data: Callable[[], None] = lambda: None
+        """Called where a number comes that only the data tells."""
         self.floats: Floats | None = None
         """Set where the graph cannot read a number, and a float argument has come."""
         self._constants: dict[int, Any] = {}
@@ -111,6 +113,7 @@ class Tape:
         if environment is not None and environment.pending_fresh_unbacked_symbols:
             fresh = set(environment.pending_fresh_unbacked_symbols)
             environment.pending_fresh_unbacked_symbols.clear()
+            self.at_number_of_data()
             self.symbols.define_data(node, self.item, fresh)
         return node
 
@@ -146,6 +149,10 @@ class Tape:
             yield
         finally:
             self._depth, self.origin = depth, before
+
+    def leave_operator(self) -> None:
+        """What runs next is recorded as calls of the user's."""
+        self._depth = 0
 
     def body(self) -> Any:
         """A recorder for a body of the higher-order operator that runs: its own nodes, names shared."""

@@ -64,7 +64,7 @@ def item_as_index(x: Tensor, n: Tensor) -> Tensor:
     return x.select(0, size) * 2
 
 
-@cases(lambda: (leaf(4, 3), start()), refused="an index in brackets that depends on data")
+@cases(lambda: (leaf(4, 3), start()), "dynamic", "inductor")
 def item_in_brackets(x: Tensor, n: Tensor) -> Tensor:
     index: Any = n.item()
     return x[index] * 2
@@ -166,3 +166,17 @@ def branch_on_values(x: Tensor) -> Tensor:
 @cases(lambda: (plain(3),), "dynamic", refused=BRANCH)
 def branch_on_an_item(x: Tensor) -> Tensor:
     return x * 2 if x.sum().item() > 0 else x - 1
+
+
+@cases(lambda: (leaf(4, 3, 5), start()), "dynamic")
+def items_in_brackets_beside_others(x: Tensor, n: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    index: Any = n.item()
+    return x[..., index], x[1:, None, index, ::2] * 2, x[torch.tensor([2, 0]), index].sin()
+
+
+@cases(lambda: (plain(4, 3), start()), "dynamic")
+def item_in_brackets_written(x: Tensor, n: Tensor) -> Tensor:
+    (index,) = n.reshape(1).tolist()
+    x[index] = 2.0
+    x[:, index] += 1
+    return x * 2

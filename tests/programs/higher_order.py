@@ -223,15 +223,20 @@ def flexible_attention_with_a_bias(query: Tensor, key: Tensor, value: Tensor, bi
     return flex_attention(query, key, value, score_mod=lambda score, b, h, i, j: score * bias[h])
 
 
-@cases(lambda: (leaf(3), leaf(3), flag()), refused="takes a tensor from outside")
+@cases(lambda: (leaf(3), leaf(3), flag()), "dynamic")
 def autograd_function_in_cond_on_an_outside_tensor(x: Tensor, w: Tensor, flag: Tensor) -> Any:
     h = w * 2
     return torch.cond(flag, lambda y: DoubledGradient.apply(h) * y, lambda y: y * 2, (x,))
 
 
-@cases(lambda: (plain(3),), refused="a number carried through")
+@cases(lambda: (plain(3),), "dynamo", "dynamic", "inductor")
 def loop_over_a_number(x: Tensor) -> Any:
     return while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2), (0, x))
+
+
+@cases(lambda: (plain(5),), context=torch.inference_mode)
+def loop_over_a_number_that_is_an_index(x: Tensor) -> Any:
+    return while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y + x[i].abs()), (0, x.abs()))[1]
 
 
 def dropped(x: Tensor) -> Tensor:
@@ -314,3 +319,20 @@ def cond_writes_to_one_of_two_operands_on_one_storage(x: Tensor, flag: Tensor) -
         return z * 2
 
     return torch.cond(flag, filled, lambda y, z: z * 1, (x[1:], x[:2]))
+
+
+class Gated(nn.Module):
+    """Branches with a custom function of a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3))
+
+    def forward(self, x: Tensor, flag: Tensor) -> Any:
+        def scaled(y: Tensor) -> Tensor:
+            return DoubledGradient.apply(self.weight * 2) * DoubledGradient.apply(self.weight) * y
+
+        return torch.cond(flag, scaled, lambda y: y * self.weight, (x,))
+
+
+cases(lambda: (leaf(3), flag()))(Gated)

@@ -1,0 +1,51 @@
+"""Numbers that only the data tells, as indices in brackets: `x[n.item()]`, which torch cannot look at.
+
+Invariant: such an index selects along its dimension, as the number would; all others are torch's own.
+"""
+
+from typing import Any
+
+import torch
+
+from aotlens.torch_api import TorchFunctionMode
+
+
+class Brackets(TorchFunctionMode):
+    """Takes such indices out of the brackets, reading and writing."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is torch.Tensor.__getitem__ or func is torch.Tensor.__setitem__:
+            tensor, index, *value = args
+            items = index if isinstance(index, tuple) else (index,)
+            if any(map(_is_of_data, items)):
+                tensor, rest = _selected(tensor, items)
+                return tensor if not rest and not value else func(tensor, rest or (...,), *value)
+        return func(*args, **(kwargs or {}))
+
+
+def _is_of_data(item: Any) -> bool:
+    return isinstance(item, torch.SymInt) and not item.node.has_hint()
+
+
+def _selected(tensor: Any, items: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """The tensor at these indices, and the others."""
+    left = tensor.dim() - sum(_width(item) for item in items if item is not ...)
+    dim, rest = 0, list[Any]()
+    for item in items:
+        if _is_of_data(item):
+            tensor = tensor.select(dim, item)
+        else:
+            rest.append(item)
+            dim += left if item is ... else _width(item)
+    return tensor, tuple(rest)
+
+
+def _width(item: Any) -> int:
+    """How many dimensions of the indexed tensor an index is for."""
+    if item is None or isinstance(item, bool):
+        return 0
+    if isinstance(item, torch.Tensor) and item.dtype in (torch.bool, torch.uint8):
+        return item.dim()
+    return 1
