@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.caches import caches_left_clean
 from aotlens.capture.containers import watch_containers, with_refills
 from aotlens.capture.frames import calling_place, is_torch_file
 from aotlens.capture.hooked import bound_by_hooks
@@ -49,7 +50,8 @@ def capture_direct(
     given_count = len(values)
 
     def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
-        with standing_in(recorder, reached, inputs[given_count:]):
+        clean = caches_left_clean(recorder.nodes, surroundings.caches)
+        with clean, standing_in(recorder, reached, inputs[given_count:]):
             result = called(inputs[:given_count])
         refuse_changes(surroundings, subject.span)
         return result

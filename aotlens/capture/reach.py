@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.caches import Cache
 from aotlens.capture.frames import is_own_file
 from aotlens.capture.hooked import names_bound_by_hooks
 
@@ -65,6 +66,7 @@ class Reach:
     """The attributes of each object of the user's, the layers of each layer; which names were there."""
     codes: tuple[CodeType, ...] = ()
     """The user's own code that can run, without the functions inside it."""
+    caches: "tuple[Cache[Any], ...]" = ()
 
 
 NOTHING = Reach((), ())
@@ -80,7 +82,7 @@ def reach(function: Callable[..., Any], arguments: Sequence[Any] = ()) -> Reach:
         if isinstance(argument, torch.nn.Module):
             walk.look_into(argument, frozenset())
     walk.run()
-    return Reach(tuple(walk.places.values()), tuple(walk.instances), tuple(walk.codes))
+    return Reach(tuple(walk.places.values()), tuple(walk.instances), tuple(walk.codes), tuple(walk.caches))
 
 
 class _Walk:
@@ -93,6 +95,7 @@ class _Walk:
         self.places: dict[tuple[int, str], Place] = {}
         self.instances: list[tuple[dict[str, Any], frozenset[str]]] = []
         self.codes: list[CodeType] = []
+        self.caches: list[Cache[Any]] = []
         self._waiting: list[tuple[Any, frozenset[str]]] = []
         self._seen: set[int] = set()
         self._class_names: dict[type, frozenset[str]] = {}
@@ -120,6 +123,9 @@ class _Walk:
                 self._names_in("the global", vars(value), names)
         elif isinstance(value, (FunctionType, MethodType, partial)):
             self._callable(value, names)
+        elif isinstance(value, Cache):
+            self.caches.append(value)
+            self.look_into(value.__wrapped__, names)
         elif isinstance(value, type):
             self._class(value, names)
         elif hasattr(value, "__dict__") and not type(value).__module__.startswith("torch."):

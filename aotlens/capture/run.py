@@ -176,6 +176,27 @@ KEEP_SYMBOLS = (
     "keep the value a tensor (`torch.where`), or a symbol (`.item()` in place of `float()`, `int()`), or "
     "move this line out of the compiled function"
 )
+SAID_OF_SYMBOLS: tuple[tuple[type[Exception], str, str, str], ...] = (
+    (
+        IndexError,
+        "(got SymInt)",
+        "an index in brackets that depends on data",
+        "index with the tensor itself, or use `torch.select(tensor, dim, index)`",
+    ),
+    (
+        AttributeError,
+        "'SymInt' object has no attribute 'unsqueeze'",
+        "a loop (`scan`) whose gradient needs a symbolic size in each step",
+        "compile it with known sizes",
+    ),
+    (
+        TypeError,
+        "unhashable type: non-nested SymInt",
+        "a symbolic size as a key (of a dictionary, a set, `functools.lru_cache`)",
+        "compile it with known sizes, or look up `int(size)`",
+    ),
+)
+"""What Python says of code that takes a symbolic number for a known one: type, phrase; our case and hint."""
 SAID_BY_TORCH: tuple[tuple[tuple[str, ...], type[UnsupportedError], str, str], ...] = (
     (
         (" on tensor with symbolic sizes",),
@@ -304,12 +325,9 @@ def _refusal(error: Exception, span: Span | None) -> AotlensError | None:
     higher_order = re.search(r"HigherOrderOperator[^\w]*(\w+)|HOP[^\w]*(\w+)", text)
     if isinstance(error, NotImplementedError) and higher_order is not None:
         return UnsupportedError(f"the higher-order operator `{higher_order[1] or higher_order[2]}`", span)
-    if isinstance(error, IndexError) and "(got SymInt)" in text:
-        hint = "index with the tensor itself, or use `torch.select(tensor, dim, index)`"
-        return UnsupportedError("an index in brackets that depends on data", span, hint)
-    if isinstance(error, AttributeError) and "'SymInt' object has no attribute 'unsqueeze'" in text:
-        case = "a loop (`scan`) whose gradient needs a symbolic size in each step"
-        return UnsupportedError(case, span, "compile it with known sizes")
+    for raised, phrase, case, hint in SAID_OF_SYMBOLS:
+        if isinstance(error, raised) and phrase in text:
+            return UnsupportedError(case, span, hint)
     if not isinstance(error, RuntimeError):
         return None
     for phrases, kind, case, hint in SAID_BY_TORCH:

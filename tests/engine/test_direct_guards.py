@@ -1,8 +1,11 @@
 """`aotlens.compile` compiles anew when what the function reads changes, and refuses what it would change."""
 
+import functools
+import importlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -419,3 +422,64 @@ def test_a_buffer_that_is_turned_is_compiled_anew_in_place_of_functorch() -> Non
     call = aotlens.aot_module(module, lambda gm, _: gm, lambda gm, _: gm)
     for _ in range(4):
         torch.testing.assert_close(call(x), eager(x))
+
+
+@functools.lru_cache
+def ramp(length: int) -> Tensor:
+    return torch.arange(length) * FACTOR
+
+
+class Positions(nn.Module):
+    @functools.lru_cache  # noqa: B019 - as users write it
+    def table(self, length: int) -> Tensor:
+        return torch.arange(length)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.table(x.shape[0])
+
+
+def cached_inside() -> Callable[..., Any]:
+    inner = functools.cache(torch.arange)
+    return lambda x: x * inner(x.shape[0])
+
+
+@pytest.mark.parametrize("fn", [lambda x: x + ramp(x.shape[0]), Positions(), cached_inside()])
+def test_a_recorded_result_does_not_stay_in_a_cache(fn: Callable[..., Any]) -> None:
+    x = plain(3)
+    compiled = aotlens.compile(fn, options=EAGER)
+    torch.testing.assert_close(compiled(x), fn(x))
+    torch.testing.assert_close(compiled(x.double()), fn(x.double()))
+
+
+def test_what_a_cached_function_reads_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = aotlens.compile(lambda x: x + ramp(x.shape[0]), options=EAGER)
+    x = plain(3)
+    compiled(x)
+    monkeypatch.setitem(globals(), "FACTOR", 5.0)
+    ramp.cache_clear()
+    torch.testing.assert_close(compiled(x), x + ramp(3))
+
+
+def test_a_packages_cache_is_left_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "positions_of_a_package.py").write_text(
+        "import functools, torch\n"
+        "def kept(fn):\n"
+        "    cached = functools.lru_cache(fn)\n"
+        "    @functools.wraps(fn)\n"
+        "    def call(*args):\n"
+        "        return cached(*args)\n"
+        "    return call\n"
+        "class Positions:\n"
+        "    @staticmethod\n"
+        "    @kept\n"
+        "    def table(length):\n"
+        "        return torch.arange(length)\n"
+    )
+    monkeypatch.syspath_prepend(str(folder))
+    package: Any = importlib.import_module("positions_of_a_package")
+    compiled = aotlens.compile(lambda x: x + package.Positions.table(x.shape[0]), options=EAGER)
+    x = plain(3)
+    torch.testing.assert_close(compiled(x), x + torch.arange(3))
+    assert type(package.Positions.table(3)) is Tensor

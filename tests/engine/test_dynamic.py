@@ -1,5 +1,6 @@
 """Symbolic sizes: what one compilation serves, what a guard refuses, what is compiled anew."""
 
+import functools
 from typing import Any
 
 import pytest
@@ -204,3 +205,18 @@ def test_inductor_is_given_a_size_that_a_later_comparison_tells() -> None:
     x = torch.randn(4, 4)
     call = aotlens.compile(joined, options=CompileOptions(backend="inductor", dynamic=True))
     torch.testing.assert_close(call(x), joined(x))
+
+
+def test_a_size_as_a_key_is_refused_by_name() -> None:
+    @functools.lru_cache
+    def ramp(length: int) -> Tensor:
+        return torch.arange(length)
+
+    def ramped(x: Tensor) -> Tensor:
+        return x + ramp(x.shape[0])
+
+    with pytest.raises(
+        UnsupportedError, match=r"a symbolic size as a key.*`ramp\(x.shape\[0\]\)`.*known sizes"
+    ):
+        compiled(ramped, torch.randn(3))
+    assert compiled(lambda x: x + ramp(int(x.shape[0])), torch.randn(3)) is not None
