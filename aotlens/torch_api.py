@@ -1685,19 +1685,20 @@ def hold_gpu(calls: int) -> None:
 
 @contextmanager
 def accelerators_unasked() -> Iterator[None]:
-    """Within it torch finds no accelerator and does not look for one.
+    """Within it torch finds no GPU and does not look for one.
 
     To look starts CUDA's driver, also where nothing is done with it, and a forked child cannot use it then.
-    Every fake mode and every frame of Dynamo's looks.
+    Every fake mode and every frame of Dynamo's looks.  Public functions stay, since Dynamo knows them by
+    their identity.
     """
     from torch._dynamo import device_interface
 
-    instead: tuple[tuple[Any, str, Any], ...] = (
-        (torch.cuda, "is_available", lambda: False),
-        (torch.cuda, "device_count", lambda: 0),
-        (torch._C, "_accelerator_getAccelerator", lambda: None),
-        (torch._C, "_ensureCUDADeviceGuardSet", lambda: None),  # counts the GPUs
+    answers: tuple[tuple[Any, str, Any], ...] = (
+        (torch._C, "_cuda_getDeviceCount", lambda: 0),
+        (torch._C, "_ensureCUDADeviceGuardSet", lambda: None),  # counts them too
+        (torch.cuda, "_nvml_based_avail", lambda: False),  # asks another library, which tells of GPUs
     )
+    instead = [row for row in answers if hasattr(row[0], row[1])]  # a build for the CPU lacks the first
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in instead]
     for owner, name, answer in instead:
         setattr(owner, name, answer)

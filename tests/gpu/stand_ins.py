@@ -23,12 +23,11 @@ from aotlens.pipeline import compile_direct
 from aotlens.worker import warm
 
 STARTS_A_DRIVER = (
-    (torch.cuda, "is_available", False),
-    (torch.cuda, "device_count", 0),
-    (torch.cuda, "_lazy_init", None),
+    (torch._C, "_cuda_getDeviceCount", 1),  # with which torch counts as built for CUDA
     (torch._C, "_ensureCUDADeviceGuardSet", None),
+    (torch.cuda, "_lazy_init", None),
 )
-"""With what each answers where there is no GPU."""
+"""With what each answers where there is a GPU."""
 MAIN = threading.get_ident()
 
 threads: list[bool] = []
@@ -38,7 +37,8 @@ compiled_under: list[tuple[bool, int]] = []
 
 
 def warmed_up() -> dict[str, Any]:
-    """What a server asks while it warms up, and whether torch holds what it found then for all there is."""
+    """What a server asks while it warms up, whether torch holds what it found then for all there is, and what
+    compiled code finds after."""
     asked: list[str] = []
 
     def answering(name: str, answer: Any) -> Any:
@@ -48,14 +48,21 @@ def warmed_up() -> dict[str, Any]:
 
         return ask
 
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in STARTS_A_DRIVER]
+    before = [(owner, name, vars(owner).get(name)) for owner, name, _ in STARTS_A_DRIVER]
     for owner, name, answer in STARTS_A_DRIVER:
         setattr(owner, name, answering(name, answer))
     setattr(warm, "may_have_gpu", lambda: True)  # noqa: B010 (mypy knows it as a function)
     warm.load()
+    found = {"asked": list(asked), "registered": device_interface._device_initialized}
     for owner, name, real in before:
-        setattr(owner, name, real)
-    return {"asked": asked, "registered": device_interface._device_initialized}
+        if real is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, real)
+    folded = torch.compile(
+        lambda x: x if torch.cuda.is_available() else 2 * x, backend="eager", fullgraph=True
+    )
+    return {**found, "folded": folded(torch.ones(1)).item()}
 
 
 class Noted(torch.autograd.Function):

@@ -20,6 +20,7 @@ def test_the_warm_server_leaves_the_driver_alone_for_its_children(found: dict[st
     """They count the GPUs themselves."""
     assert found["asked"] == []
     assert found["registered"] is False
+    assert found["folded"] == 2  # Dynamo still knows the function that they ask by
 
 
 def test_a_backward_is_recorded_on_the_thread_that_knows_of_the_recording(found: dict[str, Any]) -> None:
