@@ -1,7 +1,8 @@
 """Inputs that overlap on one storage: one storage of the recording, with a synthetic base under them.
 
 Invariant: what the user's function gets are views of one tensor exactly as the caller's are, for autograd and
-for writes; the graph takes them one by one until a write makes it take their base instead.
+for writes; the graph takes them one by one until a write makes it take their base instead, or a read of one
+with a gradient after another got a new geometry.
 """
 
 from dataclasses import dataclass, replace
@@ -252,11 +253,11 @@ def _apply(chain: tuple[ViewStep, ...], tensor: Any) -> Any:
 def with_bases(
     inputs: tuple[CapturedInput, ...], joined: tuple[Joined, ...]
 ) -> tuple[tuple[CapturedInput, ...], tuple[SyntheticBaseOf, ...]]:
-    """The inputs after the run: where a group was written, its base takes the members' place in the graph."""
+    """The inputs after the run: a group that has become views of its base is given to the graph as that."""
     found, bases = list(inputs), []
     for one in joined:
         storage, group = one.base.storage, one.group
-        if storage is None or not storage.version:
+        if storage is None or not storage.on_base:
             _separate(one)
             continue
         at = group.root_member if group.root_member is not None else len(found)

@@ -79,6 +79,7 @@ def record_metadata_mutation(tape: Tape, call: Write) -> Any:
         )
     tracked.storage.moves.append(tape.write_here(tracked.chain, tracked.storage.version))
     tape.has_moved = True
+    tracked.storage.last_move = step
     setattr(tensor, TRACK, Tracked(tracked.storage, (*tracked.chain, step), node, tracked.version))
     return tensor
 

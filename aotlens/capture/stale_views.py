@@ -1,7 +1,8 @@
-"""Views that were taken before the tensor under them got other sizes or strides in place.
+"""Views that got other sizes or strides in place, or were taken before the tensor under them got such.
 
 After such a change or a write, autograd makes the view's history again.  In eager it goes by the view's own
-strides; on fake tensors it runs the view operators once more, on a tensor that is laid out otherwise by then.
+strides; on fake tensors it runs the view operators once more, without the changes in place among them, on a
+tensor that is laid out otherwise by then.
 
 Invariant: a recording in which the two ways differ is refused.
 """
@@ -64,11 +65,13 @@ def _is_made_again(base: Any, tensor: Any, seen: Tracked, under: Tracked) -> boo
     common = 0
     while common < min(len(seen.chain), len(under.chain)) and seen.chain[common] is under.chain[common]:
         common += 1
-    if common == len(under.chain):
+    own = seen.chain[common:]
+    moves = [step for step in own if step.in_place]
+    if common == len(under.chain) and (not moves or moves[-1] is seen.storage.last_move):
         return True
     with torch.no_grad():
         try:
-            made = _applied(seen.chain[common:], base)
+            made = _applied(tuple(step for step in own if not step.in_place), base)
         except (RuntimeError, ValueError, IndexError):
             return False
     return bool(_place(made) == _place(tensor))

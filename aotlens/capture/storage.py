@@ -44,6 +44,8 @@ class Storage:
     writes: list[Write] = field(default_factory=list)
     moves: list[Write] = field(default_factory=list)
     """Changes of a tensor's sizes or strides."""
+    last_move: ViewStep | None = None
+    """The latest of these, as a step of that tensor's chain; None after a write."""
     grown: bool = False
     """Whether an operator gave the tensor more elements than it came with (`resize_`, `out=`)."""
     reached_outside: bool = False
@@ -55,7 +57,9 @@ class Storage:
     views: dict[tuple[ViewStep, ...], Node] = field(default_factory=dict)
     """Nodes of views at the current version, by chain."""
     joined: dict[tuple[ViewStep, ...], Node] = field(default_factory=dict)
-    """Graph inputs that lie on this storage and overlap, by chain; they become views at the first write."""
+    """Graph inputs that lie on this storage and overlap, by chain."""
+    on_base: bool = False
+    """Whether they have become views of the base: by a write, or a read whose gradient reaches only that."""
 
     @property
     def new_bytes(self) -> Any:

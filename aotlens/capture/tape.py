@@ -220,6 +220,8 @@ class Tape:
         storage = tracked.storage
         if storage.moves and tensor._base is not None and tensor.requires_grad:
             refuse_stale(tensor, self.span)
+            if not any(step is storage.last_move for step in tracked.chain):
+                self.join(storage)  # autograd has made its history anew, on the base
         if tracked.version != storage.version:
             tracked.node = self.replay(storage, tracked.chain)
             tracked.version = storage.version
@@ -323,12 +325,15 @@ class Tape:
         grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         return Write(self.origin, grad, inference, chain, version)
 
-    def _join(self, storage: Storage) -> None:
+    def join(self, storage: Storage) -> None:
         """Turn overlapping graph inputs into views of their synthetic base, as if they had always been ones.
 
         The one place where a node changes: none of them is in a program yet, and whoever read one goes on
         reading the same node.
         """
+        if storage.on_base or not storage.joined:
+            return
+        storage.on_base = True
         for chain, given in storage.joined.items():
             first = len(self.nodes)
             made = self.replay_alone(storage.base, chain)
@@ -361,8 +366,7 @@ class Tape:
         """Give a tensor's storage the value that a write through this tensor leaves."""
         tracked = self.tracked(target)
         storage = tracked.storage
-        if storage.joined and not storage.version:
-            self._join(storage)
+        self.join(storage)
         if storage.reached_outside and self._any_gradient():
             refuse_other_history(self.span)
         new = value
@@ -375,6 +379,7 @@ class Tape:
             self.hides_changes = True
         storage.base = new
         storage.version += 1
+        storage.last_move = None
         storage.views = {tracked.chain: value} if tracked.chain else {}
         storage.writes.append(self.write_here(tracked.chain))
         tracked.node, tracked.version = value, storage.version

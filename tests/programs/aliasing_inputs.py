@@ -419,3 +419,20 @@ def detached_in_place_under_a_view_that_is_written_to(x: Tensor, y: Tensor) -> A
     with torch.no_grad():
         y.clamp_(-1, 1)
     return found
+
+
+def two_squares_of(tensor: Tensor) -> tuple[Tensor, ...]:
+    return views_of(tensor, lambda t: t.view(4, 4), lambda t: t.view(4, 4))
+
+
+@cases(lambda: two_squares_of(tape(16)), "dynamo")
+def one_of_two_differentiable_views_turned(x: Tensor, y: Tensor) -> Tensor:
+    x.t_()
+    return 2 * x + 3 * y
+
+
+@cases(lambda: two_squares_of(tape(16)), "dynamo", later="a view with a gradient, taken before it")
+def both_of_two_differentiable_views_turned(x: Tensor, y: Tensor) -> Tensor:
+    x.t_()
+    y.t_()
+    return x.sin() + y.cos()

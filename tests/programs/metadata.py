@@ -361,3 +361,22 @@ def detached_in_place_after_a_view_of_it(x: Tensor) -> Tensor:
 def detached_in_place_before_a_view_of_it(x: Tensor) -> tuple[Tensor, Tensor]:
     x.detach_()
     return x[0], x
+
+
+@cases(lambda: (leaf(16),), "dynamo", later="a view with a gradient, taken before it")
+def two_views_of_an_intermediate_turned(x: Tensor) -> Tensor:
+    middle = x * 2
+    first, second = middle.view(4, 4), middle.view(4, 4)
+    first.t_()
+    second.t_()
+    return first.sin() + second.cos()
+
+
+@cases(lambda: (leaf(16),), "dynamo", later="a view with a gradient, taken before it")
+def row_of_a_turned_view_read_after_a_write(x: Tensor) -> Tensor:
+    middle = x * 2
+    square = middle.view(4, 4)
+    square.t_()
+    row = square[0]
+    middle.mul_(3)
+    return row.sin()
