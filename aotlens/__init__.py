@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Any
 from aotlens._version import __version__
 
 if TYPE_CHECKING:
+    from aotlens.codegen.compiling import (
+        get_aot_compilation_context,
+        get_aot_graph_name,
+        get_graph_being_compiled,
+    )
     from aotlens.errors import AotlensError, UnsupportedError
     from aotlens.frontends.compile import compile, export, inspect
     from aotlens.frontends.compilers import (
@@ -21,7 +26,9 @@ if TYPE_CHECKING:
         simple_ts_compile,
         ts_compile,
     )
+    from aotlens.frontends.drawing import draw_graph, draw_graph_compile
     from aotlens.frontends.functorch import (
+        aot_autograd,
         aot_function,
         aot_module,
         aot_module_simplified,
@@ -37,6 +44,7 @@ if TYPE_CHECKING:
     )
     from aotlens.frontends.partitioners import default_partition, min_cut_rematerialization_partition
     from aotlens.frontends.signatures import BackwardSignature, GraphSignature
+    from aotlens.frontends.torch_names import config, minifier, pythonkey_decompose
     from aotlens.options import CompileOptions
     from aotlens.report.records import Report
     from aotlens.session.example_decorator import example
@@ -50,6 +58,7 @@ _HOMES = {
     "JointWithDescriptors": "aotlens.frontends.functorch_export",
     "Report": "aotlens.report.records",
     "UnsupportedError": "aotlens.errors",
+    "aot_autograd": "aotlens.frontends.functorch",
     "aot_compile_joint_with_descriptors": "aotlens.frontends.functorch_export",
     "aot_export_joint_simple": "aotlens.frontends.functorch_export",
     "aot_export_joint_with_descriptors": "aotlens.frontends.functorch_export",
@@ -60,18 +69,26 @@ _HOMES = {
     "compile": "aotlens.frontends.compile",
     "compiled_function": "aotlens.frontends.functorch",
     "compiled_module": "aotlens.frontends.functorch",
+    "config": "aotlens.frontends.torch_names",
     "default_decompositions": "aotlens.frontends.compilers",
     "default_partition": "aotlens.frontends.partitioners",
+    "draw_graph": "aotlens.frontends.drawing",
+    "draw_graph_compile": "aotlens.frontends.drawing",
     "example": "aotlens.session.example_decorator",
     "export": "aotlens.frontends.compile",
+    "get_aot_compilation_context": "aotlens.codegen.compiling",
+    "get_aot_graph_name": "aotlens.codegen.compiling",
+    "get_graph_being_compiled": "aotlens.codegen.compiling",
     "inspect": "aotlens.frontends.compile",
     "make_boxed_compiler": "aotlens.frontends.compilers",
     "make_boxed_func": "aotlens.frontends.compilers",
     "memory_efficient_fusion": "aotlens.frontends.compilers",
     "min_cut_rematerialization_partition": "aotlens.frontends.partitioners",
+    "minifier": "aotlens.frontends.torch_names",
     "nnc_jit": "aotlens.frontends.compilers",
     "nop": "aotlens.frontends.compilers",
     "print_compile": "aotlens.frontends.compilers",
+    "pythonkey_decompose": "aotlens.frontends.torch_names",
     "simple_ts_compile": "aotlens.frontends.compilers",
     "ts_compile": "aotlens.frontends.compilers",
     "verify": "aotlens.verify",
@@ -87,6 +104,7 @@ __all__ = [
     "Report",
     "UnsupportedError",
     "__version__",
+    "aot_autograd",
     "aot_compile_joint_with_descriptors",
     "aot_export_joint_simple",
     "aot_export_joint_with_descriptors",
@@ -97,18 +115,26 @@ __all__ = [
     "compile",
     "compiled_function",
     "compiled_module",
+    "config",
     "default_decompositions",
     "default_partition",
+    "draw_graph",
+    "draw_graph_compile",
     "example",
     "export",
+    "get_aot_compilation_context",
+    "get_aot_graph_name",
+    "get_graph_being_compiled",
     "inspect",
     "make_boxed_compiler",
     "make_boxed_func",
     "memory_efficient_fusion",
     "min_cut_rematerialization_partition",
+    "minifier",
     "nnc_jit",
     "nop",
     "print_compile",
+    "pythonkey_decompose",
     "simple_ts_compile",
     "ts_compile",
     "verify",

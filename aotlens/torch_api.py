@@ -99,6 +99,7 @@ __all__ = [
     "device_for_autograd",
     "device_random_state_handled_by",
     "draws_in_kernels",
+    "dynamo_compiles",
     "dynamo_knows",
     "example_sizes",
     "fake_of",
@@ -110,9 +111,11 @@ __all__ = [
     "function_calls_handled_by",
     "function_mode_below",
     "functionalizes_rng",
+    "functorch_names",
     "generators_noted_by",
     "get_decompositions",
     "graph_module_hooks",
+    "graph_picture_format",
     "has_composite_kernel",
     "has_ordered_effect",
     "has_saved_tensor_hooks",
@@ -190,6 +193,7 @@ __all__ = [
     "uncompiled_flex_attention",
     "use_torchs_tools_for_triton",
     "vector_bits",
+    "wants_backward_at_once",
     "with_effects",
     "with_ragged_sizes",
     "with_true_device",
@@ -1246,6 +1250,34 @@ def debug_assert() -> bool:
     from torch._functorch import config  # what the user's program sets, whoever compiles
 
     return bool(config.debug_assert)
+
+
+def functorch_names() -> tuple[Any, Any, Any]:
+    """Torch's settings of ahead-of-time compilation, its graph minifier, its decompositions by context."""
+    from torch._functorch import config
+    from torch._functorch.fx_minifier import minifier
+    from torch._functorch.python_key import pythonkey_decompose
+
+    return config, minifier, pythonkey_decompose
+
+
+def graph_picture_format() -> str:
+    """The kind of file that torch draws graphs to where none is named."""
+    from torch._functorch import config
+
+    return str(getattr(config, "torch_compile_graph_format", "svg"))
+
+
+def dynamo_compiles() -> bool:
+    """Whether Dynamo has a frame in work, for which a backend is called."""
+    return TracingContext.try_get() is not None
+
+
+def wants_backward_at_once() -> bool:
+    """Whether the user's program asks for each backward to be compiled with its forward."""
+    from torch._functorch import config
+
+    return bool(getattr(config, "force_non_lazy_backward_lowering", False))
 
 
 def functionalizes_rng() -> bool:

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from aotlens.codegen.boxed import boxed
+from aotlens.codegen.compilers import code_of_compilers
 from aotlens.codegen.gpu.interpreted import interpreted_code
 from aotlens.codegen.gpu.kernels import with_gpu_kernels
 from aotlens.codegen.gpu.places import has_gpu_tensors
@@ -16,8 +15,7 @@ from aotlens.codegen.records import Generated, GraphCode
 from aotlens.errors import BackendError, UnsupportedError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
-from aotlens.joint.convention import Convention, backward_convention, forward_convention
-from aotlens.options import BACKENDS, Backend, CompileOptions, Compilers, Interpreted
+from aotlens.options import BACKENDS, CompileOptions, Compilers, Interpreted
 from aotlens.partition.records import Partitioned
 from aotlens.torch_api import pretends_gpu, without_autocast
 
@@ -56,7 +54,7 @@ def _generate(parts: Partitioned, options: CompileOptions) -> Generated:
         _refuse_absent_gpu(parts)
         return inductor_code(parts, dict(options.inductor_config), options.lazy_backward)
     if isinstance(backend, Compilers):
-        return _in_three(parts, backend)
+        return code_of_compilers(parts, backend, options.keep_input_mutations)
     if callable(backend):
         return _custom(parts, backend, options)
     raise BackendError(f"no backend `{backend}`; choose one of {', '.join(BACKENDS)} or give a callable")
@@ -70,32 +68,6 @@ def _refuse_absent_gpu(parts: Partitioned) -> None:
             parts.joint.captured.subject.span,
             "use `--backend eager` (inspect's default): the GPU's kernels are shown all the same",
         )
-
-
-def _in_three(parts: Partitioned, compilers: Compilers) -> Generated:
-    """Code by compilers that follow torch's own convention; without saved sizes the backward is not lazy."""
-    modules = parts.modules or (None, None)
-    saved = tuple(given.node for given in parts.saved_inputs)
-    forward = forward_convention(parts.joint, parts.forward, saved)
-    if parts.backward is None:
-        return Generated(_code(parts.forward, forward, compilers.inference, modules[0]), None)
-    backward = backward_convention(parts.joint, parts.backward)
-    lazy = any(isinstance(node.val, torch.SymInt) for node in saved)
-    return Generated(
-        _code(parts.forward, forward, compilers.forward, modules[0]),
-        _code(parts.backward, backward, compilers.backward, modules[1], lazy),
-    )
-
-
-def _code(
-    program: Program, convention: Convention, compiler: Backend, module: Any, lazy: bool = False
-) -> GraphCode:
-    def compile_graph() -> Callable[[list[Any]], Any]:
-        given = module if module is not None else convention.module()
-        with without_autocast():  # what it casts to is in the graph
-            return convention.adapt(boxed(compiler(given, convention.examples)))
-
-    return GraphCode(program, compile_graph, lazy)
 
 
 def _custom(parts: Partitioned, backend: Callable[..., Any], options: CompileOptions) -> Generated:

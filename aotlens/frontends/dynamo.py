@@ -22,7 +22,7 @@ def dynamo_backend(options: CompileOptions) -> Callable[..., Any]:
     """A backend for `torch.compile` that compiles with these options."""
 
     def aotlens(gm: Any, example_inputs: Any, **given: Any) -> Callable[..., Any]:
-        return _compile(gm, example_inputs, with_user_options(options, given.get("options")))
+        return compile_for_dynamo(gm, example_inputs, with_user_options(options, given.get("options")))
 
     return aotlens
 
@@ -30,10 +30,10 @@ def dynamo_backend(options: CompileOptions) -> Callable[..., Any]:
 def aotlens_backend(gm: Any, example_inputs: Any, **given: Any) -> Callable[..., Any]:
     """The registered entry point; `options={"backend": …}` chooses another code generator than Inductor."""
     options = with_user_options(CompileOptions(), given.get("options"))
-    return _compile(gm, example_inputs, options)
+    return compile_for_dynamo(gm, example_inputs, options)
 
 
-def _compile(gm: Any, example_inputs: Any, options: CompileOptions) -> Callable[..., Any]:
+def compile_for_dynamo(gm: Any, example_inputs: Any, options: CompileOptions) -> Callable[..., Any]:
     """What Dynamo shall call: the compiled graph, and one more for each new way to share memory.
 
     Dynamo does not guard on which inputs overlap; the text's own check finds out, before anything runs.

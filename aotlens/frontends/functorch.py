@@ -7,15 +7,17 @@ refuses is compiled anew, unless it is the call's own error or `debug_assert` as
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature as parameters_of
 from typing import Any
 
 import torch
 
+from aotlens.frontends.dynamo import compile_for_dynamo
 from aotlens.frontends.partitioners import default_partition, min_cut_rematerialization_partition
 from aotlens.frontends.signature import autocast_dtypes, signature
 from aotlens.options import Backend, CompileOptions, Compilers, PartitionFunction
 from aotlens.pipeline import Compiled, compile_direct
-from aotlens.torch_api import FakeTensor, debug_assert, is_any_autocast_enabled
+from aotlens.torch_api import FakeTensor, debug_assert, dynamo_compiles, is_any_autocast_enabled
 
 Decompositions = dict[Any, Callable[..., Any]]
 
@@ -231,14 +233,38 @@ def aot_module_simplified(  # noqa: PLR0913 (functorch's signature)
     request = Request.of(locals())
     if pre_grad_passes is not None and isinstance(mod, torch.fx.GraphModule):
         mod = pre_grad_passes(mod, args)
+    if isinstance(mod, torch.fx.GraphModule) and dynamo_compiles() and not _are_real(args):
+        return _as_module(compile_for_dynamo(mod, args, request.options()), mod)
     entries = Entries(mod, replace(request.options(), flat_result=True))
     entries.compile(tuple(args), {}, None if _are_real(args) else "the fake example arguments")
 
-    forward: Any = entries.function()
+    return _as_module(entries.function(), mod)
+
+
+def _as_module(forward: Any, mod: torch.nn.Module) -> Any:
+    """The callable, with what optimisers ask a module for."""
     forward.zero_grad = mod.zero_grad
     forward.named_parameters = mod.named_parameters
     forward.named_buffers = mod.named_buffers
     return forward
+
+
+def aot_autograd(**kwargs: Any) -> Callable[..., Any]:
+    """A backend for `torch.compile` out of compilers, by the names of `aot_module_simplified`.
+
+    `decompositions` may be a function that gives the table.
+
+    Raises:
+        TypeError: a name that `aot_module_simplified` does not take, or no `fw_compiler`.
+    """
+    parameters_of(aot_module_simplified).bind(None, (), **kwargs)
+    table = kwargs.get("decompositions")
+
+    def compiler_fn(gm: Any, example_inputs: Any, **_: Any) -> Callable[..., Any]:
+        given = {**kwargs, "decompositions": table() if callable(table) else table}
+        return compile_for_dynamo(gm, example_inputs, Request.of(given).options())
+
+    return compiler_fn
 
 
 def _are_real(args: Sequence[Any]) -> bool:
@@ -249,6 +275,7 @@ compiled_function = aot_function
 compiled_module = aot_module
 
 __all__ = [
+    "aot_autograd",
     "aot_function",
     "aot_module",
     "aot_module_simplified",

@@ -112,6 +112,7 @@ class JointWithDescriptors:
     """Qualified names of the parameters, in the order in which the compiled function takes them."""
     buffers_spec: list[str]
     in_spec: Any
+    """The pytree structure of what the compiled function takes: all of that in one list, and keywords."""
     out_spec: Any
     joint: JointProgram
 
@@ -141,11 +142,12 @@ def aot_export_joint_with_descriptors(  # noqa: PLR0913 (torch's signature)
     options = _options(decompositions)
     options = replace(options, keep_input_mutations=keep_inference_input_mutations)
     joint = trace_direct(mod, tuple(args), kwargs or {}, options)
+    owned = dict(mod.named_parameters()) | dict(mod.named_buffers())
     return JointWithDescriptors(
         graph_module=joint_module(joint),
         params_spec=list(dict(mod.named_parameters())),
         buffers_spec=list(dict(mod.named_buffers())),
-        in_spec=pytree.tree_structure((tuple(args), kwargs or {})),
+        in_spec=pytree.tree_structure(([*owned.values(), *args], kwargs or {})),
         out_spec=joint.captured.structure.result,
         joint=joint,
     )
@@ -212,7 +214,7 @@ def _start_from_loss(module: fx.GraphModule, joint: JointProgram) -> None:
     values = flat_results(module)
     loss = next(value for value, out in zip(values, results, strict=False) if out.slot in differentiable)
     with graph.inserting_after(loss):
-        ones = graph.call_function(aten.ones_like.default, (loss,))
+        ones = graph.create_node("call_function", aten.ones_like.default, (loss,), name="ones_like")
     ones.meta = dict(tangent.meta)
     tangent.replace_all_uses_with(ones)
     graph.erase_node(tangent)

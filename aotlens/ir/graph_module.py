@@ -18,11 +18,18 @@ from aotlens.ir.program import Node, Program, getitem, map_nodes
 from aotlens.ir.sizes import SymbolicExpression
 from aotlens.ir.slots import BackwardRngState, RngState, Tangent
 from aotlens.ir.symbolic import expression_nodes
+from aotlens.ir.torch_names import torch_name
 from aotlens.report.records import Span
+
+aten = torch.ops.aten
 
 
 def to_graph_module(program: Program, training: bool, names: Sequence[str] | None = None) -> fx.GraphModule:
-    """The program as a `GraphModule` over flat inputs that returns a tuple; `names` are the inputs'."""
+    """The program as a `GraphModule` over flat inputs that returns a tuple.
+
+    With `names`, which are the inputs', it is told as torch's own tracer tells it: nodes have its names, and
+    a reshape that copies nothing is a view.
+    """
     graph = fx.Graph()
     made: dict[int, Any] = {}
     """A graph node for each of ours, or the number that its size turned out to be."""
@@ -34,7 +41,7 @@ def to_graph_module(program: Program, training: bool, names: Sequence[str] | Non
         placeholder.meta["aotlens_slot"] = given.slot
         made[id(given.node)] = placeholder
     for node in program.nodes:
-        made[id(node)] = _add(graph, node, made, owned)
+        made[id(node)] = _add(graph, node, made, owned, names is not None)
     results = tuple(map_nodes(output.value, lambda node: made[id(node)]) for output in program.outputs)
     several = list(results) if program.returns_list else results
     output = graph.output(results[0] if program.returns_one else several)
@@ -63,7 +70,7 @@ def _input_names(program: Program, training: bool) -> list[str]:
     return names
 
 
-def _add(graph: fx.Graph, node: Node, made: dict[int, Any], owned: dict[str, Any]) -> Any:
+def _add(graph: fx.Graph, node: Node, made: dict[int, Any], owned: dict[str, Any], as_torch: bool) -> Any:
     if node.constant is not None:
         owned[node.name] = node.constant
         result = graph.get_attr(node.name)
@@ -83,9 +90,20 @@ def _add(graph: fx.Graph, node: Node, made: dict[int, Any], owned: dict[str, Any
         return made[id(program)]
 
     args, kwargs = map_nodes(node.args, change, body), map_nodes(node.kwargs, change, body)
-    result = graph.create_node("call_function", op, args, kwargs, name=node.name)
+    name = node.name
+    if as_torch:
+        name, op = torch_name(node), aten.view.default if _is_a_view(node) else op
+    result = graph.create_node("call_function", op, args, kwargs, name=name)
     _describe(result, node)
     return result
+
+
+def _is_a_view(node: Node) -> bool:
+    """Whether it is a reshape of what lies in one piece."""
+    if node.op is not aten.reshape.default:
+        return False
+    tensor = node.args[0].val
+    return all(type(size) is int for size in tensor.shape) and bool(tensor.is_contiguous())
 
 
 def _describe(result: fx.Node, node: Node) -> None:
@@ -99,7 +117,7 @@ def _describe(result: fx.Node, node: Node) -> None:
     if spans:
         meta["stack_trace"] = "".join(_frame_text(span) for span in reversed(spans))
     if node.op is not getitem:
-        meta["original_aten"] = node.op
+        meta["original_aten"] = result.target
     meta["source_fn_stack"] = [(node.name, node.op)]
 
 

@@ -41,6 +41,7 @@ from aotlens.ir.slots import (
     Tangent,
     UserOutput,
 )
+from aotlens.ir.torch_names import torch_name
 from aotlens.joint.records import JointProgram
 from aotlens.torch_api import set_joint_signature, tensor_metadata
 
@@ -170,7 +171,7 @@ def joint_convention(joint: JointProgram) -> Convention:
     inputs = (*first, *tangents, *states)
     outputs = (*forward_results(joint), *(gradients(joint, first) if joint.training else ()))
     nodes = reachable([out.value for out in outputs], joint.program.nodes)
-    program = Program("joint", inputs, nodes, outputs)
+    program = Program("joint", inputs, nodes, outputs, returns_list=joint.training)
     names = tuple(_names(joint, inputs))
     return Convention(program, names, _positions(program.inputs, joint.program.inputs), ())
 
@@ -239,7 +240,7 @@ def backward_convention(joint: JointProgram, backward: Program) -> Convention:
     inputs = (*sizes, *(given for given in saved if given not in sizes), *arriving)
     own = {out.slot: out.value for out in backward.outputs}
     outputs = tuple(replace(out, value=own.get(out.slot, out.value)) for out in gradients(joint, first))
-    input_names = [names.get(id(given.node), given.node.name) for given in inputs[: len(saved)]]
+    input_names = [names.get(id(given.node), torch_name(given.node)) for given in inputs[: len(saved)]]
     input_names += _names(joint, arriving)
     positions = {out.slot: at for at, out in enumerate(outputs)}
     gives = tuple(positions[out.slot] for out in backward.outputs)

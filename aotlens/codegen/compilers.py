@@ -1,0 +1,133 @@
+"""Code by compilers that follow the convention of `functorch.compile`: one for each kind of graph.
+
+Invariant: a compiler finds torch's own context as an AOT stage of torch would leave it: what the forward's
+compiler says of its strides there is what the backward's compiler is given.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+
+from aotlens.analysis.records import MutationType
+from aotlens.codegen.boxed import boxed
+from aotlens.codegen.compiling import at_work, next_id
+from aotlens.codegen.layouts import lay_out
+from aotlens.codegen.records import Generated, GraphCode
+from aotlens.ir.program import Program
+from aotlens.ir.slots import stays_in_place
+from aotlens.joint.convention import Convention, backward_convention, forward_convention, tag_sides
+from aotlens.options import Backend, Compilers
+from aotlens.partition.records import Partitioned
+from aotlens.torch_api import TracingContext, tracing, wants_backward_at_once, without_autocast
+
+Run = Callable[[list[Any]], Any]
+
+
+@dataclass(slots=True)
+class Metadata:
+    """What compilers ask of `TracingContext.fw_metadata`, by torch's names."""
+
+    static_input_indices: list[int]
+    """Inputs that are at the same address on every call: parameters and buffers."""
+    mutated_inp_runtime_indices: list[int]
+    """Inputs whose new values the wrapper writes back."""
+    num_outputs: int
+    num_intermediate_bases: int
+    is_train: bool
+    keep_input_mutations: bool
+    bw_donated_idxs: list[int]
+
+    @property
+    def num_mutated_inp_runtime_indices(self) -> int:
+        return len(self.mutated_inp_runtime_indices)
+
+
+def code_of_compilers(parts: Partitioned, compilers: Compilers, keeps_mutations: bool) -> Generated:
+    """The backward waits for its first call, unless torch is told otherwise."""
+    unit = _Unit(parts, keeps_mutations)
+    saved = tuple(given.node for given in parts.saved_inputs)
+    forward = forward_convention(parts.joint, parts.forward, saved)
+    first = compilers.forward if parts.backward is not None else compilers.inference
+    code = GraphCode(parts.forward, lambda: unit.compile_first(forward, first))
+    if parts.backward is None:
+        return Generated(code, None)
+    last = backward_convention(parts.joint, parts.backward)
+    return Generated(
+        code,
+        GraphCode(
+            parts.backward,
+            lambda: unit.compile_backward(last, compilers.backward),
+            lazy=not wants_backward_at_once(),
+        ),
+    )
+
+
+class _Unit:
+    """The graphs of one function."""
+
+    def __init__(self, parts: Partitioned, keeps_mutations: bool) -> None:
+        self._parts = parts
+        self._keeps_mutations = keeps_mutations
+        self._number = next_id()
+        self._context = TracingContext.try_get()
+        self._strides: dict[int, tuple[Any, ...]] = {}
+
+    def compile_first(self, convention: Convention, compiler: Backend) -> Run:
+        """The forward, or the only graph."""
+        module = self._module(convention, 0)
+        role = "forward" if self._parts.backward is not None else "inference"
+        context: Any = self._context
+        if context is None:
+            return self._compile(convention, module, compiler, role)
+        context.fw_metadata, context.params_flat = self._metadata(convention.program), []
+        with context.report_output_strides() as reported:
+            result = self._compile(convention, module, compiler, role)
+        for output, stride in zip(convention.program.outputs, reported or (), strict=False):
+            if stride is not None and output.value is not None:
+                self._strides[id(output.value)] = tuple(stride)
+        return result
+
+    def compile_backward(self, convention: Convention, compiler: Backend) -> Run:
+        module = self._module(convention, 1)
+        if self._strides:
+            placeholders = module.graph.find_nodes(op="placeholder")
+            with self._parts.joint.captured.recorder.fake_mode:
+                for given, node in zip(convention.program.inputs, placeholders, strict=True):
+                    lay_out(node, self._strides.get(id(given.node)))
+        with tracing(self._context):
+            return self._compile(convention, module, compiler, "backward")
+
+    def _module(self, convention: Convention, at: int) -> fx.GraphModule:
+        if self._parts.modules is not None:
+            return self._parts.modules[at]
+        module = convention.module()
+        tag_sides(module, convention, self._parts.joint)
+        return module
+
+    def _compile(self, convention: Convention, module: fx.GraphModule, compiler: Backend, role: str) -> Run:
+        examples = convention.examples
+        if role == "backward" and self._strides:
+            examples = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
+        with without_autocast(), at_work(self._number, role):  # what it casts to is in the graph
+            return convention.adapt(boxed(compiler(module, examples)))
+
+    def _metadata(self, program: Program) -> Metadata:
+        meta = self._parts.joint.meta
+        outside = MutationType.MUTATED_OUT_GRAPH
+        return Metadata(
+            static_input_indices=[
+                at for at, given in enumerate(program.inputs) if stays_in_place(given.slot)
+            ],
+            mutated_inp_runtime_indices=_indices(info.mutation_type is outside for info in meta.inputs),
+            num_outputs=len(meta.outputs),
+            num_intermediate_bases=len(meta.bases),
+            is_train=self._parts.backward is not None,
+            keep_input_mutations=self._keeps_mutations,
+            bw_donated_idxs=[],
+        )
+
+
+def _indices(found: Sequence[bool] | Any) -> list[int]:
+    return [at for at, yes in enumerate(found) if yes]
