@@ -1,15 +1,24 @@
 """The operators that are taken apart while a function is recorded."""
 
-from aotlens.capture.operators import Decompositions
+import torch
+
+from aotlens.capture.operators import Decompositions, aten
 from aotlens.capture.philox_rules import with_random_rules
 from aotlens.codegen.inductor import decompositions as inductor_decompositions
 from aotlens.options import CompileOptions
-from aotlens.torch_api import functionalizes_rng
+from aotlens.torch_api import functionalizes_rng, get_decompositions
+
+OF_CUDNN = (aten.cudnn_batch_norm, aten.cudnn_batch_norm_backward)
+"""What a batch norm on a GPU is: it writes to the running averages and does not say so.
+
+Taken apart, it is the operator that is known to."""
 
 
 def decompositions_for(options: CompileOptions) -> Decompositions:
     """By the options, or as the backend asks."""
     chosen = _chosen(options)
+    if torch.cuda.is_initialized():
+        chosen = {**get_decompositions(list(OF_CUDNN)), **chosen}
     return with_random_rules(chosen) if options.functional_random or functionalizes_rng() else chosen
 
 

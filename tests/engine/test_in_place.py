@@ -62,3 +62,22 @@ def test_update(fn: Any, count: int, in_one_step: bool) -> None:
     assert expected is None or torch.equal(found, expected)
     assert all(torch.equal(new, old) for new, old in zip(args, eager, strict=True))
     assert ("aten_copy_(" not in compiled.source) == in_one_step
+
+
+def test_a_batch_norm_of_cudnn_writes_to_its_running_averages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its schema does not say so; where CUDA runs it is taken apart, here on a CPU."""
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+
+    def norm(x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor, var: torch.Tensor) -> torch.Tensor:
+        return torch.cudnn_batch_norm(x, weight, weight, mean, var, True, 0.1, 1e-5)[0].sin()
+
+    x = torch.randn(8, 3, 5, requires_grad=True)
+    weight, mean, var = torch.ones(3, requires_grad=True), torch.zeros(3), torch.ones(3)
+    compiled = compile_direct(norm, (x, weight, mean, var), {}, CompileOptions(backend="eager"))
+    expected_mean, expected_var = mean.clone(), var.clone()
+    expected = torch.nn.functional.batch_norm(x, expected_mean, expected_var, weight, weight, True).sin()
+    found = compiled.call(x, weight, mean, var)
+    torch.testing.assert_close((found, mean, var), (expected, expected_mean, expected_var))
+    gradients = [torch.autograd.grad(out.sum(), (x, weight)) for out in (found, expected)]
+    torch.testing.assert_close(*gradients)
+    assert [info.mutates_data for info in compiled.meta.inputs] == [False, False, True, True]
