@@ -110,6 +110,12 @@ def _targets(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return tuple(kwargs[at] if isinstance(at, str) else args[at] for at in operator.written)
 
 
+def is_only_seen(func: Any) -> bool:
+    """Whether an operator has an effect and gives nothing, as a print."""
+    gives_nothing = func.name() == "print" if is_higher_order(func) else not func._schema.returns
+    return gives_nothing and has_ordered_effect(func)
+
+
 class Noting(Drawing):
     """Says what a function draws, from a run on stand-ins."""
 
@@ -120,7 +126,7 @@ class Noting(Drawing):
         self._written: set[int] = set()
 
     def note(self, func: Any, targets: tuple[Any, ...]) -> None:
-        self.has_effect |= has_ordered_effect(func)
+        self.has_effect |= has_ordered_effect(func) and not is_only_seen(func)
         for target in targets:  # by storage: a factory function gives its caller another object
             storage = target.untyped_storage()._cdata
             self._written |= {
@@ -144,6 +150,13 @@ class Collecting(Drawing):
 
     def keep(self, drawn: Any) -> None:
         self.drawn.append(self._draws[len(self.drawn)].apart(drawn))
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if is_only_seen(func):  # the call that is given the draws does it
+            return None
+        return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 class Giving(Drawing):

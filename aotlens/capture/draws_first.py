@@ -100,7 +100,8 @@ def _run_once(func: Any, args: tuple[Any, ...]) -> list[Body]:
             found.append(Body(function, noting.draws()))
             if noting.has_effect and noting.draws():
                 raise UnsupportedError(
-                    f"random numbers beside an effect inside a function of `{func.name()}`, with a gradient",
+                    "random numbers beside an effect that gives a value, inside a function of "
+                    f"`{func.name()}`, with a gradient",
                     getattr(_recorder(), "span", None),
                     "keep the effect outside of the function",
                 )

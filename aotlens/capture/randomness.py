@@ -104,12 +104,16 @@ class RandomState:
 
     def seed(self) -> int:
         raise UnsupportedError(
-            "a seed that is drawn inside the function (`torch.seed`)", self._tape.span, "draw it outside"
+            "a seed that is drawn inside the function (`torch.seed`)",
+            self._tape.place_here().innermost,
+            "draw it outside",
         )
 
     def initial_seed(self) -> int:
         raise UnsupportedError(
-            "a function that reads the seed (`torch.initial_seed`)", self._tape.span, "read it outside"
+            "a function that reads the seed (`torch.initial_seed`)",
+            self._tape.place_here().innermost,
+            "read it outside",
         )
 
     def _origin(self, op: str, effect: bool = False) -> Origin:

@@ -63,6 +63,11 @@ def _argument(step: ViewStep, position: int, default: Any) -> Any:
     return step.args[position - 1] if len(step.args) >= position else default
 
 
+def _span(emit: Emit) -> Any:
+    """The user's expression that writes: what records the operators knows it."""
+    return getattr(emit, "span", None)
+
+
 def _same_shape(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     return emit(aten.reshape.default, new, list(source.val.shape))
 
@@ -99,7 +104,7 @@ def _as_strided(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
 def _expand(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     """Legal only where no element is repeated: sizes equal but for leading ones."""
     if new.val.numel() != source.val.numel():
-        raise UnsupportedError("a write to an expanded tensor", None, "clone it before writing")
+        raise UnsupportedError("a write to an expanded tensor", _span(emit), "clone it before writing")
     return emit(aten.reshape.default, new, list(source.val.shape))
 
 
@@ -161,7 +166,7 @@ def _unfold(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
         raise UnsupportedError(
             "a write to windows that overlap (`unfold`): more than one element of the written-to tensor "
             "refers to a single memory location",
-            None,
+            _span(emit),
             "clone it before writing",
         )
     return _by_strides(emit, source, step, new)
