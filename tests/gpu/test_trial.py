@@ -29,7 +29,10 @@ def test_a_part_that_fails_or_hangs_hides_none_of_the_others(
         "hangs": "import time; time.sleep(60)",
         "fine": "print('we' + 'll')",
     }
-    chosen = [trial.Part(name, (sys.executable, "-c", text), limit_s=2.0) for name, text in scripts.items()]
+    chosen = [
+        trial.Part(name, (sys.executable, "-c", text), limit_s=0.3 if name == "hangs" else 60.0)
+        for name, text in scripts.items()
+    ]
     found = trial.run_all(chosen)
     assert [(done.name, done.code) for done in found] == [("fails", 3), ("hangs", None), ("fine", 0)]
     assert found[0].last_lines == ("this is why",)
