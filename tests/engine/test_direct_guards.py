@@ -214,6 +214,22 @@ def test_a_change_in_a_callee_is_undone_and_refused(inner: Callable[..., Any], n
     assert FACTOR == 2.0
 
 
+def test_what_only_a_first_call_changes_is_no_change_after_it() -> None:
+    tables: dict[int, Tensor] = {}
+
+    def shifted(x: Tensor) -> Tensor:
+        if x.shape[0] not in tables:
+            tables[x.shape[0]] = torch.arange(x.shape[0])
+        return x + tables[x.shape[0]]
+
+    x = plain(3)
+    compiled = aotlens.compile(shifted, options=EAGER)
+    with pytest.raises(UnsupportedError, match="call the function once before it is compiled"):
+        compiled(x)
+    assert not tables
+    torch.testing.assert_close(shifted(x), compiled(x))
+
+
 def test_a_new_attribute_in_a_callee_is_undone_and_refused() -> None:
     config = Config()
 
