@@ -37,8 +37,8 @@ def refuse_changes(before: Reach, span: Span | None) -> None:
     raise UnsupportedError(
         f"a function that changes {what} `{name}`, which a compiled call would not do again",
         span,
-        "return the value instead; or, where only a first call does it (a cache, an option that is worked out), "
-        "call the function once before it is compiled; or use `torch.compile(fn, backend='aotlens')`",
+        "return the value instead; or, where only a first call does it (it fills a cache), call the function "
+        "once before it is compiled; or use `torch.compile(fn, backend='aotlens')`",
     )
 
 
