@@ -7,6 +7,7 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import fx
 
 from aotlens.ir.names import free_name
@@ -65,6 +66,8 @@ def imported(module: fx.GraphModule, node: fx.Node, made: Made) -> Node | Progra
     args = tuple(mapped(arg, made) for arg in node.args)
     kwargs = {key: mapped(arg, made) for key, arg in node.kwargs.items()}
     op: Any = getitem if node.target is operator.getitem else node.target
+    if node.op == "call_method":  # of a generator: methods of tensors are operators by then
+        op = getattr(torch.Generator, str(node.target))
     return Node(name, op, args, kwargs, val, origin)
 
 

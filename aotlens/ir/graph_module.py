@@ -8,6 +8,7 @@ up (`primals_1`, `tangents_1`, `arg0_1`).
 import linecache
 import operator
 from collections.abc import Sequence
+from types import MethodDescriptorType
 from typing import Any
 
 import torch
@@ -93,7 +94,10 @@ def _add(graph: fx.Graph, node: Node, made: dict[int, Any], owned: dict[str, Any
     name = node.name
     if as_torch:
         name, op = torch_name(node), aten.view.default if _is_a_view(node) else op
-    result = graph.create_node("call_function", op, args, kwargs, name=name)
+    if isinstance(op, MethodDescriptorType):  # fx cannot name one as a function
+        result = graph.create_node("call_method", op.__name__, args, kwargs, name=name)
+    else:
+        result = graph.create_node("call_function", op, args, kwargs, name=name)
     _describe(result, node)
     return result
 
@@ -116,7 +120,7 @@ def _describe(result: fx.Node, node: Node) -> None:
     spans = node.origin.place.spans
     if spans:
         meta["stack_trace"] = "".join(_frame_text(span) for span in reversed(spans))
-    if node.op is not getitem:
+    if node.op is not getitem and result.op == "call_function":
         meta["original_aten"] = result.target
     meta["source_fn_stack"] = [(node.name, node.op)]
 
