@@ -9,6 +9,7 @@ import torch
 
 import aotlens
 from aotlens.report import Report, Site, dumps, loads
+from aotlens.report.changes import STAGES, check_stage
 from aotlens.report.places import text_of
 from aotlens.report.schema import schema
 from aotlens.report.text import report_text
@@ -62,6 +63,14 @@ def test_every_node_has_a_place_or_a_reason(report: Report) -> None:
         for stage in target.stages:
             lost = [node.name for node in stage.nodes if not node.spans and not node.reason]
             assert lost == [], (target.name, stage.name)
+
+
+def test_every_stage_may_be_asked_for(report: Report) -> None:
+    """`inspect --stage` refuses all others before it traces."""
+    found = {stage.name for target in report.targets for stage in target.stages}
+    assert found == {*STAGES} - {"joint_passes"}
+    for name in (*STAGES, "wrapper", "kernels", "cuda-graph", "captured..wrapper"):
+        check_stage(name)
 
 
 def test_prints(report: Report) -> None:
