@@ -10,7 +10,7 @@ from torch import fx
 
 from aotlens.capture.assignments import variables_of_nodes
 from aotlens.capture.floats import Floats
-from aotlens.capture.frames import calling_place, is_user_file
+from aotlens.capture.frames import calling_place, is_installed_file, is_user_file
 from aotlens.capture.graph_places import PlacedRunner, spans_of_node
 from aotlens.capture.inputs import twin
 from aotlens.capture.operators import Decompositions
@@ -221,16 +221,25 @@ def user_name(source: str) -> str:
 def _subject(gm: fx.GraphModule) -> Subject | None:
     """The outermost user function that Dynamo compiled; None where that is torch's own.
 
-    A function of torch's around the user's (a decorator) computes nothing by itself.
+    A function of torch's or a package's around the user's (a decorator) computes nothing by itself.
     """
     stacks = [codes for node in gm.graph.nodes if (codes := node.meta.get("aotlens_codes"))]
     users = [[found for found in codes if is_user_file(found[1])] for codes in stacks]
     if not all(users):
         return None
+    while users and _is_decorator(users):
+        users = [codes[:-1] for codes in users]
     for codes in users:
         qualname, file, line = codes[-1]
         return _named(gm, user_qualname(qualname, file), Span(file, line, 0, line, 0))
     return None
+
+
+def _is_decorator(users: list[list[tuple[str, str, int]]]) -> bool:
+    """Whether all that is computed is computed by one function that a package's inner function calls."""
+    qualname, file, _ = users[0][-1]
+    called = {codes[-2][:2] if len(codes) > 1 else None for codes in users}
+    return "<locals>" in qualname and is_installed_file(file) and len(called) == 1 and None not in called
 
 
 def _subject_of_torchs_own(gm: fx.GraphModule) -> Subject:

@@ -1,6 +1,8 @@
 """Programs through `torch.compile(fn, backend=...)`: graph breaks, guards and recompiles included."""
 
+import importlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -168,6 +170,26 @@ def test_what_follows_a_graph_break_has_a_name_of_its_own() -> None:
     line = Broken.forward.__code__.co_firstlineno + 2
     assert [compiled.name for compiled in seen] == ["Broken", f"Broken after line {line}"]
     assert seen[1].qualname.endswith(f"<locals>.Broken.forward after line {line}")
+
+
+def test_a_packages_decorator_does_not_give_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "decorators_of_a_package.py").write_text(
+        "def checked(fn):\n    def wrapper(*args):\n        return fn(*args)\n    return wrapper\n"
+    )
+    monkeypatch.syspath_prepend(str(folder))
+    checked = importlib.import_module("decorators_of_a_package").checked
+
+    class Net(nn.Module):
+        @checked
+        def forward(self, x: Tensor) -> Tensor:
+            return x.sin()
+
+    seen: list[Compiled] = []
+    with observing(on_compiled=seen.append):
+        torch.compile(Net(), backend="aotlens", options={"backend": "eager"})(torch.ones(3))
+    assert [one.target().name for one in seen] == ["Net"]
 
 
 def test_a_layer_of_torchs_own_stands_where_it_is_called() -> None:
