@@ -18,7 +18,7 @@ from aotlens.analysis.function_views import (
 from aotlens.analysis.inputs import geometry_of, history, refuses_use
 from aotlens.analysis.leaves import is_made_leaf, made_leaf_under, relative_chain, view_of_made_leaf
 from aotlens.analysis.own_histories import OwnHistories, is_first
-from aotlens.analysis.own_results import own_or_twin, own_result
+from aotlens.analysis.own_results import own_or_twin, own_result, view_of_result
 from aotlens.analysis.records import (
     AliasBase,
     BaseInfo,
@@ -303,7 +303,7 @@ def _intermediate(
     alone = len(group) == 1 and not _viewed_without_grad(value)
     apart = alone or not any(_has_history(captured.outputs[i]) for i in group)
     if apart and id(tracked.storage) not in known:
-        return own_or_twin(captured, index, group)
+        return view_of_result(captured, index, group) or own_or_twin(captured, index, group)
     storage = tracked.storage
     base = known.get(id(storage))
     first = base is None

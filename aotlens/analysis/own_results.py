@@ -3,18 +3,60 @@
 Invariant: such a result has eager's strides, and shares memory with other results where it does in eager.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
-from aotlens.analysis.inputs import history
-from aotlens.analysis.leaves import is_made_leaf
+from aotlens.analysis.inputs import geometry_of, history
+from aotlens.analysis.leaves import is_made_leaf, relative_chain
 from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
 from aotlens.capture.operators import aten
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured
-from aotlens.capture.wrappers import inner_tensors, value_of
+from aotlens.capture.storage import root
+from aotlens.capture.wrappers import inner_tensors, is_wrapper, value_of
 from aotlens.ir.program import Node
 from aotlens.ir.subclasses import Wrapped
 from aotlens.torch_api import shares_versions
+
+
+def view_of_result(captured: Captured, index: int, group: list[int]) -> OutputAliasInfo | None:
+    """A view, without a gradient, of another result: autograd is told of writes through either, as in eager.
+
+    Where what it is a view of does not leave the function, another view of that stands in for it.
+    """
+    recorder, outputs = captured.recorder, captured.outputs
+    value = outputs[index]
+    first = _shown(outputs, value, [i for i in group if shares_versions(outputs[i], value)])
+    if first == index or any(outputs[i].requires_grad or is_wrapper(outputs[i]) for i in (index, first)):
+        return None
+    chain = relative_chain(recorder, outputs[first], value)
+    if root(value) is not outputs[first] and any(
+        _is_one_of_several(recorder, outputs[i]) for i in (index, first)
+    ):
+        return None
+    return OutputAliasInfo(
+        index=index,
+        output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
+        reason=f"a view on the memory of result {first}",
+        value=None,
+        base=OutputBase(first),
+        chain=chain or (),
+        geometry=geometry_of(value) if chain is None else None,
+        detached=root(value) is not root(outputs[first]),
+        tensor=value,
+    )
+
+
+def _shown(outputs: Sequence[Any], value: Any, relatives: list[int]) -> int:
+    """Of results that count their writes together: what the value is a view of, or any is, or the first."""
+    roots = [root(value)] if root(value) is not value else []
+    roots += [root(outputs[i]) for i in relatives if root(outputs[i]) is not outputs[i]]
+    return next((i for one in roots for i in relatives if outputs[i] is one), relatives[0])
+
+
+def _is_one_of_several(recorder: Recorder, value: Any) -> bool:
+    """Whether one operator gave it beside other views, so that autograd does not let a caller write to it."""
+    return any(step.result is not None for step in recorder.tracked(value).chain)
 
 
 def own_or_twin(captured: Captured, index: int, group: list[int]) -> OutputAliasInfo:
@@ -22,7 +64,8 @@ def own_or_twin(captured: Captured, index: int, group: list[int]) -> OutputAlias
     recorder, value = captured.recorder, captured.outputs[index]
     chain = recorder.tracked(value).chain
     for other in group[: group.index(index)]:
-        if recorder.tracked(captured.outputs[other]).chain == chain:
+        same_elements = recorder.tracked(captured.outputs[other]).chain == chain
+        if same_elements and view_of_result(captured, other, group) is None:
             return OutputAliasInfo(
                 index=index,
                 output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,

@@ -268,7 +268,7 @@ class WrapperText:
         later = {info.index: steps for info in outputs if (steps := stands_on_leaf(outputs, info))}
         with self._builder.step("make aliased results again", reason):
             write_result_bases(self._builder, self._meta.bases, self._look)
-            for info in sorted(aliases, key=lambda info: isinstance(info.base, OutputBase)):
+            for info in sorted(aliases, key=lambda info: _results_below(outputs, info)):
                 if not info.taken_before and info.index not in later:
                     self._make_alias(info)
         with self._builder.step("make results require grad", "the function turned it on itself"):
@@ -382,3 +382,8 @@ def _once(tensor: Any) -> str:
     """`once` as text; empty where all of the tensor is taken."""
     parts = [":1" if part.stop else ":" for part in once(tensor)]
     return f"[{', '.join(parts)}]" if ":1" in parts else ""
+
+
+def _results_below(outputs: tuple[OutputAliasInfo, ...], info: OutputAliasInfo) -> int:
+    """How many results are made before this one, which is a view of the last of them."""
+    return 1 + _results_below(outputs, outputs[info.base.index]) if isinstance(info.base, OutputBase) else 0

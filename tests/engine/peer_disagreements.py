@@ -28,6 +28,32 @@ ALIASES = frozenset({"output_type", "base", "bases"})
 
 DISAGREEMENTS = (
     Disagreement(
+        "results without a gradient that share memory are views of one another, as in eager: autograd is "
+        "told of a write through either",
+        ALIASES,
+        (
+            "view_writes/*[!j]_of_intermediate",
+            "views_of_intermediates/two_views_none_requires_grad",
+            "views_of_intermediates/itself_and_view_none_requires_grad",
+            "views_of_intermediates/only_detached_views",
+            "views_of_intermediates/under_no_grad",
+            "views_of_intermediates/fresh_constant_views",
+            "function_views/of_what_needs_no_gradient",
+            "combinations/plain-pair-row-[!p]*",
+            "combinations/plain-pair-detached_row-[!p]*",
+            "combinations/plain-pair-view-[!p]*",
+            "combinations/plain-pair-no_grad_row-[!p]*",
+            "combinations/plain-pair-piece-itself",
+            "combinations/plain-pair-detached-*row",
+            "combinations/plain-pair-detached-view",
+            "combinations/plain-pair-itself-*row",
+            "combinations/plain-pair-itself-view",
+            "combinations/plain-pair-itself-piece",
+            "combinations/pair-detached-detached_row",
+            "combinations/pair-detached_row-detached*",
+        ),
+    ),
+    Disagreement(
         "a write through `detach()` or `.data` gives the input no new history, so the graph may write it",
         frozenset({"mutation_type"}),
         (

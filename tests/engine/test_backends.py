@@ -94,6 +94,8 @@ def test_eager_calls_the_kernel_that_eager_calls() -> None:
     function(x).sum().backward()
     expected, x.grad = x.grad, None
     compiled.call(x).sum().backward()
+    assert expected is not None
+    assert x.grad is not None
     assert torch.equal(x.grad, expected)
     assert "aten.silu_backward" in compiled.source
 

@@ -1,0 +1,106 @@
+"""Results without a gradient on one memory: a caller's write through one is told to autograd as in eager."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import aotlens
+from aotlens.options import CompileOptions
+
+Function = Callable[[Tensor], tuple[Tensor, ...]]
+
+
+def itself_and_view(x: Tensor) -> tuple[Tensor, ...]:
+    made = x * 2
+    return made, made.view(-1)
+
+
+def view_before_itself(x: Tensor) -> tuple[Tensor, ...]:
+    made = x * 2
+    return made[0], made
+
+
+def views_of_what_stays_inside(x: Tensor) -> tuple[Tensor, ...]:
+    made = (x * 2).view(-1)
+    return made[1:], made, made[:2]
+
+
+def several_views(x: Tensor) -> tuple[Tensor, ...]:
+    made = x * 2
+    return made, *made.chunk(2)
+
+
+def written_view(x: Tensor) -> tuple[Tensor, ...]:
+    made = x * 2
+    view = made.view(-1)
+    view.add_(1)
+    return view, made
+
+
+def detached(x: Tensor) -> tuple[Tensor, ...]:
+    made = x * 2
+    return made.detach(), made.data, made, made.view(-1)
+
+
+def views_of_a_detached_one(x: Tensor) -> tuple[Tensor, ...]:
+    made = x * 2
+    apart = made.detach()
+    return apart.view(-1), apart, made, made.view(-1)
+
+
+def aliases(x: Tensor) -> tuple[Tensor, ...]:
+    made = x * 2
+    return made, made.view_as(made), made[:]
+
+
+def beside_a_gradient(x: Tensor) -> tuple[Tensor, ...]:
+    made = x.detach() * 2
+    return made, made.t(), x * 3
+
+
+FUNCTIONS: list[Function] = [
+    itself_and_view,
+    view_before_itself,
+    views_of_what_stays_inside,
+    several_views,
+    written_view,
+    detached,
+    views_of_a_detached_one,
+    aliases,
+    beside_a_gradient,
+]
+
+
+def after_a_write(fn: Function, at: int, *, grad: bool) -> list[Any]:
+    """What a caller sees who writes a value that requires grad through one result."""
+    results = fn(torch.arange(4.0).view(2, 2).requires_grad_(grad))
+    before = [one._version for one in results]
+    written = results[at].mul_(torch.full_like(results[at], 3.0, requires_grad=True))
+    assert written is results[at]
+    facts = [(one.requires_grad, one._version - then) for one, then in zip(results, before, strict=True)]
+    return [facts, [one.tolist() for one in results]]
+
+
+CASES = [(fn, "eager") for fn in FUNCTIONS] + [(itself_and_view, "inductor")]
+
+
+@pytest.mark.parametrize(("fn", "backend"), CASES)
+def test_a_write_is_told_to_autograd(fn: Function, backend: Any) -> None:
+    call: Any = aotlens.compile(fn, options=CompileOptions(backend=backend))
+    grad = fn is beside_a_gradient
+    count = {several_views: 1, beside_a_gradient: 2}.get(fn, len(fn(torch.ones(2, 2))))
+    for at in range(count):  # eager refuses a write to one of several views
+        assert after_a_write(call, at, grad=grad) == after_a_write(fn, at, grad=grad)
+
+
+def test_a_saved_result_that_is_changed_is_found() -> None:
+    call = aotlens.compile(itself_and_view, options=CompileOptions(backend="eager"))
+    made, view = call(torch.ones(2, 2))
+    weight = torch.ones(2, 2, requires_grad=True)
+    product = (made * weight).sum()
+    view.mul_(5)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()
