@@ -133,6 +133,7 @@ __all__ = [
     "interpreting_modules",
     "invoke_subgraph",
     "is_any_autocast_enabled",
+    "is_graph_value",
     "is_traceable_wrapper_subclass",
     "is_view_of_custom_function",
     "kernel_settings",
@@ -1151,6 +1152,15 @@ def hide_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
 def leave_to_python(function: Any) -> None:
     """Tell Dynamo, and autograd when it is compiled, not to trace a function; costs nothing per call."""
     function._torchdynamo_disable = True
+
+
+def is_graph_value(value: Any) -> bool:
+    """Whether Dynamo writes such an object into a graph as it is: a placement of a distributed tensor."""
+    try:
+        from torch._library.opaque_object import is_opaque_value_type
+    except ImportError:  # torch 2.11 writes none
+        return False
+    return bool(is_opaque_value_type(type(value)))
 
 
 def dynamo_knows(tensor: Any) -> bool:

@@ -21,7 +21,8 @@ _INSTALLED = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-pa
 _TRITON = os.path.join(sysconfig.get_paths()["purelib"], "triton") + os.sep
 """It stands between a launch and its kernel, as torch does."""
 
-_is_user: dict[CodeType, bool] = {}
+_is_user: dict[str, bool] = {}
+"""By file, since Dynamo's own code objects may hold constants that cannot be hashed."""
 
 
 def is_user_file(filename: str) -> bool:
@@ -48,9 +49,9 @@ def is_own_file(filename: str) -> bool:
 
 
 def is_user_code(code: CodeType) -> bool:
-    known = _is_user.get(code)
+    known = _is_user.get(code.co_filename)
     if known is None:
-        known = _is_user[code] = is_user_file(code.co_filename)
+        known = _is_user[code.co_filename] = is_user_file(code.co_filename)
     return known
 
 
@@ -63,7 +64,7 @@ def user_place(boundary: CodeType) -> Place:
         code = frame.f_code
         if code is boundary:
             break
-        user = known.get(code)
+        user = known.get(code.co_filename)
         if user is None:
             user = is_user_code(code)
         if user:

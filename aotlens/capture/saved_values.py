@@ -13,11 +13,12 @@ import torch
 
 from aotlens.capture.operators import aten
 from aotlens.capture.storage import Storage
-from aotlens.capture.tape import Tape
+from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.wrappers import is_wrapper
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import Place
 from aotlens.ir.program import Node
+from aotlens.torch_api import FakeTensor
 
 Packed = tuple[Any, Node | None, Place]
 """A saved tensor, its value and where it was saved; no value for a wrapper."""
@@ -55,8 +56,12 @@ class SavedValues:
             yield
 
     def _keep(self, tensor: Any) -> tuple[Any, Node | None]:
-        """What autograd saves, which it detaches for its hooks, and its value now."""
-        return tensor, None if is_wrapper(tensor) else self._tape.node_of(tensor)
+        """What autograd saves, which it detaches for its hooks, and its value now.
+
+        Of what torch makes while it tries a function of a higher-order operator, nothing is known.
+        """
+        is_tried = type(tensor) is FakeTensor and not hasattr(tensor, TRACK)
+        return tensor, None if is_tried or is_wrapper(tensor) else self._tape.node_of(tensor)
 
     def _kept(self, packed: tuple[Any, Node | None]) -> Any:
         tensor, node = packed

@@ -18,7 +18,7 @@ from aotlens.capture.stale_views import refuse_stale
 from aotlens.capture.storage import Storage, Tracked, Write
 from aotlens.capture.strided import from_base, looks_at_memory, refuse_other_history
 from aotlens.capture.symbols import Symbols
-from aotlens.capture.views import ViewStep, put_back
+from aotlens.capture.views import ViewStep, as_lazy_as, put_back
 from aotlens.errors import RefusedAssertionError, UnsupportedError
 from aotlens.ir.names import free_name
 from aotlens.ir.origin import NOWHERE, Origin, Place
@@ -369,7 +369,7 @@ class Tape:
         self.join(storage)
         if storage.reached_outside and self._any_gradient():
             refuse_other_history(self.span)
-        new = value
+        new = value = as_lazy_as(self, target, value)
         for end in range(len(tracked.chain), 0, -1):
             source, step = self._source(storage, tracked.chain[:end])
             new = put_back(self, source, step, new)
@@ -377,7 +377,7 @@ class Tape:
                 break
         if storage.base_tensor.requires_grad and not target.requires_grad:
             self.hides_changes = True
-        storage.base = new
+        storage.base = as_lazy_as(self, storage.base.val, new)
         storage.version += 1
         storage.last_move = None
         storage.views = {tracked.chain: value} if tracked.chain else {}

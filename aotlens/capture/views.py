@@ -141,22 +141,30 @@ def _identity(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
 
 def _conj(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     """Conjugated as lazily as the source is, so that its other views can be taken."""
-    made = emit(step.op, new)
-    if made.val.is_conj() == source.val.is_conj():
-        return made
-    if made.val.is_conj():
-        return emit(aten.conj_physical.default, new)
-    return emit(step.op, emit(aten.conj_physical.default, made))
+    return as_lazy_as(emit, source.val, emit(step.op, new))
 
 
 def _neg_view(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     """Negated as lazily as the source is."""
-    made = emit(step.op, new)
-    if made.val.is_neg() == source.val.is_neg():
-        return made
-    if made.val.is_neg():
-        return emit(aten.neg.default, new)
-    return emit(step.op, emit(aten.neg.default, made))
+    return as_lazy_as(emit, source.val, emit(step.op, new))
+
+
+def as_lazy_as(emit: Emit, like: Any, node: Any) -> Any:
+    """The same value, conjugated and negated lazily where `like` is, and in memory where it is not."""
+    value = node.val
+    if value.is_conj() != like.is_conj():
+        node = _other_way(emit, node, value.is_conj(), aten._conj.default, aten.conj_physical.default)
+    if value.is_neg() != like.is_neg():
+        node = _other_way(emit, node, value.is_neg(), aten._neg_view.default, aten.neg.default)
+    return node
+
+
+def _other_way(emit: Emit, node: Any, is_lazy: bool, view: Any, compute: Any) -> Any:
+    """Between `view(a)` and what `compute` makes of `a`, which are the same value."""
+    if is_lazy:
+        inside = node.args[0] if node.op is view else emit(view, node)
+        return emit(compute, inside)
+    return emit(view, emit(compute, node))
 
 
 def _unfold(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:

@@ -10,7 +10,7 @@ from torch import fx
 from aotlens.codegen.around_text import Around
 from aotlens.codegen.crossed import take_out_crossed_writes
 from aotlens.codegen.loop_sizes import give_sizes_to_loops
-from aotlens.codegen.negated import spell_out_negation
+from aotlens.codegen.negated import spell_out_negation, take_lazy_from_results
 from aotlens.codegen.permuted import take_rows_unchecked
 from aotlens.codegen.separate import (
     copies_of_one,
@@ -29,6 +29,7 @@ def prepare(module: fx.GraphModule, program: Program) -> Around:
     give_sizes_to_loops(module)
     take_rows_unchecked(module)
     negated = spell_out_negation(module)
+    lazy = take_lazy_from_results(module)
     crossed = take_out_crossed_writes(module)
     output = module.graph.output_node()
     results: Any = output.args[0]
@@ -40,4 +41,4 @@ def prepare(module: fx.GraphModule, program: Program) -> Around:
     output.meta["user_visible_output_idxs"] = visible
     doubtful, views = doubtful_results(module, visible), views_of_results(module, visible)
     updated, copies = results_of_writes(module), copies_of_one(module, visible)
-    return Around(negated, crossed, tuple(doubtful), tuple(views), tuple(updated), tuple(copies))
+    return Around(negated, crossed, tuple(doubtful), tuple(views), tuple(updated), tuple(copies), lazy)

@@ -29,11 +29,14 @@ class Around:
     """Results that show what an input gets in the graph, each with that input's position."""
     copies: tuple[int, ...]
     """Results that may share memory with another of which they are a copy."""
+    lazy: tuple[tuple[int, str], ...] = ()
+    """Results that are given as they lie in memory, each with the view that conjugates or negates it."""
 
     @property
     def is_needed(self) -> bool:
         """Whether there is anything to do around the graph's code."""
-        return any((self.negated, self.crossed, self.doubtful, self.views, self.updated, self.copies))
+        lists = (self.negated, self.crossed, self.doubtful, self.views, self.updated, self.copies, self.lazy)
+        return any(lists)
 
     def code(self, code: Code) -> Code:
         """The graph's code as the module text calls it."""
@@ -72,6 +75,9 @@ def around_lines(around: Around, name: str, code: str) -> list[str]:
     if around.crossed:
         lines.append("    for target in reversed(targets):  # gets what another input held")
         lines.append("        target.copy_(results.pop())")
+    if around.lazy:
+        lines.append("    # given as they lie in memory")
+    lines += [f"    results[{at}] = torch.ops.{view}(results[{at}])" for at, view in around.lazy]
     return [*lines, "    return results"]
 
 

@@ -9,6 +9,7 @@ from aotlens.frontends.signature import signature
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_graph_module
 from aotlens.policy import Policy
+from aotlens.runtime.derivatives import hide_derivatives_from_dynamo
 from aotlens.session.chooser import with_chooser
 from aotlens.torch_api import hide_from_dynamo, record_dynamo_spans, tracing
 
@@ -70,6 +71,7 @@ def _shielded(compiled: Compiled) -> Callable[..., Any]:
     function = compiled.module.call.__globals__.get("CompiledFunction")
     if function is not None:
         function.backward = staticmethod(hide_from_dynamo(function.backward))
+        hide_derivatives_from_dynamo()
     return compiled.call
 
 

@@ -9,6 +9,7 @@ import keyword
 import linecache
 import os
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from aotlens.ir.program import Node, Program, TableIndex, getitem, is_higher_ord
 from aotlens.ir.sizes import SymbolicExpression, is_ragged
 from aotlens.report.describe import dimension, short_dtype
 from aotlens.report.records import Span
-from aotlens.torch_api import OpOverload, print_expression
+from aotlens.torch_api import OpOverload, is_graph_value, print_expression
 
 RESERVED = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | {"torch", "ctx", "call"}
 
@@ -82,8 +83,6 @@ def literal(value: Any, names: Names) -> str:
         if isinstance(value, tuple):
             return f"({items},)" if len(value) == 1 else f"({items})"
         return f"[{items}]"
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return f"float('{value}')"
     if isinstance(value, torch.SymInt):
         if is_ragged(value):
             return str(value)
@@ -99,7 +98,20 @@ def literal(value: Any, names: Names) -> str:
         return value.name
     if isinstance(value, OpOverload):
         return f"torch.ops.{value}"
-    return repr(value)
+    if not isinstance(value, (int, float, complex, str)) and is_graph_value(value):
+        return names.object(value, type(value).__name__.lower())
+    return _number(value)
+
+
+def _number(value: Any) -> str:
+    """Also of a class of numbers: a member of an `IntEnum`, a number of numpy's."""
+    if isinstance(value, complex):
+        parts = f"complex({_number(value.real)}, {_number(value.imag)})"
+        return complex.__repr__(value) if isfinite(value.real) and isfinite(value.imag) else parts
+    if isinstance(value, float) and not isfinite(value):
+        return f"float('{float(value)}')"
+    kind: Any = next((kind for kind in (bool, int, float, str) if isinstance(value, kind)), type(value))
+    return str(kind.__repr__(value))
 
 
 def call_text(node: Node, names: Names) -> str:

@@ -90,6 +90,10 @@ class JointProgram(Joint):
 
     @property
     def changed_inputs(self) -> frozenset[int]:
-        inputs = self.captured.inputs
-        changed = (info.index for info in self.meta.inputs if info.mutates_data)
-        return frozenset(id(node) for index in changed for node in inputs[index].nodes)
+        found: set[int] = set()
+        for info in self.meta.inputs:
+            if info.mutates_data:
+                before = self.captured.inputs[info.index].nodes
+                after = info.value.nodes() if isinstance(info.value, Wrapped) else (None,) * len(before)
+                found.update(id(old) for old, new in zip(before, after, strict=True) if old is not new)
+        return frozenset(found)

@@ -19,7 +19,7 @@ from aotlens.partition.higher import derivative_program, kept_nodes, recorded_no
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.double import changed_inputs, refusal, unsaved_inputs, wanted_slots
 from aotlens.runtime.graphs import load_program
-from aotlens.torch_api import below_views, without_autocast
+from aotlens.torch_api import below_views, hide_from_dynamo, without_autocast
 
 Run = Callable[[list[Any]], Sequence[Any]]
 
@@ -201,6 +201,12 @@ class _Derivative(torch.autograd.Function):
         tensors = [*saved, *gradients]
         found = ctx.owner.next_order(replace(request, values=values), tensors, ctx.needs_input_grad[2:])
         return None, None, *found
+
+
+def hide_derivatives_from_dynamo() -> None:
+    """Dynamo traces what autograd calls while a frame of its own runs; our bookkeeping is not for it."""
+    if not hasattr(_Derivative.backward, "_torchdynamo_orig_callable"):
+        setattr(_Derivative, "backward", staticmethod(hide_from_dynamo(_Derivative.backward)))  # noqa: B010
 
 
 def _spent(_: list[Any]) -> Sequence[Any]:

@@ -23,6 +23,7 @@ from aotlens.ir.slots import UserInput, inner_slot
 from aotlens.ir.subclasses import Wrapped, is_plain
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.subclasses import context_text
+from aotlens.runtime.tensor_checks import not_plain, other_shape, other_strides, symbolic_strides
 from aotlens.torch_api import print_expression
 
 SHARED_MEMORY = "which arguments share memory is built into the graph"
@@ -65,7 +66,8 @@ class Guards:
         self._names = arguments
         self._text_names = names
         self._target = captured.subject.name
-        self._sizes: set[str] = set()
+        self._sizes: dict[str, str] = {}
+        """What each bound symbol was read from."""
         self.behind_dynamo = captured.subject.frontend == "dynamo"
         """Whether Dynamo's own guards see to it that a call fits."""
         self.needs_helper = False
@@ -82,6 +84,7 @@ class Guards:
         with self._builder.step("check tensors", "sizes and types are built into the graph"):
             self._tensors()
             self._bind_sizes(checked=True)
+            self._bind_strides()
             self._size_relations()
         with self._builder.step("check gradients", "whether a gradient is needed is built into the graph"):
             self._gradients()
@@ -109,8 +112,10 @@ class Guards:
             elif value != value:
                 self._refuse(f"{name} == {name}", "ValueError", wanted, name)
             elif isinstance(value, (int, float, str)):
-                text = literal(value, Names())
-                different = f"type({name}) is not {type(value).__name__} or {name} != {text}"
+                text, kind = literal(value, Names()), type(value).__name__
+                if type(value) not in (int, float, str):  # a member of an `IntEnum`, a number of numpy's
+                    kind = self._text_names.object(type(value), node_name(kind))
+                different = f"type({name}) is not {kind} or {name} != {text}"
                 self._refuse(different, "ValueError", wanted, name)
             elif isinstance(value, (torch.dtype, torch.device)):
                 self._refuse(f"{name} != {literal(value, Names())}", "ValueError", wanted, name)
@@ -138,11 +143,11 @@ class Guards:
             if given.wrapped is not None:
                 self._wrapper(name, given, given.wrapped)
                 continue
-            shape, strides = _other_shape(name, fake), _other_strides(name, fake)
+            shape, strides = other_shape(name, fake), other_strides(name, fake)
             order = "contiguous" if fake.is_contiguous() else f"with strides {tuple(fake.stride())}"
             wanted = f"{fake.dtype} {list(fake.shape)} {order}"
             message = f"`{given.slot.name}` must be a tensor like {wanted}, got another"
-            other_kind = f"type({name}) is not torch.Tensor and {_not_plain(name)}"
+            other_kind = f"type({name}) is not torch.Tensor and {not_plain(name)}"
             different = f"{other_kind} or {shape} or {name}.dtype is not {fake.dtype} or {strides}"
             self._refuse(different, "TypeError", message)
 
@@ -185,15 +190,30 @@ class Guards:
                     if isinstance(size, torch.SymInt):
                         self._bind(size, f"{'.'.join((name, *path))}.size({dim})", given, checked)
 
-    def _bind(self, size: Any, source: str, given: CapturedInput, checked: bool) -> None:
+    def _bind_strides(self) -> None:
+        """Names for the symbols of strides, and checks of those that follow from sizes and other strides."""
+        for name, given in self._inputs():
+            if not given.is_tensor or given.duplicate_of is not None or given.wrapped is not None:
+                continue
+            for dim, step in symbolic_strides(given.fake):
+                source = f"{name}.stride({dim})"
+                if isinstance(step, torch.SymInt):
+                    self._bind(step, source, given, checked=True, what="stride")
+                else:
+                    message = f"a stride of `{given.slot.name}` must be {step}, got "
+                    self._refuse(f"{source} != {step}", "ValueError", message, source)
+
+    def _bind(self, size: Any, source: str, given: CapturedInput, checked: bool, what: str = "size") -> None:
         if is_ragged(size):
             return
         expression = size.node.expr
         if expression.is_symbol and str(expression) not in self._sizes:
-            self._sizes.add(str(expression))
+            self._sizes[str(expression)] = source
             self._builder.add(f"{expression} = {source}")
-        elif checked and {str(symbol) for symbol in expression.free_symbols} <= self._sizes:
-            message = f"a size of `{given.slot.name}` must be {expression}, got "
+        elif checked and {str(symbol) for symbol in expression.free_symbols} <= self._sizes.keys():
+            known = sorted(str(symbol) for symbol in expression.free_symbols)
+            where = "".join(f" ({name} is `{self._sizes[name]}`)" for name in known)
+            message = f"a {what} of `{given.slot.name}` must be {expression}{where}, got "
             self._refuse(f"{source} != {_text(expression)}", "ValueError", message, source)
 
     def _size_relations(self) -> None:
@@ -219,7 +239,7 @@ class Guards:
         for guard in environment.guards:
             if {
                 str(symbol) for symbol in guard.expr.free_symbols
-            } <= self._sizes and not guard.expr.is_number:
+            } <= self._sizes.keys() and not guard.expr.is_number:
                 self._refuse(f"not ({_text(guard.expr)})", "ValueError", f"sizes must satisfy {guard.expr}")
 
     def _gradients(self) -> None:
@@ -325,30 +345,6 @@ def _moved_apart(one: tuple[str, Any], other: tuple[str, Any]) -> str:
     shapes = f"({left}.shape, {left}.stride(), {right}.shape, {right}.stride())"
     wanted = ", ".join(f"{place.sizes}, {place.strides}" for place in places if place is not None)
     return f"({moved} or {shapes} != ({wanted}))"
-
-
-def _other_shape(name: str, fake: Any) -> str:
-    """The condition that a tensor has another shape, as far as its sizes are known."""
-    if not any(isinstance(size, torch.SymInt) for size in fake.shape):
-        return f"{name}.shape != {tuple(fake.shape)}"
-    known = [(dim, size) for dim, size in enumerate(fake.shape) if not isinstance(size, torch.SymInt)]
-    return " or ".join(
-        [f"{name}.dim() != {fake.dim()}", *(f"{name}.size({dim}) != {size}" for dim, size in known)]
-    )
-
-
-def _not_plain(name: str) -> str:
-    """The condition that it is no tensor, or one that wraps others, which the graph was not made for."""
-    return f"(not isinstance({name}, torch.Tensor) or hasattr({name}, '__tensor_flatten__'))"
-
-
-def _other_strides(name: str, fake: Any) -> str:
-    """The condition that a tensor's elements lie otherwise: whether `reshape` copies depends on it."""
-    if fake.is_contiguous():
-        return f"not {name}.is_contiguous()"
-    if any(isinstance(step, torch.SymInt) for step in fake.stride()):
-        return f"{name}.is_contiguous()"
-    return f"{name}.stride() != {tuple(fake.stride())}"
 
 
 def _assumption(assumed: str, found: str) -> str:

@@ -5,10 +5,12 @@ import importlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -499,3 +501,16 @@ def test_a_packages_cache_is_left_clean(tmp_path: Path, monkeypatch: pytest.Monk
     x = plain(3)
     torch.testing.assert_close(compiled(x), x + torch.arange(3))
     assert type(package.Positions.table(3)) is Tensor
+
+
+class Level(IntEnum):
+    LOW = 2
+    HIGH = 3
+
+
+def test_numbers_of_a_class_of_their_own() -> None:
+    call: Any = aotlens.compile(lambda x, number: x * number, options=CompileOptions(backend="eager"))
+    x = torch.randn(3)
+    for number in (Level.LOW, Level.HIGH, np.float64(2.5), np.float64(0.5), 2, Level.LOW):
+        assert torch.equal(call(x, number), x * number)
+    assert len(call.compiled) == 5

@@ -55,6 +55,20 @@ def test_a_violated_guard_is_an_error_of_the_flat_call() -> None:
     assert "compiled `by_size`: sizes must satisfy" in str(raised.value)
 
 
+def test_other_strides_are_compiled_anew() -> None:
+    call: Any = aotlens.compile(lambda x: x.reshape(-1), options=DYNAMIC)
+    for x in (
+        torch.randn(3, 8)[:, ::2],
+        torch.randn(5, 6)[:, ::2],
+        torch.randn(4, 3).t(),
+        torch.randn(6, 4)[::2],
+    ):
+        assert torch.equal(call(x), x.reshape(-1))
+    assert (
+        len(call.compiled) == 3
+    )  # all elements at one distance, which is a symbol; by columns; rows left out
+
+
 def test_a_size_at_which_operands_overlap_raises_as_eager() -> None:
     def shifted(x: Tensor) -> Tensor:
         x[4:].add_(x[:-4])

@@ -316,3 +316,8 @@ def expanded_to_the_sizes_of_an_input(x: Tensor) -> Tensor:
     """Nobody but the forward asks for the sizes of `x`, and the backward takes the view again."""
     ones = torch.ones(x.shape[0], 1).expand(x.shape)
     return (x * ones).sin()
+
+
+@cases(lambda: (leaf(3), plain(3)), "dynamo")
+def product_of_second_derivatives_with_a_vector(x: Tensor, v: Tensor) -> Any:
+    return torch.autograd.functional.hvp(lambda y: (y**3).sum(), x, v)[1]

@@ -130,3 +130,11 @@ def checkpointed_result_written_to(x: Tensor) -> Tensor:
     flat = y.view(-1)
     flat.mul_(2)
     return y.tanh()
+
+
+@cases(lambda: (leaf(3, 4), torch.tensor(True)))
+def cond_inside(x: Tensor, flag: Tensor) -> Tensor:
+    def run(x: Tensor) -> Tensor:
+        return torch.cond(flag, lambda y: y.sin(), lambda y: y * 2, (x,)).exp()
+
+    return checkpoint(run, x, use_reentrant=False)

@@ -102,3 +102,8 @@ def mutated(x: Tensor) -> Tensor:
 def mutated_with_history(x: Tensor) -> Tensor:
     x.mul_(2)
     return x + 1
+
+
+@cases(lambda: (spread(4, 4), spread(4, 4, placement=Replicate())), "dynamo")
+def redistributed_after_what_dynamo_cannot_trace(x: Any, w: Any) -> Tensor:
+    return (x.redistribute(mesh(), [Replicate()]) @ w).redistribute(mesh(), [Shard(1)]).sin()

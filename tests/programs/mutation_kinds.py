@@ -239,3 +239,29 @@ def foreach_crosswise_with_a_gradient(x: Tensor, y: Tensor) -> tuple[Tensor, Ten
     made = x * 2
     torch._foreach_mul_([made, y], [y, y])
     return made, y
+
+
+def conjugated(*sizes: int) -> Tensor:
+    """A complex tensor that is conjugated lazily."""
+    return torch.complex(plain(*sizes), plain(*sizes)).conj()
+
+
+@cases(lambda: (conjugated(3, 4),), "inductor")
+def lazily_conjugated_written_and_then_a_part_of_it(z: Tensor) -> tuple[Tensor, Tensor]:
+    z.mul_(2j)
+    z.real.add_(1)
+    return z, z.imag
+
+
+@cases(lambda: (conjugated(3, 4), plain(4, 3)), "inductor")
+def lazily_conjugated_moved_and_written(z: Tensor, x: Tensor) -> Tensor:
+    z.t_()
+    z.real.copy_(x)
+    return z
+
+
+@cases(lambda: (conjugated(3, 4), plain(3, 4)), "inductor")
+def lazily_negated_written_and_returned_with_a_view(z: Tensor, x: Tensor) -> tuple[Tensor, Tensor, bool]:
+    imaginary = (z * 1).conj().imag
+    imaginary.copy_(x)
+    return imaginary, imaginary[0], imaginary.is_neg()

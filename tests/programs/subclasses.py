@@ -360,3 +360,10 @@ def detached_in_place(x: Tensor) -> Tensor:
 def made_to_require_grad(x: Tensor) -> Tensor:
     x.requires_grad_()
     return x * 2
+
+
+@cases(lambda: (TwoTensor(two(3, 4), two(3, 4)), leaf(4)), "dynamic")
+def some_of_what_is_wrapped_mutated(x: Any, w: Tensor) -> Tensor:
+    x.a.mul_(2)
+    x.b.a.add_(1)
+    return x * w
