@@ -94,6 +94,7 @@ __all__ = [
     "current_fake_mode",
     "current_mode",
     "debug_assert",
+    "decompositions_in_python",
     "dense_kernel",
     "detect_fake_mode",
     "device_for_autograd",
@@ -273,6 +274,13 @@ def qualified_name(function: Any) -> str:
     except (RuntimeError, AttributeError):  # a lambda; an object that is called
         return ""
     return name if "." in name else f"builtins.{name}"
+
+
+def decompositions_in_python() -> Any:
+    """torch's module of operators taken apart, imported at its first use."""
+    from torch._decomp import decompositions
+
+    return decompositions
 
 
 def get_decompositions(operators: list[Any]) -> dict[Any, Callable[..., Any]]:

@@ -31,6 +31,7 @@ from aotlens.capture.paths import flatten_with_path
 from aotlens.capture.philox_rules import has_random_rules
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Structure, Subject
+from aotlens.capture.recurrent import dropout_between_layers
 from aotlens.capture.region_gradient import record_region_call
 from aotlens.capture.settings import Settings
 from aotlens.capture.size_guards import noting_guards
@@ -267,6 +268,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(without_compiled_autograd())
         stack.enter_context(averages_as_tensors())
         if dynamic:
+            stack.enter_context(dropout_between_layers())
             stack.enter_context(python_dispatcher(AS_THE_KERNEL))
         stack.enter_context(lifting(recorder.originals))
         stack.enter_context(uncompiled_flex_attention(Lifting))

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.programs.program import Cases, Fixed, ints, plain
+from tests.programs.program import Cases, Fixed, ints, leaf, plain
 
 cases = Cases("modules")
 
@@ -77,6 +77,16 @@ def transformer_layer() -> nn.Module:
 @cases(lambda: (plain(2, 5, 3),))
 def lstm() -> nn.Module:
     return nn.LSTM(3, 4, batch_first=True)
+
+
+@cases(lambda: (leaf(Fixed(3), 2, Fixed(4)),), "dynamic")
+def lstm_with_dropout() -> nn.Module:
+    return nn.LSTM(4, 3, num_layers=3, dropout=0.5, bidirectional=True)
+
+
+@cases(lambda: (leaf(2, Fixed(3), Fixed(4)),), "dynamic")
+def gru_with_dropout() -> nn.Module:
+    return nn.GRU(4, 3, num_layers=2, dropout=0.5, batch_first=True)
 
 
 @cases(lambda: (plain(4, 3, 6, 6),))
