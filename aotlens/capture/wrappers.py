@@ -6,6 +6,7 @@ the caller sees as an alias is known as one.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from aotlens.capture.operators import Kind, describe
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
+from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
 from aotlens.ir.subclasses import Opaque, SubclassCreationMeta, Value, Wrapped
 from aotlens.torch_api import FakeTensor
@@ -66,8 +68,40 @@ def rebuild(tensor: Any, make_inner: MakeInner, path: Path = ()) -> tuple[Wrappe
         else:
             value, inner[name] = Opaque(part), part
         parts.append((name, value))
-    made = meta.kind.__tensor_unflatten__(inner, meta.context, tensor.shape, tensor.stride())
+    if path:
+        within = [part for part in inner.values() if isinstance(part, torch.Tensor)]
+        size, stride = _geometry_within(tensor, within)
+        meta = replace(meta, size=size, stride=stride)
+    made = meta.kind.__tensor_unflatten__(inner, meta.context, torch.Size(meta.size), meta.stride)
     return Wrapped(meta, tuple(parts)), made
+
+
+def _geometry_within(tensor: Any, inner: list[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Sizes and strides of a wrapper inside another: torch knows them as numbers only, symbols or not.
+
+    Raises:
+        UnsupportedError: what it wraps has symbols, and other sizes.
+    """
+    numbers = (tuple(tensor.shape), tuple(tensor.stride()))
+    symbolic = [one for part in inner if _has_symbols(one := (tuple(part.shape), tuple(part.stride())))]
+    if not symbolic or _has_symbols(numbers):
+        return numbers
+    for one in symbolic:
+        if tuple(tuple(map(_now, part)) for part in one) == numbers:
+            return one
+    case = (
+        f"a `{type(tensor).__name__}` in a wrapper, of other sizes than what it wraps, under symbolic sizes"
+    )
+    raise UnsupportedError(case, None, "compile it with known sizes")
+
+
+def _has_symbols(geometry: tuple[tuple[Any, ...], ...]) -> bool:
+    return any(isinstance(size, torch.SymInt) for part in geometry for size in part)
+
+
+def _now(size: Any) -> Any:
+    """What a size is for the example arguments; asking adds no guard."""
+    return size.node.hint if isinstance(size, torch.SymInt) and size.node.is_symbolic() else size
 
 
 def value_of(tape: Tape, tensor: Any) -> Value:

@@ -367,3 +367,8 @@ def some_of_what_is_wrapped_mutated(x: Any, w: Tensor) -> Tensor:
     x.a.mul_(2)
     x.b.a.add_(1)
     return x * w
+
+
+@cases(lambda: (TwoTensor(two(3, 4), two(3, 4)),), "dynamic")
+def what_a_nested_wrapper_wraps_returned(x: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return x.a, x.b.b[0], x[1:]
