@@ -254,7 +254,8 @@ class WrapperText:
                     self._builder.add(line)
 
     def _raise_versions(self) -> None:
-        raised = [info for info in self._meta.inputs if info.bumps_to_tell and info.is_changed]
+        changed = [info for info in self._meta.inputs if info.bumps_to_tell and info.is_changed]
+        raised = [info for info in changed if not only_moved(info)]  # those were raised before the graph ran
         reason = "autograd is told of the writes inside the graph" if raised else "no version counter changes"
         with self._builder.step("raise version counters", reason, 0, self._sites(tuple(raised))):
             write_versions(self._builder, raised, self._meta, self.arguments)

@@ -380,3 +380,15 @@ def row_of_a_turned_view_read_after_a_write(x: Tensor) -> Tensor:
     row = square[0]
     middle.mul_(3)
     return row.sin()
+
+
+@cases(lambda: _leaf_and_its_rows(4, 4))
+def view_moved_without_grad_beside_a_saved_base(x: Tensor, rows: Tensor) -> Tensor:
+    with torch.no_grad():
+        rows.unsqueeze_(0)
+    return x.t().sin()
+
+
+def _leaf_and_its_rows(*sizes: int) -> tuple[Tensor, Tensor]:
+    whole = leaf(*sizes)
+    return whole, whole[1:]
