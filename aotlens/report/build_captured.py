@@ -165,7 +165,7 @@ class _Writer:
         if not is_operator(func) and isinstance(result, torch.Tensor):  # it stood for nothing before
             self._of.pop(id(result), None)
         fresh = [tensor for tensor in tensors_in([result]) if id(tensor) not in self._of]
-        if not fresh and not isinstance(result, SYMBOLIC):
+        if not fresh and not isinstance(result, (*SYMBOLIC, torch.Generator)):
             origin, value = replace(origin, effect=True), None
             self.origins[id(origin)] = call[4]
         if func is aten.lift_fresh.default:  # the text keeps its constant for the next run
