@@ -3,7 +3,6 @@
 Invariant: such a result has eager's strides, and shares memory with other results where it does in eager.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from aotlens.analysis.inputs import geometry_of, history
@@ -26,14 +25,12 @@ def view_of_result(captured: Captured, index: int, group: list[int]) -> OutputAl
     """
     recorder, outputs = captured.recorder, captured.outputs
     value = outputs[index]
-    first = _shown(outputs, value, [i for i in group if shares_versions(outputs[i], value)])
-    if first == index or any(outputs[i].requires_grad or is_wrapper(outputs[i]) for i in (index, first)):
+    first = _shown_by(captured, value, group)
+    if first is None or first == index:
+        return None
+    if any(outputs[i].requires_grad or is_wrapper(outputs[i]) for i in (index, first)):
         return None
     chain = relative_chain(recorder, outputs[first], value)
-    if root(value) is not outputs[first] and any(
-        _is_one_of_several(recorder, outputs[i]) for i in (index, first)
-    ):
-        return None
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
@@ -47,11 +44,22 @@ def view_of_result(captured: Captured, index: int, group: list[int]) -> OutputAl
     )
 
 
-def _shown(outputs: Sequence[Any], value: Any, relatives: list[int]) -> int:
-    """Of results that count their writes together: what the value is a view of, or any is, or the first."""
-    roots = [root(value)] if root(value) is not value else []
-    roots += [root(outputs[i]) for i in relatives if root(outputs[i]) is not outputs[i]]
-    return next((i for one in roots for i in relatives if outputs[i] is one), relatives[0])
+def _shown_by(captured: Captured, value: Any, group: list[int]) -> int | None:
+    """Of results that count their writes together: what the value is a view of, or any is, or the first.
+
+    None for one of several views, and where that would be one, unless what it is a view of is a result.
+    """
+    recorder, outputs, base = captured.recorder, captured.outputs, root(value)
+    of_result = next((i for i in group if outputs[i] is base), None) if base is not value else None
+    if of_result is not None and shares_versions(outputs[of_result], value):
+        return of_result
+    if _is_one_of_several(recorder, value):
+        return None
+    relatives = [i for i in group if root(outputs[i]) is base or shares_versions(outputs[i], value)]
+    at = {id(outputs[i]): i for i in relatives}
+    roots = (id(root(outputs[i])) for i in relatives if root(outputs[i]) is not outputs[i])
+    first = next((at[one] for one in roots if one in at), relatives[0])
+    return None if _is_one_of_several(recorder, outputs[first]) else first
 
 
 def _is_one_of_several(recorder: Recorder, value: Any) -> bool:
