@@ -13,10 +13,9 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from aotlens.capture.frames import is_installed_file
+from aotlens.capture.reach import Cache, is_filled
 from aotlens.ir.program import Node
 
-Cache = functools._lru_cache_wrapper
-"""Of every function under `functools.lru_cache` or `functools.cache`."""
 MOST_WRAPPERS = 4
 """Decorators around a cached function that are looked through."""
 
@@ -41,7 +40,7 @@ def caches_left_clean(recorded: list[Node], own: "Iterable[Cache[Any]]") -> Iter
 @functools.lru_cache(maxsize=10_000)
 def _caches_of(code: CodeType) -> "tuple[Cache[Any], ...]":
     """The caches around a function of a module or class, through the decorators between."""
-    found: Any = _modules().get(code.co_filename)
+    found: Any = _modules(len(sys.modules)).get(code.co_filename)
     for name in code.co_qualname.split("."):
         found = vars(found).get(name) if hasattr(found, "__dict__") else None
     return tuple(_caches_within(getattr(found, "__func__", found), code, MOST_WRAPPERS))
@@ -52,15 +51,11 @@ def _caches_within(value: Any, code: CodeType, depth: int) -> "Iterator[Cache[An
         yield value
     elif isinstance(value, FunctionType) and value.__code__ is not code and depth:
         for cell in value.__closure__ or ():
-            yield from _caches_within(_content(cell), code, depth - 1)
+            if is_filled(cell):
+                yield from _caches_within(cell.cell_contents, code, depth - 1)
 
 
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # a variable that is bound later
-        return None
-
-
-def _modules() -> dict[str, Any]:
+@functools.lru_cache(maxsize=1)
+def _modules(count: int) -> dict[str, Any]:
+    """By file, while so many are imported."""
     return {getattr(module, "__file__", None) or "": module for module in list(sys.modules.values())}

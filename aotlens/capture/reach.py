@@ -5,6 +5,7 @@ the classes it uses); installed packages are not looked into, but for the attrib
 """
 
 import argparse
+import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.caches import Cache
 from aotlens.capture.frames import is_own_file
 from aotlens.capture.hooked import names_bound_by_hooks
 
+Cache = functools._lru_cache_wrapper
+"""Of every function under `functools.lru_cache` or `functools.cache`."""
 CONTAINERS = (list, dict, set)
 _BASES = (dict, list, tuple, set)
 MAX_ITEMS = 64
@@ -52,7 +54,7 @@ class Place:
     def now(self) -> Any:
         """What the name is bound to at this moment; MISSING when it is not."""
         if isinstance(self.store, CellType):
-            return self.store.cell_contents if _is_filled(self.store) else MISSING
+            return self.store.cell_contents if is_filled(self.store) else MISSING
         store = vars(self.store) if isinstance(self.store, type) else self.store
         return store.get(self.name, MISSING)
 
@@ -150,7 +152,7 @@ class _Walk:
         names = _names(code)
         self._names_in("the global", function.__globals__, names)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            if _is_filled(cell):
+            if is_filled(cell):
                 self._place("the closure variable", name, cell, cell.cell_contents)
                 self.look_into(cell.cell_contents, names)
 
@@ -280,7 +282,8 @@ def _items(value: Any) -> Iterator[Any]:
         yield from dict.values(value) if base is dict else base.__iter__(value)
 
 
-def _is_filled(cell: CellType) -> bool:
+def is_filled(cell: CellType) -> bool:
+    """Whether a closure's variable is bound to something."""
     try:
         return cell.cell_contents is not None
     except ValueError:  # a variable that is bound later
