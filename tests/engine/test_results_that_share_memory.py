@@ -91,7 +91,8 @@ CASES = [(fn, "eager") for fn in FUNCTIONS] + [(itself_and_view, "inductor")]
 def test_a_write_is_told_to_autograd(fn: Function, backend: Any) -> None:
     call: Any = aotlens.compile(fn, options=CompileOptions(backend=backend))
     grad = fn is beside_a_gradient
-    count = {several_views: 1, beside_a_gradient: 2}.get(fn, len(fn(torch.ones(2, 2))))
+    known: dict[Function, int] = {several_views: 1, beside_a_gradient: 2}
+    count = known.get(fn, len(fn(torch.ones(2, 2))))
     for at in range(count):  # eager refuses a write to one of several views
         assert after_a_write(call, at, grad=grad) == after_a_write(fn, at, grad=grad)
 

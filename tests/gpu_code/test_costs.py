@@ -88,6 +88,13 @@ class Blocks(nn.Module):
         return x.sum()
 
 
+def channels_last(module: nn.Module) -> nn.Module:
+    for weight in module.parameters():
+        if weight.dim() == 4:
+            weight.data = weight.data.to(memory_format=torch.channels_last)
+    return module
+
+
 CASES = {
     "affine": Case(affine, (torch.randn(64, 128), torch.randn(128))),
     "row_sum": Case(row_sum, (torch.randn(64, 128),)),
@@ -102,9 +109,7 @@ CASES = {
     "norm": Case(nn.LayerNorm(1024), (torch.randn(8192, 1024, requires_grad=True),)),
     "blocks": Case(Blocks(), (torch.randn(128, 64),)),
     "convolved": Case(
-        nn.Sequential(nn.Conv2d(8, 16, 3), nn.ReLU(), nn.Conv2d(16, 4, 3)).to(
-            memory_format=torch.channels_last
-        ),
+        channels_last(nn.Sequential(nn.Conv2d(8, 16, 3), nn.ReLU(), nn.Conv2d(16, 4, 3))),
         (torch.randn(2, 8, 12, 12).to(memory_format=torch.channels_last),),
     ),
 }

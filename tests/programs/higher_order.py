@@ -278,6 +278,8 @@ def cond_with_dropout_and_a_print(x: Tensor, flag: Tensor) -> Any:
 class Counting(nn.Module):
     """A branch writes to a buffer."""
 
+    count: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(3, 3)
