@@ -24,7 +24,11 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch._guards import TracingContext, detect_fake_mode, tracing
-from torch._higher_order_ops.auto_functionalize import auto_functionalized, can_auto_functionalize
+from torch._higher_order_ops.auto_functionalize import (
+    auto_functionalized,
+    auto_functionalized_v2,
+    can_auto_functionalize,
+)
 from torch._higher_order_ops.effects import _get_effect, with_effects
 from torch._higher_order_ops.torchbind import call_torchbind
 from torch._higher_order_ops.triton_kernel_wrap import (
@@ -80,6 +84,7 @@ __all__ = [
     "asking_modes",
     "assert_size_stride",
     "auto_functionalized",
+    "auto_functionalized_v2",
     "below_autograd",
     "below_views",
     "call_torchbind",

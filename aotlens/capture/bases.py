@@ -187,7 +187,10 @@ class NonLeaf(torch.autograd.Function):
 def _fake_base(tape: Tape, group: Group, values: list[Any]) -> Any:
     """The root, or the storage from its start to the last element that a member reaches."""
     if group.root is not None:
-        return as_fake(tape.fake_mode, group.root, dynamic=False)
+        fake = as_fake(tape.fake_mode, group.root, dynamic=False)
+        if group.root_member is None:  # no argument gives symbols of its sizes, which Dynamo made
+            fake.shape.numel().__index__()
+        return fake
     members = [values[at] for at in group.members]
     plain = (value for value in members if not value.is_neg() and not value.is_conj())
     first = next(plain, members[0])  # a lazily negated or conjugated one cannot be seen as another dtype

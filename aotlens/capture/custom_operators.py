@@ -6,9 +6,9 @@ the arguments keep their values.
 
 from typing import Any
 
-import torch
-
+from aotlens.capture.custom_bases import record_on_bases
 from aotlens.capture.mutations import Write
+from aotlens.capture.shared_arguments import overlapping, tensors_of
 from aotlens.capture.storage import Storage
 from aotlens.capture.tape import Tape
 from aotlens.capture.writable import check_writable
@@ -21,7 +21,7 @@ def record_custom_mutation(tape: Tape, call: Write) -> Any:
     """Record the call through `auto_functionalized`; give what the operator itself would return.
 
     Raises:
-        UnsupportedError: a result that aliases an argument, or two arguments on one storage.
+        UnsupportedError: a result that aliases an argument, or a read argument that overlaps a written one.
     """
     if not can_auto_functionalize(call.func):
         reason = "its result aliases an argument" if _returns_alias(call.func) else "no functional variant"
@@ -30,10 +30,12 @@ def record_custom_mutation(tape: Tape, call: Write) -> Any:
         )
     given = _by_name(call)
     written = _written(call.func)
-    _refuse_shared(tape, call, given, written)
     for name in written:
-        for target in _listed(given[name]):
+        for target in tensors_of(given[name]):
             check_writable(tape, target, call.func)
+    named = [(name, one, name in written) for name, value in given.items() for one in tensors_of(value)]
+    if shared := overlapping(tape, f"`{call.name}`", named):
+        return _results(tape, call, *record_on_bases(tape, call, given, shared))
     arguments = {name: tape.argument(value) for name, value in given.items()}
     result = auto_functionalized(call.func, **given)
     node = tape.add_node(auto_functionalized, (call.func,), arguments, result)
@@ -59,30 +61,6 @@ def _by_name(call: Write) -> dict[str, Any]:
     given = {argument.name: value for argument, value in zip(schema, call.args, strict=False)} | call.kwargs
     left_out = {name: None for name in _written(call.func) if name not in given}
     return given | left_out
-
-
-def _listed(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-def _refuse_shared(tape: Tape, call: Write, given: dict[str, Any], written: list[str]) -> None:
-    """A written argument that shares its storage with another one: the copies would come apart."""
-    owners: dict[int, tuple[str, bool]] = {}
-    for name, value in given.items():
-        for tensor in _listed(value):
-            if not isinstance(tensor, torch.Tensor):
-                continue
-            storage = id(tape.tracked(tensor).storage)
-            other, other_written = owners.get(storage, ("", False))
-            if other and (other_written or name in written):
-                raise UnsupportedError(
-                    f"`{call.name}` writing to one of `{other}` and `{name}`, which lie on one storage",
-                    tape.span,
-                    "clone one of them before the call",
-                )
-            owners[storage] = (name, name in written or other_written)
 
 
 def _write(tape: Tape, target: Any, value: Any) -> None:

@@ -6,8 +6,7 @@ Invariant: the arguments keep their values; which of them a kernel writes to is 
 from functools import cache
 from typing import Any
 
-import torch
-
+from aotlens.capture.shared_arguments import overlapping, tensors_of
 from aotlens.capture.storage import Storage
 from aotlens.capture.tape import Tape
 from aotlens.capture.writable import check_writable
@@ -23,11 +22,17 @@ def record_triton_kernel(tape: Tape, launch: dict[str, Any]) -> Any:
     """Record one launch and note its writes, of which autograd knows nothing, as in eager.
 
     Raises:
-        UnsupportedError: a written argument that shares its storage with another one, or is a constant.
+        UnsupportedError: a written argument that overlaps another one, or is a constant.
     """
     given = launch["kwargs"]
     written = written_by_triton_kernel(launch)
-    _refuse_shared(tape, given, written)
+    named = [(name, one, name in written) for name, value in given.items() for one in tensors_of(value)]
+    if overlapping(tape, "a Triton kernel", named):
+        raise UnsupportedError(
+            "a Triton kernel that writes to tensors which overlap in memory",
+            tape.span,
+            "clone one of them before the launch",
+        )
     for name in written:
         check_writable(tape, given[name], triton_kernel_wrapper_functional)
     result = triton_kernel_wrapper_functional(**launch, tensors_to_clone=written)
@@ -50,19 +55,3 @@ def _item(tape: Tape, node: Node, name: str, value: Any) -> Node:
     item = tape.add_node(getitem, (node, name), {}, value)
     tape.track(value, Storage(item, value))
     return item
-
-
-def _refuse_shared(tape: Tape, given: dict[str, Any], written: list[str]) -> None:
-    """A written argument on the storage of another one: the copies would come apart."""
-    owners: dict[int, str] = {}
-    for name, value in given.items():
-        if not isinstance(value, torch.Tensor):
-            continue
-        storage = id(tape.tracked(value).storage)
-        other = owners.setdefault(storage, name)
-        if other != name and (name in written or other in written):
-            raise UnsupportedError(
-                f"a Triton kernel that writes to one of `{other}` and `{name}`, which lie on one storage",
-                tape.span,
-                "clone one of them before the launch",
-            )

@@ -19,6 +19,19 @@ def accumulate_and_count(x: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
     return x * 3, (x > 0).sum()
 
 
+@torch.library.custom_op("aotlens_test::exchange", mutates_args={"left", "right"})
+def exchange(left: Tensor, right: Tensor, step: Tensor) -> Tensor:
+    left.add_(step)
+    right.mul_(2)
+    left.sub_(1)
+    return right.sum()
+
+
+@exchange.register_fake
+def _(left: Tensor, right: Tensor, step: Tensor) -> Tensor:
+    return step.new_empty(())
+
+
 @accumulate_and_count.register_fake
 def _(x: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
     return torch.empty_like(x), x.new_empty((), dtype=torch.int64)
@@ -117,9 +130,62 @@ def writes_to_an_optional(x: Tensor, out: Tensor, count: Tensor) -> Tensor:
     return fill_maybe(x, out, count) + fill_maybe(x, None, count)
 
 
-@cases(lambda: (plain(3, 4),), "dynamo", later="arguments on one storage")
+@cases(lambda: (plain(3, 4),), "dynamo", "dynamic", "inductor")
 def writes_beside_an_alias(total: Tensor) -> Tensor:
     accumulate(total[0], total[1])
+    return total * 2
+
+
+@cases(lambda: (leaf(3, 4),), "dynamo", "dynamic", "inductor")
+def writes_beside_an_alias_of_an_intermediate(x: Tensor) -> Tensor:
+    total = (x * 2).detach()
+    accumulate(total[0], total[1])
+    return total * x
+
+
+@cases(lambda: (plain(3, 4), plain(4)), "dynamo", "dynamic", "inductor")
+def writes_to_two_parts(total: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
+    found = exchange(total[0], total[1], step)
+    return total * 2, found
+
+
+@cases(lambda: (plain(3, 4), plain(4)), "dynamo", "dynamic", "inductor")
+def writes_twice_to_the_same(total: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
+    found = exchange(total[0], total[0], step)
+    return total * 2, found
+
+
+@cases(lambda: (plain(6), plain(4)), "dynamo", "inductor")
+def writes_to_parts_that_overlap(x: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
+    total = x + 1
+    found = exchange(total[:4], total[2:], step)
+    return total * 2, found
+
+
+@cases(lambda: (plain(4, 4), plain(4)), "dynamo", "inductor")
+def writes_to_a_row_and_a_column(total: Tensor, step: Tensor) -> Tensor:
+    advance([total.t()[0], total[0], total[2]], step)
+    return total + 1
+
+
+def _overlapping() -> tuple[Tensor, Tensor, Tensor]:
+    under = plain(6)
+    return under[:4], under[2:], plain(4)
+
+
+@cases(_overlapping, "dynamo", "inductor")
+def writes_to_arguments_that_overlap(left: Tensor, right: Tensor, step: Tensor) -> Tensor:
+    return exchange(left, right, step) + left
+
+
+@cases(lambda: (*[plain(4)] * 2, plain(4)), "dynamo", "inductor")
+def writes_to_an_argument_given_twice(left: Tensor, right: Tensor, step: Tensor) -> Tensor:
+    return exchange(left, right, step) + left
+
+
+@cases(lambda: (plain(3, 4),), refused="writes to `total` and reads `x`, which overlap in memory")
+def reads_what_it_writes(total: Tensor) -> Tensor:
+    accumulate(total[1:], total[:2])
     return total * 2
 
 
