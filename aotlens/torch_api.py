@@ -189,6 +189,7 @@ __all__ = [
     "strip_overloads",
     "symbolic_sizes",
     "tell_of_silent_changes",
+    "tensor_check",
     "tensor_metadata",
     "trace_above_autograd",
     "tracing",
@@ -239,6 +240,16 @@ sink_tokens: Callable[[Any], None] = torch.ops.prims._sink_tokens.default
 
 assert_size_stride: Callable[..., None] = torch._C._dynamo.guards.assert_size_stride
 """As Inductor's wrappers check what operators give them."""
+
+
+def tensor_check(tensors: list[Any]) -> Callable[..., bool]:
+    """Whether tensors, given each by each, have the types, devices, sizes, strides and bits that these have.
+
+    They are different objects.  Under another mode of torch's the answer may be no.
+    """
+    made = torch._C._dynamo.guards.TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+    return made.check
+
 
 check = torch._check
 """Raises RuntimeError from within torch, as its own kernels do of their arguments."""

@@ -74,12 +74,23 @@ def _duplicate(first: CapturedInput, slot: FlatInput, index: int) -> CapturedInp
 def _tensor(recorder: Recorder, value: Any, slot: FlatInput, dynamic: bool) -> CapturedInput:
     if is_wrapper(value):
         return wrapper_input(recorder, value, slot, node_name(slot.name), dynamic)
-    if value.layout is not torch.strided:
+    if kind := unsupported_kind(value):
         raise UnsupportedError(
-            f"a {value.layout} tensor as the input `{slot.name}`", recorder.span, "pass a dense tensor"
+            f"a {kind} tensor as the input `{slot.name}`", recorder.span, "pass a dense tensor"
         )
     fake = twin(recorder.fake_mode, value, slot, dynamic)
     return base_input(recorder, slot, fake, value, node_name(slot.name))
+
+
+def unsupported_kind(value: Any) -> str:
+    """What no fake tensor stands for, if it is that: another layout than strides, a list of tensors, …"""
+    if is_wrapper(value):
+        return ""
+    if value.is_nested:
+        return "nested"
+    if value.is_quantized:
+        return "quantized"
+    return "" if value.layout is torch.strided else str(value.layout)
 
 
 def twin(fake_mode: FakeTensorMode, value: Any, slot: FlatInput, dynamic: bool) -> Any:

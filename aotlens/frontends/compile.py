@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 import torch
 
 from aotlens.capture.surroundings import surroundings_check
-from aotlens.frontends.signature import OwnedTensors, argument_signature, signature
+from aotlens.frontends.signature import KeptTensors, argument_signature, signature
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
 from aotlens.report.records import Report
@@ -29,10 +29,10 @@ class Variant:
 
     compiled: Compiled
     surroundings_fit: Callable[[], bool]
-    owned: OwnedTensors
+    kept: KeptTensors
 
     def fits(self, leaves: list[Any]) -> bool:
-        return self.surroundings_fit() and self.owned.fit(leaves)
+        return self.surroundings_fit() and self.kept.fit(leaves)
 
 
 @overload
@@ -67,13 +67,18 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
                     raise
         compiled = cache[signature(fn, args, kwargs)] = compile_direct(fn, args, kwargs, chosen)
         unchanged = surroundings_check(compiled.captured.surroundings)
-        outside = [given.outside for given in compiled.captured.inputs if given.outside is not None]
-        moved = any(info.is_moved for info in compiled.parts.joint.meta.inputs)
-        variants.append(Variant(compiled, unchanged, OwnedTensors(fn, leaves, outside, moved)))
+        variants.append(Variant(compiled, unchanged, KeptTensors(fn, leaves, _reached(compiled))))
         return compiled.call(*args, **kwargs)
 
     call.compiled = cache  # type: ignore[attr-defined]
     return call
+
+
+def _reached(compiled: Compiled) -> list[torch.Tensor]:
+    """Tensors that the module text reads, and that are neither arguments nor the module's own."""
+    outside = [given.outside for given in compiled.captured.inputs if given.outside is not None]
+    constants = [value for value in compiled.module.text.bound.values() if isinstance(value, torch.Tensor)]
+    return [*outside, *constants]
 
 
 def _refused_by_guard(error: Exception, compiled: Compiled) -> bool:

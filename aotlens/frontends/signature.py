@@ -7,11 +7,18 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.inputs import unsupported_kind
 from aotlens.capture.objects import plain_attributes
 from aotlens.capture.owned import module_tensors
 from aotlens.errors import UnsupportedError
 from aotlens.runtime.owner import tensor_places
-from aotlens.torch_api import graph_module_hooks, has_saved_tensor_hooks, hooked_values, pytree
+from aotlens.torch_api import (
+    graph_module_hooks,
+    has_saved_tensor_hooks,
+    hooked_values,
+    pytree,
+    tensor_check,
+)
 
 LEAVES = frozenset({torch.Tensor, torch.nn.Parameter, int, float, bool, str, type(None)})
 """Types that need no pytree to be known as leaves."""
@@ -51,13 +58,9 @@ def _known(leaves: list[Any], sizes: bool = True) -> Any:
     try:
         return _describe(leaves, sizes)
     except RuntimeError:
-        if any(isinstance(leaf, torch.Tensor) and leaf.layout in SPARSE for leaf in leaves):
+        if any(isinstance(leaf, torch.Tensor) and unsupported_kind(leaf) for leaf in leaves):
             return object()  # like no other call
         raise
-
-
-SPARSE = frozenset({torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc})
-"""Layouts without strides."""
 
 
 def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
@@ -92,6 +95,8 @@ def _storage(tensor: Any) -> int:
     try:
         return int(tensor.untyped_storage()._cdata)
     except NotImplementedError as error:
+        if unsupported_kind(tensor):
+            raise
         raise UnsupportedError(
             "a transform of torch.func (vmap, grad, jvp) around a compiled function",
             None,
@@ -130,49 +135,49 @@ def _hooks() -> Any:
     return has_saved_tensor_hooks() if hooks is None else (*map(id, hooks), hooked_values())
 
 
-class OwnedTensors:
-    """A module's parameters and buffers: the same objects as before, or others of the same kind.
+class KeptTensors:
+    """What a compilation holds beside the arguments: a module's parameters and buffers, and tensors that the
+    function reaches by itself.
 
-    Tensors that the function reaches by itself are the same objects; that much is checked elsewhere.
+    Those of the module may be other objects of the same kind; the others are the same objects, which is
+    checked elsewhere.  Either may have got other memory, sizes or another type in place (`.data`, `to`).
     """
 
-    def __init__(self, fn: Any, leaves: list[Any], outside: list[Any], moved: bool = False) -> None:
-        self._moved = moved
-        """Whether a call changes the sizes or strides of one, so that those are compared each time."""
+    def __init__(self, fn: Any, leaves: list[Any], reached: list[Any]) -> None:
         self._places = tensor_places(fn) if isinstance(fn, torch.nn.Module) else []
-        self._described = _describe([store[key] for store, key in self._places])
-        self._outside = [(tensor, tensor.shape, tensor.stride()) for tensor in outside]
+        self._reached = reached
+        self._described = _describe(self._tensors())
         self._remember()
         self._shared = self._sharing(leaves)
 
     def fit(self, leaves: list[Any]) -> bool:
         """Whether they are as they were, and the arguments share memory with them as before."""
-        for tensor, shape, stride in self._outside:
-            if tensor.shape != shape or tensor.stride() != stride:
-                return False
-        if not self._places and not self._outside:
+        if not self._known:
             return True
-        if self._moved and not self._same_kind():
-            return False
-        for store, key, tensor, requires_grad, shape in self._known:
-            now = store.get(key)
-            if now is not tensor or now.requires_grad is not requires_grad or now.shape != shape:
-                if not self._same_kind():
-                    return False
-                self._remember()
-                break
+        if not self._unchanged():
+            if _describe(self._tensors()) != self._described:
+                return False
+            self._remember()
         return self._sharing(leaves) == self._shared
 
-    def _same_kind(self) -> bool:
-        tensors = [store.get(key) for store, key in self._places]
-        return _describe(tensors) == self._described
+    def _tensors(self) -> list[Any]:
+        return [*(store.get(key) for store, key in self._places), *self._reached]
+
+    def _unchanged(self) -> bool:
+        for (store, key), tensor in zip(self._places, self._known, strict=False):
+            if store.get(key) is not tensor:
+                return False
+        moved = [tensor.data_ptr() for tensor in self._plain] != self._pointers
+        return not moved and self._same_kind(*self._distinct)
 
     def _remember(self) -> None:
-        tensors = [(store, key, store[key]) for store, key in self._places]
-        self._known = [(store, key, t, t.requires_grad, t.shape) for store, key, t in tensors]
-        known = [*(t for _, _, t in tensors), *(tensor for tensor, _, _ in self._outside)]
-        self._storages = {t.untyped_storage()._cdata: at for at, t in enumerate(known)}
-        self._objects = {id(t): at for at, t in enumerate(known)}
+        self._known = self._tensors()
+        self._distinct = list({id(tensor): tensor for tensor in self._known}.values())
+        self._same_kind = tensor_check(self._distinct)
+        self._plain = [tensor for tensor in self._distinct if type(tensor) in PLAIN]
+        self._pointers = [tensor.data_ptr() for tensor in self._plain]
+        self._storages = {tensor.untyped_storage()._cdata: at for at, tensor in enumerate(self._known)}
+        self._objects = {id(tensor): at for at, tensor in enumerate(self._known)}
 
     def _sharing(self, leaves: list[Any]) -> list[tuple[Any, Any]]:
         """For each argument: which of the tensors it is, and with which it shares its storage."""

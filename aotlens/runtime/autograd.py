@@ -35,6 +35,7 @@ from aotlens.runtime.subclasses import (
     write_unwrapping,
     write_wrapping,
 )
+from aotlens.runtime.tensor_checks import lazy_bits
 from aotlens.runtime.versions import only_moved
 
 
@@ -271,6 +272,9 @@ def _unpack(builder: TextBuilder, saved: list[Node], arguments: list[str], names
 def _coerce(builder: TextBuilder, name: str, val: Any) -> None:
     if not (val.is_floating_point() or val.is_complex()):
         return
+    for bit in lazy_bits(val):
+        with builder.block(f"if {name}.is_{bit}():"):
+            builder.add(f"{name} = {name}.resolve_{bit}()")
     if any(isinstance(size, torch.SymInt) for size in (*val.shape, *val.stride())):
         order = _dense_order(val)
         if order == tuple(range(val.dim())):

@@ -23,7 +23,15 @@ from aotlens.ir.slots import UserInput, inner_slot
 from aotlens.ir.subclasses import Wrapped, is_plain
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.subclasses import context_text
-from aotlens.runtime.tensor_checks import not_plain, other_shape, other_strides, symbolic_strides
+from aotlens.runtime.tensor_checks import (
+    not_plain,
+    other_device,
+    other_reading,
+    other_shape,
+    other_strides,
+    reading_text,
+    symbolic_strides,
+)
 from aotlens.torch_api import print_expression
 
 SHARED_MEMORY = "which arguments share memory is built into the graph"
@@ -143,13 +151,18 @@ class Guards:
             if given.wrapped is not None:
                 self._wrapper(name, given, given.wrapped)
                 continue
-            shape, strides = other_shape(name, fake), other_strides(name, fake)
             order = "contiguous" if fake.is_contiguous() else f"with strides {tuple(fake.stride())}"
-            wanted = f"{fake.dtype} {list(fake.shape)} {order}"
+            wanted = f"{fake.dtype} {list(fake.shape)} {order} on {fake.device}{reading_text(fake)}"
             message = f"`{given.slot.name}` must be a tensor like {wanted}, got another"
-            other_kind = f"type({name}) is not torch.Tensor and {not_plain(name)}"
-            different = f"{other_kind} or {shape} or {name}.dtype is not {fake.dtype} or {strides}"
-            self._refuse(different, "TypeError", message)
+            conditions = [
+                f"type({name}) is not torch.Tensor and {not_plain(name)}",
+                other_shape(name, fake),
+                f"{name}.dtype is not {fake.dtype}",
+                other_strides(name, fake),
+                other_device(name, fake),
+                *other_reading(name, fake),
+            ]
+            self._refuse(" or ".join(conditions), "TypeError", message)
 
     def _is_laid_anew(self, at: int, given: CapturedInput) -> bool:
         """Whether it is the module's own and a call leaves it in other memory, sizes or strides."""

@@ -1,4 +1,4 @@
-"""What a guard asks of one tensor, as text: its shape, its kind, and how its elements lie in memory."""
+"""What a guard asks of one tensor, as text: its shape, kind, device and memory."""
 
 from typing import Any
 
@@ -27,6 +27,43 @@ def other_strides(name: str, fake: Any) -> str:
     if any(isinstance(step, torch.SymInt) for step in fake.stride()):
         return f"{name}.is_contiguous()"
     return f"{name}.stride() != {tuple(fake.stride())}"
+
+
+def other_device(name: str, fake: Any) -> str:
+    """The condition that its memory is elsewhere: a kernel for one device cannot read another's."""
+    return f"not {name}.is_cpu" if fake.device.type == "cpu" else f"{name}.device != torch.{fake.device!r}"
+
+
+BITS = {"conj": "conjugated", "neg": "negated"}
+"""The lazy operators, each with what it makes of a tensor."""
+
+
+def other_reading(name: str, fake: Any) -> list[str]:
+    """The conditions that its memory holds other numbers than it shows: conjugates, or negatives."""
+    return [f"{'not ' if is_set else ''}{name}.is_{bit}()" for bit, is_set in _bits_asked(fake)]
+
+
+def reading_text(fake: Any) -> str:
+    return "".join(f", {'' if is_set else 'not '}{BITS[bit]}" for bit, is_set in _bits_asked(fake))
+
+
+def _bits_asked(fake: Any) -> list[tuple[str, bool]]:
+    found = {bit: getattr(fake, f"is_{bit}")() for bit in BITS}
+    return [(bit, is_set) for bit, is_set in found.items() if is_set or bit in lazy_bits(fake)]
+
+
+def lazy_bits(fake: Any) -> list[str]:
+    """The lazy operators that a tensor of this type and these strides can carry.
+
+    Elements of a negative are the imaginary parts in complex memory: more than one are not contiguous.
+    """
+    dense = _elements(fake) > 1 and fake.is_contiguous()
+    return ["conj"] * fake.is_complex() + ["neg"] * (fake.is_floating_point() and not dense)
+
+
+def _elements(fake: Any) -> int:
+    """As far as they are known."""
+    return 0 if any(isinstance(size, torch.SymInt) for size in fake.shape) else fake.numel()
 
 
 def symbolic_strides(fake: Any) -> list[tuple[int, Any]]:

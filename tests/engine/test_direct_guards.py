@@ -154,6 +154,147 @@ def test_a_module(change: str) -> None:
     assert follows(module, lambda: CHANGES[change](module), leaf(2, 3)) == 0
 
 
+class Affine(nn.Module):
+    shift: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 6))
+        self.register_buffer("shift", torch.randn(4, 6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight + self.shift
+
+
+def exchange_data(tensor: Tensor, change: Callable[[Tensor], Tensor]) -> None:
+    tensor.data = change(tensor.data)
+
+
+IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
+    "type": torch.Tensor.double,
+    "strides": lambda data: data.t().contiguous().t(),
+    "view of more memory": lambda data: data.new_ones(8, 12)[::2, ::2],
+    "negative": lambda data: torch.ones(4, 6, dtype=torch.complex64).conj().imag,
+}
+
+
+@pytest.mark.parametrize("change", IN_PLACE)
+@pytest.mark.parametrize("name", ["weight", "shift"])
+def test_a_tensor_of_a_module_that_gets_other_memory_in_place_is_compiled_for_anew(
+    change: str, name: str
+) -> None:
+    """A backend's kernels read memory as it was, and `model.to(memory_format=…)` keeps the parameters."""
+    module, x = Affine(), plain(4, 6)
+    compiled: Any = aotlens.compile(module, options=EAGER)
+    compiled(x)
+    exchange_data(getattr(module, name), IN_PLACE[change])
+    seen: list[Any] = []
+    with aotlens.observe.observing(on_compiled=seen.append):
+        torch.testing.assert_close(compiled(x), module(x))
+        compiled(x)
+    assert len(seen) == 1
+
+
+def test_memory_of_the_same_kind_is_not_compiled_for_anew() -> None:
+    module, x = Affine(), plain(4, 6)
+    compiled: Any = aotlens.compile(module, options=EAGER)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), module(x))
+        exchange_data(module.weight, lambda data: data - 0.1)
+    assert len(compiled.compiled) == 1
+
+
+def test_memory_that_is_an_argument_from_then_on() -> None:
+    def added(module: Affine, x: Tensor) -> Tensor:
+        x.add_(1)
+        return module(x)
+
+    x, eager, module = plain(4, 6), Affine(), Affine()
+    module.load_state_dict(eager.state_dict())
+    compiled: Any = aotlens.compile(functools.partial(added, module), options=EAGER)
+    compiled(x.clone())
+    given, expected = x.clone(), x.clone()
+    exchange_data(module.shift, lambda data: given)
+    exchange_data(eager.shift, lambda data: expected)
+    torch.testing.assert_close(compiled(given), added(eager, expected))
+
+
+@pytest.mark.parametrize("change", ["type", "strides"])
+def test_a_tensor_from_outside_that_gets_other_memory_in_place(change: str) -> None:
+    shift, x = plain(4, 6), plain(4, 6)
+    assert follows(lambda x: x + shift, lambda: exchange_data(shift, IN_PLACE[change]), x) == 0
+
+
+def conjugate(x: Tensor) -> Tensor:
+    return x.conj()
+
+
+def elsewhere(x: Tensor) -> Tensor:
+    return x.to("meta")
+
+
+@pytest.mark.parametrize(
+    ("x", "change", "wanted"),
+    [
+        (torch.ones(3), elsewhere, "contiguous on cpu"),
+        (torch.ones(3, dtype=torch.complex64), conjugate, "contiguous on cpu, not conjugated"),
+        (torch.ones(3, dtype=torch.complex64).conj(), conjugate, "contiguous on cpu, conjugated"),
+        (torch.ones(3, dtype=torch.complex64).imag, torch._neg_view, r"\(2,\) on cpu, not negated"),
+        (torch.ones(()), torch._neg_view, "contiguous on cpu, not negated"),
+    ],
+)
+def test_a_flat_call_tells_memory_that_reads_otherwise(
+    x: Tensor, change: Callable[[Tensor], Tensor], wanted: str
+) -> None:
+    call = compile_direct(torch.sin, (x,), {}, EAGER).call
+    torch.testing.assert_close(call(x), x.sin())
+    with pytest.raises(TypeError, match=f"{wanted}, got another"):
+        call(change(x))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,)])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("kind", ["real", "complex"])
+def test_a_gradient_that_is_lazily_negated_or_conjugated(
+    shape: tuple[int, ...], dynamic: bool, kind: str
+) -> None:
+    """A backend is given what lies in memory."""
+
+    def reading(module: Any, inputs: list[Any]) -> Callable[..., Any]:
+        def run(*given: Any) -> Any:
+            assert not any(isinstance(t, Tensor) and (t.is_neg() or t.is_conj()) for t in given)
+            return module(*given)
+
+        return run
+
+    x = torch.randn(shape, dtype=torch.complex64 if kind == "complex" else torch.float32, requires_grad=True)
+    gradient = torch.randn(shape, dtype=torch.complex64).conj()
+    gradient = gradient if kind == "complex" else gradient.imag
+    call = aotlens.compile(torch.sin, options=CompileOptions(backend=reading, dynamic=dynamic))
+    (found,) = torch.autograd.grad(call(x), x, gradient)
+    (expected,) = torch.autograd.grad(x.sin(), x, gradient)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (torch.Tensor.to_sparse, "torch.sparse_coo"),
+        (torch.Tensor.to_sparse_csr, "torch.sparse_csr"),
+        (torch.Tensor.to_mkldnn, "torch._mkldnn"),
+        (lambda x: torch._make_per_tensor_quantized_tensor(x.to(torch.int8), 0.1, 0), "quantized"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")  # torch's, of layouts that it calls beta
+def test_a_tensor_that_is_not_dense_is_refused_by_its_kind(
+    make: Callable[[Tensor], Tensor], kind: str
+) -> None:
+    call = aotlens.compile(torch.sin, options=EAGER)
+    call(torch.ones(3, 3))
+    with pytest.raises(UnsupportedError, match=f"a {kind} tensor as the input"):
+        call(make(torch.ones(3, 3)))
+
+
 def test_training_flag_and_back() -> None:
     module = Scaling()
     compiled: Any = aotlens.compile(module, options=EAGER)
