@@ -103,6 +103,7 @@ __all__ = [
     "dense_kernel",
     "detect_fake_mode",
     "device_for_autograd",
+    "device_of_new_tensors",
     "device_random_state_handled_by",
     "draws_in_kernels",
     "dynamo_compiles",
@@ -249,6 +250,11 @@ def tensor_check(tensors: list[Any]) -> Callable[..., bool]:
     """
     made = torch._C._dynamo.guards.TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
     return made.check
+
+
+def device_of_new_tensors() -> torch.device | None:
+    """What the caller has set as the default; None where nothing is."""
+    return torch.get_default_device() if torch._C._len_torch_function_stack() else None
 
 
 check = torch._check

@@ -62,7 +62,7 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
                 return variant.compiled.call(*args, **kwargs)
             try:
                 return variant.compiled.call(*args, **kwargs)
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, AssertionError) as error:
                 if not _refused_by_guard(error, variant.compiled):
                     raise
         compiled = cache[signature(fn, args, kwargs)] = compile_direct(fn, args, kwargs, chosen)
@@ -81,13 +81,17 @@ def _reached(compiled: Compiled) -> list[torch.Tensor]:
     return [*outside, *constants]
 
 
+CHECKING = ("call", "refuse_overlap")
+"""The functions of the module text that check the arguments."""
+
+
 def _refused_by_guard(error: Exception, compiled: Compiled) -> bool:
     """Whether the error is the module text's own check of the arguments, before anything ran."""
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
         step = step.tb_next
     code = step.tb_frame.f_code if step is not None else None
-    return code is not None and code.co_filename == compiled.module.filename and code.co_name == "call"
+    return code is not None and code.co_filename == compiled.module.filename and code.co_name in CHECKING
 
 
 def inspect(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:

@@ -13,6 +13,7 @@ from aotlens.capture.owned import module_tensors
 from aotlens.errors import UnsupportedError
 from aotlens.runtime.owner import tensor_places
 from aotlens.torch_api import (
+    device_of_new_tensors,
     graph_module_hooks,
     has_saved_tensor_hooks,
     hooked_values,
@@ -83,6 +84,7 @@ def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
                 (leaf.shape, leaf.stride(), leaf.storage_offset()) if sizes else _layout(leaf),
                 leaf.requires_grad,
                 leaf.is_leaf,
+                leaf.is_inference(),
                 leaf.is_neg() or (leaf.dtype.is_complex and leaf.is_conj()),
                 objects.setdefault(id(leaf), len(objects)),
                 storages.setdefault(_storage(leaf), len(storages)),
@@ -125,6 +127,7 @@ def _modes() -> tuple[Any, ...]:
         autocast_dtypes(),
         torch.are_deterministic_algorithms_enabled(),
         torch.get_default_dtype(),
+        device_of_new_tensors(),
         _hooks(),
     )
 

@@ -109,6 +109,8 @@ def bind(module):
     # `call` with the tensors of a module like the one that was exported, read from it at each call
     def call_module(*args, **kwargs):
         tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        if tensors.keys() != set(OWNED):  # a tensor that hangs at two names is listed once
+            raise ValueError(f"the module's tensors are {list(tensors)}, exported were {list(OWNED)}")
         return call(*[tensors[name] for name in OWNED], *args, **kwargs)
 
     return call_module
@@ -120,6 +122,8 @@ def bind(module):
     # `call` with the tensors of a module like the one that was exported, which gets its new buffers back
     def call_module(*args, **kwargs):
         tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        if tensors.keys() != set(OWNED):  # a tensor that hangs at two names is listed once
+            raise ValueError(f"the module's tensors are {list(tensors)}, exported were {list(OWNED)}")
         result, rebound = call(*[tensors[name] for name in OWNED], *args, **kwargs)
         for name, tensor in rebound.items():
             owner, _, key = name.rpartition(".")

@@ -5,6 +5,9 @@ from typing import Any
 
 import torch
 
+Place = tuple[dict[str, Any], str]
+"""A dictionary of a layer, and the key in it."""
+
 
 def bind_module(
     module: torch.nn.Module, call: Callable[..., Any], rebound: tuple[str, ...] = ()
@@ -13,10 +16,14 @@ def bind_module(
 
     With `rebound` names of buffers or attributes, `call` gives their new tensors beside the result.
     """
-    places = tensor_places(module)
+    places, ties = _distinct_places(module)
 
     def call_module(*args: Any, **kwargs: Any) -> Any:
-        return call(*[store[key] for store, key in places], *args, **kwargs)
+        tensors = [store[key] for store, key in places]
+        for (store, key), first in ties:
+            if store.get(key) is not tensors[first]:
+                raise AssertionError(_untied(module, (store, key), places[first]))
+        return call(*tensors, *args, **kwargs)
 
     def call_and_bind(*args: Any, **kwargs: Any) -> Any:
         result, tensors = call_module(*args, **kwargs)
@@ -30,19 +37,40 @@ def bind_module(
     return call_and_bind if rebound else call_module
 
 
-def tensor_places(module: torch.nn.Module) -> list[tuple[dict[str, Any], str]]:
-    """Where each parameter and then each buffer hangs."""
-    return [*_places(module, "_parameters"), *_places(module, "_buffers")]
+def tensor_places(module: torch.nn.Module) -> list[Place]:
+    """Where each parameter and then each buffer hangs; tied ones hang at several places."""
+    return [
+        (getattr(owner, kind), key)
+        for kind in ("_parameters", "_buffers")
+        for owner in module.modules()
+        for key, tensor in getattr(owner, kind).items()
+        if tensor is not None
+    ]
 
 
-def _places(module: torch.nn.Module, kind: str) -> list[tuple[dict[str, Any], str]]:
-    """Where each distinct tensor of one kind hangs, in the order of `named_parameters`."""
-    seen: set[int] = set()
-    found = []
-    for owner in module.modules():
-        store = getattr(owner, kind)
-        for key, tensor in store.items():
-            if tensor is not None and id(tensor) not in seen:
-                seen.add(id(tensor))
-                found.append((store, key))
-    return found
+def _distinct_places(module: torch.nn.Module) -> tuple[list[Place], list[tuple[Place, int]]]:
+    """The first place of each tensor, in the order of `named_parameters`; the others, each with its first."""
+    found: dict[int, int] = {}
+    distinct: list[Place] = []
+    ties: list[tuple[Place, int]] = []
+    for store, key in tensor_places(module):
+        first = found.setdefault(id(store[key]), len(distinct))
+        if first == len(distinct):
+            distinct.append((store, key))
+        else:
+            ties.append(((store, key), first))
+    return distinct, ties
+
+
+def _untied(module: torch.nn.Module, place: Place, first: Place) -> str:
+    names = {
+        (id(store), key): ".".join(filter(None, (owner, key)))
+        for owner, layer in module.named_modules()
+        for store in (layer._parameters, layer._buffers)
+        for key in store
+    }
+    one, other = (names.get((id(store), key), key) for store, key in (place, first))
+    return (
+        f"compiled `{type(module).__name__}`: `{one}` was the same tensor as `{other}` when it was compiled, "
+        "and is another now; compile it again"
+    )

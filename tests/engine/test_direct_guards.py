@@ -225,6 +225,65 @@ def test_a_tensor_from_outside_that_gets_other_memory_in_place(change: str) -> N
     assert follows(lambda x: x + shift, lambda: exchange_data(shift, IN_PLACE[change]), x) == 0
 
 
+class TwoLayers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_tied_weights_that_are_untied_and_tied_again(dynamic: bool) -> None:
+    module, x = TwoLayers(), plain(2, 3)
+    compiled: Any = aotlens.compile(module, options=CompileOptions(backend="eager", dynamic=dynamic))
+    for weight in (module.first.weight, nn.Parameter(torch.ones(3, 3)), module.first.weight):
+        module.second.weight = weight
+        torch.testing.assert_close(compiled(x), module(x))
+    assert len(compiled.compiled) == 2
+
+
+def test_a_flat_call_and_an_exported_module_refuse_weights_that_are_untied() -> None:
+    module, x = TwoLayers(), plain(2, 3)
+    call = compile_direct(module, (x,), {}, EAGER).call
+    namespace: dict[str, Any] = {}
+    exec(aotlens.export(module, x), namespace)
+    exported = namespace["bind"](module)
+    for run in (call, exported):
+        torch.testing.assert_close(run(x), module(x))
+    module.second.weight = nn.Parameter(torch.ones(3, 3))
+    with pytest.raises(AssertionError, match=r"`second\.weight` was the same tensor as `first\.weight`"):
+        call(x)
+    with pytest.raises(ValueError, match=r"tensors are .*'second\.weight'.*exported were"):
+        exported(x)
+
+
+def test_arguments_on_one_memory_in_another_way_are_compiled_for_anew_under_symbolic_sizes() -> None:
+    def added(x: Tensor, y: Tensor) -> Tensor:
+        x.add_(y)
+        return x * 2
+
+    compiled: Any = aotlens.compile(added, options=CompileOptions(backend="eager", dynamic=True))
+    eager, ours = torch.arange(10.0), torch.arange(10.0)
+    for first, second in ((0, 4), (4, 0), (2, 2), (0, 4)):
+        expected = added(eager[first : first + 4], eager[second : second + 4])
+        torch.testing.assert_close(compiled(ours[first : first + 4], ours[second : second + 4]), expected)
+        torch.testing.assert_close(ours, eager)
+
+
+def test_another_default_device() -> None:
+    def three() -> Tensor:
+        return torch.ones(3)
+
+    compiled: Any = aotlens.compile(three, options=EAGER)
+    assert compiled().device.type == "cpu"
+    with torch.device("meta"):
+        assert compiled().device.type == "meta"
+    assert compiled().device.type == "cpu"
+
+
 def conjugate(x: Tensor) -> Tensor:
     return x.conj()
 
