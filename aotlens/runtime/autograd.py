@@ -176,7 +176,7 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
         return
     with builder.block(f"def backward(ctx, {', '.join(tangent.parameter for tangent in tangents)}):"):
         if code.compile is not None:
-            _refuse_surroundings(builder, parts)
+            _refuse_surroundings(builder, parts, [tangent.parameter for tangent in tangents])
         wrappers.read_symbols(builder)
         received = [tangent for tangent in tangents if tangent.nodes]
         with builder.step("fill in missing gradients", "several results: some may get no gradient"):
@@ -233,13 +233,19 @@ def failing_message(joint: JointProgram) -> str:
     return f"the backward of `{joint.captured.subject.name}` fails, in eager too: {reason}"
 
 
-def _refuse_surroundings(builder: TextBuilder, parts: Partitioned) -> None:
+def _refuse_surroundings(builder: TextBuilder, parts: Partitioned, tangents: list[str]) -> None:
     """What a backend's code cannot follow, other than the graph's own text."""
     name = parts.joint.captured.subject.name
-    with builder.block("if torch._C._functorch.peek_interpreter_stack() is not None:"):
+    functorch = "torch._C._functorch"
+    batched = (
+        f"{tangent} is not None and {functorch}.is_legacy_batchedtensor({tangent})" for tangent in tangents
+    )
+    transform = " or ".join([f"{functorch}.peek_interpreter_stack() is not None", *batched])
+    with builder.block(f"if {transform}:"):
         message = (
             f"`{name}`: It looks like you're trying to call a compiled backward function within "
-            "vmap/grad/vjp, which isn't supported; put the transform inside the compiled function"
+            "vmap/grad/vjp (`is_grads_batched`), which isn't supported; put the transform inside the "
+            "compiled function"
         )
         builder.add(f"raise RuntimeError({message!r})")
     if not parts.joint.captured.modes.deterministic:

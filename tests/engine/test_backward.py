@@ -195,6 +195,8 @@ def test_transform_around_a_compiled_backward() -> None:
     out = compiled(torch.sin, x, options=CompileOptions(backend=nothing)).call(x)
     with pytest.raises(RuntimeError, match="call a compiled backward function within vmap/grad/vjp"):
         torch.func.vmap(lambda v: torch.autograd.grad(out, x, v))(torch.eye(3))
+    with pytest.raises(RuntimeError, match="call a compiled backward function within vmap/grad/vjp"):
+        torch.autograd.grad(out, x, torch.eye(3), is_grads_batched=True)
 
 
 def test_transform_around_the_graphs_own_text() -> None:
