@@ -18,7 +18,13 @@ from aotlens.analysis.function_views import (
 from aotlens.analysis.inputs import geometry_of, history, refuses_use
 from aotlens.analysis.leaves import is_made_leaf, made_leaf_under, relative_chain, view_of_made_leaf
 from aotlens.analysis.own_histories import OwnHistories, is_first
-from aotlens.analysis.own_results import own_or_twin, own_result, view_of_result
+from aotlens.analysis.own_results import (
+    own_or_twin,
+    own_result,
+    start_inside,
+    view_of_result,
+    view_of_start,
+)
 from aotlens.analysis.records import (
     AliasBase,
     BaseInfo,
@@ -302,10 +308,16 @@ def _intermediate(
     tracked = recorder.tracked(value)
     alone = len(group) == 1 and not _viewed_without_grad(value)
     apart = alone or not any(_has_history(captured.outputs[i]) for i in group)
-    if apart and id(tracked.storage) not in known:
-        return view_of_result(captured, index, group) or own_or_twin(captured, index, group)
     storage = tracked.storage
+    if apart and id(storage) not in known:
+        start = start_inside(captured, group) if index == group[0] else None
+        if start is None:
+            return view_of_result(captured, index, group) or own_or_twin(captured, index, group)
+        bases.append(BaseInfo(value_of(recorder, start), start, without_gradient=True))
+        known[id(storage)] = IntermediateBaseOf(len(bases) - 1)
     base = known.get(id(storage))
+    if isinstance(base, IntermediateBaseOf) and bases[base.index].without_gradient:
+        return view_of_start(captured, index, bases[base.index].tensor, base)
     first = base is None
     if base is None:
         base = known[id(storage)] = _choose_base(captured, group, storage, bases)

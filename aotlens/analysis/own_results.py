@@ -3,11 +3,12 @@
 Invariant: such a result has eager's strides, and shares memory with other results where it does in eager.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from aotlens.analysis.inputs import geometry_of, history
 from aotlens.analysis.leaves import is_made_leaf, relative_chain
-from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
+from aotlens.analysis.records import IntermediateBaseOf, OutputAliasInfo, OutputBase, OutputType
 from aotlens.capture.operators import aten
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured
@@ -19,10 +20,7 @@ from aotlens.torch_api import shares_versions
 
 
 def view_of_result(captured: Captured, index: int, group: list[int]) -> OutputAliasInfo | None:
-    """A view, without a gradient, of another result: autograd is told of writes through either, as in eager.
-
-    Where what it is a view of does not leave the function, another view of that stands in for it.
-    """
+    """A view, without a gradient, of another result: autograd is told of a write through either."""
     recorder, outputs = captured.recorder, captured.outputs
     value = outputs[index]
     first = _shown_by(captured, value, group)
@@ -45,26 +43,62 @@ def view_of_result(captured: Captured, index: int, group: list[int]) -> OutputAl
 
 
 def _shown_by(captured: Captured, value: Any, group: list[int]) -> int | None:
-    """Of results that count their writes together: what the value is a view of, or any is, or the first.
-
-    None for one of several views, and where that would be one, unless what it is a view of is a result.
-    """
-    recorder, outputs, base = captured.recorder, captured.outputs, root(value)
+    """The result that the value is a view of, or one of which all that count together are views."""
+    outputs, base = captured.outputs, root(value)
     of_result = next((i for i in group if outputs[i] is base), None) if base is not value else None
     if of_result is not None and shares_versions(outputs[of_result], value):
         return of_result
-    if _is_one_of_several(recorder, value):
-        return None
     relatives = [i for i in group if root(outputs[i]) is base or shares_versions(outputs[i], value)]
-    at = {id(outputs[i]): i for i in relatives}
-    roots = (id(root(outputs[i])) for i in relatives if root(outputs[i]) is not outputs[i])
-    first = next((at[one] for one in roots if one in at), relatives[0])
-    return None if _is_one_of_several(recorder, outputs[first]) else first
+    return next((i for i in relatives if _shows(captured.recorder, outputs[i], outputs, relatives)), None)
 
 
-def _is_one_of_several(recorder: Recorder, value: Any) -> bool:
-    """Whether one operator gave it beside other views, so that autograd does not let a caller write to it."""
-    return any(step.result is not None for step in recorder.tracked(value).chain)
+def _shows(recorder: Recorder, start: Any, outputs: Sequence[Any], group: list[int]) -> bool:
+    """Whether views lead from a tensor to each of some results; not so from one of several views.
+
+    As a value of its own autograd would let a caller write to that, as eager does not.
+    """
+    if any(step.result is not None for step in recorder.tracked(start).chain):
+        return False
+    return all(relative_chain(recorder, start, outputs[i]) is not None for i in group)
+
+
+def start_inside(captured: Captured, group: list[int]) -> Any:
+    """What stays inside and results without a gradient are views of; None where a result stands in for it.
+
+    No result could: autograd cuts what is written through a view out of the tensor under it.
+    """
+    recorder, outputs = captured.recorder, captured.outputs
+    values = [outputs[i] for i in group]
+    if len(group) == 1 or any(is_wrapper(value) for value in values):
+        return None
+    value = next((one for one in values if _shown_by(captured, one, group) is None), None)
+    if value is None:
+        return None
+    starts = [
+        *(root(one) for one in values if root(one) is not one),
+        recorder.tracked(value).storage.base_tensor,
+    ]
+    on_it = (one for one in starts if recorder.tracked(one).storage is recorder.tracked(value).storage)
+    fit = (one for one in on_it if shares_versions(one, value))
+    return next((one for one in fit if _shows(recorder, one, outputs, group)), None)
+
+
+def view_of_start(captured: Captured, index: int, start: Any, base: IntermediateBaseOf) -> OutputAliasInfo:
+    """A result without a gradient, made again from what stays inside."""
+    value = captured.outputs[index]
+    return OutputAliasInfo(
+        index=index,
+        output_type=OutputType.ALIAS_OF_INTERMEDIATE,
+        reason="shares memory with another result, so it is made again from what both are views of",
+        value=None,
+        base=base,
+        chain=relative_chain(captured.recorder, start, value) or (),
+        requires_grad=value.requires_grad,
+        detached=root(value) is not root(start),
+        own_version=not shares_versions(value, start),
+        made_leaf=is_made_leaf(value),
+        tensor=value,
+    )
 
 
 def own_or_twin(captured: Captured, index: int, group: list[int]) -> OutputAliasInfo:

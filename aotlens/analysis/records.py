@@ -215,6 +215,8 @@ class BaseInfo:
     cut_off: bool = False
     """Every result that is a view of it was taken with grad mode off, or is a view of one that was: it
     requires grad, and no gradient ever arrives."""
+    without_gradient: bool = False
+    """No result that is a view of it carries a gradient."""
     memory: Memory | None = None
     """Where the caller finds it; None where the graph's own output is handed out."""
 

@@ -5,7 +5,7 @@ Invariant: a node's name, after `free_name`, is never one that a template of `ao
 
 import re
 
-_NUMBERED = re.compile(r"(out|base|version|updated|saved|plain|same|part|s|u|zf)_?\d+")
+_NUMBERED = re.compile(r"(out|base|views|new|leaf|version|updated|saved|plain|same|part|s|u|zf)_?\d+")
 """Results, bases and other numbered names of the wrapper's lines; symbols of sizes."""
 
 _FIXED = frozenset(
@@ -29,10 +29,15 @@ _FIXED = frozenset(
         "kwargs",
         "leaves",
         "math",
+        "memory",
         "refuse_overlap",
+        "shared",
         "spec",
+        "storage",
         "tensor",
         "torch",
+        "vector_bits",
+        "version",
         "weakref",
         "without_autocast",
     }
@@ -42,7 +47,7 @@ _FIXED = frozenset(
 def free_name(name: str) -> str:
     """The name itself, or one like it that the text does not use."""
     taken = name in _FIXED or _NUMBERED.fullmatch(name) is not None
-    if taken or name.startswith(("aten_", "prims_", "compile_")) or name.endswith("_graph"):
+    if taken or name.startswith(("aten_", "before_", "prims_", "compile_")) or name.endswith("_graph"):
         return f"x_{name}"
     return name
 

@@ -228,7 +228,7 @@ def forward_outputs(captured: Captured, meta: ViewAndMutationMeta) -> tuple[Forw
             slot = UserOutput(captured.output_names[output.index], output.index)
             found.append(ForwardOutput(slot, output.value, None if output.new_leaf else output.tensor))
     for index, base in enumerate(meta.bases):
-        tensor = None if base.cut_off else base.tensor
+        tensor = None if base.cut_off or base.without_gradient else base.tensor
         found.append(ForwardOutput(IntermediateBase(f"base_{index}", index), base.value, tensor))
     for symbol in sizes_for_wrapper(captured, meta):
         node = captured.recorder.symbols.of_symbol(symbol)

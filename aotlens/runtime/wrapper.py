@@ -45,6 +45,7 @@ from aotlens.runtime.leaves import (
 )
 from aotlens.runtime.random_state import write_advance, write_reading
 from aotlens.runtime.result_bases import write_result_bases
+from aotlens.runtime.several_views import SeveralViews
 from aotlens.runtime.structure import refill_lines, result_text
 from aotlens.runtime.subclasses import outer_outputs, output_name, write_unwrapping, write_wrapping
 from aotlens.runtime.versions import (
@@ -68,6 +69,7 @@ class WrapperText:
         self._meta = parts.joint.meta
         self.arguments = argument_names(self._captured, names)
         self.needs_overlap_helper = False
+        self._several = SeveralViews(self._under)
         self._reshaped = reshaped_leaves(parts) if code.backward is not None else ()
 
     def write(self) -> None:
@@ -313,6 +315,7 @@ class WrapperText:
                 self._under(mode, f"{name} = {text}")
                 text = name
             mode, text = wanted, view_text(step, text, self._names)
+            text = self._several.one(info, step, text, mode)
         apart = (".data" if info.own_version else ".detach()") if info.detached else ""
         self._under(mode, f"{name} = {text}{apart}")
 
