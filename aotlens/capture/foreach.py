@@ -4,14 +4,16 @@ Invariant: eager goes through the lists from front to back, so that a later tens
 earlier one; where that makes a difference, each place of the lists is a call of its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 
+from aotlens.capture.places import overlap
 from aotlens.capture.storage import Tracked
 from aotlens.capture.tape import Tape
 from aotlens.errors import UnsupportedError
+from aotlens.report.records import Span
 from aotlens.torch_api import FakeTensor
 
 FOREACH = "aten._foreach_"
@@ -19,30 +21,53 @@ FOREACH = "aten._foreach_"
 
 
 def in_turns(tape: Tape, args: tuple[Any, ...], targets: list[Any]) -> list[tuple[Any, ...]]:
-    """The arguments of one call per written tensor; empty where one call for all does the same.
-
-    Raises:
-        UnsupportedError: a view with a gradient is written, and what it looks at is written again.
-    """
+    """The arguments of one call per written tensor; empty where one call for all does the same."""
     if len(targets) < 2 or not _meet_again(tape, args, targets):
         return []
-    _refuse_history_between(tape, args, targets)
     return [tuple(_at(arg, place, len(targets)) for arg in args) for place in range(len(targets))]
 
 
-def _refuse_history_between(tape: Tape, args: tuple[Any, ...], targets: list[Any]) -> None:
-    """Eager raises all versions first and then asks for histories: such a view keeps the one between."""
-    listed = [item for arg in args for item in (arg if isinstance(arg, (list, tuple)) else (arg,))]
-    if not torch.is_grad_enabled() or not any(getattr(item, "requires_grad", False) for item in listed):
+def note_histories_between(tape: Tape, targets: list[Any]) -> None:
+    """Note the views that have the history of their own write: call it when all are written.
+
+    Eager raises all versions first and then makes the histories, one after the other; so autograd takes such
+    a view for up to date, although what it shows is written again behind it.
+
+    Raises:
+        UnsupportedError: it is an argument, which the caller would see with another history.
+    """
+    if not torch.is_grad_enabled():
         return
-    storages = [id(tape.tracked(target).storage) for target in targets]
-    for target, storage in zip(targets, storages, strict=True):
-        if target._base is not None and storages.count(storage) > 1:
-            raise UnsupportedError(
-                "a `torch._foreach_` operator that writes twice to the memory of one view with a gradient",
-                tape.span,
-                "write to each memory once in a list, or call the operators one by one",
-            )
+    for at, target in enumerate(targets):
+        if target._base is None or not target._base.requires_grad:
+            continue
+        known = tape.tracked(target)
+        later = [other for other in targets[at + 1 :] if tape.tracked(other).storage is known.storage]
+        if any(overlap(target, other) for other in later):
+            tape.between.append((known, known.storage.version, tape.span))
+            if known.chain in known.storage.joined:
+                _refuse(tape.span)
+
+
+def refuse_histories_between(tape: Tape, results: Iterable[Any]) -> None:
+    """Raise UnsupportedError where such a view, or a view of it, is among the results of the function."""
+    for result in results if tape.between else ():
+        if not isinstance(result, torch.Tensor) or not result.requires_grad:
+            continue
+        shown = tape.tracked(result)
+        for known, version, span in tape.between:
+            is_of_it = shown.chain[: len(known.chain)] == known.chain and shown.storage is known.storage
+            if is_of_it and known.storage.version == version:
+                _refuse(span)
+
+
+def _refuse(span: Span | None) -> None:
+    raise UnsupportedError(
+        "a `torch._foreach_` operator that writes twice to the memory of one view with a gradient, which is "
+        "then seen from outside",
+        span,
+        "return the tensor under it, write to each memory once in a list, or call the operators one by one",
+    )
 
 
 def _at(arg: Any, place: int, count: int) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.autograd.graph import increment_version
 
-from aotlens.capture.foreach import FOREACH, in_turns
+from aotlens.capture.foreach import FOREACH, in_turns, note_histories_between
 from aotlens.capture.masks import drawn_in_place, draws_mask
 from aotlens.capture.operators import Operator, aten, missing_defaults
 from aotlens.capture.partial_overlaps import refuse_partial_overlap
@@ -93,6 +93,7 @@ def record_mutation(tape: Tape, call: Write) -> Any:
     if is_foreach and (turns := in_turns(tape, call.args, targets)):
         for args in turns:
             record_mutation(tape, Write(call.func, call.operator, args, call.kwargs))
+        note_histories_between(tape, targets)
         return targets if call.func._schema.returns else None
     for target in targets:
         check_writable(tape, target, call.func)
@@ -115,6 +116,7 @@ def _new_values(tape: Tape, call: Write, count: int) -> tuple[list[Node], Any]:
         return [_copied(tape, *call.args[:2])], None
     functional = call.operator.functional
     inputs = {key: value for key, value in call.kwargs.items() if key not in call.operator.written}
+    inputs |= {key: getattr(call.targets[0], key) for key in call.operator.kind_of_result}
     args = (*call.args, *missing_defaults(call.func, functional, len(call.args)))
     given, keywords = tuple([tape.argument(arg) for arg in args]), tape.keywords(inputs)
     if call.operator.random and draws_mask(call.func):

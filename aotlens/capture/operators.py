@@ -96,6 +96,8 @@ class Operator:
     """Whether its results are the written arguments themselves."""
     functional: Any = None
     """The overload that gives the new values instead of writing them; None when there is none."""
+    kind_of_result: tuple[str, ...] = ()
+    """Keywords by which the functional variant is told the written tensor's type and device (`zeros`)."""
     random: bool = False
     fake: Any = None
     """What gives its fake result where torch's fake kernel gives another shape than eager, or None."""
@@ -123,7 +125,8 @@ def describe(func: Any) -> Operator:
     if written:
         returns = func._schema.returns
         same = bool(returns) and all(r.alias_info is not None and r.alias_info.is_write for r in returns)
-        return Operator(Kind.MUTATION, written, same, functional_variant(func), random)
+        functional = functional_variant(func)
+        return Operator(Kind.MUTATION, written, same, functional, _kind_of_result(func, functional), random)
     if has_ordered_effect(func) or isinstance(func, TorchBindOpOverload):
         return Operator(Kind.EFFECT)
     if has_composite_kernel(func):
@@ -166,7 +169,29 @@ def functional_variant(func: Any) -> Any:
             variant = getattr(packet, overload)
             if not written_arguments(variant) and _inputs_of(variant) == wanted:
                 return variant
+    return _factory_variant(func)
+
+
+TENSOR_OPTIONS = frozenset({"dtype", "layout", "device", "pin_memory"})
+
+
+def _factory_variant(func: Any) -> Any:
+    """`zeros` for `zeros.out`, which takes type and device from the tensor that it fills."""
+    packet, wanted = func.overloadpacket, _inputs_of(func)
+    for overload in packet.overloads() if func._schema.arguments[-1].is_out else ():
+        variant = getattr(packet, overload)
+        own = [argument for argument in _inputs_of(variant) if argument[0] not in TENSOR_OPTIONS]
+        if not written_arguments(variant) and own == wanted:
+            return variant
     return None
+
+
+def _kind_of_result(func: Any, functional: Any) -> tuple[str, ...]:
+    if functional is None or not func._schema.arguments[-1].is_out:
+        return ()
+    given = {argument.name for argument in func._schema.arguments}
+    more = {argument.name for argument in functional._schema.arguments} - given
+    return tuple(name for name in ("dtype", "device") if name in more)
 
 
 def _inputs_of(func: Any) -> list[tuple[str, str]]:

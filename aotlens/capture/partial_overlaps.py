@@ -1,7 +1,9 @@
 """Writes that eager refuses since what is read overlaps what is written, and is not the same.
 
-Invariant: element by element operators and `copy_` raise eager's error; symbolic sizes get a guard on the
-answer.  Of sizes that only the data tells nothing is said where the answer depends on them.
+Invariant: element by element operators, `copy_` and operators that write by indices raise eager's error; one
+that sums up into a part of what it reads (`out=`), where eager reads what it has written, is refused with it.
+Symbolic sizes get a guard on the answer.  Of sizes that only the data tells nothing is said where the answer
+depends on them.
 """
 
 from typing import Any
@@ -10,10 +12,14 @@ import torch
 from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 from aotlens.capture.operators import aten
+from aotlens.capture.places import overlap, place_of
 from aotlens.capture.tape import Tape
 from aotlens.errors import RefusedRuntimeError
 from aotlens.ir.program import op_name
 from aotlens.torch_api import FakeTensor
+
+PRODUCTS = frozenset({"addmm", "addmv", "addbmm", "baddbmm", "addr", "bmm", "mm", "mv", "dot"})
+"""Whose kernels read what they write in the order of their own, and of which eager refuses nothing."""
 
 
 def refuse_partial_overlap(tape: Tape, func: Any, targets: list[Any], args: tuple[Any, ...]) -> None:
@@ -22,14 +28,16 @@ def refuse_partial_overlap(tape: Tape, func: Any, targets: list[Any], args: tupl
     Raises:
         RefusedRuntimeError: an argument shares some of its elements with a target, at other places.
     """
-    if func is not aten.copy_.default and torch.Tag.pointwise not in func.tags:
+    by_element = func is aten.copy_.default or torch.Tag.pointwise in func.tags
+    if not by_element and op_name(func).split(".")[1].strip("_") in PRODUCTS:
         return
+    meet = _overlaps_in_part if by_element else _shows_other_places
     for target in targets:
         storage = tape.tracked(target).storage
-        for arg in args:
+        for arg in args if by_element else _read(args):
             if arg is target or type(arg) is not FakeTensor or tape.tracked(arg).storage is not storage:
                 continue
-            if _overlaps_in_part(target, arg):
+            if meet(target, arg):
                 raise RefusedRuntimeError(
                     f"`{op_name(func)}` of tensors that overlap in part (unsupported operation: some "
                     "elements of the input tensor and the written-to tensor refer to a single memory "
@@ -37,6 +45,24 @@ def refuse_partial_overlap(tape: Tape, func: Any, targets: list[Any], args: tupl
                     tape.span,
                     "clone one of them before",
                 )
+
+
+def _read(args: tuple[Any, ...]) -> list[Any]:
+    """Tensors that are read while the operator writes; one number is read before."""
+    listed = [one for arg in args for one in (arg if isinstance(arg, (list, tuple)) else (arg,))]
+    return [one for one in listed if type(one) is FakeTensor and one.dim()]
+
+
+def _layout(tensor: Any) -> tuple[Any, ...]:
+    return tensor.shape, tensor.stride(), tensor.storage_offset()
+
+
+def _shows_other_places(target: Any, arg: Any) -> bool:
+    """Whether two tensors have elements in common, and not each the same ones at the same places."""
+    if _layout(target) == _layout(arg):
+        return False
+    is_known = place_of(target) is not None and place_of(arg) is not None
+    return (is_known and overlap(target, arg)) or _overlaps_in_part(target, arg)
 
 
 def _overlaps_in_part(left: Any, right: Any) -> bool:

@@ -18,6 +18,7 @@ from aotlens.capture.brackets import Brackets
 from aotlens.capture.containers import WithRefills
 from aotlens.capture.devices import refuse_mixed_devices
 from aotlens.capture.draws_first import CALLS, draw_first
+from aotlens.capture.foreach import refuse_histories_between
 from aotlens.capture.frames import is_user_code
 from aotlens.capture.hooks import callers_hooks
 from aotlens.capture.inputs import make_inputs, outside_inputs
@@ -110,6 +111,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     if pretends_gpu():
         refuse_mixed_devices(recorder.nodes, inputs)
     paths, spec = flatten_with_path(result)
+    refuse_histories_between(recorder, (value for _, value in (*paths, *filled)))
     return Captured(
         subject=subject,
         inputs=inputs,

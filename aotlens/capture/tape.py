@@ -47,6 +47,8 @@ class Tape:
         """Whether it is the tape of a function of a higher-order operator."""
         self.has_moved = False
         """Whether the sizes or strides of any tensor were changed in place."""
+        self.between: list[tuple[Tracked, int, Any]] = []
+        """Views whose history misses a write of one `_foreach_` call; the storage's version, the line."""
         self.hides_changes = False
         """Whether a tensor that requires grad was changed in a way that autograd cannot see (`.data`)."""
         self.exchanged: list[Any] = []

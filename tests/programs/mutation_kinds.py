@@ -265,3 +265,95 @@ def lazily_negated_written_and_returned_with_a_view(z: Tensor, x: Tensor) -> tup
     imaginary = (z * 1).conj().imag
     imaginary.copy_(x)
     return imaginary, imaginary[0], imaginary.is_neg()
+
+
+@cases(lambda: (leaf(4),), refused="writes twice to the memory of one view with a gradient")
+def foreach_on_views_that_are_seen(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    hidden = x * 2
+    first, second = hidden[:3], hidden[1:]
+    torch._foreach_exp_([first, second])
+    return hidden, first, second
+
+
+@cases(lambda: (leaf(4),), "dynamic")
+def foreach_on_views_that_overlap(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    hidden = x * 2
+    first, second = hidden[:3], hidden[1:]
+    torch._foreach_exp_([first, second])
+    return hidden, first.sin(), second.sin()
+
+
+@cases(lambda: (leaf(4),), "dynamic", "dynamo")
+def foreach_on_a_tensor_and_a_view(x: Tensor) -> tuple[Tensor, Tensor]:
+    hidden = x * 2
+    view = hidden[:2]
+    torch._foreach_sin_([hidden, view])
+    return hidden, view
+
+
+@cases(lambda: (leaf(4) * 1,))
+def foreach_on_views_of_an_input(x: Tensor) -> Tensor:
+    first, second = x[:3], x[1:]
+    torch._foreach_exp_([first, second])
+    return first * second
+
+
+@cases(lambda: (plain(3), plain(4)), "dynamo", "inductor")
+def filled_by_factories(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    torch.arange(3, out=x)
+    torch.linspace(0, 1, 4, out=y)
+    made = torch.ones(3, 4)
+    torch.zeros(4, out=made[0])
+    torch.full((4,), 2.5, out=made[1])
+    return x * 2, y + 1, made
+
+
+@cases(lambda: (plain(3), plain(2)), "dynamo")
+def grown_by_factories(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    same = torch.zeros(5, out=x)
+    torch.eye(3, out=y)
+    order = torch.empty(0, dtype=torch.int64)
+    torch.arange(2, 8, 3, out=order)
+    return same, y * 2, order
+
+
+@cases(lambda: (plain(4), plain(4), plain(4)), "dynamo")
+def drawn_by_factories(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    torch.randn(4, out=x)
+    torch.randint(0, 9, (4,), out=y)
+    torch.rand(2, out=z[1:3])
+    order = torch.randperm(4, out=torch.empty(4, dtype=torch.int64))
+    return x + y * z[order]
+
+
+OVERLAP = "of tensors that overlap in part"
+
+
+@cases(lambda: (plain(3, 4),), refused=OVERLAP)
+def sums_into_a_row_of_what_it_reads(x: Tensor) -> Tensor:
+    torch.sum(x, 0, out=x[0])
+    return x * 2
+
+
+@cases(lambda: (plain(3, 4),), refused=OVERLAP)
+def sums_into_a_column_of_what_it_reads(x: Tensor) -> Tensor:
+    torch.sum(x, 1, out=x[:, 1])
+    return x * 2
+
+
+@cases(lambda: (plain(3, 4),), refused=OVERLAP)
+def joins_into_what_it_reads(x: Tensor) -> Tensor:
+    return torch.cat([x[0], x[1]], out=x.view(-1)[:8])
+
+
+@cases(lambda: (plain(3, 4),), refused=OVERLAP)
+def puts_rows_on_rows(x: Tensor) -> Tensor:
+    x[torch.tensor([0, 1])] = x[1:]
+    return x * 2
+
+
+@cases(lambda: (plain(3, 4),))
+def sums_into_a_row_that_it_does_not_read(x: Tensor) -> Tensor:
+    torch.sum(x[1:], 0, out=x[0])
+    x[1].fill_(x[0, 2])
+    return x.cumsum_(1) * 2
