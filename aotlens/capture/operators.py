@@ -24,6 +24,7 @@ aten = torch.ops.aten
 class Kind(Enum):
     PURE = "computes a new value"
     NUMBER = "makes a tensor of one plain number"
+    READ = "gives a plain number of what is in memory"
     VIEW = "gives another look at a storage"
     SAME = "gives the same tensor without its autograd history"
     MUTATION = "writes to some of its arguments"
@@ -34,13 +35,23 @@ class Kind(Enum):
     HIGHER_ORDER = "runs functions that are among its arguments"
 
 
-SAME_VALUE = frozenset({aten.detach.default, aten.lift_fresh.default})
-
 HIDDEN_SPLITS: dict[Any, Any] = {
     aten.unsafe_split.Tensor: aten.split.Tensor,
     aten.unsafe_split_with_sizes.default: aten.split_with_sizes.default,
 }
 """Operators whose results are views but for autograd, and the views that they are."""
+
+KINDS: dict[Any, Kind] = {
+    aten.detach.default: Kind.SAME,
+    aten.lift_fresh.default: Kind.SAME,
+    **dict.fromkeys(HIDDEN_SPLITS, Kind.VIEW),
+    aten.scalar_tensor.default: Kind.NUMBER,
+    aten.full.default: Kind.NUMBER,
+    aten._local_scalar_dense.default: Kind.READ,
+    aten.allclose.default: Kind.READ,
+    aten.equal.default: Kind.READ,
+}
+"""Operators of which the schema does not tell it."""
 
 RESIZE_STORAGE = torch.ops.inductor.resize_storage_bytes_
 """Dynamo's form of `untyped_storage().resize_`."""
@@ -109,12 +120,8 @@ def describe(func: Any) -> Operator:
     if is_higher_order(func):
         return Operator(Kind.HIGHER_ORDER)
     random = Tag.nondeterministic_seeded in func.tags
-    if func in SAME_VALUE:
-        return Operator(Kind.SAME)
-    if func in HIDDEN_SPLITS:
-        return Operator(Kind.VIEW)
-    if func in (aten.scalar_tensor.default, aten.full.default):
-        return Operator(Kind.NUMBER)
+    if func in KINDS:
+        return Operator(KINDS[func])
     if func in WRITES_WITHOUT_SAYING:
         return Operator(Kind.MUTATION, WRITES_WITHOUT_SAYING[func], False, FUNCTIONAL_BY_NAME[func])
     if func.overloadpacket in EXCHANGES:

@@ -36,6 +36,7 @@ from aotlens.capture.recurrent import dropout_between_layers
 from aotlens.capture.region_gradient import record_region_call
 from aotlens.capture.settings import Settings
 from aotlens.capture.size_guards import noting_guards
+from aotlens.capture.splits import splits_at_numbers
 from aotlens.capture.stale_views import is_stale, stale_error
 from aotlens.capture.variables import VariableObserver
 from aotlens.capture.views import CANNOT_VIEW
@@ -269,6 +270,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         recorder.at_number_of_data = stack.enter_context(function_mode_below(Brackets()))
         stack.enter_context(without_compiled_autograd())
         stack.enter_context(averages_as_tensors())
+        stack.enter_context(splits_at_numbers())
         if dynamic:
             stack.enter_context(dropout_between_layers())
             stack.enter_context(python_dispatcher(AS_THE_KERNEL))

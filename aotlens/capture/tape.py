@@ -40,8 +40,7 @@ class Tape:
         self.fake_mode = fake_mode
         self.nodes: list[Node] = []
         self.symbols = Symbols(self._append, lambda: self.span)
-        self.in_backward = False
-        self._depth = 0
+        self.in_backward, self._depth = False, 0
         """Above zero while an operator of the user's is recorded by the operators that it is made of."""
         self.is_body = False
         """Whether it is the tape of a function of a higher-order operator."""
@@ -74,6 +73,8 @@ class Tape:
         self.floats: Floats | None = None
         """Set where the graph cannot read a number, and a float argument has come."""
         self._constants: dict[int, Any] = {}
+        self.known_values: dict[int, Any] = {}
+        """Values that every call has, by the identity of their nodes; None for what only a call tells."""
         self.outside: list[tuple[Node, Any]] = []
         """Graph inputs that are no arguments: tensors from outside that require grad, as they are."""
 

@@ -135,9 +135,39 @@ def narrow_at_a_tensor(x: Tensor, n: Tensor) -> Tensor:
     return torch.narrow(x, 0, n, 2)
 
 
-@cases(lambda: (leaf(6), torch.tensor([2, 4])), "dynamic", later="known sizes: reads a tensor's values")
+@cases(lambda: (leaf(6), torch.tensor([2, 4])), "dynamic", "dynamo")
 def split_at_a_tensor(x: Tensor, at: Tensor) -> tuple[Tensor, ...]:
     return torch.tensor_split(x, at)
+
+
+@cases(lambda: (leaf(6, 2),), "dynamic", "dynamo")
+def split_at_a_known_tensor(x: Tensor) -> tuple[Tensor, ...]:
+    return (*x.tensor_split(torch.tensor([2, 4])), *torch.tensor_split(x, torch.tensor(2), 1))
+
+
+@cases(lambda: (leaf(6, 2),), "dynamic", "dynamo", "inductor")
+def branch_on_known_values(x: Tensor) -> Tensor:
+    levels = torch.zeros(3)
+    levels[1] = 2
+    levels.add_(torch.arange(3))
+    if levels.max() == 3 and not torch.equal(levels, levels + 1) and torch.allclose(levels, levels * 1.0):
+        x = x * levels.sum().item()
+    first, (last,) = int(levels[0]), levels[2:].tolist()
+    return x[first : int(last)] + 1
+
+
+@cases(lambda: (leaf(6),), "dynamo")
+def known_values_in_a_loop(x: Tensor) -> Tensor:
+    steps = torch.linspace(0, 9, 10).to(torch.int64)
+    for at in range(10):
+        if steps[at] % 2 == 0:
+            x = x * 2 + steps[at].item()
+    return x
+
+
+@cases(lambda: (plain(3),), refused=BRANCH)
+def branch_on_random_numbers(x: Tensor) -> Tensor:
+    return x * 2 if torch.rand(3).sum() > 1 else x - 1
 
 
 @cases(lambda: (plain(6), start()), "dynamic", "inductor")

@@ -98,7 +98,7 @@ EXCEPTIONS = (
     RefusedThere(
         "how much memory a tensor gets depends on its new sizes, which symbols do not tell",
         "an operator that changes sizes in place, under symbolic sizes",
-        ("metadata/resize_*",),
+        ("metadata/resize_*", "mutation_kinds/grown_by_factories"),
         dynamic=True,
     ),
 )
