@@ -55,15 +55,9 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
     moved = _moved(given)
     if moved is None and storage.moves and given.argument.requires_grad:
         _moved_without_grad(captured, given)  # refuses changes that cancel out, but not for autograd
-    autograd = _autograd_change(given)
+    autograd = _autograd_change(captured, given)
     if autograd is AutogradChange.DETACHED:
         _refuse_views_of_detached(captured, given)
-    elif given.requires_grad and any(one is given.argument for one in captured.recorder.detached):
-        raise UnsupportedError(
-            f"`{given.slot.name}` detached in place and given another history after that",
-            span_of_writes(storage.writes) or captured.subject.span,
-            "give back a new tensor",
-        )
     bumps = _version_bumps(given)
     if bumps and storage.joined:
         bumps = _writes_through(captured, index)
@@ -173,11 +167,13 @@ def _moved_without_grad(captured: Captured, given: CapturedInput) -> bool:
             span_of_writes(moves),
             "make all of them in one grad mode",
         )
-    if not seen and given.argument.requires_grad and any(move.version < storage.version for move in moves):
+    after = storage.writes[moves[0].version :] if moves else []
+    if not seen and given.argument.requires_grad and any(write.grad_enabled for write in after):
         raise UnsupportedError(
-            f"a change of the sizes or strides of `{given.slot.name}` under `no_grad` before a write to it",
+            f"a change of the sizes or strides of `{given.slot.name}` under `no_grad` before a write to it "
+            "with grad mode on",
             span_of_writes(moves),
-            "write first, or make the change with grad mode on",
+            "write first, or make both in one grad mode",
         )
     if moves and not seen and _moved(given) is not None:
         refuse_views_with_history(captured, given, moves)
@@ -291,7 +287,7 @@ def _exchanged(captured: Captured, index: int, exchange: Exchange, keep_mutation
         writes=(*storage.writes, *storage.moves),
         exchange=exchange,
         storage_bytes=storage.new_bytes,
-        autograd=_autograd_change(given),
+        autograd=_autograd_change(captured, given),
     )
 
 
@@ -314,13 +310,22 @@ def _version_bumps(given: CapturedInput) -> int:
     return 0 if given.argument.is_inference() else given.argument._version - given.version
 
 
-def _autograd_change(given: CapturedInput) -> AutogradChange:
+def _autograd_change(captured: Captured, given: CapturedInput) -> AutogradChange:
     base = given.argument._base
     as_its_base = base is not None and base.requires_grad  # every view of it does, without a call of its own
     if given.argument.requires_grad and not given.requires_grad and given.argument.is_leaf:
         return AutogradChange.NONE if as_its_base else AutogradChange.REQUIRES_GRAD
     if given.requires_grad and not given.argument.requires_grad:
         return AutogradChange.DETACHED
+    was_detached = given.requires_grad and any(one is given.argument for one in captured.recorder.detached)
+    if was_detached and history(given.argument) is not None:  # by a write after that
+        if not given.is_leaf:
+            return AutogradChange.DETACHED
+        raise UnsupportedError(
+            f"the leaf `{given.slot.name}`, made to require no grad and then written to with a gradient",
+            span_of_writes(captured.recorder.tracked(given.argument).storage.writes),
+            "give back a new tensor",
+        )
     left_its_history = given.requires_grad and not given.is_leaf and history(given.argument) is None
     if left_its_history and given.argument._base is None:
         raise UnsupportedError(

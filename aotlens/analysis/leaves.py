@@ -92,8 +92,13 @@ def _is_alone(captured: Captured, value: Any) -> bool:
 
 
 def relative_chain(recorder: Recorder, base: Any, value: Any) -> tuple[ViewStep, ...] | None:
-    """The views that lead from a tensor to another on the same storage; None when only strides tell."""
+    """The views that lead from a tensor to another on the same storage; None when only strides tell.
+
+    Autograd goes by its strides too for a view whose sizes changed where autograd did not see it.
+    """
     start, end = recorder.tracked(base).chain, recorder.tracked(value).chain
     if end[: len(start)] != start:
         return None
-    return end[len(start) :]
+    own = end[len(start) :]
+    unseen = any(step.in_place and not step.grad_enabled for step in own)
+    return None if unseen and value.requires_grad and history(value) is not None else own

@@ -53,10 +53,25 @@ def _reads(captured: Captured, tensor: Any, seen: bool = False) -> Iterator[int]
     for at, (func, args, _, result, _) in enumerate(captured.calls):
         if is_operator(func) and describe(func).kind is Kind.METADATA_MUTATION:
             continue
-        if any(arg is tensor for arg in args):
-            results = result if isinstance(result, (list, tuple)) else (result,)
-            if not seen or any(getattr(one, "requires_grad", False) for one in results):
-                yield at
+        takes_it = any(one is tensor for one in _listed(args))
+        if takes_it and (not seen or any(_is_seen(one) for one in _listed((result,)))):
+            yield at
+
+
+def _listed(values: tuple[Any, ...]) -> Iterator[Any]:
+    """The values, and what the lists among them hold."""
+    for value in values:
+        yield from value if isinstance(value, (list, tuple)) else (value,)
+
+
+def _is_seen(result: Any) -> bool:
+    """Whether a gradient starts from it: from no leaf that is written to, nor a view without a history."""
+    if not getattr(result, "requires_grad", False):
+        return False
+    try:
+        return result.grad_fn is not None
+    except RuntimeError:
+        return False
 
 
 def _refuse(given: CapturedInput, what: str, where: Span | None) -> None:

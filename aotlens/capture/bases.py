@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 
 from aotlens.capture.operators import aten
-from aotlens.capture.places import overlap
+from aotlens.capture.places import contains, overlap
 from aotlens.capture.records import CapturedInput, SyntheticBaseOf
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.tape import TRACK, Tape
@@ -73,7 +73,7 @@ def _any_overlap(values: list[Any], members: list[int]) -> bool:
 
 
 def _group(values: list[Any], members: tuple[int, ...]) -> Group | None:
-    """None where the inputs' histories start from different tensors."""
+    """None where their histories start from different tensors, or from one that does not hold them all."""
     roots = [_root(values[index]) for index in members]
     with_history = {
         id(root): root for root, index in zip(roots, members, strict=True) if values[index].requires_grad
@@ -84,13 +84,22 @@ def _group(values: list[Any], members: tuple[int, ...]) -> Group | None:
     root = next(iter(with_history.values()), None)
     if root is None and one_root and torch.is_grad_enabled():
         root = roots[0]
-    if root is None or root.storage_offset() != 0:
+    if root is None or not all(_holds(root, values[index]) for index in members):
         return Group(members, None, None) if not with_history else None
+    if with_history and not root.requires_grad:  # leaves of their own, in the memory of one that is none
+        return None
     return Group(members, root, next((index for index in members if values[index] is root), None))
 
 
 def _root(value: Any) -> Any:
     return value._base if value._base is not None else value
+
+
+def _holds(root: Any, value: Any) -> bool:
+    """Whether a look at the root's memory from its start gives the tensor, in elements that the root has."""
+    if root.storage_offset() != 0:
+        return False
+    return value is root or value._base is root or contains(root, value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def record_custom_mutation(tape: Tape, call: Write) -> Any:
     written = _written(call.func)
     for name in written:
         for target in tensors_of(given[name]):
-            check_writable(tape, target, call.func)
+            check_writable(tape, target, call.func, (call.args, call.kwargs))
     named = [(name, one, name in written) for name, value in given.items() for one in tensors_of(value)]
     if shared := overlapping(tape, f"`{call.name}`", named):
         return _results(tape, call, *record_on_bases(tape, call, given, shared))

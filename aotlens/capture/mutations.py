@@ -57,19 +57,13 @@ def record_metadata_mutation(tape: Tape, call: Write) -> Any:
     functional = call.operator.functional
     if functional is None:
         raise UnsupportedError(f"metadata mutation by `{call.name}`", tape.span)
-    is_inside = tensor._base is not None and tracked.chain not in tracked.storage.joined
-    if tensor.requires_grad and is_inside and not torch.is_grad_enabled():
-        raise UnsupportedError(
-            f"a change of the sizes or strides, under `no_grad`, of a view with a history (`{call.name}`)",
-            tape.span,
-            "take another view instead, or make the change with grad mode on",
-        )
     node = tape.emit(functional, tape.node_of(tensor), *call.args[1:], **call.kwargs)
     keywords = tuple(call.kwargs.items())
     step = ViewStep(functional, call.args[1:], keywords, None, torch.is_grad_enabled(), in_place=True)
     before, unseen = tensor.shape, not torch.is_grad_enabled() and not tracked.storage.inputs
     tape.keep_values(tensor)
     call.func(*call.args, **call.kwargs)
+    unseen = unseen and tensor._base is None  # the history of a view is made again, as the view lies then
     if unseen and tensor.requires_grad and tensor.grad_fn is not None and tensor.shape != before:
         raise UnsupportedError(
             f"other sizes, under `no_grad`, of a tensor with a history (`{call.name}`), whose gradient then "
@@ -96,7 +90,7 @@ def record_mutation(tape: Tape, call: Write) -> Any:
         note_histories_between(tape, targets)
         return targets if call.func._schema.returns else None
     for target in targets:
-        check_writable(tape, target, call.func)
+        check_writable(tape, target, call.func, (call.args, call.kwargs))
     refuse_partial_overlap(tape, call.func, targets, call.args)
     values, results = _new_values(tape, call, len(targets))
     for target, value in zip(targets, values, strict=True):

@@ -61,6 +61,19 @@ def overlap(left: Any, right: Any) -> bool:
     return max(counts) > EXACT_OVERLAP or bool(one.elements() & other.elements())
 
 
+def contains(whole: Any, part: Any) -> bool:
+    """Whether all of a tensor lies on elements of another on its storage; large ones with gaps do not."""
+    one, other = place_of(whole), place_of(part)
+    if one is None or other is None:
+        return False
+    inside = one.offset * one.element_bytes <= other.offset * other.element_bytes
+    inside &= (other.last + 1) * other.element_bytes <= (one.last + 1) * one.element_bytes
+    if not inside or one.last + 1 - one.offset == prod(one.sizes):
+        return inside
+    exact = max(prod(one.sizes), prod(other.sizes)) <= EXACT_OVERLAP
+    return exact and one.element_bytes == other.element_bytes and other.elements() <= one.elements()
+
+
 def _bytes_meet(one: Place, other: Place) -> bool:
     (first, last), (start, end) = (
         (place.offset * place.element_bytes, (place.last + 1) * place.element_bytes) for place in (one, other)

@@ -67,7 +67,8 @@ def _is_made_again(base: Any, tensor: Any, seen: Tracked, under: Tracked) -> boo
         common += 1
     own = seen.chain[common:]
     moves = [step for step in own if step.in_place]
-    if common == len(under.chain) and (not moves or moves[-1] is seen.storage.last_move):
+    own_last = not moves or (moves[-1] is seen.storage.last_move and all(step.grad_enabled for step in moves))
+    if common == len(under.chain) and own_last:
         return True
     with torch.no_grad():
         try:

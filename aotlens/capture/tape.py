@@ -221,7 +221,7 @@ class Tape:
         """The node of a tensor's current value, looked up again after a write to its storage."""
         tracked = self.tracked(tensor)
         storage = tracked.storage
-        if storage.moves and tensor._base is not None and tensor.requires_grad:
+        if storage.moves and tensor._base is not None and tensor.requires_grad and torch.is_grad_enabled():
             refuse_stale(tensor, self.span)
             if not any(step is storage.last_move for step in tracked.chain):
                 self.join(storage)  # autograd has made its history anew, on the base

@@ -34,7 +34,7 @@ def record_triton_kernel(tape: Tape, launch: dict[str, Any]) -> Any:
             "clone one of them before the launch",
         )
     for name in written:
-        check_writable(tape, given[name], triton_kernel_wrapper_functional)
+        check_writable(tape, given[name], triton_kernel_wrapper_functional, tuple(given.values()))
     result = triton_kernel_wrapper_functional(**launch, tensors_to_clone=written)
     arguments: dict[str, Any] = map_leaves(launch, tape.argument)
     arguments["kernel_idx"] = _table_index(launch["kernel_idx"])

@@ -11,15 +11,16 @@ from aotlens.capture.strided import meets_itself
 from aotlens.capture.tape import Tape
 from aotlens.errors import RefusedRuntimeError, UnsupportedError
 from aotlens.ir.program import op_name
+from aotlens.torch_api import pytree
 
 FILLS = frozenset({aten.zero_.default, aten.fill_.Scalar, aten.fill_.Tensor})
 """Writes of one value to every element, which may be made several times to the same memory."""
 
 
-def check_writable(tape: Tape, target: Any, func: Any) -> None:
+def check_writable(tape: Tape, target: Any, func: Any, args: tuple[Any, ...]) -> None:
     """Raises UnsupportedError or RefusedRuntimeError where the tensor cannot be written to."""
     tracked = tape.tracked(target)
-    if tracked.storage.moves and target._base is not None and torch.is_grad_enabled():
+    if tracked.storage.moves and target._base is not None and _has_gradient(target, args):
         refuse_stale(target, tape.span, written=target.requires_grad)
     base = tracked.storage.base
     is_constant = base.constant is not None or tape.is_constant(target)
@@ -54,3 +55,10 @@ def check_writable(tape: Tape, target: Any, func: Any) -> None:
             tape.span,
             "clone one of them before the call",
         )
+
+
+def _has_gradient(target: Any, args: tuple[Any, ...]) -> bool:
+    """Whether autograd sees a write to the tensor of what is computed from the others."""
+    return torch.is_grad_enabled() and any(
+        isinstance(arg, torch.Tensor) and arg.requires_grad for arg in (target, *pytree.tree_leaves(args))
+    )

@@ -217,6 +217,8 @@ class WrapperText:
 
     def _copy(self, info: InputAliasInfo) -> None:
         name = self.arguments[info.index]
+        if info in self._reshaped:
+            name = f"before_{name}"
         once = _once(self._captured.inputs[info.index].fake)
         line = f"{name}{once}.copy_(updated_{info.index}{once})"
         if info.grown:
@@ -245,9 +247,13 @@ class WrapperText:
                 name = self.arguments[info.index]
                 line = f"{name}.as_strided_({self._geometry(geometry)})"
                 contexts = []
-                if info.autograd is not AutogradChange.NONE or info.moved_without_grad:
+                turned = info.autograd is not AutogradChange.NONE and not info.seen_by_autograd
+                if turned or info.moved_without_grad:
                     contexts.append("torch.no_grad()")
-                if only_moved(info) or not info.version_bumps:  # raised before the graph ran, or never
+                counts = not self._captured.inputs[info.index].argument.is_inference()
+                if counts and (
+                    only_moved(info) or not info.version_bumps
+                ):  # raised before the graph ran, or never
                     contexts.append(f"torch.autograd._unsafe_preserve_version_counter({name})")
                 if not contexts:
                     self._builder.add(line)

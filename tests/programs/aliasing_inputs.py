@@ -436,3 +436,30 @@ def both_of_two_differentiable_views_turned(x: Tensor, y: Tensor) -> Tensor:
     x.t_()
     y.t_()
     return x.sin() + y.cos()
+
+
+def _flat_and_parameter() -> tuple[Tensor, Tensor]:
+    flat = plain(16)
+    return flat, torch.nn.Parameter(flat[:8].view(4, 2))
+
+
+def _flat_and_leaf_view() -> tuple[Tensor, Tensor]:
+    flat = plain(16)
+    return flat, flat[:8].view(4, 2).requires_grad_()
+
+
+@cases(_flat_and_parameter, "dynamo")
+def parameter_inside_a_larger_input(flat: Tensor, weight: Tensor) -> Tensor:
+    return flat.sum() + weight * weight
+
+
+@cases(_flat_and_leaf_view)
+def leaf_that_is_a_view_of_an_input(flat: Tensor, weight: Tensor) -> Tensor:
+    return flat.sum() + weight * weight
+
+
+@cases(_flat_and_parameter, refused="separate places in the tape")
+def larger_input_around_a_parameter_written(flat: Tensor, weight: Tensor) -> Tensor:
+    with torch.no_grad():
+        flat.mul_(2)
+    return weight * weight

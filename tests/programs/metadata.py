@@ -392,3 +392,119 @@ def view_moved_without_grad_beside_a_saved_base(x: Tensor, rows: Tensor) -> Tens
 def _leaf_and_its_rows(*sizes: int) -> tuple[Tensor, Tensor]:
     whole = leaf(*sizes)
     return whole, whole[1:]
+
+
+@cases(lambda: (leaf(3, 4),), "dynamo", "dynamic")
+def parameter_turned_and_then_scaled_without_grad(weight: Tensor) -> Tensor:
+    with torch.no_grad():
+        weight.t_()
+        weight.mul_(0.5)
+    return weight * 2
+
+
+@cases(lambda: (leaf(3, 4),), "dynamo", "dynamic")
+def parameter_scaled_and_then_turned_without_grad(weight: Tensor) -> Tensor:
+    with torch.no_grad():
+        weight.mul_(0.5)
+        weight.t_()
+    return weight * weight
+
+
+@cases(lambda: (leaf(3, 4),), "dynamo", context=torch.no_grad)
+def parameter_turned_there_and_back_around_a_write(weight: Tensor) -> Tensor:
+    weight.t_()
+    weight.mul_(0.5)
+    weight.t_()
+    return weight * 2
+
+
+@cases(lambda: (tape(4, 4),))
+def non_leaf_turned_and_then_scaled_without_grad(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        x.t_()
+        x.mul_(0.5)
+    return x * 2
+
+
+@cases(lambda: (tape(4, 4),), refused="under `no_grad` before a write to it with grad mode on")
+def turned_without_grad_and_scaled_with_grad(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        x.t_()
+    x.mul_(0.5)
+    return x * 2
+
+
+@cases(lambda: (leaf(4, 4),), "dynamo")
+def part_of_a_parameter_turned_and_scaled_without_grad(weight: Tensor) -> Tensor:
+    with torch.no_grad():
+        part = weight[:2]
+        part.t_()
+        part.mul_(2)
+    return weight * 2
+
+
+@cases(lambda: (plain(4, 3),), "dynamo", "dynamic")
+def view_from_before_a_change_of_sizes_written_without_a_gradient(x: Tensor) -> tuple[Tensor, Tensor]:
+    row = x[0]
+    x.t_()
+    row.mul_(2)
+    return row, x
+
+
+@cases(lambda: (plain(4, 3),), context=torch.inference_mode)
+def turned_and_written_under_inference_mode(x: Tensor) -> tuple[Tensor, Tensor]:
+    row = x[0]
+    x.t_()
+    row.mul_(2)
+    return row, x
+
+
+@cases(lambda: (tape(4, 4),), "dynamo", "dynamic")
+def view_with_a_gradient_turned_without_grad(x: Tensor) -> Tensor:
+    view = x[1:]
+    with torch.no_grad():
+        view.t_()
+    return view
+
+
+@cases(lambda: (leaf(4, 4),), "dynamo")
+def view_of_an_intermediate_turned_without_grad(x: Tensor) -> tuple[Tensor, Tensor]:
+    middle = x * 2
+    view = middle[1:]
+    with torch.no_grad():
+        view.t_()
+    return view, middle
+
+
+@cases(lambda: (leaf(4, 4),), refused="a view with a gradient, taken before it")
+def view_turned_without_grad_and_read(x: Tensor) -> Tensor:
+    view = (x * 2)[1:]
+    with torch.no_grad():
+        view.t_()
+    return view.sin()
+
+
+@cases(lambda: (tape(4, 4), leaf(4, 4)), "dynamo", "dynamic")
+def hidden_state_taken_off_its_history_and_updated(state: Tensor, weight: Tensor) -> Tensor:
+    state.detach_()
+    new = torch.tanh(state.clone() @ weight)
+    state.copy_(new)
+    return new
+
+
+@cases(lambda: (tape(3, 4), leaf(4, 3)), "dynamic")
+def used_then_detached_turned_and_written_with_a_gradient(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    out = (x + 1).sum()
+    x.detach_()
+    x.t_()
+    x.mul_(y)
+    return out, x[1:]
+
+
+@cases(
+    lambda: (leaf(4, 4), leaf(4, 4)), refused="made to require no grad and then written to with a gradient"
+)
+def leaf_turned_off_and_written_with_a_gradient(x: Tensor, y: Tensor) -> Tensor:
+    x.requires_grad_(False)
+    x.mul_(y)
+    return y * 2
