@@ -143,6 +143,7 @@ DISAGREEMENTS = (
             "saved_hooks/AllButParameters",
             "regions/region_that_writes_to_an_operand_in_inference_mode",
             "regions/MarkedLayersWithStatistics",
+            "metadata/turned_and_written_under_inference_mode",
         ),
     ),
     Disagreement(
@@ -169,6 +170,16 @@ DISAGREEMENTS = (
             "found_at_random/*detached*written_*with_*",
             "found_at_random/detached_and_written_beside_its_views",
             "found_at_random/data_written_with_a_gradient",
+        ),
+    ),
+    Disagreement(
+        "beside a write without a gradient the sizes or strides change, which only the wrapper can do",
+        frozenset({"mutation_type"}),
+        (
+            "metadata/parameter_turned_and_then_scaled_without_grad",
+            "metadata/parameter_scaled_and_then_turned_without_grad",
+            "metadata/non_leaf_turned_and_then_scaled_without_grad",
+            "metadata/turned_and_written_under_inference_mode",
         ),
     ),
     Disagreement(

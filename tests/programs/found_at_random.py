@@ -286,7 +286,7 @@ def base_of_another_input_made_to_require_grad(row: Tensor, whole: Tensor) -> Te
 
 
 @cases(lambda: (tape(4, 4), leaf(4, 4)), "dynamo", "dynamic")
-def detached_in_place_and_written_with_a_gradient(x: Tensor, y: Tensor) -> Tensor:
+def off_its_history_in_place_and_multiplied(x: Tensor, y: Tensor) -> Tensor:
     x.detach_()
     x.mul_(y)
     return y * 2
