@@ -42,6 +42,7 @@ from aotlens.capture.tape import PLAIN, TRACK
 from aotlens.capture.views import ViewStep
 from aotlens.capture.wrappers import inner_storages, is_wrapper, value_of
 from aotlens.errors import UnsupportedError
+from aotlens.ir.outer import Outer
 from aotlens.torch_api import FakeTensor, is_graph_value, shares_versions
 
 aten = torch.ops.aten
@@ -128,7 +129,7 @@ def _by_storage(captured: Captured) -> dict[int, list[int]]:
 def _plain(captured: Captured, index: int, value: Any) -> OutputAliasInfo:
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         value = captured.recorder.symbols.value(value)
-    elif type(value) not in PLAIN and not is_graph_value(value):
+    elif type(value) not in PLAIN and type(value) is not Outer and not is_graph_value(value):
         raise UnsupportedError(
             f"a result of type `{type(value).__name__}`",
             captured.subject.span,

@@ -1,19 +1,27 @@
-"""What the function changes besides its result: lists and dicts that it was given, rebound buffers.
+"""What the function changes besides its result: lists and dicts that it was given or reaches by itself, names
+that it binds anew.
 
-Invariant: what a container holds after the call is a result of the graph like any other, which the wrapper
-puts into the caller's own container; what it still holds from before is left alone.
+Invariant: what a place holds after the call is a result of the graph like any other, which the wrapper
+puts into the caller's own container, object or closure; what it still holds from before is left alone.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
+from types import FunctionType
 from typing import Any
+
+import torch
 
 from aotlens.capture.paths import flatten_with_path
 from aotlens.errors import UnsupportedError
+from aotlens.ir.outer import Outer
 from aotlens.report.records import Span
 from aotlens.torch_api import pytree
 
 KEYS = (str, int, float, bool, type(None))
+BOUND_KEYS = (Enum, torch.nn.Module, FunctionType, type, torch.dtype, torch.device)
+"""Types of keys that the text names and does not write out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +41,32 @@ class Refill:
     """What the wrapper does to one of the caller's containers."""
 
     place: str
-    """Where the caller's container is found: `args[0]['x']`."""
+    """Where the caller's container is found: `args[0]['x']`; or a name for `box`."""
     keyed: bool
-    """Whether it is a dict."""
+    """Whether its items have keys: a dict, an object's attributes, a class, a closure's variable."""
     items: tuple[Item, ...]
-    """All of a list's; of a dict's those that are new."""
+    """All of a list's; of what is keyed those that are new."""
     removed: tuple[Any, ...]
     """Keys that a dict no longer has."""
+    box: Any = None
+    """The container itself, where no argument leads to it."""
+    binds: bool = False
+    """Whether `box` binds names, and is no container that the function fills."""
+    grows: bool = False
+    """Of a list that nobody reads: whether the new items come behind what it holds at each call."""
+    cleared: bool = False
+    """Whether nothing of what it held before is left."""
+    assumes: tuple[tuple[Any, Any], ...] | None = None
+    """What the call must find there, since the function may have read it: values by key, ABSENT for none."""
+    carried: tuple[tuple[Any, torch.Tensor], ...] = ()
+    """Keys under which a call finds the tensor that the one before left, each with that of the first call."""
+    said: str = ""
+    """In a message: `the attribute `last``."""
+    span: Span | None = None
+    """The user's expression that writes to it."""
+
+
+ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +79,8 @@ class WithRefills:
     """What the containers newly hold, flat, each with a name; then the rebound buffers."""
     rebound: tuple[str, ...] = ()
     """Buffers that the module bound to another tensor."""
+    standing: tuple[tuple[tuple[int, ...], Outer], ...] = ()
+    """Containers in the result that are the caller's own, or that stand elsewhere as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +115,92 @@ def _inside(place: str, value: Any) -> Iterator[_Seen]:
             yield from _walk(f"{place}[{at}]", item)
 
 
+class Leaves:
+    """What the function newly left at its places, flat; a container that was met before stands for itself."""
+
+    def __init__(self, known: dict[int, Outer], span: Span | None) -> None:
+        self.found: list[tuple[str, Any]] = []
+        """Each value with a name."""
+        self.standing: list[tuple[tuple[int, ...], Outer]] = []
+        """Containers in the result that are there already, each with the positions that lead to it."""
+        self._reached = {key for key, one in known.items() if one.object is not None}
+        self._known = known
+        """Containers by identity."""
+        self._kept: list[Any] = []
+        self._span = span
+
+    def take(self, name: str, value: Any, at: Outer) -> Any:
+        """The value taken apart: its pytree structure.  `at` is where the wrapper will have put it."""
+        paths, spec = flatten_with_path(self._marked(value, at))
+        self.found.extend((name + pytree.keystr(path), leaf) for path, leaf in paths)
+        return spec
+
+    def result(self, value: Any) -> Any:
+        """The function's result, with marks for the containers in it that the function reaches by itself."""
+        if not self._known:
+            return value
+        self._note_standing(value, ())
+        return (
+            self._marked(value, None)
+            if any(one.object is not None for one in self._known.values())
+            else value
+        )
+
+    def _note_standing(self, value: Any, path: tuple[int, ...]) -> None:
+        known = self._known.get(id(value))
+        if known is not None:
+            self.standing.append((path, known))
+        elif type(value) in (tuple, list, dict):
+            for at, item in enumerate(value.values() if type(value) is dict else value):
+                self._note_standing(item, (*path, at))
+
+    def _marked(self, value: Any, at: Outer | None) -> Any:
+        kind = type(value)
+        if kind is tuple:
+            return tuple(self._marked(item, at and _item_of(at, key)) for key, item in enumerate(value))
+        if kind not in (list, dict):
+            return self._known.get(id(value), value) if id(value) in self._reached else value
+        known = self._known.get(id(value))
+        if known is not None and (at is not None or id(value) in self._reached):
+            return known
+        if at is not None:
+            self._known[id(value)] = at
+            self._kept.append(value)  # so that no other gets its identity
+        if kind is dict:
+            return {key: self._marked(item, at and _item_of(at, key)) for key, item in value.items()}
+        return [self._marked(item, at and _item_of(at, key)) for key, item in enumerate(value)]
+
+    def key(self, key: Any, of: str) -> Any:
+        """A key that the text can name.
+
+        Raises:
+            UnsupportedError: it is a tensor, or an object that only this call has.
+        """
+        inner = key if type(key) is tuple else (key,)
+        for one in inner:
+            if not isinstance(one, (*KEYS, *BOUND_KEYS)):
+                kind = type(one).__name__
+                raise UnsupportedError(
+                    f"a key of type `{kind}` that the function adds to `{of}`",
+                    self._span,
+                    "use text or numbers as keys",
+                )
+        return key
+
+
 def with_refills(
     result: Any, seen: tuple[_Seen, ...], rebound: tuple[tuple[str, Any], ...], span: Span | None
 ) -> Any:
     """The result, with what is not as it was: containers and buffers; the result alone where all is."""
-    leaves: list[tuple[str, Any]] = []
-    refills = tuple(_refill(one, leaves, span) for one in seen if not _same(one))
-    if not refills and not rebound:
+    if not seen and not rebound:
         return result
-    return WithRefills(result, refills, (*leaves, *rebound), tuple(fqn for fqn, _ in rebound))
+    leaves = Leaves({id(one.container): Outer(one.place) for one in seen}, span)
+    refills = tuple(_refill(one, leaves) for one in seen if not _same(one))
+    result = leaves.result(result)
+    if not refills and not rebound and not leaves.standing:
+        return result
+    flat = (*leaves.found, *rebound)
+    return WithRefills(result, refills, flat, tuple(fqn for fqn, _ in rebound), tuple(leaves.standing))
 
 
 def _same(seen: _Seen) -> bool:
@@ -104,32 +210,37 @@ def _same(seen: _Seen) -> bool:
     return len(now) == len(before) and all(new is old for new, old in zip(now, before, strict=True))
 
 
-def _refill(seen: _Seen, leaves: list[tuple[str, Any]], span: Span | None) -> Refill:
-    now, before = seen.container, seen.before
+def _refill(seen: _Seen, leaves: Leaves) -> Refill:
+    at = Outer(seen.place)
+    if isinstance(seen.container, dict):
+        return Refill(seen.place, True, *new_items(seen.place, seen.container, seen.before, leaves, at))
+    items = list_items(seen.place, seen.container, seen.before, leaves, at)
+    return Refill(seen.place, False, items, ())
+
+
+def new_items(
+    place: str, now: Any, before: Any, leaves: Leaves, at: Outer
+) -> tuple[tuple[Item, ...], tuple[Any, ...]]:
+    """What a dict newly holds, and the keys that it lost."""
+    items = [
+        Item(leaves.key(key, place), None, leaves.take(f"{place}[{key!r}]", value, _item_of(at, key)))
+        for key, value in now.items()
+        if key not in before or before[key] is not value
+    ]
+    return tuple(items), tuple(key for key in before if key not in now)
+
+
+def list_items(place: str, now: Any, before: Any, leaves: Leaves, at: Outer) -> tuple[Item, ...]:
+    """All that a list holds: items that it had, by their place, and new ones."""
     items: list[Item] = []
-    if isinstance(now, dict):
-        for key, value in now.items():
-            if key not in before or before[key] is not value:
-                items.append(
-                    Item(_checked(key, span), None, _taken_apart(f"{seen.place}[{key!r}]", value, leaves))
-                )
-        removed = tuple(key for key in before if key not in now)
-        return Refill(seen.place, True, tuple(items), removed)
-    for at, value in enumerate(now):
-        old = next((index for index, item in enumerate(before) if item is value), None)
-        spec = None if old is not None else _taken_apart(f"{seen.place}[{at}]", value, leaves)
-        items.append(Item(None, old, spec))
-    return Refill(seen.place, False, tuple(items), ())
+    for index, value in enumerate(now):
+        old = next((known for known, item in enumerate(before) if item is value), None)
+        if old is not None:
+            items.append(Item(None, old))
+        else:
+            items.append(Item(None, None, leaves.take(f"{place}[{index}]", value, _item_of(at, index))))
+    return tuple(items)
 
 
-def _checked(key: Any, span: Span | None) -> Any:
-    if not isinstance(key, KEYS):
-        kind = type(key).__name__
-        raise UnsupportedError(f"a dict argument that gets a key of type `{kind}`", span, "use text as keys")
-    return key
-
-
-def _taken_apart(place: str, value: Any, leaves: list[tuple[str, Any]]) -> Any:
-    paths, spec = flatten_with_path(value)
-    leaves.extend((place + pytree.keystr(path), leaf) for path, leaf in paths)
-    return spec
+def _item_of(at: Outer, key: Any) -> Outer:
+    return Outer(at.name, at.object, f"{at.path}[{key!r}]")

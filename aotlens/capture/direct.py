@@ -9,6 +9,7 @@ import torch
 
 from aotlens.capture.caches import caches_left_clean
 from aotlens.capture.containers import watch_containers, with_refills
+from aotlens.capture.effects import LeftBehind, without_left
 from aotlens.capture.frames import calling_place, is_torch_file
 from aotlens.capture.hooked import bound_by_hooks
 from aotlens.capture.outside import outside_slots, reached_tensors, standing_in
@@ -19,7 +20,6 @@ from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
 from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings
-from aotlens.capture.surroundings import refuse_changes
 from aotlens.errors import UnsupportedError
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, UserInput
 from aotlens.report.records import Span
@@ -51,10 +51,13 @@ def capture_direct(
 
     def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
         clean = caches_left_clean(recorder.nodes, surroundings.caches)
-        with clean, standing_in(recorder, reached, inputs[given_count:]):
-            result = called(inputs[:given_count])
-        refuse_changes(surroundings, subject.span)
-        return result
+        fakes = (given.argument for given in inputs[given_count:])
+        try:
+            with clean, standing_in(recorder, reached, inputs[given_count:]):
+                result = called(inputs[:given_count])
+        finally:
+            left = LeftBehind(surroundings, tuple(zip(reached, fakes, strict=True)), subject.span)
+        return left.beside(result) if left else result
 
     def called(inputs: tuple[CapturedInput, ...]) -> Any:
         flat = [given.argument for given in inputs]
@@ -74,7 +77,8 @@ def capture_direct(
     values += [one.tensor for one in reached]
     captured = capture_run(subject, FlatCall(values, tuple(slots), spec, run, reached), settings)
     structure = replace(captured.structure, parameters=_parameters(signature, spec))
-    return replace(captured, structure=structure, surroundings=surroundings)
+    unread = without_left(surroundings, structure.refills)
+    return replace(captured, structure=structure, surroundings=unread)
 
 
 def owned_slots(owned: dict[str, Any]) -> list[FlatInput]:

@@ -32,6 +32,8 @@ def reached_tensors(around: Reach, arguments: Sequence[Any]) -> tuple[Reached, .
     fixed: set[int] = set()
     names = _module_names(around)
     for place in around.places:
+        if place.within:  # found with its container
+            continue
         for store, key, path, tensor in _held(place.store, place.name, place.name, place.value):
             if store is None:
                 fixed.add(id(tensor))

@@ -7,8 +7,9 @@ the classes it uses); installed packages are not looked into, but for the attrib
 import argparse
 import functools
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
@@ -20,8 +21,8 @@ from aotlens.capture.hooked import names_bound_by_hooks
 
 Cache = functools._lru_cache_wrapper
 """Of every function under `functools.lru_cache` or `functools.cache`."""
-CONTAINERS = (list, dict, set)
-_BASES = (dict, list, tuple, set)
+CONTAINERS = (list, dict, set, deque)
+_BASES = (dict, list, tuple, set, deque)
 MAX_ITEMS = 64
 """Longer containers are compared, but their items are not looked into."""
 
@@ -39,9 +40,10 @@ class Place:
 
     what: str
     """For a message: `the global`, `the attribute`, `the closure variable`."""
-    name: str
+    name: Any
+    """Of an item: its key in a dictionary, its position in a list."""
     store: Any
-    """The dictionary, class or cell that binds the name."""
+    """The dictionary, list, class or cell that binds the name."""
     value: Any
     content: Any = None
     """A shallow copy of a container; None for every other value."""
@@ -55,8 +57,39 @@ class Place:
         """What the name is bound to at this moment; MISSING when it is not."""
         if isinstance(self.store, CellType):
             return self.store.cell_contents if is_filled(self.store) else MISSING
+        if isinstance(self.store, list):
+            return self.store[self.name] if self.name < len(self.store) else MISSING
         store = vars(self.store) if isinstance(self.store, type) else self.store
         return store.get(self.name, MISSING)
+
+    within: tuple[Any, ...] = ()
+    """Of an item: the name that leads to it, and the keys up to its container."""
+
+    @property
+    def keys(self) -> tuple[Any, ...]:
+        """The name in the user's code, and the keys from there on."""
+        return (*self.within, self.name)
+
+    @property
+    def path(self) -> str:
+        """`last`; of an item `feats['first']`."""
+        first, *rest = self.keys
+        return first + "".join(f"[{key!r}]" for key in rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """The attributes of an object of the user's, or the layers of a layer."""
+
+    store: dict[str, Any]
+    before: dict[str, Any]
+    """A shallow copy."""
+    kind: type
+    """Of the object."""
+    left: frozenset[str] = frozenset()
+    """Names that the function binds at each call."""
+    is_read: bool = True
+    """Whether a later call must find the same names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +97,7 @@ class Reach:
     """All that one function can read."""
 
     places: tuple[Place, ...]
-    instances: tuple[tuple[dict[str, Any], frozenset[str]], ...]
-    """The attributes of each object of the user's, the layers of each layer; which names were there."""
+    instances: tuple[Instance, ...]
     codes: tuple[CodeType, ...] = ()
     """The user's own code that can run, without the functions inside it."""
     caches: "tuple[Cache[Any], ...]" = ()
@@ -80,9 +112,9 @@ def reach(function: Callable[..., Any], arguments: Sequence[Any] = ()) -> Reach:
     walk.look_into(function, frozenset())
     if isinstance(function, torch.nn.Module):
         walk.hooks_of_all_layers()
+    names = _names(getattr(getattr(function, "forward", function), "__code__", None))
     for argument in arguments:
-        if isinstance(argument, torch.nn.Module):
-            walk.look_into(argument, frozenset())
+        walk.look_into(argument, names)
     walk.run()
     return Reach(tuple(walk.places.values()), tuple(walk.instances), tuple(walk.codes), tuple(walk.caches))
 
@@ -95,7 +127,7 @@ class _Walk:
         self._arguments = {id(layer) for layer in layers}
         """Layers whose tensors the graph is given."""
         self.places: dict[tuple[int, str], Place] = {}
-        self.instances: list[tuple[dict[str, Any], frozenset[str]]] = []
+        self.instances: list[Instance] = []
         self.codes: list[CodeType] = []
         self.caches: list[Cache[Any]] = []
         self._waiting: list[tuple[Any, frozenset[str]]] = []
@@ -117,7 +149,7 @@ class _Walk:
         if isinstance(value, torch.nn.Module):
             for owner in value.modules():
                 self._layer(owner)
-        elif isinstance(value, (list, tuple, set, dict)):
+        elif isinstance(value, (*CONTAINERS, tuple)):
             for item in _items(value):
                 self.look_into(item, names)
         elif isinstance(value, ModuleType):
@@ -150,16 +182,27 @@ class _Walk:
             return
         self.codes.append(code)
         names = _names(code)
+        self._defaults(function, names)
         self._names_in("the global", function.__globals__, names)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             if is_filled(cell):
                 self._place("the closure variable", name, cell, cell.cell_contents)
                 self.look_into(cell.cell_contents, names)
 
+    def _defaults(self, function: FunctionType, names: frozenset[str]) -> None:
+        """What the function's own defaults hold."""
+        given = function.__defaults__ or ()
+        named = function.__code__.co_varnames[: function.__code__.co_argcount][-len(given) :] if given else ()
+        defaults = {**dict(zip(named, given, strict=True)), **(function.__kwdefaults__ or {})}
+        for name, value in defaults.items():
+            if isinstance(value, CONTAINERS):
+                self._place("the default", name, defaults, value)
+            self.look_into(value, names)
+
     def _instance(self, value: Any, names: frozenset[str]) -> None:
         store, foreign = vars(value), not is_own_class(type(value)) and not isinstance(value, NAMESPACES)
         if not foreign:
-            self.instances.append((store, frozenset(store)))
+            self.instances.append(Instance(store, dict(store), type(value)))
         self._names_in("the attribute", store, names, foreign)
         self._class(type(value), names)
 
@@ -174,10 +217,12 @@ class _Walk:
             if not foreign:
                 self.look_into(store[name], names)
         if layer._modules:
-            self.instances.append((layer._modules, frozenset(layer._modules)))
+            self.instances.append(Instance(layer._modules, dict(layer._modules), kind))
         for name, inner in layer._modules.items():
             self._place("the submodule", name, layer._modules, inner, foreign)
         for tensors in (layer._parameters, layer._buffers):
+            if not foreign:
+                self.instances.append(Instance(tensors, dict(tensors), kind, is_read=False))
             for name, tensor in tensors.items():
                 if tensor is None or id(layer) not in self._arguments:
                     self._place("the tensor", name, tensors, tensor, foreign)
@@ -185,7 +230,7 @@ class _Walk:
             self._place("the hooks", hooks, store, store[hooks], foreign=True)
             self._hooks(store, store[hooks].values())
         if not foreign or any(store[hooks] for hooks in HOOKS):
-            self.instances.append((store, frozenset(store)))
+            self.instances.append(Instance(store, dict(store), kind))
         if not foreign:
             self._class(kind, names)
 
@@ -218,12 +263,21 @@ class _Walk:
             self._place(what, name, owner, value, foreign)
             self.look_into(value, names)
 
-    def _place(self, what: str, name: str, store: Any, value: Any, foreign: bool = False) -> None:
-        if isinstance(value, ModuleType) or (id(store), name) in self.places:
+    def _place(self, what: str, name: Any, store: Any, value: Any, foreign: bool = False) -> None:
+        if not isinstance(value, ModuleType) and (id(store), name) not in self.places:
+            self._note(Place(what, name, store, value, foreign=foreign))
+
+    def _note(self, place: Place) -> None:
+        value, key = place.value, (id(place.store), place.name)
+        if isinstance(value, torch.Tensor):
+            place = replace(place, requires_grad=value.requires_grad)
+        if not isinstance(value, CONTAINERS):
+            self.places[key] = place
             return
-        content = _copied(value) if isinstance(value, CONTAINERS) else None
-        grad = isinstance(value, torch.Tensor) and value.requires_grad
-        self.places[id(store), name] = Place(what, name, store, value, content, foreign, grad)
+        self.places[key] = place = replace(place, content=_copied(value))
+        for at, item in _keyed(value):
+            if isinstance(item, CONTAINERS) and (id(value), at) not in self.places:
+                self._note(Place("the item", at, value, item, foreign=place.foreign, within=place.keys))
 
     def _names_of(self, kind: type) -> frozenset[str]:
         """The names in the code of a class's methods, up to what torch and Python bring."""
@@ -282,9 +336,15 @@ def _items(value: Any) -> Iterator[Any]:
         yield from dict.values(value) if base is dict else base.__iter__(value)
 
 
+def _keyed(value: Any) -> Iterator[tuple[Any, Any]]:
+    """The items of a list or dictionary by which they can be found and exchanged."""
+    if type(value) in (list, dict) and len(value) <= MAX_ITEMS:
+        yield from value.items() if type(value) is dict else enumerate(value)
+
+
 def is_filled(cell: CellType) -> bool:
-    """Whether a closure's variable is bound to something."""
+    """Whether a closure's variable is bound."""
     try:
-        return cell.cell_contents is not None
+        return cell.cell_contents is cell.cell_contents
     except ValueError:  # a variable that is bound later
         return False

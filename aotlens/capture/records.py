@@ -13,6 +13,7 @@ from aotlens.capture.reach import NOTHING, Reach
 from aotlens.capture.recorder import Call, Recorder
 from aotlens.capture.storage import Storage
 from aotlens.ir.origin import NOWHERE, Place
+from aotlens.ir.outer import Outer
 from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput, OutsideTensor, SyntheticBase
 from aotlens.ir.subclasses import Wrapped
@@ -46,6 +47,8 @@ class CapturedInput:
     """The input, or synthetic base after the flat inputs, that the graph takes in its place."""
     outside: Any = None
     """The tensor itself, where the function reaches it without being given it."""
+    found_at: tuple[Any, Any] | None = None
+    """What holds it, and under which key, where each call leaves another for the next."""
 
     @property
     def is_graph_input(self) -> bool:
@@ -106,6 +109,8 @@ class Structure:
     """Containers among the arguments that the function changes; what they hold follows the flat results."""
     rebound: tuple[str, ...] = ()
     """Buffers and attributes that the module binds to other tensors: the last of the flat results."""
+    standing: tuple[tuple[tuple[int, ...], Outer], ...] = ()
+    """Containers in the result that are there already, by the positions that lead to them."""
 
 
 @dataclass(frozen=True, slots=True)

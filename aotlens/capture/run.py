@@ -8,6 +8,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -106,6 +107,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     changes = result if isinstance(result, WithRefills) else WithRefills(result, (), ())
     result, filled = changes.result, changes.leaves
     inputs = settled(recorder, inputs, call.reached, (result, [value for _, value in filled]))
+    inputs = _carried(inputs, changes)
     inputs, bases = with_bases(inputs, joined)
     inputs = (*inputs, *outside_inputs(recorder, len(inputs)))
     _refuse_gradients(recorder, inputs)
@@ -118,7 +120,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         inputs=inputs,
         outputs=(*(value for _, value in paths), *(value for _, value in filled)),
         output_names=(*("out" + pytree.keystr(path) for path, _ in paths), *(name for name, _ in filled)),
-        structure=Structure(call.arguments, spec, refills=changes.refills, rebound=changes.rebound),
+        structure=Structure(call.arguments, spec, (), changes.refills, changes.rebound, changes.standing),
         recorder=recorder,
         grad_enabled=grad_enabled,
         grad_mode_after=after,
@@ -129,6 +131,17 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         bases=bases,
         hooks=callers_hooks(),
         has_hooks=has_saved_tensor_hooks(),
+    )
+
+
+def _carried(inputs: tuple[CapturedInput, ...], changes: WithRefills) -> tuple[CapturedInput, ...]:
+    """With the places of the tensors that a call takes over from the one before."""
+    places = {id(tensor): (refill.box, key) for refill in changes.refills for key, tensor in refill.carried}
+    if not places:
+        return inputs
+    return tuple(
+        given if given.outside is None else replace(given, found_at=places.get(id(given.outside)))
+        for given in inputs
     )
 
 

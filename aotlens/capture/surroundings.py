@@ -1,50 +1,21 @@
-"""What a function may change besides its arguments: attributes of its modules, globals, closures.
+"""Whether what a function reads besides its arguments is as it was when it was compiled.
 
-Invariant: a change that a compiled call would not repeat is undone and refused by name; Dynamo, which
-repeats such changes, is the way out.
+Invariant: a compilation is used again only where every attribute, global and closure variable that the
+function may read holds what it held.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from types import CellType
 from typing import Any
 
 import torch
 
-from aotlens.capture.reach import CONTAINERS, Place, Reach, base_of
-from aotlens.errors import UnsupportedError
-from aotlens.report.records import Span
+from aotlens.capture.reach import CONTAINERS, Instance, Place, Reach, base_of
 
+ANYTHING = object()
+"""In place of an item of which nothing is assumed here."""
 PLAIN = (bool, int, float, complex, str, bytes)
 """Equal values of one of these types are the same to a compiled function."""
-
-
-def refuse_changes(before: Reach, span: Span | None) -> None:
-    """Undo and refuse.
-
-    Raises:
-        UnsupportedError: something is not as it was.
-    """
-    changed = [place for place in before.places if not place.foreign and not is_unchanged(place)]
-    fresh = [(store, key) for store, keys in before.instances for key in store.keys() - keys]
-    if not changed and not fresh:
-        return
-    what, name = _described(changed[0]) if changed else ("the attribute", fresh[0][1])
-    for place in changed:
-        _restore(place)
-    for store, key in fresh:
-        del store[key]
-    raise UnsupportedError(
-        f"a function that changes {what} `{name}`, which a compiled call would not do again",
-        span,
-        "return the value instead; or, where only a first call does it (it fills a cache), call the function "
-        "once before it is compiled; or use `torch.compile(fn, backend='aotlens')`",
-    )
-
-
-def _described(place: Place) -> tuple[str, str]:
-    inside = place.content is not None and place.now() is place.value
-    return (f"the {type(place.value).__name__}" if inside else place.what), place.name
 
 
 def is_unchanged(place: Place) -> bool:
@@ -70,7 +41,7 @@ def same_items(now: Any, then: Any) -> bool:
 
 
 def _same(now: Any, then: Any) -> bool:
-    return now is then or _equal(now, then)
+    return now is then or then is ANYTHING or _equal(now, then)
 
 
 def _equal(now: Any, then: Any) -> bool:
@@ -79,28 +50,6 @@ def _equal(now: Any, then: Any) -> bool:
     if isinstance(now, tuple):
         return same_items(now, then)
     return isinstance(now, PLAIN) and bool(now == then)
-
-
-def _restore(place: Place) -> None:
-    value, store = place.value, place.store
-    if place.content is not None:
-        _refill(value, place.content)
-    if isinstance(store, CellType):
-        store.cell_contents = value
-    elif isinstance(store, type):
-        setattr(store, place.name, value)
-    else:
-        store[place.name] = value
-
-
-def _refill(container: Any, content: Any) -> None:
-    base = OrderedDict if isinstance(container, OrderedDict) else base_of(container)
-    base.clear(container)
-    if isinstance(container, dict):
-        for key, value in content.items():
-            base.__setitem__(container, key, value)
-    else:
-        (base.extend if base is list else base.update)(container, content)
 
 
 def surroundings_check(before: Reach) -> Callable[[], bool]:
@@ -121,9 +70,12 @@ def surroundings_check(before: Reach) -> Callable[[], bool]:
             items = f"same_items(v{index}, c{index})"
             own_length = type(place.value) not in CONTAINERS
             conditions.append(items if place.content or own_length else f"not v{index}")
-    for index, (store, keys) in enumerate(before.instances):
-        names[f"i{index}"] = store
-        conditions.append(f"len(i{index}) == {len(keys)}")
+    for index, instance in enumerate(before.instances):
+        if not instance.is_read:
+            continue
+        names[f"i{index}"], names[f"l{index}"] = instance.store, instance.left
+        left = f" - sum(name in i{index} for name in l{index})" if instance.left else ""
+        conditions.append(f"len(i{index}){left} == {len(instance.before)}")
     if not conditions:
         return lambda: True
     source = f"lambda: {' and '.join(conditions)}"
@@ -135,10 +87,16 @@ def surroundings_check(before: Reach) -> Callable[[], bool]:
                 return True
         except (KeyError, ValueError):  # a name that is gone
             return False
-        same_keys = all(len(store) == len(keys) for store, keys in before.instances)
-        return same_keys and all(map(is_unchanged, before.places))
+        return all(map(_has_same_names, before.instances)) and all(map(is_unchanged, before.places))
 
     return fits
+
+
+def _has_same_names(instance: Instance) -> bool:
+    if not instance.is_read:
+        return True
+    left = sum(name in instance.store for name in instance.left)
+    return len(instance.store) - left == len(instance.before)
 
 
 def _reading(place: Place, index: int) -> str:

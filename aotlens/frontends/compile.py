@@ -13,6 +13,7 @@ from typing import Any, TypeVar, overload
 
 import torch
 
+from aotlens.capture.effects import carried_places
 from aotlens.capture.surroundings import surroundings_check
 from aotlens.frontends.signature import KeptTensors, argument_signature, signature
 from aotlens.options import CompileOptions
@@ -67,7 +68,8 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
                     raise
         compiled = cache[signature(fn, args, kwargs)] = compile_direct(fn, args, kwargs, chosen)
         unchanged = surroundings_check(compiled.captured.surroundings)
-        variants.append(Variant(compiled, unchanged, KeptTensors(fn, leaves, _reached(compiled))))
+        carried = carried_places(compiled.captured)
+        variants.append(Variant(compiled, unchanged, KeptTensors(fn, leaves, _reached(compiled), carried)))
         return compiled.call(*args, **kwargs)
 
     call.compiled = cache  # type: ignore[attr-defined]
@@ -75,8 +77,9 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
 
 
 def _reached(compiled: Compiled) -> list[torch.Tensor]:
-    """Tensors that the module text reads, and that are neither arguments nor the module's own."""
-    outside = [given.outside for given in compiled.captured.inputs if given.outside is not None]
+    """Tensors that the module text reads and holds, and that are neither arguments nor the module's own."""
+    inputs = compiled.captured.inputs
+    outside = [one.outside for one in inputs if one.outside is not None and one.found_at is None]
     constants = [value for value in compiled.module.text.bound.values() if isinstance(value, torch.Tensor)]
     return [*outside, *constants]
 

@@ -3,6 +3,7 @@
 Invariant: two calls with the same signature, whose module tensors fit, can run the same code.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -146,8 +147,11 @@ class KeptTensors:
     checked elsewhere.  Either may have got other memory, sizes or another type in place (`.data`, `to`).
     """
 
-    def __init__(self, fn: Any, leaves: list[Any], reached: list[Any]) -> None:
-        self._places = tensor_places(fn) if isinstance(fn, torch.nn.Module) else []
+    def __init__(
+        self, fn: Any, leaves: list[Any], reached: list[Any], carried: Sequence[tuple[Any, Any]] = ()
+    ) -> None:
+        own: Sequence[tuple[Any, Any]] = tensor_places(fn) if isinstance(fn, torch.nn.Module) else ()
+        self._places = [*own, *carried]
         self._reached = reached
         self._described = _describe(self._tensors())
         self._remember()

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from aotlens.ir.lifetimes import last_uses
+from aotlens.ir.outer import Outer
 from aotlens.ir.program import Node, Program, TableIndex, getitem, is_higher_order
 from aotlens.ir.sizes import SymbolicExpression, is_ragged
 from aotlens.report.describe import dimension, short_dtype
@@ -88,8 +89,8 @@ def literal(value: Any, names: Names) -> str:
             return str(value)
         expression = value.node.expr
         return print_expression(expression, {str(symbol): str(symbol) for symbol in expression.free_symbols})
-    if isinstance(value, TableIndex):
-        return names.object(value, "table_index")
+    if isinstance(value, (TableIndex, Outer)):
+        return _named(value, names)
     if isinstance(value, torch.device):
         return f"torch.device('{value}')"
     if type(value) is dict:
@@ -101,6 +102,12 @@ def literal(value: Any, names: Names) -> str:
     if not isinstance(value, (int, float, complex, str)) and is_graph_value(value):
         return names.object(value, type(value).__name__.lower())
     return _number(value)
+
+
+def _named(value: TableIndex | Outer, names: Names) -> str:
+    if isinstance(value, TableIndex):
+        return names.object(value, "table_index")
+    return (value.name if value.object is None else names.object(value.object, value.name)) + value.path
 
 
 def _number(value: Any) -> str:

@@ -103,7 +103,8 @@ def _version(given: CapturedInput, names: Names) -> str:
 
 def _is_held(given: CapturedInput) -> bool:
     """Whether a reference keeps nothing alive that would go otherwise."""
-    return isinstance(given.slot, (Parameter, Buffer, OutsideTensor)) or not given.is_tensor
+    stays = isinstance(given.slot, (Parameter, Buffer, OutsideTensor)) and given.found_at is None
+    return stays or not given.is_tensor
 
 
 def needs_weakref(parts: Partitioned) -> bool:

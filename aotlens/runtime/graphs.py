@@ -1,7 +1,8 @@
 """The part of the module text that holds the graphs: operators, constants, functions."""
 
+from collections import deque
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from types import CellType, MappingProxyType
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from aotlens.runtime.outside import write_outside
 from aotlens.runtime.records import ModuleText
 from aotlens.torch_api import FakeTensor, in_callers_context
 
+REACHED = (list, dict, deque, CellType)
 NO_NOTES: Mapping[str, str] = MappingProxyType({})
 OF_TORCH = (
     None,
@@ -146,7 +148,7 @@ def write_header(builder: TextBuilder, names: Names, parts: Partitioned, binding
 def outside_tensors(captured: Captured, names: Names) -> Iterator[tuple[str, CapturedInput]]:
     """The tensors that the function reaches by itself, by their names in the text."""
     for given in captured.inputs:
-        if isinstance(given.slot, OutsideTensor) and given.node is not None:
+        if isinstance(given.slot, OutsideTensor) and given.node is not None and given.found_at is None:
             yield names.node(given.node), given
 
 
@@ -190,6 +192,7 @@ def write_objects(builder: TextBuilder, names: Names, bindings: Bindings) -> Non
             continue
         of = "this process" if isinstance(value, TableIndex) else "a tensor subclass"
         of = "the caller's hooks on saved tensors" if isinstance(value, fx.GraphModule) else of
+        of = "the user's, which the function reaches" if isinstance(value, REACHED) else of
         bindings.give(builder, name, value, f"{type(value).__name__} of {of}")
 
 

@@ -134,10 +134,19 @@ class Guards:
                 known = self._text_names.object(value, node_name(given.slot.name))
                 message = f"`{given.slot.name}` must be the module that it was compiled for, got "
                 self._refuse(f"{name} is not {known}", "ValueError", message, f"type({name}).__name__")
+            elif self._is_written_through(value):
+                known = self._text_names.object(value, node_name(given.slot.name))
+                message = f"`{given.slot.name}` must be the object that it was compiled for, got "
+                self._refuse(f"{name} is not {known}", "ValueError", message, f"type({name}).__name__")
             elif held := plain_attributes(value):
                 found = f"{{key: getattr({name}, key, None) for key in {tuple(held)!r}}}"
                 message = f"attributes of `{given.slot.name}` are built in as {held!r}, got "
                 self._refuse(f"{found} != {held!r}", "ValueError", message, found)
+
+    def _is_written_through(self, value: Any) -> bool:
+        """Whether an object among the arguments may hold what the function changes."""
+        refills = self._captured.structure.refills
+        return hasattr(value, "__dict__") and any(refill.box is not None for refill in refills)
 
     def _tensors(self) -> None:
         for at, (name, given) in enumerate(self._inputs()):
@@ -377,7 +386,7 @@ def refuse_dual_tensors(builder: TextBuilder, captured: Captured, arguments: lis
     tensors = [
         name
         for name, given in zip(arguments, captured.inputs, strict=True)
-        if given.is_tensor and given.fake.is_floating_point()
+        if given.is_tensor and given.duplicate_of is None and given.fake.is_floating_point()
     ]
     if not tensors:
         return

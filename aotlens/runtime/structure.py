@@ -3,23 +3,23 @@
 Invariant: tuples, lists and dicts are written out; any other container goes through pytree with its spec.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from aotlens.capture.containers import Item, Refill
-from aotlens.errors import UnsupportedError
 from aotlens.torch_api import pytree
 
 RESULT_SPEC = "RESULT_SPEC"
 ARGUMENT_SPEC = "ARGUMENT_SPEC"
 
 
-def result_text(spec: Any, leaves: list[str]) -> str:
-    """The result as an expression over the names of its leaves, in flat order."""
+def result_text(spec: Any, leaves: list[str], standing: dict[tuple[int, ...], str]) -> str:
+    """The result as an expression over the names of its leaves, in flat order.
+
+    `standing` has the text of containers in it that are there already, by the positions that lead to them.
+    """
     remaining = iter(leaves)
-    written = _written(spec, remaining)
+    written = written_out(spec, remaining, standing)
     if written is not None:
         return written
     return f"torch.utils._pytree.tree_unflatten([{', '.join(leaves)}], {RESULT_SPEC})"
@@ -27,13 +27,21 @@ def result_text(spec: Any, leaves: list[str]) -> str:
 
 def needs_spec(spec: Any) -> bool:
     """Whether the result cannot be written out."""
-    return _written(spec, iter(["_"] * spec.num_leaves)) is None
+    return written_out(spec, iter(["_"] * spec.num_leaves)) is None
 
 
-def _written(spec: Any, leaves: Any) -> str | None:
+NONE_STANDING: dict[tuple[int, ...], str] = {}
+
+
+def written_out(
+    spec: Any, leaves: Any, standing: dict[tuple[int, ...], str] = NONE_STANDING, path: tuple[int, ...] = ()
+) -> str | None:
+    """The structure as an expression; None where a container is of a class of its own."""
     if spec.is_leaf():
         return next(leaves)
-    parts = [_written(child, leaves) for child in spec.children()]
+    parts = [written_out(child, leaves, standing, (*path, at)) for at, child in enumerate(spec.children())]
+    if path in standing:
+        return standing[path]
     if any(part is None for part in parts):
         return None
     if spec.type is tuple:
@@ -47,30 +55,6 @@ def _written(spec: Any, leaves: Any) -> str | None:
             "{" + ", ".join(f"{key!r}: {part}" for key, part in zip(spec.context, parts, strict=True)) + "}"
         )
     return None
-
-
-def refill_lines(refills: tuple[Refill, ...], leaves: list[str]) -> list[str]:
-    """Statements that put new items into the caller's containers; all are looked up before any changes."""
-    remaining = iter(leaves)
-    boxes = [f"box_{at}" for at in range(len(refills))]
-    lines = [f"{box} = {refill.place}" for box, refill in zip(boxes, refills, strict=True)]
-    for box, refill in zip(boxes, refills, strict=True):
-        lines += [f"del {box}[{key!r}]" for key in refill.removed]
-        items = [_item(box, item, remaining) for item in refill.items]
-        if not refill.keyed:
-            lines.append(f"{box}[:] = [{', '.join(items)}]")
-        else:
-            lines += [f"{box}[{item.key!r}] = {text}" for item, text in zip(refill.items, items, strict=True)]
-    return lines
-
-
-def _item(box: str, item: Item, leaves: Iterator[str]) -> str:
-    if item.before is not None:
-        return f"{box}[{item.before}]"
-    text = _written(item.spec, leaves)
-    if text is None:
-        raise UnsupportedError("a container argument that gets a container of a class of its own", None)
-    return text
 
 
 def spec_text(spec: Any) -> str | None:

@@ -44,9 +44,10 @@ from aotlens.runtime.leaves import (
     write_leaves,
 )
 from aotlens.runtime.random_state import write_advance, write_reading
+from aotlens.runtime.refills import check_places, refuse_export, write_refills
 from aotlens.runtime.result_bases import write_result_bases
 from aotlens.runtime.several_views import SeveralViews
-from aotlens.runtime.structure import refill_lines, result_text
+from aotlens.runtime.structure import result_text
 from aotlens.runtime.subclasses import outer_outputs, output_name, write_unwrapping, write_wrapping
 from aotlens.runtime.versions import (
     at_other_version,
@@ -91,6 +92,8 @@ class WrapperText:
             guards.behind_dynamo &= not self._code.stands_alone
             guards.write()
             check_hooks(builder, self._parts, self._names)
+            refuse_export(self._captured, self._code.stands_alone)
+            check_places(builder, self._captured, self._names)
             self.needs_overlap_helper = guards.needs_helper
             write_bases(builder, self._captured, self.arguments)
             write_versions_of_unwritten(builder, self._meta, self.arguments)
@@ -372,12 +375,12 @@ class WrapperText:
         own = len(leaves) if spec is None else spec.num_leaves
         leaves, filled = leaves[:own], leaves[own:]
         if refills:
-            with self._builder.step("fill containers of the caller", "the function changes what they hold"):
-                self._builder.add(*refill_lines(refills, filled))
+            write_refills(self._builder, self._captured, self._names, filled)
         if spec is None:
             text = f"({', '.join(leaves)}{',' if len(leaves) == 1 else ''})"
         else:
-            text = result_text(spec, leaves)
+            standing = {path: literal(one, self._names) for path, one in self._captured.structure.standing}
+            text = result_text(spec, leaves, standing)
         if rebound:
             named = zip(rebound, filled[-len(rebound) :], strict=True)
             text = f"{text}, {{{', '.join(f'{fqn!r}: {value}' for fqn, value in named)}}}"

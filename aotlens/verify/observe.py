@@ -14,6 +14,7 @@ from torch import Tensor
 from aotlens.capture.paths import flatten_with_path
 from aotlens.torch_api import pytree, shares_versions
 from aotlens.verify.gradients import Gradients, backward
+from aotlens.verify.left import held_tensors, new_tensors
 from aotlens.verify.sharing import Write, sharing, try_writes
 from aotlens.verify.values import metadata, same_values
 from aotlens.verify.world import Named, World
@@ -67,7 +68,8 @@ class Observation:
     structure: str = ""
     """How the result is nested."""
     outputs: tuple[Facts | object, ...] = ()
-    """In the order of the flattened result; what is no tensor stands as it is."""
+    """In the order of the flattened result, then what the call leaves in attributes and closures; what is no
+    tensor stands as it is."""
     output_names: tuple[str, ...] = ()
     inputs: tuple[Facts, ...] = ()
     argument_structure: str = ""
@@ -105,6 +107,7 @@ def observe(given: World, probe: Probe = EVERYTHING, call: Callable[..., Any] | 
     versions = [_version(item.tensor) for item in given.inputs]
     mode = torch.is_grad_enabled()
     random_state = torch.get_rng_state()
+    held = held_tensors(given)
     try:
         result = (given.fn if call is None else call)(*given.args, **given.kwargs)
     except Exception as error:  # noqa: BLE001 - whatever the call raises is what eager must raise too
@@ -113,26 +116,32 @@ def observe(given: World, probe: Probe = EVERYTHING, call: Callable[..., Any] | 
         left_behind = torch.is_grad_enabled()
         torch.set_grad_enabled(mode)
     bumped = [_version(item.tensor) != old for item, old in zip(given.inputs, versions, strict=True)]
-    seen = _look(given, result, bumped, probe)
+    old = {id(item.tensor) for item in (*held, *given.inputs)}
+    left = new_tensors(given, old)
+    seen = _look(given, result, left, bumped, probe)
     draws = seen.random_state is not None and not torch.equal(seen.random_state, random_state)
     return replace(seen, grad_enabled=left_behind, draws=draws)
 
 
-def _look(given: World, result: Any, bumped: list[bool], probe: Probe) -> Observation:
+def _look(
+    given: World, result: Any, left: tuple[Named, ...], bumped: list[bool], probe: Probe
+) -> Observation:
     leaves, structure = flatten_with_path(result)
     names = tuple("out" + pytree.keystr(path).replace("'", '"') for path, _ in leaves)
     places = zip(names, leaves, strict=True)
-    outputs = tuple(Named(name, leaf) for name, (_, leaf) in places if isinstance(leaf, Tensor))
+    outputs = tuple(Named(name, leaf) for name, (_, leaf) in places if isinstance(leaf, Tensor)) + left
     facts = _facts(given, outputs, bumped)
     by_place = iter(facts[len(given.inputs) :])
     found = tuple(next(by_place) if isinstance(leaf, Tensor) else leaf for _, leaf in leaves)
+    found += tuple(by_place)
+    names += tuple(item.name for item in left)
     random_state = torch.get_rng_state()
     gradients, failure = (None, None)
     if probe.backward:
         gradients, failure = _differentiate(given, outputs, bumped, probe)
     return Observation(
         failure=None,
-        structure=_shape_of(structure),
+        structure=" ".join((_shape_of(structure), *names[len(leaves) :])),
         outputs=found,
         output_names=names,
         inputs=facts[: len(given.inputs)],

@@ -63,7 +63,8 @@ def replay_stages(compiled: Compiled, values: list[Any]) -> tuple[StageResult, .
     """Run every stage's program on copies of these flat inputs; the wrapper's module text comes last.
 
     Nothing for a target that takes or gives tensor subclasses (its programs run on the tensors inside), for
-    one that writes to a tensor from outside or needs its gradient, and for one whose random numbers come from
+    one that writes to a tensor from outside, needs its gradient or leaves one there, and for one whose random
+    numbers come from
     a seed and an offset (before that stage others are drawn).
     """
     captured = compiled.captured
@@ -74,6 +75,7 @@ def replay_stages(compiled: Compiled, values: list[Any]) -> tuple[StageResult, .
         for given, info in zip(captured.inputs, compiled.meta.inputs, strict=True)
         if given.outside is not None
     )
+    is_state |= any(refill.box is not None for refill in captured.structure.refills)
     functional = captured.recorder.random.functional.device is not None
     if wrapped or is_state or functional or any(is_wrapper(value) for value in captured.outputs):
         return ()

@@ -367,15 +367,15 @@ def test_training_flag_and_back() -> None:
     assert len(compiled.compiled) == 2
 
 
-def test_what_a_hook_of_all_layers_keeps_is_refused() -> None:
+def test_what_a_hook_of_all_layers_keeps() -> None:
     kept: list[Any] = []
     hook = nn.modules.module.register_module_forward_hook(lambda module, args, result: kept.append(result))
     try:
-        with pytest.raises(UnsupportedError, match="changes the list `kept`"):
-            aotlens.compile(nn.Linear(3, 3), options=EAGER)(plain(2, 3))
+        result = aotlens.compile(nn.Linear(3, 3), options=EAGER)(plain(2, 3))
     finally:
         hook.remove()
-    assert kept == []
+    assert len(kept) == 1
+    assert kept[0] is result
 
 
 STATE = SimpleNamespace(count=0)
@@ -389,7 +389,7 @@ def counting(x: Tensor) -> Tensor:
 
 def logging(x: Tensor) -> Tensor:
     LOG.append(1)
-    return x + 1
+    return x + len(LOG)
 
 
 def set_global(x: Tensor) -> Tensor:
@@ -425,23 +425,22 @@ def test_what_only_a_first_call_changes_is_no_change_after_it() -> None:
         return x + tables[x.shape[0]]
 
     x = plain(3)
-    compiled = aotlens.compile(shifted, options=EAGER)
-    with pytest.raises(UnsupportedError, match="call the function once before it is compiled"):
-        compiled(x)
-    assert not tables
-    torch.testing.assert_close(shifted(x), compiled(x))
+    compiled: Any = aotlens.compile(shifted, options=EAGER)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), x + torch.arange(3))
+    assert list(tables) == [3]
 
 
-def test_a_new_attribute_in_a_callee_is_undone_and_refused() -> None:
+def test_a_number_that_a_callee_keeps_and_reads_is_undone_and_refused() -> None:
     config = Config()
 
     def remember(x: Tensor) -> Tensor:
-        config.last = 3  # type: ignore[attr-defined]
+        config.scale += 1
         return x
 
-    with pytest.raises(UnsupportedError, match="the attribute `last`"):
+    with pytest.raises(UnsupportedError, match="the attribute `scale`"):
         aotlens.compile(lambda x: remember(x) * 2, options=EAGER)(plain(3))
-    assert not hasattr(config, "last")
+    assert config.scale == 1.5
 
 
 def test_a_closure_variable_of_a_callee_is_undone_and_refused() -> None:

@@ -66,7 +66,7 @@ SEEN: list[Tensor] = []
 
 def appending(x: Tensor) -> Tensor:
     SEEN.append(x)
-    return x + 1
+    return x + len(SEEN)
 
 
 def test_a_changed_attribute_is_undone_and_refused() -> None:
@@ -76,7 +76,7 @@ def test_a_changed_attribute_is_undone_and_refused() -> None:
     assert module.steps == 0
 
 
-def test_a_list_outside_that_grows_is_undone_and_refused() -> None:
+def test_a_list_outside_that_grows_and_is_read_is_undone_and_refused() -> None:
     with pytest.raises(UnsupportedError, match="changes the list `SEEN`"):
         compile_direct(appending, (torch.ones(2),), {}, EAGER)
     assert SEEN == []

@@ -63,21 +63,6 @@ def pruned() -> nn.Module:
     return nn.Sequential(prune.random_unstructured(nn.Linear(3, 4), "weight", 0.5), nn.Tanh())
 
 
-@cases(lambda: (leaf(2, 3),), refused="changes the list `kept`")
-def results_kept_by_a_hook() -> nn.Module:
-    kept: list[Tensor] = []
-    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
-    model[0].register_forward_hook(lambda module, args, result: kept.append(result))
-    return model
-
-
-@cases(lambda: (leaf(2, 3),), refused="changes the attribute `last`")
-def result_kept_on_a_layer_by_a_hook() -> nn.Module:
-    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
-    model[0].register_forward_hook(lambda module, args, result: setattr(module, "last", result))
-    return model
-
-
 class TiedWithMissing(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -1,0 +1,372 @@
+"""What a function leaves behind where it reaches by itself: attributes, globals, closure variables, and the
+containers that these hold.
+
+Invariant: afterwards all is as it was before the recording; what was left is a result of the graph, which the
+wrapper puts in its place at each call.  A value that is no tensor and that the function may read again (a
+counter), and a tensor that one call hands to the next, would be another at each call: those are refused.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import CellType
+from typing import Any
+
+import torch
+
+from aotlens.capture.containers import ABSENT, Item, Leaves, Refill, WithRefills, list_items, new_items
+from aotlens.capture.mentions import Mentions, mentions
+from aotlens.capture.reach import MISSING, Instance, Place, Reach, base_of, is_filled
+from aotlens.capture.records import Captured, Reached
+from aotlens.capture.surroundings import ANYTHING, PLAIN, is_unchanged, same_items
+from aotlens.errors import UnsupportedError
+from aotlens.ir.outer import Outer
+from aotlens.report.records import Span
+from aotlens.torch_api import FakeTensor
+
+VALUES = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, torch.dtype, torch.device, type(None))
+"""What can be left besides numbers and texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """One place that is not as it was."""
+
+    place: Place
+    now: Any
+    """What the name is bound to; for a container, a copy of what it holds."""
+    held: Any
+    """What a container held before; None where the name itself is bound anew."""
+
+    @property
+    def said(self) -> str:
+        what = self.place.what if self.held is None else f"the {type(self.place.value).__name__}"
+        return f"{what} `{self.place.path}`"
+
+
+class LeftBehind:
+    """What one recording left at the places that a function reaches."""
+
+    def __init__(self, around: Reach, reached: Sequence[tuple[Reached, Any]], span: Span | None) -> None:
+        self._around = around
+        self._reached = {id(one.tensor): one for one, _ in reached}
+        self._stand_ins = {id(fake): one.tensor for one, fake in reached}
+        self._span = span
+        self._changes = list(_changes(around))
+        for change in self._changes:
+            _restore(change)
+
+    def __bool__(self) -> bool:
+        return bool(self._changes)
+
+    def beside(self, result: Any) -> WithRefills:
+        """The result, with what the wrapper leaves at each place.
+
+        Raises:
+            UnsupportedError: something that a compiled call would not do again.
+        """
+        given = result if isinstance(result, WithRefills) else WithRefills(result, (), ())
+        known = {
+            id(place.value): Outer(_name(place), place.value)
+            for place in self._around.places
+            if not isinstance(place.value, (*VALUES, *PLAIN, tuple))
+        }
+        leaves = Leaves(known, self._span)
+        refills = tuple(self._refill(change, leaves) for change in self._changes)
+        own = leaves.result(given.result)
+        standing = (*given.standing, *leaves.standing)
+        first = len(given.leaves) - len(given.rebound)
+        flat = (*given.leaves[:first], *leaves.found, *given.leaves[first:])
+        return WithRefills(own, (*given.refills, *refills), flat, given.rebound, standing)
+
+    def _refill(self, change: _Change, leaves: Leaves) -> Refill:
+        mention = self._mention(change)
+        before = len(leaves.found)
+        made = self._rebound(change, leaves) if change.held is None else self._filled(change, leaves, mention)
+        self._refuse_values(change, [value for _, value in leaves.found[before:]])
+        may_read = mention.reads or (change.held is not None and _is_unsure(change, made, mention))
+        if may_read:
+            carried = self._carried(change, made)
+            if carried is None and not _settles(change, made, mention):
+                raise self._refusal(change, mention.span)
+            made = replace(made, assumes=_assumed(change, carried or ()), carried=carried or ())
+        return replace(made, said=change.said, span=mention.span or self._span)
+
+    def _mention(self, change: _Change) -> Mentions:
+        """Of all names of a container."""
+        places = [change.place]
+        if change.held is not None:
+            value = change.place.value
+            places = [place for place in self._around.places if place.value is value] or places
+        found = [mentions(self._around, place) for place in places]
+        span = next((one.span for one in found if one.span is not None), None)
+        ways = frozenset[str]().union(*(one.ways for one in found))
+        return Mentions(any(one.reads for one in found), ways, span)
+
+    def _rebound(self, change: _Change, leaves: Leaves) -> Refill:
+        place, at = change.place, _outer(change.place)
+        box = Outer(_box_name(place), place.store)
+        if change.now is MISSING:
+            return Refill(box.name, True, (), (place.name,), place.store, binds=True)
+        item = Item(place.name, None, leaves.take(place.path, change.now, at))
+        return Refill(box.name, True, (item,), (), place.store, binds=True)
+
+    def _filled(self, change: _Change, leaves: Leaves, mention: Mentions) -> Refill:
+        place, container = change.place, change.place.value
+        at = Outer(_name(place), container)
+        base = base_of(container)
+        if base is dict:
+            items, removed = new_items(place.path, change.now, change.held, leaves, at)
+            cleared = bool(change.held) and change.held.keys() == set(removed) and "clear" in mention.ways
+            if not _in_order(change.now, change.held):
+                raise self._refusal(change, mention.span)
+            return Refill(at.name, True, items, () if cleared else removed, container, cleared=cleared)
+        if base not in (list, deque):
+            raise self._refusal(change, mention.span)
+        before = list(change.held)
+        now = [self._as_before(value, before) for value in change.now]
+        listed = list_items(place.path, now, before, leaves, at)
+        kept = [item.before for item in listed if item.before is not None]
+        grows = _is_behind(listed, kept, len(before), getattr(container, "maxlen", None) is not None)
+        cleared = bool(before) and not kept and "clear" in mention.ways
+        return Refill(at.name, False, listed, (), container, grows=grows and not cleared, cleared=cleared)
+
+    def _as_before(self, value: Any, before: list[Any]) -> Any:
+        """An item that moved within its list, for which a fake tensor stood in."""
+        real = self._stand_ins.get(id(value), value)
+        return real if any(real is item for item in before) else value
+
+    def _carried(self, change: _Change, made: Refill) -> tuple[tuple[Any, Any], ...] | None:
+        """The tensors, by key, that a call takes over from the one before; None where other values are."""
+        if change.held is None:
+            found = [(change.place.name, change.place.value)]
+        elif made.keyed:
+            found = [(item.key, change.held[item.key]) for item in made.items if item.key in change.held]
+        elif all(item.before in (None, at) for at, item in enumerate(made.items)):
+            found = [
+                (at, change.held[at]) for at, item in enumerate(made.items[: len(change.held)]) if item.spec
+            ]
+        else:
+            return None
+        is_same_size = made.keyed or len(made.items) == len(change.held)
+        taken = is_same_size and not made.removed and all(self._is_by_itself(value) for _, value in found)
+        return tuple(found) if found and taken else None
+
+    def _is_by_itself(self, value: Any) -> bool:
+        """Whether a tensor is found at one place only, and shares no memory with another."""
+        known = self._reached.get(id(value))
+        return known is not None and known.alone and len({(id(at), key) for at, key in known.places}) == 1
+
+    def _refuse_values(self, change: _Change, values: list[Any]) -> None:
+        for value in values:
+            if not isinstance(value, (*VALUES, *PLAIN, Outer)):
+                raise UnsupportedError(
+                    f"an object of type `{type(value).__name__}` that the function leaves in {change.said}",
+                    self._span,
+                    "leave tensors in tuples, lists or dicts, or register the class with pytree",
+                )
+
+    def _refusal(self, change: _Change, span: Span | None) -> UnsupportedError:
+        return UnsupportedError(
+            f"a function that changes {change.said}, which a compiled call would not do again",
+            span or self._span,
+            "return the value instead; or, where only a first call does it (it fills a cache), call the "
+            "function once before it is compiled; or use `torch.compile(fn, backend='aotlens')`",
+        )
+
+
+def _changes(around: Reach) -> Iterator[_Change]:
+    seen: set[int] = set()
+    named: set[tuple[int, Any]] = set()
+    for place in around.places:
+        named.add((id(place.store), place.name))
+        now = place.now()
+        if place.content is not None and id(place.value) not in seen:
+            seen.add(id(place.value))
+            copied = _copied(place.value)
+            if not same_items(place.value, place.content) and _is_own(place, copied):
+                yield _Change(place, copied, place.content)
+        if now is not place.value and not _is_unchanged_binding(place, now) and _is_own(place, now):
+            yield _Change(place, now, None)
+    for instance in around.instances:
+        yield from _changed_attributes(instance, named)
+
+
+def _is_unchanged_binding(place: Place, now: Any) -> bool:
+    return place.content is None and is_unchanged(place)
+
+
+def _changed_attributes(instance: Instance, named: set[tuple[int, Any]]) -> Iterator[_Change]:
+    """Of an object: what no code names, or was not there before."""
+    store, before = instance.store, instance.before
+    for name in dict.fromkeys((*before, *store)):
+        now, then = store.get(name, MISSING), before.get(name, MISSING)
+        if now is not then and (id(store), name) not in named:
+            yield _Change(Place("the attribute", name, store, then), now, None)
+
+
+def _is_own(place: Place, now: Any) -> bool:
+    """Whether to look after it: a package's objects see to themselves, but not to fake tensors."""
+    return not place.foreign or _holds_fake(now)
+
+
+def _holds_fake(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_fake, value.values()))
+    if isinstance(value, (list, tuple, set, deque)):
+        return any(map(_holds_fake, value))
+    return type(value) is FakeTensor
+
+
+def _copied(container: Any) -> Any:
+    base = base_of(container)
+    return dict(dict.items(container)) if base is dict else base.copy(container)
+
+
+def _restore(change: _Change) -> None:
+    place = change.place
+    value, store = place.value, place.store
+    if change.held is not None:
+        _refill(value, change.held)
+    elif isinstance(store, CellType):
+        store.cell_contents = value
+    elif isinstance(store, type):
+        setattr(store, place.name, value)
+    elif value is MISSING:
+        store.pop(place.name, None)
+    else:
+        store[place.name] = value
+
+
+def _refill(container: Any, content: Any) -> None:
+    base: Any = OrderedDict if isinstance(container, OrderedDict) else base_of(container)
+    base.clear(container)
+    if isinstance(container, dict):
+        for key, value in content.items():
+            base.__setitem__(container, key, value)
+    else:
+        (base.update if base is set else base.extend)(container, content)
+
+
+def _outer(place: Place) -> Outer:
+    """Where the wrapper finds what a name is bound to."""
+    if place.content is not None:
+        return Outer(_name(place), place.value)
+    if isinstance(place.store, CellType):
+        return Outer(_box_name(place), place.store, ".cell_contents")
+    path = f".{place.name}" if isinstance(place.store, type) else f"[{place.name!r}]"
+    return Outer(_box_name(place), place.store, path)
+
+
+def _name(place: Place) -> str:
+    return f"outer_{place.keys[0]}"
+
+
+def _box_name(place: Place) -> str:
+    """A name in the text for what binds the place's name."""
+    if isinstance(place.store, CellType):
+        return f"cell_of_{place.name}"
+    if isinstance(place.store, type):
+        return f"class_{place.store.__name__}"
+    if place.within:
+        return f"outer_{place.within[0]}"
+    return "outer_globals" if place.what == "the global" else "outer_attributes"
+
+
+def _in_order(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
+    """Whether keys that stay are where they were, and new ones come after them."""
+    kept = [key for key in before if key in now]
+    return list(now)[: len(kept)] == kept
+
+
+def _is_unsure(change: _Change, made: Refill, mention: Mentions) -> bool:
+    """Whether what is left of a container depends on what it held before."""
+    if "clear" in mention.ways and not made.cleared:
+        return True
+    if made.keyed:
+        return bool(made.removed)
+    if "STORE_SUBSCR" in mention.ways:
+        return True
+    return not (made.grows or made.cleared)
+
+
+def _is_behind(listed: tuple[Item, ...], kept: list[Any], count: int, bounded: bool) -> bool:
+    """Whether new items stand behind the old ones; of those, a list with a largest length drops the first."""
+    first = count - len(kept) if bounded else 0
+    return kept == list(range(first, count)) and all(item.before is not None for item in listed[: len(kept)])
+
+
+def _settles(change: _Change, made: Refill, mention: Mentions) -> bool:
+    """Whether a value that the function may read changes in its first calls only."""
+    if change.held is None:
+        before = change.place.value
+        return before is MISSING or before is None or isinstance(before, bool)
+    if made.keyed:
+        return not made.removed and all(item.key not in change.held for item in made.items)
+    return not change.held and "clear" in mention.ways and not mention.reads
+
+
+def _assumed(change: _Change, carried: tuple[tuple[Any, Any], ...]) -> tuple[tuple[Any, Any], ...]:
+    """What a call must find as it was; of what is carried over, that it is there."""
+    place, keys = change.place, [key for key, _ in carried]
+    if change.held is None:
+        return () if keys else ((place.name, ABSENT if place.value is MISSING else place.value),)
+    items = change.held.items() if isinstance(change.held, dict) else enumerate(change.held)
+    return tuple((key, ANYTHING if key in keys else value) for key, value in items)
+
+
+def without_left(around: Reach, refills: tuple[Refill, ...]) -> Reach:
+    """What a later call must find as it was: all but what the function only writes."""
+    outside = [refill for refill in refills if refill.box is not None]
+    if not outside:
+        return around
+    unread = [refill for refill in outside if refill.assumes is None]
+    boxes: dict[int, Any] = {id(refill.box): None for refill in unread}
+    for refill in outside:
+        if refill.assumes and refill.carried:
+            values = [value for _, value in refill.assumes]
+            boxes[id(refill.box)] = dict(refill.assumes) if refill.keyed else values
+    names = {(id(refill.box), item.key) for refill in unread for item in refill.items}
+    names |= {(id(refill.box), key) for refill in unread for key in refill.removed}
+    names |= {(id(refill.box), key) for refill in outside for key, _ in refill.carried}
+    places = [place for place in around.places if (id(place.store), place.name) not in names]
+    places = [
+        replace(place, content=boxes[id(place.value)])
+        if place.content is not None and id(place.value) in boxes
+        else place
+        for place in places
+    ]
+    instances = tuple(_without(instance, names) for instance in around.instances)
+    return replace(around, places=tuple(places), instances=instances)
+
+
+def _without(instance: Instance, names: set[tuple[int, Any]]) -> Instance:
+    left = frozenset(key for store, key in names if store == id(instance.store))
+    if not left:
+        return instance
+    before = {name: value for name, value in instance.before.items() if name not in left}
+    return replace(instance, before=before, left=left)
+
+
+class _Slot:
+    """A variable of a closure, a class or a list as a dictionary."""
+
+    def __init__(self, box: Any) -> None:
+        self._box = box
+
+    def get(self, key: Any) -> Any:
+        """What is there; None for nothing."""
+        if isinstance(self._box, CellType):
+            return self._box.cell_contents if is_filled(self._box) else None
+        if isinstance(self._box, list):
+            return self._box[key] if key < len(self._box) else None
+        return vars(self._box).get(key)
+
+
+def carried_places(captured: Captured) -> list[tuple[Any, Any]]:
+    """Where a call finds the tensors that the one before left: what has `get`, and the key."""
+    return [
+        (refill.box if isinstance(refill.box, dict) else _Slot(refill.box), key)
+        for refill in captured.structure.refills
+        for key, _ in refill.carried
+    ]

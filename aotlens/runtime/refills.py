@@ -1,0 +1,170 @@
+"""The lines that leave values where the function left them: containers, attributes, globals, closures.
+
+Invariant: all places are looked up before any changes; a value that the function may have read is checked
+before the graphs run.
+"""
+
+from collections.abc import Iterator, Sequence
+from types import CellType
+from typing import Any
+
+import torch
+
+from aotlens.capture.containers import ABSENT, KEYS, Item, Refill
+from aotlens.capture.records import Captured
+from aotlens.capture.surroundings import same_items
+from aotlens.errors import UnsupportedError
+from aotlens.ir.render import Names
+from aotlens.report.places import text_of
+from aotlens.report.records import Site
+from aotlens.runtime.builder import TextBuilder
+from aotlens.runtime.structure import written_out
+from aotlens.runtime.tensor_checks import not_plain, other_shape, other_strides
+
+
+def refuse_export(captured: Captured, stands_alone: bool) -> None:
+    """A text by itself has no object of the process that exports it.
+
+    Raises:
+        UnsupportedError: the function leaves something in one.
+    """
+    for refill in captured.structure.refills if stands_alone else ():
+        if refill.box is not None:
+            raise UnsupportedError(
+                f"export of `{captured.subject.name}`, which leaves a value in {refill.said}",
+                refill.span,
+                "return the value instead",
+            )
+
+
+def check_places(builder: TextBuilder, captured: Captured, names: Names) -> None:
+    """Refuse a call that finds another value than was built in, where only the first calls change it."""
+    checked = [refill for refill in captured.structure.refills if refill.assumes is not None]
+    if not checked:
+        return
+    inputs = {id(given.outside): given for given in captured.inputs if given.found_at is not None}
+    with builder.step("check what the function leaves", "the function may read what it changes"):
+        for refill in checked:
+            message = f"compiled `{captured.subject.name}` is for {refill.said} as it was, which has changed"
+            if refill.assumes:
+                with builder.block(f"if {_differs(refill, names)}:"):
+                    builder.add(f"raise ValueError({message!r})")
+            for key, tensor in refill.carried:
+                given = inputs.get(id(tensor))
+                name = "found" if given is None else names.node(given.node)  # type: ignore[arg-type]
+                builder.add(f"{name} = {_reading(names.object(refill.box, refill.place), refill, key)}")
+                with builder.block(f"if {_is_other(name, tensor)}:"):
+                    builder.add(f"raise ValueError({message!r})")
+
+
+def _differs(refill: Refill, names: Names) -> str:
+    box, assumed = names.object(refill.box, refill.place), refill.assumes or ()
+    if not refill.binds:
+        content: Any = dict(assumed) if refill.keyed else [value for _, value in assumed]
+        if not content:
+            return f"len({box})"
+        same = names.object(same_items, "same_items")
+        return f"not {same}({box}, {names.object(content, f'{refill.place}_before')})"
+    key, value = assumed[0]
+    if value is not ABSENT:
+        return f"{_reading(box, refill, key)} is not {value!r}"
+    return f"hasattr({box}, {key!r})" if isinstance(refill.box, type) else f"{key!r} in {box}"
+
+
+def _reading(box: str, refill: Refill, key: Any) -> str:
+    """What is found under a key; an error or None where nothing is."""
+    if isinstance(refill.box, type):
+        return f"{box}.{key}"
+    if isinstance(refill.box, CellType):
+        return f"{box}.cell_contents"
+    return f"{box}[{key!r}]" if refill.assumes else f"{box}.get({key!r})"
+
+
+def _is_other(name: str, tensor: torch.Tensor) -> str:
+    """The condition that a tensor is not of the same kind."""
+    is_tensor = f"type({name}) is not torch.Tensor and {not_plain(name)}"
+    same = f"{name}.requires_grad is {tensor.requires_grad} and {name}.is_leaf is {tensor.is_leaf}"
+    parts = [is_tensor, other_shape(name, tensor), f"{name}.dtype is not {tensor.dtype}"]
+    return " or ".join([*parts, other_strides(name, tensor), f"not ({same})"])
+
+
+def write_refills(builder: TextBuilder, captured: Captured, names: Names, leaves: list[str]) -> None:
+    """Statements that put new items into the caller's containers, and bind names anew."""
+    refills, remaining = captured.structure.refills, iter(leaves)
+    given = [refill for refill in refills if refill.box is None]
+    boxes = {id(refill): f"box_{at}" for at, refill in enumerate(given)}
+    boxes |= {
+        id(refill): names.object(refill.box, refill.place) for refill in refills if refill.box is not None
+    }
+    if given:
+        with builder.step("fill containers of the caller", "the function changes what they hold"):
+            builder.add(*(f"{boxes[id(refill)]} = {refill.place}" for refill in given))
+            for refill in given:
+                builder.add(*_lines(boxes[id(refill)], refill, remaining, names))
+    outside = refills[len(given) :]
+    if outside:
+        reason = f"the function changes {', '.join(dict.fromkeys(refill.said for refill in outside))}"
+        with builder.step("leave values outside", reason, 0, _sites(outside)):
+            for refill in outside:
+                builder.add(*_lines(boxes[id(refill)], refill, remaining, names))
+
+
+def _sites(refills: Sequence[Refill]) -> tuple[Site, ...]:
+    spans = (refill.span for refill in refills if refill.span is not None)
+    return tuple(dict.fromkeys(Site(span, text_of(span), None) for span in spans))
+
+
+def _lines(box: str, refill: Refill, leaves: Iterator[str], names: Names) -> Iterator[str]:
+    texts = [_item(box, item, leaves, names) for item in refill.items]
+    listed = f"[{', '.join(texts)}]"
+    if refill.keyed:
+        if refill.cleared:
+            yield f"{box}.clear()"
+        yield from (_removal(box, refill, key, names) for key in refill.removed)
+        for item, text in zip(refill.items, texts, strict=True):
+            yield _binding(box, refill, item.key, text, names)
+    elif refill.grows:
+        new = [text for text, item in zip(texts, refill.items, strict=True) if item.before is None]
+        yield f"{box}.append({new[0]})" if len(new) == 1 else f"{box}.extend([{', '.join(new)}])"
+    elif isinstance(refill.box, list) or refill.box is None:
+        yield f"{box}[:] = {listed}"
+    else:
+        yield f"items = {listed}"
+        yield f"{box}.clear()"
+        yield f"{box}.extend(items)"
+
+
+def _binding(box: str, refill: Refill, key: Any, text: str, names: Names) -> str:
+    if isinstance(refill.box, CellType):
+        return f"{box}.cell_contents = {text}"
+    if isinstance(refill.box, type):
+        return f"setattr({box}, {key!r}, {text})"
+    return f"{box}[{_key(key, names)}] = {text}"
+
+
+def _removal(box: str, refill: Refill, key: Any, names: Names) -> str:
+    if isinstance(refill.box, CellType):
+        return f"del {box}.cell_contents"
+    if isinstance(refill.box, type):
+        return f"delattr({box}, {key!r})"
+    return (
+        f"{box}.pop({_key(key, names)}, None)" if refill.box is not None else f"del {box}[{_key(key, names)}]"
+    )
+
+
+def _key(key: Any, names: Names) -> str:
+    if type(key) is tuple:
+        return f"({', '.join(_key(one, names) for one in key)}{',' if len(key) == 1 else ''})"
+    return repr(key) if type(key) in KEYS else names.object(key, "key")
+
+
+def _item(box: str, item: Item, leaves: Iterator[str], names: Names) -> str:
+    if item.before is not None:
+        return f"{box}[{item.before}]"
+    count = item.spec.num_leaves
+    given = [next(leaves) for _ in range(count)]
+    text = written_out(item.spec, iter(given))
+    if text is not None:
+        return text
+    spec = names.object(item.spec, "item_spec")
+    return f"torch.utils._pytree.tree_unflatten([{', '.join(given)}], {spec})"

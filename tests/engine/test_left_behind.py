@@ -1,0 +1,264 @@
+"""What a function leaves behind, over several calls: when it is compiled anew, and what it finds."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import aotlens
+from aotlens.errors import UnsupportedError
+from aotlens.options import CompileOptions
+from aotlens.pipeline import compile_direct
+
+EAGER = CompileOptions(backend="eager")
+
+
+class Last(nn.Module):
+    """Reads what it has written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.last: Any = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.last = self.linear(x)
+        return self.last.tanh()
+
+
+class Average(nn.Module):
+    """A running average in a plain attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = torch.zeros(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.mean = self.mean * 0.5 + x
+        return self.mean.sin()
+
+
+class Recurrent(nn.Module):
+    """A hidden state that the first call makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(3, 3)
+        self.hidden: Any = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.hidden is None:
+            self.hidden = torch.zeros(2, 3)
+        self.hidden = self.cell(x, self.hidden)
+        return self.hidden
+
+
+class InContainers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.state: dict[str, Any] = {"mean": torch.zeros(3), "scale": 2.0}
+        self.rows = [torch.zeros(3), torch.ones(3)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.state["mean"] = self.state["mean"] * 0.5 + x
+        self.rows[0] = self.rows[0] + x
+        return self.state["mean"].sin() * self.state["scale"] + self.rows[1]
+
+
+class Remembered(nn.Module):
+    """An argument that the next call reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: Any = None
+
+    def forward(self, given: Tensor) -> Tensor:
+        moved = given if self.before is None else given - self.before
+        self.before = given
+        return moved * 2
+
+
+def variants(compiled: Any) -> int:
+    found = inspect.getclosurevars(compiled).nonlocals["variants_of"]
+    return sum(map(len, found.values()))
+
+
+def held(module: nn.Module) -> list[Tensor]:
+    values = [value for name, value in vars(module).items() if not name.startswith("_")]
+    return [leaf for leaf in torch.utils._pytree.tree_leaves(values) if isinstance(leaf, Tensor)]
+
+
+@pytest.mark.parametrize("kind", [Last, Average, Recurrent, InContainers, Remembered])
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_calls_in_a_row(kind: Callable[[], nn.Module], requires_grad: bool) -> None:
+    torch.manual_seed(0)
+    eager = kind()
+    torch.manual_seed(0)
+    module = kind()
+    compiled = aotlens.compile(module, options=EAGER)
+    given = [torch.randn(2, 3) if kind in (Last, Recurrent) else torch.randn(3) for _ in range(5)]
+    results: tuple[list[Tensor], list[Tensor]] = ([], [])
+    leaves: tuple[list[Tensor], list[Tensor]] = ([], [])
+    for x in given:
+        for side, call in enumerate((eager, compiled)):
+            leaves[side].append(x.clone().requires_grad_(requires_grad))
+            results[side].append(call(leaves[side][-1]))
+        torch.testing.assert_close(results[0][-1], results[1][-1])
+        assert results[0][-1].requires_grad == results[1][-1].requires_grad
+        torch.testing.assert_close(held(eager), held(module))
+    assert variants(compiled) <= 3
+    if requires_grad:
+        sums = [torch.stack([row.sum() for row in side]).sum() for side in results]
+        expected = torch.autograd.grad(sums[0], leaves[0])
+        torch.testing.assert_close(torch.autograd.grad(sums[1], leaves[1]), expected)
+
+
+def test_the_text_refuses_another_kind_of_state() -> None:
+    module = Average()
+    compiled = compile_direct(module, (torch.ones(3),), {}, EAGER)
+    compiled.call(torch.ones(3))
+    torch.testing.assert_close(module.mean, torch.ones(3))
+    module.mean = torch.zeros(2, 3)
+    with pytest.raises(ValueError, match="is for the attribute `mean` as it was"):
+        compiled.call(torch.ones(3))
+    module.mean = None  # type: ignore[assignment]
+    with pytest.raises(ValueError, match="is for the attribute `mean` as it was"):
+        compiled.call(torch.ones(3))
+
+
+def test_the_text_refuses_what_only_a_first_call_finds() -> None:
+    compiled = compile_direct(Last(), (torch.ones(2, 3),), {}, EAGER)
+    compiled.call(torch.ones(2, 3))
+    with pytest.raises(ValueError, match="is for the attribute `last` as it was"):
+        compiled.call(torch.ones(2, 3))
+
+
+class Box:
+    """An object that is given."""
+
+    def __init__(self) -> None:
+        self.rows: list[Tensor] = []
+        self.last: Any = None
+
+
+def fill(x: Tensor, box: Box) -> Tensor:
+    box.last = x * 2
+    box.rows.append(x + 1)
+    return x
+
+
+def test_objects_among_the_arguments() -> None:
+    compiled = aotlens.compile(fill, options=EAGER)
+    first, second = Box(), Box()
+    for box in (first, second, first):
+        compiled(torch.ones(3), box)
+    assert (len(first.rows), len(second.rows)) == (2, 1)
+    torch.testing.assert_close(second.last, torch.full((3,), 2.0))
+    alone = compile_direct(fill, (torch.ones(3), first), {}, EAGER)
+    with pytest.raises(ValueError, match="`box` must be the object that it was compiled for"):
+        alone.call(torch.ones(3), second)
+
+
+def test_results_and_what_is_left_are_the_same_objects() -> None:
+    state: dict[str, Any] = {}
+
+    def step(x: Tensor) -> Any:
+        made = {"sin": x.sin(), "parts": [x]}
+        state["made"], state["x"] = made, x
+        return made, made["parts"], made["sin"]
+
+    x = torch.ones(3)
+    compiled = aotlens.compile(step, options=EAGER)
+    for _ in range(2):
+        made, parts, sin = compiled(x)
+        assert made is state["made"]
+        assert parts is made["parts"]
+        assert sin is made["sin"]
+        assert parts[0] is x
+        assert state["x"] is x
+    assert variants(compiled) == 1
+
+
+def test_an_argument_that_is_given_back_is_itself() -> None:
+    def step(x: Tensor, state: dict[str, Any]) -> Any:
+        state["out"] = [x * 2]
+        return state, state["out"]
+
+    state: dict[str, Any] = {}
+    result, out = aotlens.compile(step, options=EAGER)(torch.ones(3), state)
+    assert result is state
+    assert out is state["out"]
+
+
+def test_what_is_left_is_shown_with_its_place() -> None:
+    kept: list[Tensor] = []
+
+    def step(x: Tensor) -> Tensor:
+        hidden = x * 2
+        kept.append(hidden)
+        return hidden.sin()
+
+    target = compile_direct(step, (torch.ones(3),), {}, EAGER).target()
+    assert target.wrapper is not None
+    row = next(row for row in target.wrapper.steps if row.name == "leave values outside")
+    assert row.reason == "the function changes the list `kept`"
+    assert [site.text for site in row.sites] == ["kept"]
+    assert [output.name for output in target.outputs] == ["out", "kept[0]"]
+    assert kept == []
+
+
+def test_a_failing_function_leaves_nothing() -> None:
+    kept: list[Tensor] = []
+
+    def step(x: Tensor) -> Tensor:
+        kept.append(x * 2)
+        raise KeyError("no")
+
+    with pytest.raises(KeyError):
+        aotlens.compile(step, options=EAGER)(torch.ones(3))
+    assert kept == []
+
+
+def test_export_refuses() -> None:
+    kept: list[Tensor] = []
+
+    def step(x: Tensor) -> Tensor:
+        kept.append(x * 2)
+        return x
+
+    with pytest.raises(UnsupportedError, match="export of `step`, which leaves a value in the list `kept`"):
+        aotlens.export(step, torch.ones(3))
+
+
+def test_a_number_that_is_counted_is_refused_at_the_second_call() -> None:
+    box = Box()
+
+    def step(x: Tensor) -> Tensor:
+        box.last = 1 if box.last is None else box.last + 1
+        return x * box.last
+
+    compiled = aotlens.compile(step, options=EAGER)
+    torch.testing.assert_close(compiled(torch.ones(3)), torch.ones(3))
+    with pytest.raises(UnsupportedError, match="changes the attribute `last`"):
+        compiled(torch.ones(3))
+    assert box.last == 1
+
+
+class Private:
+    def __init__(self, value: Tensor) -> None:
+        self.value = value
+
+
+def test_an_object_that_is_left_is_refused() -> None:
+    kept: list[Private] = []
+
+    def step(x: Tensor) -> Tensor:
+        kept.append(Private(x * 2))
+        return x
+
+    with pytest.raises(UnsupportedError, match="an object of type `Private` that the function leaves in"):
+        aotlens.compile(step, options=EAGER)(torch.ones(3))
+    assert kept == []
