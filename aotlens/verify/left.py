@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from aotlens.capture.paths import flatten_with_path
+from aotlens.capture.reach import is_own_class
 from aotlens.torch_api import pytree
 from aotlens.verify.world import Named, World
 
@@ -45,12 +45,12 @@ def _held(path: str, value: Any, depth: int, known: set[int]) -> Iterator[Named]
         return
     if id(value) in known or not depth:
         return
-    if isinstance(value, (list, tuple, dict, deque)):
-        for inner, leaf in flatten_with_path(list(value) if isinstance(value, deque) else value)[0]:
-            yield from _held(path + pytree.keystr(inner), leaf, depth, known)
-        return
     known.add(id(value))
-    yield from _inside(path, value, depth, known)
+    if isinstance(value, (list, tuple, dict, deque)):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _held(f"{path}[{key!r}]", item, depth, known)
+    else:
+        yield from _inside(path, value, depth, known)
 
 
 def _inside(path: str, value: Any, depth: int, known: set[int]) -> Iterator[Named]:
@@ -68,7 +68,7 @@ def _inside(path: str, value: Any, depth: int, known: set[int]) -> Iterator[Name
         yield from _held(path, value.__self__, depth, known)
     elif isinstance(value, partial):
         yield from _held(path, (value.func, value.args, value.keywords), depth, known)
-    elif hasattr(value, "__dict__") and not isinstance(value, (type, types.ModuleType)):
+    elif hasattr(value, "__dict__") and is_own_class(type(value)):
         yield from _attributes(path, value, frozenset(), depth, known)
 
 
