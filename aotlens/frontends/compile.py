@@ -15,6 +15,7 @@ import torch
 
 from aotlens.capture.effects import carried_places
 from aotlens.capture.surroundings import surroundings_check
+from aotlens.frontends.recompiles import Recompilations
 from aotlens.frontends.signature import KeptTensors, argument_signature, signature
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
@@ -44,13 +45,14 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
     """Compile a function or module at its first call, and again for arguments of another kind.
 
     Usable as a decorator, with or without arguments.  The result has the attribute `compiled`: the
-    compilations so far, by signature.
+    compilations so far, by signature.  After many of them a warning tells which argument differs.
     """
     if fn is None:
         return functools.partial(compile, options=options)
     chosen = with_chooser(options or CompileOptions())
     cache: dict[Any, Compiled] = {}
     variants_of: dict[Any, list[Variant]] = {}
+    recompilations = Recompilations(getattr(fn, "__qualname__", type(fn).__name__))
 
     @functools.wraps(fn.forward if isinstance(fn, torch.nn.Module) else fn)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -70,6 +72,8 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
         unchanged = surroundings_check(compiled.captured.surroundings)
         carried = carried_places(compiled.captured)
         variants.append(Variant(compiled, unchanged, KeptTensors(fn, leaves, _reached(compiled), carried)))
+        names = [given.slot.name for given in compiled.captured.flat_inputs]
+        recompilations.note(key[1], leaves, names[len(names) - len(leaves) :])
         return compiled.call(*args, **kwargs)
 
     call.compiled = cache  # type: ignore[attr-defined]

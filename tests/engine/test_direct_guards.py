@@ -2,6 +2,8 @@
 
 import functools
 import importlib
+import re
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -352,6 +354,46 @@ def test_a_tensor_that_is_not_dense_is_refused_by_its_kind(
     call(torch.ones(3, 3))
     with pytest.raises(UnsupportedError, match=f"a {kind} tensor as the input"):
         call(make(torch.ones(3, 3)))
+
+
+DTYPES = (torch.float32, torch.float64)
+
+
+def scaled(x: Tensor, step: Any = 1) -> Tensor:
+    return x * step * CONFIG.scale
+
+
+def scaled_by(at: int) -> Tensor:
+    CONFIG.scale = at
+    return torch.ones(2)
+
+
+RECOMPILED: dict[str, tuple[Callable[[int], tuple[Any, ...]], str]] = {
+    "number": (lambda at: (torch.ones(2), at), "`step` is 7, and was 6: it is built in; a tensor of it"),
+    "sizes": (
+        lambda at: (torch.ones(at, 3),),
+        r"`x` is \[7, 3\], and was \[6, 3\]: `CompileOptions\(dynamic",
+    ),
+    "strides": (lambda at: (torch.ones(9, at + 1)[:, 0],), "`x` differs in the sizes and strides"),
+    "types": (lambda at: (torch.ones(at), torch.ones(1, dtype=DTYPES[at % 2])), "`step` differs in the type"),
+    "closure": (lambda at: (scaled_by(at),), "what it reads beside its"),
+}
+
+
+@pytest.mark.parametrize("kind", RECOMPILED)
+def test_many_compilations_are_told_once_with_the_argument_that_differs(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CONFIG, "scale", 1.0)
+    arguments, message = RECOMPILED[kind]
+    compiled = aotlens.compile(scaled, options=EAGER)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for at in range(12):
+            compiled(*arguments(at))
+    (warning,) = told
+    assert re.search(rf"`scaled` has been compiled 8 times.*{message}", str(warning.message))
+    assert warning.filename == __file__
 
 
 def test_training_flag_and_back() -> None:
