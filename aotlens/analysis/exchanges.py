@@ -17,17 +17,17 @@ def is_exchanged(captured: Captured, given: CapturedInput) -> bool:
     if given.storage is None or given.duplicate_of is not None or given.wrapped is not None:
         return False
     tracked = captured.recorder.tracked(given.argument)
-    if tracked.storage is given.storage:
-        first = given.fake.untyped_storage()._cdata
-        left = given.base is not None and any(given.argument is one for one in captured.recorder.exchanged)
-        if left or given.argument.untyped_storage()._cdata != first:
-            raise UnsupportedError(
-                f"storage mutation of `{given.slot.name}`",
-                captured.subject.span,
-                "return the new tensor instead",
-            )
-        return False
-    return True
+    if tracked.storage is not given.storage:
+        return True
+    if given.base is not None and any(given.argument is one for one in captured.recorder.exchanged):
+        return True
+    if given.argument.untyped_storage()._cdata != given.fake.untyped_storage()._cdata:
+        raise UnsupportedError(
+            f"storage mutation of `{given.slot.name}`",
+            captured.subject.span,
+            "return the new tensor instead",
+        )
+    return False
 
 
 class Exchanges:
@@ -55,11 +55,10 @@ class Exchanges:
 
     def _from_input(self, given: CapturedInput, tracked: Tracked) -> Exchange:
         """The new storage from the input there from which the fewest views lead to the exchanged one."""
-        chains = {id(node): chain for chain, node in tracked.storage.joined.items()}
         found: tuple[int, int] | None = None
         for at, other in self._inputs():
             if other.storage is tracked.storage:
-                chain = chains.get(id(other.node), ())  # as it came: its own sizes may have changed since
+                chain = other.came_as
                 leads = tracked.chain[: len(chain)] == chain
                 if leads and (found is None or len(chain) > found[0]):
                     found = len(chain), at

@@ -62,7 +62,7 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
     if bumps and storage.joined:
         bumps = _writes_through(captured, index)
     if storage.new_bytes is not None:
-        _refuse_resized(given, storage, moved)
+        _refuse_resized(captured, given, moved)
         if not mutates_data:
             return _resized(index, storage, bumps)
     if not mutates_data and moved is None:
@@ -98,7 +98,7 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
         writes=(*storage.writes, *(storage.moves if moved is not None else ())),
         autograd=autograd,
         grown=storage.grown,
-        storage_bytes=storage.new_bytes,
+        storage_bytes=storage.new_bytes if given.base is None else None,
     )
 
 
@@ -121,11 +121,21 @@ def _is_view_with_history(captured: Captured, given: CapturedInput, moved: Geome
     return moved is None or is_read(captured, given)
 
 
-def _refuse_resized(given: CapturedInput, storage: Storage, moved: Any) -> None:
-    if given.base is not None or moved is not None:
+def _refuse_resized(captured: Captured, given: CapturedInput, moved: Any) -> None:
+    storage: Any = given.storage
+    if moved is not None and storage.new_bytes == 0:
         raise UnsupportedError(
-            f"a resized storage under `{given.slot.name}`, which changes its sizes or overlaps another input",
+            f"a storage without memory under `{given.slot.name}`, whose sizes or strides change",
             span_of_writes(storage.moves),
+            "give the memory back after the call",
+        )
+    flat = any(one.kind == "flat" and captured.inputs[one.index].storage is storage for one in captured.bases)
+    if flat and storage.bytes_before == 0:
+        raise UnsupportedError(
+            f"memory made for `{given.slot.name}`, which overlaps another input and is no view of one tensor "
+            "with it",
+            span_of_writes(storage.moves),
+            "resize the storage before the call",
         )
 
 
@@ -226,10 +236,9 @@ def _writes_through(captured: Captured, index: int) -> int:
     storage = captured.inputs[index].storage
     assert storage is not None  # it was written
     on_it = [at for at, given in enumerate(captured.inputs) if given.storage is storage]
-    by_node = {id(node): chain for chain, node in storage.joined.items()}
-    chains = {at: by_node.get(id(captured.inputs[at].node), ()) for at in on_it}
+    chains = {at: captured.inputs[at].came_as for at in on_it}
     nearest = list[int]()
-    for write in (*storage.writes, *storage.moves):
+    for write in (*storage.writes, *(move for move in storage.moves if move.is_counted)):
         through = [at for at in on_it if write.chain[: len(chains[at])] == chains[at]]
         nearest += [max(through, key=lambda at: len(chains[at]))] if through else []
     elsewhere = _version_bumps(captured.inputs[index]) - len(nearest)
@@ -249,14 +258,7 @@ def _exchanged(captured: Captured, index: int, exchange: Exchange, keep_mutation
     """An input on another storage: its own may have been written to before, or it itself since."""
     given = captured.inputs[index]
     storage: Any = given.storage
-    old, seen = _writes_data(given), _is_seen(given)
-    if given.base is not None:
-        raise UnsupportedError(
-            f"a storage mutation (`set_`, `.data`) of `{given.slot.name}`, which overlaps another input, "
-            "beside a write to one of them",
-            span_of_writes(storage.moves) or captured.subject.span,
-            "clone one of them before the call",
-        )
+    old, seen = given.base is None and _writes_data(given), _is_seen(given)  # else the base is written to
     if given.argument._base is not None and given.argument.requires_grad and _version_bumps(given):
         raise UnsupportedError(
             f"a storage mutation (`set_`, `.data`) of `{given.slot.name}`, a view with a gradient that is "
@@ -281,7 +283,7 @@ def _exchanged(captured: Captured, index: int, exchange: Exchange, keep_mutation
         reason="it is given another storage, which only the wrapper can do",
         mutates_data=old or seen,
         under_no_grad=old and all(not write.grad_enabled for write in storage.writes),
-        version_bumps=_version_bumps(given),
+        version_bumps=_writes_through(captured, index) if storage.joined else _version_bumps(given),
         seen_by_autograd=seen,
         value=value,
         writes=(*storage.writes, *storage.moves),

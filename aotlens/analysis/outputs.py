@@ -78,10 +78,10 @@ def analyse_outputs(
         elif (base := own.base_of(value)) is not None:
             _refuse_foreign_history(captured, None, value)
             found.append(own.result(index, base, same))
-        elif storage.inputs:
-            found.append(_alias_of_input(captured, index, value, storage, same))
         elif same is None and (owner := _exchanged_owner(captured, exchanges, value)) is not None:
             found.append(_alias_of_exchanged(captured, index, value, owner))
+        elif storage.inputs:
+            found.append(_alias_of_input(captured, index, exchanges, value, same))
         elif same is not None:
             found.append(_repeated(index, value, same))
         else:
@@ -199,16 +199,19 @@ def _is_input(captured: Captured, index: int, value: Any, at: int) -> OutputAlia
 
 
 def _alias_of_input(
-    captured: Captured, index: int, value: Any, storage: Storage, same: int | None
+    captured: Captured, index: int, exchanges: Exchanges, value: Any, same: int | None
 ) -> OutputAliasInfo:
+    storage = captured.recorder.tracked(value).storage
     at = _nearest_input(captured, value, storage)
     given = captured.inputs[at]
     _refuse_foreign_history(captured, given, value)
     if value.requires_grad and history(value) is None:
         refuse_written(value, storage)
-    exchanged = captured.recorder.tracked(given.argument).storage is not given.storage
+    exchanged = at in exchanges.by_input
+    chain: tuple[ViewStep, ...] | None
     if exchanged:  # taken before the input leaves its storage, so from what it was
-        chain: tuple[ViewStep, ...] | None = captured.recorder.tracked(value).chain
+        start, end = given.came_as, captured.recorder.tracked(value).chain
+        chain = end[len(start) :] if end[: len(start)] == start else None
     else:
         chain = relative_chain(captured.recorder, given.argument, value)
     if same is None and is_function_view(captured, given, value):
@@ -269,9 +272,11 @@ def _view_of_input(
 
 
 def _exchanged_owner(captured: Captured, exchanges: Exchanges, value: Any) -> int | None:
-    """The input with another storage that autograd knows as the base of the result; None when none is."""
-    for at in exchanges.by_input:
-        if value._base is captured.inputs[at].argument:
+    """The input with this storage as its other one, with which the result shares its base for autograd."""
+    storage = captured.recorder.tracked(value).storage
+    for at in exchanges.by_input if value._base is not None else ():
+        argument = captured.inputs[at].argument
+        if root(value) is root(argument) and captured.recorder.tracked(argument).storage is storage:
             return at
     return None
 
@@ -288,12 +293,11 @@ def _nearest_input(captured: Captured, value: Any, storage: Storage) -> int:
     if len(on_it) == 1:
         return on_it[0]
 
-    chains = {id(node): chain for chain, node in storage.joined.items()}
     end = captured.recorder.tracked(value).chain
 
     def distance(at: int) -> tuple[bool, bool, int]:
         given = captured.inputs[at]
-        start = chains.get(id(given.node), ())  # as it came: its own sizes may have changed since
+        start = given.came_as
         return root(given.argument) is not root(value), end[: len(start)] != start, len(end) - len(start)
 
     return min(on_it, key=distance)

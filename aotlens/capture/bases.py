@@ -124,13 +124,22 @@ def join_inputs(tape: Tape, group: Group, values: list[Any], slots: tuple[FlatIn
     storage = base.storage
     assert storage is not None  # a base is a tensor
     storage.inputs = group.members
-    found = {}
+    found, roots = {}, dict[int, Any]()
     for at in group.members:
         if at == group.root_member:
             found[at] = base
         else:
-            found[at] = _member(tape, base, values[at], slots[at])
+            under = _root_of_member(base, group, values[at], roots)
+            found[at] = _member(tape, base, under, (values[at], slots[at]))
     return Joined(group, base, found)
+
+
+def _root_of_member(base: CapturedInput, group: Group, value: Any, roots: dict[int, Any]) -> Any:
+    """What the member is taken of: on a flat stretch, those that are views of one tensor are so here too."""
+    if group.kind == "flat":
+        return roots.setdefault(id(_root(value)), base.argument.detach())
+    detached = base.requires_grad and not value.requires_grad
+    return base.argument.detach() if detached else base.argument
 
 
 def base_input(tape: Tape, slot: FlatInput, fake: Any, like: Any, name: str) -> CapturedInput:
@@ -223,14 +232,16 @@ def as_fake(fake_mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
     return fake_of(fake_mode, value, static_shapes=not dynamic)
 
 
-def _member(tape: Tape, base: CapturedInput, value: Any, slot: FlatInput) -> CapturedInput:
+def _member(tape: Tape, base: CapturedInput, under: Any, given: tuple[Any, FlatInput]) -> CapturedInput:
+    value, slot = given
     chain = _chain(base.fake, value)
     with torch.no_grad(), below_views():
         fake = _apply(chain, base.fake)
     node = Node(tape.name(node_name(slot.name)), None, (), {}, fake, Origin(NOWHERE, ""))
-    detached = base.requires_grad and not value.requires_grad
     with torch.enable_grad():
-        argument = _apply(chain, base.argument.detach() if detached else base.argument)
+        argument = _apply(chain, under)
+    if value._base is None and not value.requires_grad:
+        argument = argument.detach()
     storage = base.storage
     assert storage is not None  # a base is a tensor
     storage.views[chain] = storage.joined[chain] = node

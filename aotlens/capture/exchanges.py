@@ -5,6 +5,7 @@ stays there; the analysis finds an exchanged input by comparing its storage with
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -57,12 +58,14 @@ def record_storage_resize(tape: Tape, tensor: Any, size: Any) -> None:
     if storage.bytes_before is None:
         storage.bytes_before = _bytes_before(tape, storage)
     storage.bytes_after = size
-    storage.moves.append(tape.write_here())
+    storage.moves.append(replace(tape.write_here(), is_counted=False))
 
 
 def _bytes_before(tape: Tape, storage: Storage) -> int:
     """The caller's own storage tells; a fake one grows whenever an operator looks at it.  -1 when unknown."""
-    original = tape.originals.get(id(storage.base_tensor))
+    looks = (one for one in tape.seen_tensors() if id(one) in tape.originals)
+    look = next((one for one in looks if tape.tracked(one).storage is storage), storage.base_tensor)
+    original = tape.originals.get(id(look))
     if not isinstance(original, torch.Tensor) or type(original) is FakeTensor:
         return -1
     return int(original.untyped_storage().nbytes())
@@ -85,7 +88,7 @@ def record_data_assignment(tape: Tape, target: Any, source: Any) -> None:
             tape.span,
             "take another view instead",
         )
-    tape.tracked(target).storage.moves.append(tape.write_here())
+    tape.tracked(target).storage.moves.append(replace(tape.write_here(), is_counted=False))
     setattr(target, TRACK, Tracked(look.storage, look.chain, node, look.version))
     tape.exchanged.append(target)
 

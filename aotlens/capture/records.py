@@ -12,6 +12,7 @@ from aotlens.capture.modes import Modes
 from aotlens.capture.reach import NOTHING, Reach
 from aotlens.capture.recorder import Call, Recorder
 from aotlens.capture.storage import Storage
+from aotlens.capture.views import ViewStep
 from aotlens.ir.origin import NOWHERE, Place
 from aotlens.ir.outer import Outer
 from aotlens.ir.program import Node
@@ -64,6 +65,12 @@ class CapturedInput:
         if self.wrapped is not None:
             return self.wrapped.nodes()
         return (self.node,) if self.node is not None else ()
+
+    @property
+    def came_as(self) -> tuple[ViewStep, ...]:
+        """The views that lead to it from its storage's base, before its own sizes changed."""
+        joined = self.storage.joined.items() if self.storage is not None else ()
+        return next((chain for chain, node in joined if node is self.node), ())
 
     @property
     def is_tensor(self) -> bool:

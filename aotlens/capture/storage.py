@@ -26,6 +26,8 @@ class Write:
     """The views that lead from the storage's base to the written tensor."""
     version: int = 0
     """Of the storage: how many writes came before."""
+    is_counted: bool = True
+    """Whether version counters tell of it: not of another storage by `.data`, or of one of another size."""
 
 
 @dataclass(slots=True, eq=False)
@@ -66,6 +68,12 @@ class Storage:
         """The size that the function leaves; None when it is as it was.  A symbolic one is not compared."""
         after = self.bytes_after
         return None if after is None or (type(after) is int and after == self.bytes_before) else after
+
+    @property
+    def grows(self) -> bool:
+        """Whether the function leaves it larger than it was; not where only symbols tell."""
+        before, after = self.bytes_before, self.bytes_after
+        return type(before) is int and type(after) is int and 0 <= before < after
 
 
 @dataclass(slots=True, eq=False)

@@ -48,7 +48,7 @@ def write_in_graph(captured: Captured, meta: ViewAndMutationMeta) -> None:
 
 
 def _resize_storages(captured: Captured, meta: ViewAndMutationMeta) -> None:
-    """Before the copies, which may need the memory."""
+    """Before the copies, which may need the memory; a larger one before all that looks at it."""
     recorder = captured.recorder
     for info in meta.inputs:
         given = captured.inputs[info.index]
@@ -59,6 +59,8 @@ def _resize_storages(captured: Captured, meta: ViewAndMutationMeta) -> None:
         origin = Origin(place, str(RESIZE_STORAGE.default), stage="joint", reason=reason, effect=True)
         size = recorder.argument(info.storage_bytes)
         recorder.add_node(RESIZE_STORAGE.default, (given.node, size), {}, None, origin)
+        if given.storage is not None and given.storage.grows:
+            recorder.nodes.insert(0, recorder.nodes.pop())
 
 
 @dataclass(frozen=True, slots=True)

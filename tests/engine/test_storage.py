@@ -185,6 +185,67 @@ def test_storage_used_and_given_back_again() -> None:
     assert (bytes_of(x), out.tolist()) == (0, [4, 4, 4])
 
 
+def _whole_and_part() -> tuple[Tensor, Tensor]:
+    whole = torch.arange(16.0)
+    return whole, whole[:8].view(4, 2)
+
+
+def _two_parts() -> tuple[Tensor, Tensor]:
+    whole = torch.arange(16.0)
+    return whole[:8], whole[4:]
+
+
+@pytest.mark.parametrize("make", [_whole_and_part, _two_parts])
+def test_storage_of_overlapping_inputs_given_back_after_a_write(make: Any) -> None:
+    """As FSDP frees a flat parameter of which the module's parameters are views."""
+
+    def writes_and_frees(one: Tensor, other: Tensor) -> Tensor:
+        one.mul_(2)
+        out = other + 1
+        one.untyped_storage().resize_(0)
+        return out
+
+    given, wanted = make(), make()
+    out = compiled(writes_and_frees, *make())(*given)
+    assert torch.equal(out, writes_and_frees(*wanted))
+    assert [(bytes_of(x), x._version) for x in given] == [(bytes_of(x), x._version) for x in wanted]
+
+
+def test_storage_of_overlapping_inputs_made_then_filled_in_parts() -> None:
+    def gathers(whole: Tensor, part: Tensor, new: Tensor) -> Tensor:
+        part.untyped_storage().resize_(64)
+        whole[8:] = 1.0
+        part.copy_(new)
+        return whole * 2
+
+    def made() -> tuple[Tensor, Tensor]:
+        whole, part = _whole_and_part()
+        whole.untyped_storage().resize_(0)
+        return whole, part
+
+    given, new = made(), torch.full((4, 2), 3.0)
+    out = compiled(gathers, *made(), new)(*given, new)
+    assert torch.equal(out, gathers(*made(), new))
+    assert (bytes_of(given[0]), given[1].tolist()) == (64, new.tolist())
+
+
+def test_storage_made_under_changed_sizes() -> None:
+    def gathers(x: Tensor, new: Tensor) -> Tensor:
+        x.untyped_storage().resize_(48)
+        x.t_()
+        x.copy_(new)
+        return x * 2
+
+    def made() -> Tensor:
+        x = torch.ones(3, 4)
+        x.untyped_storage().resize_(0)
+        return x
+
+    x, new = made(), torch.rand(4, 3)
+    assert torch.equal(compiled(gathers, made(), new)(x, new), new * 2)
+    assert torch.equal(x, new)
+
+
 def test_storage_resized_before_set() -> None:
     def fn(x: Tensor) -> Tensor:
         out = x * 2

@@ -152,7 +152,7 @@ def _with_its_transpose() -> tuple[Tensor, Tensor]:
     return made, made.t()
 
 
-@cases(_with_its_transpose, later="which overlaps another input")
+@cases(_with_its_transpose, "dynamo")
 def data_of_an_overlapping_input_assigned_beside_a_write(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     y.data = y.data * 2
     x.mul_(3)
@@ -180,3 +180,76 @@ def view_set_to_what_it_is_a_view_of(x: Tensor) -> Any:
     view = x.unsqueeze(0)
     view.set_(x)  # type: ignore[call-overload]  # torch takes a tensor too
     return view, x
+
+
+@cases(_with_its_transpose, "dynamo")
+def views_of_overlapping_inputs_before_and_after_one_has_other_memory(x: Tensor, y: Tensor) -> Any:
+    before = y[1:]
+    y.data = y.data * 2
+    x.mul_(3)
+    y.mul_(5)
+    return before, y[:2], x[0]
+
+
+@cases(lambda: (*_with_its_transpose(), plain(4, 4)), "dynamo")
+def overlapping_input_set_to_another_beside_a_write(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    x.mul_(3)
+    y.set_(z)  # type: ignore[call-overload]
+    z.mul_(2)
+    return x + y
+
+
+@cases(_with_its_transpose)
+def overlapping_input_set_and_set_back(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    x.mul_(3)
+    y.set_(torch.ones(2))  # type: ignore[call-overload]
+    with torch.no_grad():
+        y.set_(x)  # type: ignore[call-overload]
+    return x + 1, y + 1
+
+
+def _overlapping_parts() -> tuple[Tensor, Tensor]:
+    whole = plain(16)
+    return whole[:8], whole[4:].detach()
+
+
+@cases(_overlapping_parts, "dynamo")
+def data_of_overlapping_inputs_swapped(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    x.data, y.data = y.data, x.data
+    y.mul_(3)
+    return x[1:], y[1:]
+
+
+@cases(_overlapping_parts)
+def data_of_one_part_taken_from_the_other(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    x.mul_(3)
+    x.data = y.data[1:]
+    y.mul_(2)
+    return x[1:], y[1:], y
+
+
+@cases(lambda: (*_overlapping_parts(), leaf(12)), "dynamo")
+def overlapping_part_with_other_memory_written_with_a_gradient(x: Tensor, y: Tensor, z: Tensor) -> Any:
+    y.data = y.data * 2
+    y.mul_(z)
+    x.mul_(3)
+    return x[1:], y.sum()
+
+
+@cases(
+    lambda: (*_overlapping_parts(), leaf(12)), refused="which overlaps another input and is no view of one"
+)
+def detached_part_written_with_a_gradient_beside_a_write(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    y.mul_(z)
+    x.mul_(3)
+    return y.sum()
+
+
+@cases(lambda: (plain(16), plain(16)), "dynamo")
+def memory_given_back_and_made_again_under_a_view(whole: Tensor, new: Tensor) -> Tensor:
+    part = whole[:8].view(4, 2)
+    out = part * 2
+    whole.untyped_storage().resize_(0)
+    whole.untyped_storage().resize_(whole.numel() * 4)
+    whole.copy_(new)
+    return out + part
