@@ -162,6 +162,8 @@ class Given:
             self._before = [value.detach() if isinstance(value, Tensor) else value for value in copied]
         self._tangents = tangents
         self._changed = [info.index for info in _written(compiled)]
+        infos = compiled.meta.inputs
+        self._elsewhere = {info.index for info in infos if info.exchange and info.seen_by_autograd}
         for at, given in enumerate(compiled.captured.flat_inputs):
             if given.duplicate_of is not None:
                 self._flat[at] = self._flat[given.duplicate_of]
@@ -195,7 +197,7 @@ class Given:
         """Puts the inputs' new values into the inputs, and tells those of all that changed."""
         with below_views():
             for out, value in zip(program.outputs, outputs, strict=True):
-                if isinstance(out.slot, MutatedInput):
+                if isinstance(out.slot, MutatedInput) and out.slot.index not in self._elsewhere:
                     before = self._before[out.slot.index]
                     before[once(before)].copy_(value[once(before)])
         return {_after(self._slots[index].name): _kept(self._before[index]) for index in self._changed}
