@@ -57,7 +57,7 @@ def capture_direct(
                 result = called(inputs[:given_count])
         finally:
             left = LeftBehind(surroundings, tuple(zip(reached, fakes, strict=True)), subject.span)
-        return left.beside(result) if left else result
+        return left.beside(result)
 
     def called(inputs: tuple[CapturedInput, ...]) -> Any:
         flat = [given.argument for given in inputs]

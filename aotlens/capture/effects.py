@@ -15,9 +15,11 @@ from typing import Any
 import torch
 
 from aotlens.capture.containers import ABSENT, Item, Leaves, Refill, WithRefills, list_items, new_items
+from aotlens.capture.hidden_state import refuse_moved
 from aotlens.capture.mentions import Mentions, mentions
 from aotlens.capture.reach import MISSING, Instance, Place, Reach, base_of, is_filled
 from aotlens.capture.records import Captured, Reached
+from aotlens.capture.slots import Slots
 from aotlens.capture.surroundings import ANYTHING, PLAIN, is_unchanged, same_items
 from aotlens.errors import UnsupportedError
 from aotlens.ir.outer import Outer
@@ -56,15 +58,15 @@ class LeftBehind:
         for change in self._changes:
             _restore(change)
 
-    def __bool__(self) -> bool:
-        return bool(self._changes)
-
-    def beside(self, result: Any) -> WithRefills:
-        """The result, with what the wrapper leaves at each place.
+    def beside(self, result: Any) -> Any:
+        """The result, with what the wrapper leaves at each place if anything.
 
         Raises:
             UnsupportedError: something that a compiled call would not do again.
         """
+        refuse_moved(self._around.stateful, self._around.name_of, self._span)
+        if not self._changes:
+            return result
         given = result if isinstance(result, WithRefills) else WithRefills(result, (), ())
         known = {
             id(place.value): Outer(_name(place), place.value)
@@ -366,7 +368,7 @@ class _Slot:
 def carried_places(captured: Captured) -> list[tuple[Any, Any]]:
     """Where a call finds the tensors that the one before left: what has `get`, and the key."""
     return [
-        (refill.box if isinstance(refill.box, dict) else _Slot(refill.box), key)
+        (refill.box if isinstance(refill.box, (dict, Slots)) else _Slot(refill.box), key)
         for refill in captured.structure.refills
         for key, _ in refill.carried
     ]

@@ -8,16 +8,20 @@ import argparse
 import functools
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
+from dis import opmap
 from functools import partial
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from types import BuiltinMethodType, CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
+from weakref import ReferenceType
 
 import torch
 
 from aotlens.capture.frames import is_own_file
+from aotlens.capture.hidden_state import Stateful, of_the_process, stateful
 from aotlens.capture.hooked import names_bound_by_hooks
+from aotlens.capture.slots import Slots, has_slots
 
 Cache = functools._lru_cache_wrapper
 """Of every function under `functools.lru_cache` or `functools.cache`."""
@@ -32,6 +36,7 @@ NAMESPACES = (SimpleNamespace, argparse.Namespace)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 """What calling a layer reads besides its own code."""
 MISSING = object()
+STORE_ATTR = opmap["STORE_ATTR"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,7 @@ class Place:
 class Instance:
     """The attributes of an object of the user's, or the layers of a layer."""
 
-    store: dict[str, Any]
+    store: MutableMapping[str, Any]
     before: dict[str, Any]
     """A shallow copy."""
     kind: type
@@ -101,6 +106,11 @@ class Reach:
     codes: tuple[CodeType, ...] = ()
     """The user's own code that can run, without the functions inside it."""
     caches: "tuple[Cache[Any], ...]" = ()
+    stateful: tuple[Stateful, ...] = ()
+
+    def name_of(self, value: Any) -> str:
+        """The user's name for an object, or what kind it is."""
+        return next((place.path for place in self.places if place.value is value), type(value).__name__)
 
 
 NOTHING = Reach((), ())
@@ -116,7 +126,13 @@ def reach(function: Callable[..., Any], arguments: Sequence[Any] = ()) -> Reach:
     for argument in arguments:
         walk.look_into(argument, names)
     walk.run()
-    return Reach(tuple(walk.places.values()), tuple(walk.instances), tuple(walk.codes), tuple(walk.caches))
+    return Reach(
+        tuple(walk.places.values()),
+        tuple(walk.instances),
+        tuple(walk.codes),
+        tuple(walk.caches),
+        (*of_the_process(), *walk.stateful),
+    )
 
 
 class _Walk:
@@ -130,6 +146,8 @@ class _Walk:
         self.instances: list[Instance] = []
         self.codes: list[CodeType] = []
         self.caches: list[Cache[Any]] = []
+        self.stateful: list[Stateful] = []
+        self._functions: list[tuple[FunctionType, frozenset[str]]] = []
         self._waiting: list[tuple[Any, frozenset[str]]] = []
         self._seen: set[int] = set()
         self._class_names: dict[type, frozenset[str]] = {}
@@ -144,6 +162,8 @@ class _Walk:
     def run(self) -> None:
         while self._waiting:
             self._visit(*self._waiting.pop())
+        if any(STORE_ATTR in code.co_code[::2] for code in self.codes):
+            self._attributes_of_functions()
 
     def _visit(self, value: Any, names: frozenset[str]) -> None:
         if isinstance(value, torch.nn.Module):
@@ -162,7 +182,17 @@ class _Walk:
             self.look_into(value.__wrapped__, names)
         elif isinstance(value, type):
             self._class(value, names)
-        elif hasattr(value, "__dict__") and not type(value).__module__.startswith("torch."):
+        else:
+            self._object(value, names)
+
+    def _object(self, value: Any, names: frozenset[str]) -> None:
+        if isinstance(value, ReferenceType):
+            self.look_into(value(), names)
+        elif isinstance(value, BuiltinMethodType):
+            self.look_into(value.__self__, names)
+        elif (found := stateful(value)) is not None:
+            self.stateful.append(found)
+        elif _has_attributes(value) and not type(value).__module__.startswith("torch."):
             self._instance(value, names | self._names_of(type(value)))
 
     def _callable(self, value: Any, names: frozenset[str]) -> None:
@@ -182,12 +212,20 @@ class _Walk:
             return
         self.codes.append(code)
         names = _names(code)
+        self._functions.append((function, names))
         self._defaults(function, names)
         self._names_in("the global", function.__globals__, names)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             if is_filled(cell):
                 self._place("the closure variable", name, cell, cell.cell_contents)
                 self.look_into(cell.cell_contents, names)
+
+    def _attributes_of_functions(self) -> None:
+        """What code binds in functions, as `f.calls = 0` does."""
+        for function, names in self._functions:
+            store = vars(function)
+            self.instances.append(Instance(store, dict(store), FunctionType))
+            self._names_in("the attribute", store, names)
 
     def _defaults(self, function: FunctionType, names: frozenset[str]) -> None:
         """What the function's own defaults hold."""
@@ -200,7 +238,8 @@ class _Walk:
             self.look_into(value, names)
 
     def _instance(self, value: Any, names: frozenset[str]) -> None:
-        store, foreign = vars(value), not is_own_class(type(value)) and not isinstance(value, NAMESPACES)
+        foreign = not is_own_class(type(value)) and not isinstance(value, NAMESPACES)
+        store: Any = Slots(value) if has_slots(type(value)) and not foreign else vars(value)
         if not foreign:
             self.instances.append(Instance(store, dict(store), type(value)))
         self._names_in("the attribute", store, names, foreign)
@@ -300,6 +339,11 @@ def is_own_class(kind: type) -> bool:
     """Whether a class is defined in the user's own files."""
     module = sys.modules.get(kind.__module__)
     return kind.__module__ == "__main__" or is_own_file(getattr(module, "__file__", None) or "")
+
+
+def _has_attributes(value: Any) -> bool:
+    kind = type(value)
+    return hasattr(value, "__dict__") or (is_own_class(kind) and has_slots(kind))
 
 
 def _function_of(member: Any) -> Any:

@@ -1,9 +1,14 @@
 """What a function leaves behind, over several calls: when it is compiled anew, and what it finds."""
 
 import inspect
+import itertools
+import random
+import weakref
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -262,3 +267,99 @@ def test_an_object_that_is_left_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="an object of type `Private` that the function leaves in"):
         aotlens.compile(step, options=EAGER)(torch.ones(3))
     assert kept == []
+
+
+class WithSlots:
+    __slots__ = ("last", "more")
+
+    def __init__(self) -> None:
+        self.last = torch.zeros(3)
+
+
+class Referred:
+    def __init__(self) -> None:
+        self.last = torch.zeros(3)
+
+
+@pytest.mark.parametrize("kind", [WithSlots, Referred])
+def test_what_one_call_leaves_for_the_next_in_slots_and_behind_weak_references(kind: Any) -> None:
+    def made() -> Any:
+        kept = kind()
+        found: Any = weakref.ref(kept) if kind is Referred else lambda: kept
+
+        def fn(x: Tensor) -> Tensor:
+            before = found().last
+            found().last = x * 2
+            return x + before
+
+        return fn, kept
+
+    (eager, expected), (fn, found) = made(), made()
+    compiled = aotlens.compile(fn, options=EAGER)
+    for at in range(3):
+        torch.testing.assert_close(compiled(torch.full((3,), at)), eager(torch.full((3,), at)))
+        torch.testing.assert_close(found.last, expected.last)
+    assert not hasattr(found, "more")
+
+
+def test_what_a_function_leaves_in_itself() -> None:
+    def fn(x: Tensor) -> Tensor:
+        fn.last = x * 2  # type: ignore[attr-defined]
+        return x + 1
+
+    def counting(x: Tensor) -> Tensor:
+        counting.calls = getattr(counting, "calls", 0) + 1  # type: ignore[attr-defined]
+        return x * counting.calls  # type: ignore[attr-defined]
+
+    compiled = aotlens.compile(fn, options=EAGER)
+    for at in range(3):
+        compiled(torch.full((3,), at))
+        torch.testing.assert_close(fn.last, torch.full((3,), at) * 2)  # type: ignore[attr-defined]
+    compiled = aotlens.compile(counting, options=EAGER)
+    torch.testing.assert_close(compiled(torch.ones(3)), torch.ones(3))
+    with pytest.raises(UnsupportedError, match="changes the attribute `calls`"):
+        compiled(torch.ones(3))
+
+
+numbers: Any = np.random.RandomState(0)
+new_numbers: Any = np.random.default_rng(0)
+own: Any = random.Random(0)
+counted: Any = itertools.count()
+paired: Any = zip([1, 2], map(float, [3, 4]), strict=True)
+yielded: Any = (2 * one for one in [1, 2, 3])
+context: Any = ContextVar("context", default=1)
+
+HIDDEN: dict[str, tuple[Callable[[], Any], str]] = {
+    "python": (random.random, "draws from `random`"),
+    "own": (own.random, "draws from `Random`"),
+    "numpy": (lambda: float(np.random.rand()), r"draws from `numpy\.random`"),
+    "numpy's state": (lambda: float(numbers.rand()), "draws from `numbers`"),
+    "numpy's generator": (lambda: float(new_numbers.random()), "draws from `new_numbers`"),
+    "count": (lambda: next(counted), "takes items from the iterator `counted`"),
+    "pairs": (lambda: next(paired)[1], "takes items from the iterator `paired`"),
+    "generator": (lambda: next(yielded), "takes items from the iterator `yielded`"),
+    "context": (lambda: context.set(context.get() + 1) and 1, "sets the context variable `context`"),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_state_that_no_name_leads_to_is_refused_where_a_call_moves_it(name: str) -> None:
+    draw, message = HIDDEN[name]
+    with pytest.raises(UnsupportedError, match=message):
+        aotlens.compile(lambda x: x * draw(), options=EAGER)(torch.ones(3))
+
+
+def test_random_numbers_of_python_are_set_back_where_they_are_refused() -> None:
+    state: Any = np.random.get_state
+    before, numpys = random.getstate(), state()[2]
+    for draw in (random.random, np.random.rand):
+        with pytest.raises(UnsupportedError, match="draws from"):
+            aotlens.compile(lambda x, draw=draw: x * float(draw()), options=EAGER)(torch.ones(3))
+    assert (random.getstate(), state()[2]) == (before, numpys)
+
+
+def test_an_iterator_that_is_only_held_is_no_matter() -> None:
+    held = iter([1, 2])
+    compiled = aotlens.compile(lambda x: x * (2 if held else 3), options=EAGER)
+    torch.testing.assert_close(compiled(torch.ones(3)), torch.full((3,), 2.0))
+    assert next(held) == 1
