@@ -19,6 +19,7 @@ from aotlens.capture.storage import Storage
 from aotlens.capture.wrappers import is_wrapper, value_of
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
+from aotlens.ir.outer import Outer
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable
 from aotlens.ir.slots import (
     DataSize,
@@ -172,12 +173,15 @@ def _expanded(outputs: Iterable[tuple[Any, Any]]) -> tuple[ProgramOutput, ...]:
 def alias_values(captured: Captured, meta: ViewAndMutationMeta) -> tuple[ProgramOutput, ...]:
     """The graph's own value of every result that the wrapper makes, or that is no tensor."""
     recorder, found = captured.recorder, list[tuple[Any, Any]]()
-    with recorder.fake_mode, recorder.adding("joint", "a result that the wrapper makes again"):
+    added = recorder.adding("joint", "a result that the wrapper makes again")
+    with recorder.fake_mode, torch.no_grad(), added:  # as values: their histories are the wrapper's
         for output in meta.outputs:
             if isinstance(output.value, (Node, Wrapped)):
                 continue
-            tensor = captured.outputs[output.index]
-            value = value_of(recorder, tensor) if isinstance(tensor, torch.Tensor) else output.value
+            tensor, known = captured.outputs[output.index], output.value
+            if isinstance(known, Outer):  # an object of the caller's
+                known = None
+            value = value_of(recorder, tensor) if isinstance(tensor, torch.Tensor) else known
             found.append((UserOutput(captured.output_names[output.index], output.index), value))
     return _expanded(found)
 
