@@ -4,6 +4,7 @@ Invariant: a compilation is used again only where every attribute, global and cl
 function may read holds what it held.
 """
 
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from types import CellType
 from typing import Any
@@ -14,6 +15,8 @@ from aotlens.capture.reach import CONTAINERS, Instance, Place, Reach, base_of
 
 ANYTHING = object()
 """In place of an item of which nothing is assumed here."""
+PYTHONS = (*CONTAINERS, OrderedDict, defaultdict)
+"""Containers that are empty where they are false: no class of the user's answers for them."""
 PLAIN = (bool, int, float, complex, str, bytes)
 """Equal values of one of these types are the same to a compiled function."""
 
@@ -68,7 +71,7 @@ def surroundings_check(before: Reach) -> Callable[[], bool]:
         if place.content is not None:
             names[f"c{index}"] = place.content
             items = f"same_items(v{index}, c{index})"
-            own_length = type(place.value) not in CONTAINERS
+            own_length = type(place.value) not in PYTHONS
             conditions.append(items if place.content or own_length else f"not v{index}")
     for index, instance in enumerate(before.instances):
         if not instance.is_read:
