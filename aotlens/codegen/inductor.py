@@ -253,8 +253,8 @@ class _Unit:
         except Exception as error:
             place = self._parts.joint.captured.subject
             raise BackendError(
-                f"Inductor failed on the {phase} graph of `{place.name}`: {type(error).__name__}: {error}; "
-                "choose backend 'eager' to go on without it",
+                f"Inductor failed on the {phase} graph of `{place.name}`: {type(error).__name__}: "
+                f"{_said(error)}; choose backend 'eager' to go on without it",
                 span=place.span,
             ) from error
         self._kernels[phase] = kernels_of(result, provenance, program, phase)
@@ -267,6 +267,12 @@ class _Unit:
         self._made = result, around
         self._compiled[phase] = self._made
         return around.code(boxed(result))
+
+
+def _said(error: Exception) -> str:
+    """Inductor's message and the operator, without the operator's arguments, which are pages."""
+    said, _, lowered = str(error).partition("\n  target: ")
+    return f"{said} (target: {lowered.splitlines()[0].strip()})" if lowered else said
 
 
 def _static(program: Program) -> list[int]:
