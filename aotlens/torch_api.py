@@ -6,6 +6,7 @@ A comment heads each subject.
 """
 
 import contextvars
+import dataclasses
 import inspect
 import json
 import logging
@@ -146,6 +147,7 @@ __all__ = [
     "kernel_settings",
     "kernels_from",
     "keys_without_cuda_autocast",
+    "know_grouped_products",
     "known_number",
     "launched_as_operator",
     "leave_to_python",
@@ -806,6 +808,45 @@ def _place_of_sizes(mode: FakeTensorMode) -> Any:
     return ConstantSource(f"__meta_utils_unknown_tensor{mode.fake_tensor_converter.meta_converter.arg_cnt}")
 
 
+class _SaidToBeBfloat16:
+    """A tensor that gives another type when it is asked for it, and the same answers to all else."""
+
+    dtype = torch.bfloat16
+
+    def __init__(self, tensor: Any) -> None:
+        self._tensor = tensor
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tensor, name)
+
+
+def know_grouped_products() -> None:
+    """Have `_grouped_mm`'s fake kernel take the types that its kernels take, where it knows bfloat16 alone.
+
+    Idempotent, and for all fake tensors: Inductor asks too.  The kernel's other checks stay.
+    """
+    from torch import _meta_registrations
+
+    module: Any = _meta_registrations
+    common = getattr(module, "_meta_grouped_mm_common", None)
+    if common is None or hasattr(common, "knows_types"):
+        return
+
+    def product(mat_a: Any, mat_b: Any, **options: Any) -> Any:
+        known = mat_a.dtype in (torch.float32, torch.float16) and mat_a.dtype is mat_b.dtype
+        if options.get("scale_a") is not None or not known:
+            return common(mat_a, mat_b, **options)
+        check(
+            options["out_dtype"] in (None, mat_a.dtype),
+            lambda: "Grouped gemm output dtype must match `mat_a` dtype",
+        )
+        common(_SaidToBeBfloat16(mat_a), _SaidToBeBfloat16(mat_b), **{**options, "out_dtype": None})
+        return module._create_grouped_mm_output_tensor(mat_a, mat_b, options["offs"], None)
+
+    product.knows_types = True  # type: ignore[attr-defined]
+    module._meta_grouped_mm_common = product
+
+
 def known_number(mode: FakeTensorMode, make: Callable[[], torch.Tensor]) -> FakeTensor:
     """A fake tensor that knows its value, from a small real one."""
     with unset_fake_temporarily():
@@ -832,13 +873,18 @@ def with_ragged_sizes(fake_mode: FakeTensorMode) -> FakeTensorMode:
 
 @contextmanager
 def numbers_of_data(fake_mode: FakeTensorMode) -> Iterator[None]:
-    """Within it, a number read out of a fake tensor is a symbol, also where Dynamo would break the graph."""
-    before = fake_mode.allow_scalar_outputs
+    """Within it, a number or size that only data tells is a symbol, and does not break the graph."""
+    before, environment = fake_mode.allow_scalar_outputs, fake_mode.shape_env
+    settings = environment.settings if environment is not None else None
     fake_mode.allow_scalar_outputs = True
+    if environment is not None:
+        environment.settings = dataclasses.replace(settings, allow_dynamic_output_shape_ops=True)
     try:
         yield
     finally:
         fake_mode.allow_scalar_outputs = before
+        if environment is not None:
+            environment.settings = settings
 
 
 def numbers_forgotten(fake_mode: Any) -> Any:

@@ -11,6 +11,7 @@ import torch
 from torch.autograd.graph import increment_version
 
 from aotlens.capture.foreach import FOREACH, in_turns, note_histories_between
+from aotlens.capture.layouts import laid_out_as
 from aotlens.capture.masks import drawn_in_place, draws_mask
 from aotlens.capture.operators import Operator, aten, missing_defaults
 from aotlens.capture.partial_overlaps import refuse_partial_overlap
@@ -157,7 +158,7 @@ def _fitted(tape: Tape, call: Write, target: Any, value: Node) -> Node:
             value = tape.emit(aten.slice.Tensor, value, dim, 0, 1)
         value = tape.emit(aten.expand.default, value, list(size))
     if value.val.shape == target.shape and value.val.dtype == target.dtype:
-        return value
+        return laid_out_as(tape, target, value)
     before = target.shape
     tape.keep_values(target)
     call.func(*call.args, **call.kwargs)

@@ -54,6 +54,7 @@ from aotlens.torch_api import (
     FakeTensorMode,
     TorchDispatchMode,
     device_for_autograd,
+    know_grouped_products,
     known_number,
     make_shape_env,
     pytree,
@@ -62,6 +63,7 @@ from aotlens.torch_api import (
 )
 
 tell_of_silent_changes()
+know_grouped_products()
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any], Any, Origin]
 """One operator as the user's code ran it: overload, arguments, keyword arguments, result, origin."""

@@ -222,6 +222,12 @@ SAID_BY_TORCH: tuple[tuple[tuple[str, ...], type[UnsupportedError], str, str], .
         "",
     ),
     (
+        ("Expected IntList but got GenericList",),
+        UnsupportedError,
+        "an operator with a rule for known sizes only within `torch.func.vmap`, under symbolic sizes",
+        "compile it with known sizes",
+    ),
+    (
         ("tried to directly modify sizes for customized tensor",),
         UnsupportedError,
         "an operator that changes sizes in place, under symbolic sizes",

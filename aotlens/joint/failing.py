@@ -3,6 +3,7 @@
 Invariant: only autograd's own refusals are put off to the backward; a limit of ours is told at once.
 """
 
+import re
 from typing import Any
 
 from torch.autograd.graph import get_gradient_edge
@@ -23,6 +24,15 @@ AUTOGRAD_REFUSES = (
     "Trying to backward through the graph a second time",
 )
 
+SUBCLASS_REFUSES = (
+    (NotImplementedError, re.compile(r"^\w+\.\w+\.\w+$"), "`{}` is not implemented for this tensor subclass"),
+    (
+        AttributeError,
+        re.compile("'NestedIntNode' object has no attribute 'expr'"),
+        "a ragged size in a derivative (SymIntArrayRef expected to contain only concrete integers)",
+    ),
+)
+"""What a jagged tensor's own rules raise, on fake tensors: type, phrase, and how it is told."""
 
 INVALID = "returned an invalid gradient"
 """Said of an operator whose derivative is wrong in torch, and of a view that we take otherwise than eager."""
@@ -31,16 +41,20 @@ INVALID = "returned an invalid gradient"
 def failing_backward(recorder: Recorder, outputs: list[Any], error: Exception) -> FailingBackward | None:
     """What eager raises too when it runs this backward; None for every other error."""
     first = str(error).strip().splitlines()[0] if str(error).strip() else ""
-    refuses = any(phrase in first for phrase in AUTOGRAD_REFUSES)
-    if INVALID in first:
+    refuses = isinstance(error, RuntimeError) and any(phrase in first for phrase in AUTOGRAD_REFUSES)
+    for kind, phrase, told in SUBCLASS_REFUSES:
+        if isinstance(error, kind) and phrase.search(first):
+            first, refuses = told.format(first), True
+    if INVALID in first and isinstance(error, RuntimeError):
         with without_modes(), recorder.fake_mode:
             refuses = not any(is_stale(tensor) for tensor in recorder.seen_tensors())
-    if not isinstance(error, RuntimeError) or not refuses:
+    if not refuses:
         return None
     origin = _origin_of_failure(recorder, outputs)
     _forget(recorder)
     span = origin.place.innermost if origin is not None else None
-    return FailingBackward(placed(first.split(" Hint:")[0].rstrip(" ."), span), origin)
+    kind = "NotImplementedError" if isinstance(error, NotImplementedError) else "RuntimeError"
+    return FailingBackward(placed(first.split(" Hint:")[0].rstrip(" ."), span), origin, kind)
 
 
 def _origin_of_failure(recorder: Recorder, outputs: list[Any]) -> Origin | None:

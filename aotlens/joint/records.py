@@ -1,7 +1,7 @@
 """What the joint stage gives: one program whose outputs are the forward's and then the gradients."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.capture.records import Captured
@@ -64,6 +64,8 @@ class FailingBackward:
     """Autograd's own words, and the user's line."""
     origin: Origin | None
     """The operator whose gradient cannot be computed; None where it is not known."""
+    error: Literal["RuntimeError", "NotImplementedError"] = "RuntimeError"
+    """The type of eager's error."""
 
 
 @dataclass(frozen=True, slots=True)

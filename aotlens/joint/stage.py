@@ -274,7 +274,7 @@ def record_backward(
         leaves, arriving = [item.leaf for item in wanted], [tangent.tensor for tangent in tangents]
         try:
             gradients = call_boundary(lambda: gradients_of(outputs, leaves, arriving, recorder.reset_leaves))
-        except RuntimeError as error:
+        except (RuntimeError, AttributeError) as error:
             failing = failing_backward(recorder, outputs, error)
             if failing is None:
                 raise

@@ -170,9 +170,9 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
     wrappers = BackwardWrappers(parts, names, code.compile is not None)
     tangents = wrappers.tangents(function_outputs(parts), parts.joint.differentiable)
     saved = [given for given in program.inputs if isinstance(given.slot, SavedInput)]
-    if parts.joint.failing is not None:
+    if failing := parts.joint.failing:
         with builder.block("def backward(ctx, *tangents):"):
-            builder.add(f"raise RuntimeError({failing_message(parts.joint)!r})")
+            builder.add(f"raise {failing.error}({failing_message(parts.joint)!r})")
         return
     with builder.block(f"def backward(ctx, {', '.join(tangent.parameter for tangent in tangents)}):"):
         if code.compile is not None:

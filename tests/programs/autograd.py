@@ -321,3 +321,22 @@ def expanded_to_the_sizes_of_an_input(x: Tensor) -> Tensor:
 @cases(lambda: (leaf(3), plain(3)), "dynamo")
 def product_of_second_derivatives_with_a_vector(x: Tensor, v: Tensor) -> Any:
     return torch.autograd.functional.hvp(lambda y: (y**3).sum(), x, v)[1]
+
+
+def _groups() -> Tensor:
+    return torch.tensor([2, 6], dtype=torch.int32)
+
+
+@cases(lambda: (leaf(6, 4), leaf(2, 4, 8), _groups()), "dynamo", "inductor")
+def products_of_groups(x: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
+    return F.grouped_mm(x, weights, offs=ends).sin()
+
+
+@cases(lambda: (leaf(2, 6, 8), leaf(8, 8), torch.tensor([4, 8], dtype=torch.int32)))
+def products_of_groups_in_half(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
+    return F.grouped_mm(x.half(), weight.half(), offs=ends).float()
+
+
+@cases(lambda: (leaf(6, 3), leaf(2, 3, 5), _groups()), later="raises")
+def products_of_groups_not_aligned(x: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
+    return F.grouped_mm(x, weights, offs=ends)

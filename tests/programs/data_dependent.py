@@ -98,6 +98,13 @@ def boolean_mask_written(x: Tensor) -> Tensor:
     return x * 2
 
 
+@cases(lambda: (leaf(3, 4), plain(3, 4)), "dynamic", "dynamo", "inductor")
+def added_to_behind_a_mask(x: Tensor, y: Tensor) -> Tensor:
+    hidden = x * 2
+    hidden[y > 0] += 1
+    return hidden * hidden
+
+
 @cases(lambda: (leaf(2, 3), plain(2, 3)))
 def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     return x.masked_select(mask > 0) * 3

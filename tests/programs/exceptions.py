@@ -96,6 +96,12 @@ EXCEPTIONS = (
         dynamic=True,
     ),
     RefusedThere(
+        "torch's rule for layer norm of all at once takes known sizes alone",
+        "a rule for known sizes only within `torch.func.vmap`, under symbolic sizes",
+        ("transforms/jacobian_of_normalised_rows",),
+        dynamic=True,
+    ),
+    RefusedThere(
         "torch's derivative along a direction makes its tensors from known sizes",
         "an operator that needs known sizes, under symbolic sizes",
         ("transforms/linearized_with_dropout",),

@@ -73,3 +73,23 @@ def made_inside(x: Tensor, offsets: Tensor) -> Tensor:
 @cases(lambda: (jagged(grad=True), leaf(Fixed(3), Fixed(4))))
 def matrix_product(x: Tensor, w: Tensor) -> Tensor:
     return x @ w
+
+
+@cases(lambda: (jagged(),), "dynamo")
+def reduced_over_the_ragged_size(x: Tensor) -> tuple[Tensor, ...]:
+    return x.sum(1), x.mean(1, keepdim=True), torch.amax(x, 1), x.sin().sum(2)
+
+
+@cases(lambda: (jagged(grad=True),), "dynamo")
+def reduced_with_a_gradient(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return x.sum((1, 2)), torch.amax(x, 1), x.softmax(1).sum()
+
+
+@cases(lambda: (jagged(grad=True),), "dynamo")
+def sum_whose_gradient_torch_lacks(x: Tensor) -> Tensor:
+    return x.sum(1) * 2
+
+
+@cases(lambda: (jagged(grad=True),), "dynamo")
+def mean_whose_gradient_torch_lacks(x: Tensor) -> Tensor:
+    return x.mean(1) * 2

@@ -123,6 +123,11 @@ def second_derivatives(x: Tensor) -> Tensor:
     return hessian(lambda y: y.pow(3).sum() * y[0])(x)
 
 
+@cases(lambda: (leaf(3, 4),))
+def jacobian_of_normalised_rows(x: Tensor) -> Tensor:
+    return jacrev(lambda y: nn.functional.layer_norm(y, (y.shape[-1],)))(x) * 2
+
+
 @cases(lambda: (leaf(2, 3), leaf(4, 3), leaf(4)))
 def functional_module(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return functional_call(LAYER, {"weight": weight, "bias": bias}, (x,))

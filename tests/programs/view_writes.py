@@ -183,3 +183,17 @@ def gates_of_unsafe_split_in_place(x: Tensor) -> tuple[Tensor, Tensor]:
     first, second = whole.unsafe_split_with_sizes([1, 3])
     first.sigmoid_()
     return first * second, whole
+
+
+@cases(lambda: (plain(3, 4), plain(2, 3)), "dynamic", "dynamo", "inductor")
+def rows_put_into_a_transposed_input(x: Tensor, y: Tensor) -> Tensor:
+    x.t().index_copy_(0, torch.tensor([1, 2]), y)
+    return x * 2
+
+
+@cases(lambda: (plain(3, 4), plain(2)), "dynamic", "dynamo", "inductor")
+def numbers_put_into_a_transposed_input(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    x.t().put_(torch.tensor([1, 3]), y)
+    filled = (x + 1).t()
+    filled.masked_scatter_(filled > 1, x)
+    return x * 2, filled + 1
