@@ -874,11 +874,13 @@ def with_ragged_sizes(fake_mode: FakeTensorMode) -> FakeTensorMode:
 @contextmanager
 def numbers_of_data(fake_mode: FakeTensorMode) -> Iterator[None]:
     """Within it, a number or size that only data tells is a symbol, and does not break the graph."""
-    before, environment = fake_mode.allow_scalar_outputs, fake_mode.shape_env
-    settings = environment.settings if environment is not None else None
+    before = fake_mode.allow_scalar_outputs
+    environment: Any = fake_mode.shape_env
+    settings = getattr(environment, "settings", None)
     fake_mode.allow_scalar_outputs = True
     if environment is not None:
-        environment.settings = dataclasses.replace(settings, allow_dynamic_output_shape_ops=True)
+        known: Any = settings
+        environment.settings = dataclasses.replace(known, allow_dynamic_output_shape_ops=True)
     try:
         yield
     finally:

@@ -21,6 +21,7 @@ from aotlens.errors import UnsupportedError
 from aotlens.ir.program import is_higher_order
 from aotlens.torch_api import (
     FakeTensor,
+    TorchDispatchMode,
     TorchFunctionMode,
     detect_fake_mode,
     function_calls_handled_by,
@@ -121,7 +122,7 @@ def _observe(function: Callable[..., Any], inputs: tuple[Any, ...], one: bool) -
     """Run the function once on stand-ins, recording nothing."""
     stand_ins = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
     watching = _Watching(stand_ins)
-    with watching, function_calls_handled_by(watching.call):
+    with watching, function_calls_handled_by(watching.call), _Making(watching):
         result = function(*stand_ins)
     watching.note(result)
     watching.forget_writes()
@@ -210,8 +211,12 @@ class _Watching(TorchFunctionMode):
         """An operator, or a custom `autograd.Function`."""
         self.note((args, kwargs))
         result = func(*args, **kwargs)
-        self._own |= {id(leaf): leaf for leaf in pytree.tree_leaves(result)}
+        self.made(result)
         return result
+
+    def made(self, result: Any) -> None:
+        """Take in what an operator gave."""
+        self._own |= {id(leaf): leaf for leaf in pytree.tree_leaves(result)}
 
     def note(self, values: Any) -> None:
         """Take in what an operator read, or what the function returned."""
@@ -228,3 +233,20 @@ class _Watching(TorchFunctionMode):
         """What this run has written to counts as not written to; stand-ins share what is counted."""
         counted = list(self._versions.values())
         set_version([value for value, _ in counted], [version for _, version in counted])
+
+
+class _Making(TorchDispatchMode):
+    """Tells of tensors that no function of torch's gives back: what `torch.func` unwraps at its end."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, watching: _Watching) -> None:
+        super().__init__()
+        self._watching = watching
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self._watching.made(result)
+        return result

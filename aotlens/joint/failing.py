@@ -42,9 +42,9 @@ def failing_backward(recorder: Recorder, outputs: list[Any], error: Exception) -
     """What eager raises too when it runs this backward; None for every other error."""
     first = str(error).strip().splitlines()[0] if str(error).strip() else ""
     refuses = isinstance(error, RuntimeError) and any(phrase in first for phrase in AUTOGRAD_REFUSES)
-    for kind, phrase, told in SUBCLASS_REFUSES:
+    for kind, phrase, words in SUBCLASS_REFUSES:
         if isinstance(error, kind) and phrase.search(first):
-            first, refuses = told.format(first), True
+            first, refuses = words.format(first), True
     if INVALID in first and isinstance(error, RuntimeError):
         with without_modes(), recorder.fake_mode:
             refuses = not any(is_stale(tensor) for tensor in recorder.seen_tensors())
@@ -53,8 +53,9 @@ def failing_backward(recorder: Recorder, outputs: list[Any], error: Exception) -
     origin = _origin_of_failure(recorder, outputs)
     _forget(recorder)
     span = origin.place.innermost if origin is not None else None
-    kind = "NotImplementedError" if isinstance(error, NotImplementedError) else "RuntimeError"
-    return FailingBackward(placed(first.split(" Hint:")[0].rstrip(" ."), span), origin, kind)
+    lacks = isinstance(error, NotImplementedError)
+    told = placed(first.split(" Hint:")[0].rstrip(" ."), span)
+    return FailingBackward(told, origin, "NotImplementedError" if lacks else "RuntimeError")
 
 
 def _origin_of_failure(recorder: Recorder, outputs: list[Any]) -> Origin | None:

@@ -338,3 +338,15 @@ class Gated(nn.Module):
 
 
 cases(lambda: (leaf(3), flag()))(Gated)
+
+
+@cases(lambda: (leaf(3, 4), leaf(4)), "dynamic", "dynamo")
+def derivative_in_a_branch(x: Tensor, w: Tensor) -> Tensor:
+    slope = torch.func.grad(lambda y: (y * w).sin().sum())
+    return torch.cond(x.sum() > 0, slope, lambda x: x + w, (x,))
+
+
+@cases(lambda: (plain(3, 4), plain(4)), "dynamic", "dynamo")
+def vectorised_in_a_step(x: Tensor, w: Tensor) -> Tensor:
+    row = torch.func.vmap(lambda one, weight: one.sin() * weight)
+    return hop_map(lambda given: row(given, w), x)
