@@ -36,13 +36,18 @@ def record_call(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     before = [tensor._version for tensor in tensors]
     written: tuple[int, ...] = ()
     while True:
-        call = FORMS[func.name()](args, written) if written else Call(args, kwargs, (), lambda result: result)
+        call = (
+            FORMS[func.name()].call(args, written)
+            if written
+            else Call(args, kwargs, (), lambda result: result)
+        )
         try:
             result, given, keywords = record_higher_order(tape, func, call.args, call.kwargs)
             break
         except WritesToOperandError as error:
             further = tuple(sorted({*written, *error.operands}))
-            if func.name() not in FORMS or further == written or not _may_write(tape, func, args, further):
+            form = FORMS.get(func.name())
+            if form is None or further == written or not form.may_write(tape, args, further):
                 raise
             written = further
         finally:  # the functions ran on stand-ins for the operands, which share their versions
@@ -60,13 +65,6 @@ def _write(tape: Tape, target: Any, value: Any) -> None:
         tape.note_call((COPY, (target, value), {}, target, tape.origin))
     if not target.is_inference():
         increment_version([target])
-
-
-def _may_write(tape: Tape, func: Any, args: tuple[Any, ...], written: tuple[int, ...]) -> bool:
-    """Whether torch lets a function write there, and no other operand shows the same memory."""
-    operands, first = WRITABLE[func.name()](args)
-    storages = [id(tape.tracked(one).storage) for one in operands if isinstance(one, torch.Tensor)]
-    return all(at >= first and storages.count(id(tape.tracked(operands[at]).storage)) == 1 for at in written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +148,28 @@ def _while_loop(args: tuple[Any, ...], written: tuple[int, ...]) -> Call:
     )
 
 
-FORMS: dict[str, Callable[[tuple[Any, ...], tuple[int, ...]], Call]] = {
-    "cond": _cond,
-    "while_loop": _while_loop,
-}
-"""By operator, how its functions get along without writing to the operands at these places."""
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the functions of one operator get along without writing to operands."""
 
-WRITABLE: dict[str, Callable[[tuple[Any, ...]], tuple[tuple[Any, ...], int]]] = {
-    "cond": lambda args: (tuple(args[3]), 0),
-    "while_loop": lambda args: ((*args[2], *args[3]), len(args[2])),
+    call: Callable[[tuple[Any, ...], tuple[int, ...]], Call]
+    """The call that writes to nothing, for the places of those that are written to."""
+    operands: Callable[[tuple[Any, ...]], tuple[Any, ...]]
+    """The operands among the operator's arguments."""
+    first: Callable[[tuple[Any, ...]], int] = lambda args: 0
+    """From which one on torch lets a function write to them."""
+
+    def may_write(self, tape: Tape, args: tuple[Any, ...], written: tuple[int, ...]) -> bool:
+        """Whether torch lets a function write there, and no other operand shows the same memory."""
+        operands, first = self.operands(args), self.first(args)
+        storages = [id(tape.tracked(one).storage) for one in operands if isinstance(one, torch.Tensor)]
+        return all(
+            at >= first and storages.count(id(tape.tracked(operands[at]).storage)) == 1 for at in written
+        )
+
+
+FORMS = {
+    "cond": Form(_cond, lambda args: tuple(args[3])),
+    "while_loop": Form(_while_loop, lambda args: (*args[2], *args[3]), lambda args: len(args[2])),
 }
-"""By operator, its operands, and from which one on torch lets a function write to them."""
+"""By operator."""

@@ -348,5 +348,11 @@ def derivative_in_a_branch(x: Tensor, w: Tensor) -> Tensor:
 
 @cases(lambda: (plain(3, 4), plain(4)), "dynamic", "dynamo")
 def vectorised_in_a_step(x: Tensor, w: Tensor) -> Tensor:
+    row = torch.func.vmap(lambda one: one.sin() * w.sum())
+    return hop_map(row, x)
+
+
+@cases(lambda: (plain(3, 4), plain(4)), refused="reads `w` from outside")
+def vectorised_over_a_tensor_from_outside(x: Tensor, w: Tensor) -> Tensor:
     row = torch.func.vmap(lambda one, weight: one.sin() * weight)
     return hop_map(lambda given: row(given, w), x)
