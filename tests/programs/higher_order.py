@@ -342,17 +342,23 @@ cases(lambda: (leaf(3), flag()))(Gated)
 
 @cases(lambda: (leaf(3, 4), leaf(4)), "dynamic", "dynamo")
 def derivative_in_a_branch(x: Tensor, w: Tensor) -> Tensor:
-    slope = torch.func.grad(lambda y: (y * w).sin().sum())
-    return torch.cond(x.sum() > 0, slope, lambda x: x + w, (x,))
+    def weighted(y: Tensor) -> Tensor:
+        return (y * w).sin().sum()
+
+    return torch.cond(x.sum() > 0, torch.func.grad(weighted), lambda x: x + w, (x,))
 
 
 @cases(lambda: (plain(3, 4), plain(4)), "dynamic", "dynamo")
 def vectorised_in_a_step(x: Tensor, w: Tensor) -> Tensor:
-    row = torch.func.vmap(lambda one: one.sin() * w.sum())
+    def scaled(one: Tensor) -> Tensor:
+        return one.sin() * w.sum()
+
+    row: Any = torch.func.vmap(scaled)
     return hop_map(row, x)
 
 
 @cases(lambda: (plain(3, 4), plain(4)), refused="reads `w` from outside")
 def vectorised_over_a_tensor_from_outside(x: Tensor, w: Tensor) -> Tensor:
-    row = torch.func.vmap(lambda one, weight: one.sin() * weight)
-    return hop_map(lambda given: row(given, w), x)
+    row: Any = torch.func.vmap(torch.mul)
+    step: Any = lambda given: row(given, w)
+    return hop_map(step, x)
