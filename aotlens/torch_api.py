@@ -141,6 +141,7 @@ __all__ = [
     "interpreting_modules",
     "invoke_subgraph",
     "is_any_autocast_enabled",
+    "is_functionalized",
     "is_graph_value",
     "is_traceable_wrapper_subclass",
     "is_view_of_custom_function",
@@ -1230,6 +1231,12 @@ def hide_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
 def leave_to_python(function: Any) -> None:
     """Tell Dynamo, and autograd when it is compiled, not to trace a function; costs nothing per call."""
     function._torchdynamo_disable = True
+
+
+def is_functionalized() -> bool:
+    """Whether what runs now stands under `torch.func.functionalize`."""
+    level = torch._C._functorch.peek_interpreter_stack()
+    return level is not None and level.key() == torch._C._functorch.TransformType.Functionalize
 
 
 def is_graph_value(value: Any) -> bool:

@@ -11,6 +11,7 @@ from aotlens.capture.caches import caches_left_clean
 from aotlens.capture.containers import watch_containers, with_refills
 from aotlens.capture.effects import LeftBehind, without_left
 from aotlens.capture.frames import calling_place, is_torch_file
+from aotlens.capture.graph_places import placed_call
 from aotlens.capture.hooked import bound_by_hooks
 from aotlens.capture.outside import outside_slots, reached_tensors, standing_in
 from aotlens.capture.owned import call_on, module_tensors
@@ -54,19 +55,20 @@ def capture_direct(
         fakes = (given.argument for given in inputs[given_count:])
         try:
             with clean, standing_in(recorder, reached, inputs[given_count:]):
-                result = called(inputs[:given_count])
+                result = called(recorder, inputs[:given_count])
         finally:
             left = LeftBehind(surroundings, tuple(zip(reached, fakes, strict=True)), subject.span)
         return left.beside(result)
 
-    def called(inputs: tuple[CapturedInput, ...]) -> Any:
+    def called(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
         flat = [given.argument for given in inputs]
         call_args, call_kwargs = pytree.tree_unflatten(flat[len(owned) :], spec)
         containers = () if settings.allow_side_effects else watch_containers(call_args, call_kwargs)
         if isinstance(function, torch.nn.Module):
             tensors = dict(zip(owned, flat, strict=False))
             with bound_by_hooks(function) as attributes:
-                result = call_on(function, tensors, call_args, call_kwargs)
+                call = None if call_kwargs else placed_call(function, recorder)
+                result = call_on(function, tensors, call_args, call_kwargs, call)
             rebound = _rebound(subject, tensors, flat, not settings.allow_side_effects)
             rebound += () if settings.allow_side_effects else tuple(attributes)
         else:

@@ -1,7 +1,7 @@
 """Where the nodes of a Dynamo graph stand in the user's code."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -62,6 +62,19 @@ class PlacedRunner(fx.Interpreter):
             with self.recorder.checkpoints.region(body.meta.get("_checkpoint_context_fn")):
                 return self.inner(body).run(*given)
         return super().call_function(target, args, kwargs)
+
+
+def placed_call(module: Any, recorder: Any) -> Callable[..., Any] | None:
+    """What runs a graph module's graph node by node, each at its own place.
+
+    None where the module must be called itself, or where its nodes have no places.
+    """
+    if not isinstance(module, fx.GraphModule) or "forward" in vars(module):
+        return None
+    if module._forward_hooks or module._forward_pre_hooks:
+        return None
+    placed = any("stack_trace" in node.meta or "aotlens_spans" in node.meta for node in module.graph.nodes)
+    return PlacedRunner(module, recorder).run if placed else None
 
 
 CHECKPOINT = "tag_activation_checkpoint"

@@ -74,6 +74,12 @@ def _duplicate(first: CapturedInput, slot: FlatInput, index: int) -> CapturedInp
 def _tensor(recorder: Recorder, value: Any, slot: FlatInput, dynamic: bool) -> CapturedInput:
     if is_wrapper(value):
         return wrapper_input(recorder, value, slot, node_name(slot.name), dynamic)
+    if torch._is_functional_tensor(value):
+        raise UnsupportedError(
+            f"the first call of a compiled function under `torch.func.functionalize` (input `{slot.name}`)",
+            recorder.span,
+            "call it once before, or put `functionalize` inside the compiled function",
+        )
     if kind := unsupported_kind(value):
         raise UnsupportedError(
             f"a {kind} tensor as the input `{slot.name}`", recorder.span, "pass a dense tensor"

@@ -3,6 +3,7 @@
 Invariant: after the call each place holds what it held before, also where a module or a tensor hangs twice.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,10 +17,15 @@ def module_tensors(function: Any) -> dict[str, Any]:
 
 
 def call_on(
-    module: torch.nn.Module, tensors: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    module: torch.nn.Module,
+    tensors: dict[str, Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    call: Callable[..., Any] | None = None,
 ) -> Any:
     """The module's result with `tensors`, by qualified name, in place of its own; they become what it left.
 
+    `call` runs the module where it is not to be called itself.
     `torch.func.functional_call` leaves the stand-ins in a module that hangs at two names.
     """
     own = module_tensors(module)
@@ -34,7 +40,7 @@ def call_on(
     try:
         for store, key, tensor in places:
             store[key] = tensors[names[id(tensor)]]
-        return module(*args, **kwargs)
+        return (call or module)(*args, **kwargs)
     finally:
         for store, key, tensor in reversed(places):
             tensors[names[id(tensor)]] = store.get(key)

@@ -11,7 +11,7 @@ from aotlens.pipeline import Compiled, compile_graph_module
 from aotlens.policy import Policy
 from aotlens.runtime.derivatives import hide_derivatives_from_dynamo
 from aotlens.session.chooser import with_chooser
-from aotlens.torch_api import hide_from_dynamo, record_dynamo_spans, tracing
+from aotlens.torch_api import hide_from_dynamo, is_functionalized, record_dynamo_spans, tracing
 
 record_dynamo_spans()
 
@@ -38,7 +38,11 @@ def compile_for_dynamo(gm: Any, example_inputs: Any, options: CompileOptions) ->
     """What Dynamo shall call: the compiled graph, and one more for each new way to share memory.
 
     Dynamo does not guard on which inputs overlap; the text's own check finds out, before anything runs.
+    Dynamo leaves `torch.func.functionalize` to Python, and captures the function under it: that runs as it
+    is, on functional tensors, as long as it is called there, which Dynamo does guard on.
     """
+    if is_functionalized():
+        return gm.forward
     first = compile_graph_module(gm, example_inputs, options)
     call, filename = _shielded(first), first.module.filename
     others: dict[Any, Callable[..., Any]] = {}

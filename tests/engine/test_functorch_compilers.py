@@ -43,6 +43,40 @@ def test_nodes_have_the_names_that_torch_gives() -> None:
     assert seen == ["arg0_1", "view", "mul", "reshape", "_softmax", "copy_", "output"]
 
 
+class Traced(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x: Any) -> Any:
+        hidden = self.linear(x)
+        return (hidden.relu().sum(),)
+
+
+@pytest.mark.parametrize("simplified", [False, True])
+def test_a_graph_module_keeps_the_places_of_its_nodes(simplified: bool) -> None:
+    tracer = torch.fx.Tracer()
+    tracer.record_stack_traces = True
+    root = Traced()
+    module = torch.fx.GraphModule(root, tracer.trace(root))
+    module.train()
+    traces: list[str | None] = []
+
+    def keep(graph: Any, inputs: Any) -> Any:
+        traces.extend(node.stack_trace for node in graph.graph.nodes if node.op == "call_function")
+        return graph
+
+    x = torch.randn(2, 3, requires_grad=True)
+    compiled: Any = aotlens.aot_function(module, keep)
+    if simplified:
+        compiled = aotlens.aot_module_simplified(module, (x,), keep)
+    (result,) = compiled(x)
+    torch.testing.assert_close(result, root(x)[0])
+    result.backward()
+    assert len(traces) > 5
+    assert all(trace is not None and "test_functorch_compilers.py" in trace for trace in traces)
+
+
 def test_a_reshape_that_copies_nothing_is_a_view() -> None:
     targets: list[Any] = []
 

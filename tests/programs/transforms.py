@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import (
     functional_call,
+    functionalize,
     grad,
     grad_and_value,
     hessian,
@@ -199,3 +200,14 @@ def linearized_with_noise(x: Tensor) -> Any:
     """The noise that is added has no part in the derivative."""
     value, along = linearize(lambda y: y * torch.rand_like(y) + torch.randn(3), x)
     return value, along(x), along(x.sin()), torch.rand(3)
+
+
+@cases(lambda: (leaf(4), plain(4)), "dynamo")
+def functionalized(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def inner(x: Tensor, y: Tensor) -> Tensor:
+        made = x.clone()
+        made[1:].add_(y[1:])
+        y.mul_(2)
+        return made * 2
+
+    return functionalize(inner)(x, y), y + 1
