@@ -67,8 +67,7 @@ def capture_direct(
         if isinstance(function, torch.nn.Module):
             tensors = dict(zip(owned, flat, strict=False))
             with bound_by_hooks(function) as attributes:
-                call = None if call_kwargs else placed_call(function, recorder)
-                result = call_on(function, tensors, call_args, call_kwargs, call)
+                result = call_on(function, tensors, call_args, call_kwargs, placed_call(function, recorder))
             rebound = _rebound(subject, tensors, flat, not settings.allow_side_effects)
             rebound += () if settings.allow_side_effects else tuple(attributes)
         else:

@@ -25,7 +25,7 @@ def call_on(
 ) -> Any:
     """The module's result with `tensors`, by qualified name, in place of its own; they become what it left.
 
-    `call` runs the module where it is not to be called itself.
+    `call` runs the module where it is not to be called itself; it takes no keywords.
     `torch.func.functional_call` leaves the stand-ins in a module that hangs at two names.
     """
     own = module_tensors(module)
@@ -40,7 +40,7 @@ def call_on(
     try:
         for store, key, tensor in places:
             store[key] = tensors[names[id(tensor)]]
-        return (call or module)(*args, **kwargs)
+        return call(*args) if call is not None and not kwargs else module(*args, **kwargs)
     finally:
         for store, key, tensor in reversed(places):
             tensors[names[id(tensor)]] = store.get(key)

@@ -201,6 +201,12 @@ SAID_OF_SYMBOLS: tuple[tuple[type[Exception], str, str, str], ...] = (
         "index with the tensor itself, or use `torch.select(tensor, dim, index)`",
     ),
     (
+        TypeError,
+        "but got FakeTensor",
+        "a tensor as a size, whose value only the data tells",
+        "take `.item()` of it; leave a layer of packed sequences uncompiled, or give it padded ones",
+    ),
+    (
         AttributeError,
         "'SymInt' object has no attribute 'unsqueeze'",
         "a loop (`scan`) whose gradient needs a symbolic size in each step",

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.programs.program import Cases, leaf, plain
 
@@ -159,3 +159,12 @@ def input_made_a_leaf_in_place(x: Tensor) -> Tensor:
     x.detach_()
     x.requires_grad_()
     return x * 2
+
+
+RECURRENT = nn.LSTM(3, 4, batch_first=True)
+
+
+@cases(lambda: (plain(2, 5, 3),), refused="a tensor as a size, whose value only the data tells")
+def packed_sequences(x: Tensor) -> Tensor:
+    packed = nn.utils.rnn.pack_padded_sequence(x, [5, 3], batch_first=True)
+    return RECURRENT(packed)[0].data
