@@ -141,6 +141,7 @@ __all__ = [
     "interpreting_modules",
     "invoke_subgraph",
     "is_any_autocast_enabled",
+    "is_functional",
     "is_functionalized",
     "is_graph_value",
     "is_traceable_wrapper_subclass",
@@ -1231,6 +1232,11 @@ def hide_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
 def leave_to_python(function: Any) -> None:
     """Tell Dynamo, and autograd when it is compiled, not to trace a function; costs nothing per call."""
     function._torchdynamo_disable = True
+
+
+def is_functional(tensor: Any) -> bool:
+    """Whether `torch.func.functionalize` made the tensor."""
+    return bool(torch._is_functional_tensor(tensor))
 
 
 def is_functionalized() -> bool:

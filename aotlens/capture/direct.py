@@ -9,7 +9,7 @@ import torch
 
 from aotlens.capture.caches import caches_left_clean
 from aotlens.capture.containers import watch_containers, with_refills
-from aotlens.capture.effects import LeftBehind, without_left
+from aotlens.capture.effects import LeftBehind
 from aotlens.capture.frames import calling_place, is_torch_file
 from aotlens.capture.graph_places import placed_call
 from aotlens.capture.hooked import bound_by_hooks
@@ -64,6 +64,7 @@ def capture_direct(
         flat = [given.argument for given in inputs]
         call_args, call_kwargs = pytree.tree_unflatten(flat[len(owned) :], spec)
         containers = () if settings.allow_side_effects else watch_containers(call_args, call_kwargs)
+        recorder.containers = tuple(one.container for one in containers)
         if isinstance(function, torch.nn.Module):
             tensors = dict(zip(owned, flat, strict=False))
             with bound_by_hooks(function) as attributes:
@@ -78,8 +79,7 @@ def capture_direct(
     values += [one.tensor for one in reached]
     captured = capture_run(subject, FlatCall(values, tuple(slots), spec, run, reached), settings)
     structure = replace(captured.structure, parameters=_parameters(signature, spec))
-    unread = without_left(surroundings, structure.refills)
-    return replace(captured, structure=structure, surroundings=unread)
+    return replace(captured, structure=structure, surroundings=surroundings)
 
 
 def owned_slots(owned: dict[str, Any]) -> list[FlatInput]:

@@ -317,9 +317,29 @@ def _assumed(change: _Change, carried: tuple[tuple[Any, Any], ...]) -> tuple[tup
     return tuple((key, ANYTHING if key in keys else value) for key, value in items)
 
 
-def without_left(around: Reach, refills: tuple[Refill, ...]) -> Reach:
+def refuse_changes_in_backward(captured: Captured) -> None:
+    """After the backward was recorded: what ran then must have left nothing either.
+
+    Raises:
+        UnsupportedError: a hook, or the backward of a custom function, changes what it reaches by itself.
+    """
+    changes = list(_changes(captured.surroundings))
+    for change in changes:
+        _restore(change)
+    if changes:
+        found = mentions(captured.surroundings, changes[0].place).span
+        raise UnsupportedError(
+            f"a hook or a custom backward that changes {changes[0].said}, which a compiled backward "
+            "would not do again",
+            found or captured.subject.span,
+            "return the tensor and hook it outside, or use `torch.compile(fn, backend='aotlens')`",
+        )
+
+
+def unwritten_surroundings(captured: Captured) -> Reach:
     """What a later call must find as it was: all but what the function only writes."""
-    outside = [refill for refill in refills if refill.box is not None]
+    around = captured.surroundings
+    outside = [refill for refill in captured.structure.refills if refill.box is not None]
     if not outside:
         return around
     unread = [refill for refill in outside if refill.assumes is None]

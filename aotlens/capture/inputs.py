@@ -27,7 +27,7 @@ from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
 from aotlens.ir.slots import Buffer, FlatInput, OutsideTensor, Parameter, SymIntInput
-from aotlens.torch_api import FakeTensorMode, ScriptObject
+from aotlens.torch_api import FakeTensorMode, ScriptObject, is_functional
 
 
 def make_inputs(
@@ -74,7 +74,7 @@ def _duplicate(first: CapturedInput, slot: FlatInput, index: int) -> CapturedInp
 def _tensor(recorder: Recorder, value: Any, slot: FlatInput, dynamic: bool) -> CapturedInput:
     if is_wrapper(value):
         return wrapper_input(recorder, value, slot, node_name(slot.name), dynamic)
-    if torch._is_functional_tensor(value):
+    if is_functional(value):
         raise UnsupportedError(
             f"the first call of a compiled function under `torch.func.functionalize` (input `{slot.name}`)",
             recorder.span,

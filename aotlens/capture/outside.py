@@ -155,6 +155,8 @@ def _is_seen(leaf: Any) -> bool:
 def _is_used(recorder: Recorder, given: CapturedInput, used: set[int]) -> bool:
     """Whether it is read, returned, or left otherwise than it was; `used` holds nodes, storages, leaves."""
     storage, argument = given.storage, given.argument
+    if argument._backward_hooks or argument._post_accumulate_grad_hooks:
+        return True
     if not used.isdisjoint((id(given.node), id(storage), id(given.leaf))) or storage is None:
         return True
     return (

@@ -151,12 +151,20 @@ class _Walk:
         self._waiting: list[tuple[Any, frozenset[str]]] = []
         self._seen: set[int] = set()
         self._class_names: dict[type, frozenset[str]] = {}
+        self._classes: dict[int, set[str]] = {}
+        """The names by which classes of the user's were looked into: each function may read others."""
 
     def look_into(self, value: Any, names: frozenset[str]) -> None:
         """Note a value that code with these names can reach."""
-        if value is None or isinstance(value, (int, float, str, torch.Tensor)) or id(value) in self._seen:
+        if value is None or isinstance(value, (int, float, str, torch.Tensor)):
             return
+        if id(value) in self._seen:
+            known = self._classes.get(id(value))
+            if known is None or names <= known:
+                return
         self._seen.add(id(value))
+        if isinstance(value, type) and is_own_class(value):
+            self._classes.setdefault(id(value), set()).update(names)
         self._waiting.append((value, names))
 
     def run(self) -> None:

@@ -118,6 +118,8 @@ class Structure:
     """Buffers and attributes that the module binds to other tensors: the last of the flat results."""
     standing: tuple[tuple[tuple[int, ...], Outer], ...] = ()
     """Containers in the result that are there already, by the positions that lead to them."""
+    registered: tuple[tuple[int, str, Any], ...] = ()
+    """Hooks that the function registers on inputs: index, method, and what that is given (None: nothing)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from aotlens.capture.draws_first import CALLS, draw_first
 from aotlens.capture.foreach import refuse_histories_between
 from aotlens.capture.frames import is_user_code
 from aotlens.capture.hooks import callers_hooks
+from aotlens.capture.input_hooks import take_hooks
 from aotlens.capture.inputs import make_inputs, outside_inputs
 from aotlens.capture.launches import launches_as_operators
 from aotlens.capture.lifting import Lifted, Lifting, lifting
@@ -103,7 +104,6 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     refuse_changed_modes(modes, recorder.span)
     _refuse_seeding(recorder, random_state)
     recorder.random.refuse_seeding()
-    _refuse_hooks(recorder, inputs, result)
     changes = result if isinstance(result, WithRefills) else WithRefills(result, (), ())
     result, filled = changes.result, changes.leaves
     inputs = settled(recorder, inputs, call.reached, (result, [value for _, value in filled]))
@@ -114,13 +114,16 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     if pretends_gpu():
         refuse_mixed_devices(recorder.nodes, inputs)
     paths, spec = flatten_with_path(result)
+    registered = take_hooks(recorder, inputs, [value for _, value in paths])
     refuse_histories_between(recorder, (value for _, value in (*paths, *filled)))
     return Captured(
         subject=subject,
         inputs=inputs,
         outputs=(*(value for _, value in paths), *(value for _, value in filled)),
         output_names=(*("out" + pytree.keystr(path) for path, _ in paths), *(name for name, _ in filled)),
-        structure=Structure(call.arguments, spec, (), changes.refills, changes.rebound, changes.standing),
+        structure=Structure(
+            call.arguments, spec, (), changes.refills, changes.rebound, changes.standing, registered
+        ),
         recorder=recorder,
         grad_enabled=grad_enabled,
         grad_mode_after=after,
@@ -143,20 +146,6 @@ def _carried(inputs: tuple[CapturedInput, ...], changes: WithRefills) -> tuple[C
         given if given.outside is None else replace(given, found_at=places.get(id(given.outside)))
         for given in inputs
     )
-
-
-def _refuse_hooks(recorder: Recorder, inputs: Sequence[CapturedInput], result: Any) -> None:
-    """A returned input with a hook of the function's: the caller's tensor would not have it."""
-    for given in inputs:
-        argument = given.argument
-        if not isinstance(argument, torch.Tensor) or not argument._backward_hooks:
-            continue
-        if any(leaf is argument for leaf in pytree.tree_leaves(result)):
-            raise UnsupportedError(
-                f"a hook on the input `{given.slot.name}`, which the function returns",
-                recorder.span,
-                "register it outside of the compiled function",
-            )
 
 
 def _refuse_gradients(recorder: Recorder, inputs: Sequence[CapturedInput]) -> None:

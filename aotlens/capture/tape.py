@@ -36,6 +36,9 @@ TRACK = "_aotlens_tracked"
 class Tape:
     """Nodes in the order in which they were recorded, and what is known of each tensor."""
 
+    containers: tuple[Any, ...] = ()
+    """Lists and dicts that the function is given: copies of the caller's."""
+
     def __init__(self, fake_mode: FakeTensorMode) -> None:
         self.fake_mode = fake_mode
         self.nodes: list[Node] = []

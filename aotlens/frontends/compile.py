@@ -13,7 +13,7 @@ from typing import Any, TypeVar, overload
 
 import torch
 
-from aotlens.capture.effects import carried_places
+from aotlens.capture.effects import carried_places, unwritten_surroundings
 from aotlens.capture.surroundings import surroundings_check
 from aotlens.frontends.recompiles import Recompilations
 from aotlens.frontends.signature import KeptTensors, argument_signature, signature
@@ -69,7 +69,7 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
                 if not _refused_by_guard(error, variant.compiled):
                     raise
         compiled = cache[signature(fn, args, kwargs)] = compile_direct(fn, args, kwargs, chosen)
-        unchanged = surroundings_check(compiled.captured.surroundings)
+        unchanged = surroundings_check(unwritten_surroundings(compiled.captured))
         carried = carried_places(compiled.captured)
         variants.append(Variant(compiled, unchanged, KeptTensors(fn, leaves, _reached(compiled), carried)))
         names = [given.slot.name for given in compiled.captured.flat_inputs]

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import InputAliasInfo, ViewAndMutationMeta
+from aotlens.capture.effects import refuse_changes_in_backward
 from aotlens.capture.philox import FunctionalRandom, refuse_other_draws
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
@@ -97,6 +98,7 @@ def build_joint(
     if training:
         before = states_of(captured)
         backward = record_backward(captured, differentiable, wanted, dynamic)
+        refuse_changes_in_backward(captured)
         if backward.failing is None:
             write_in_backward(captured, meta, before)
     check_sizes(captured)

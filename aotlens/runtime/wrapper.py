@@ -98,6 +98,7 @@ class WrapperText:
             write_bases(builder, self._captured, self.arguments)
             write_versions_of_unwritten(builder, self._meta, self.arguments)
             self._require_grad()
+            self._register()
             self._reshape()
             write_leaves(builder, self._parts, self._names, self.arguments)
             self._run()
@@ -118,6 +119,16 @@ class WrapperText:
         with self._builder.step("make inputs require grad", "the function turns it on for an input"):
             for info in turned:
                 self._builder.add(f"{self.arguments[info.index]}.requires_grad_()")
+
+    def _register(self) -> None:
+        """Before the graphs run, as the function does: autograd then leads gradients through the hooks."""
+        registered = self._captured.structure.registered
+        if not registered:
+            return
+        with self._builder.step("register hooks on inputs", "the function registers a hook on an input"):
+            for index, method, hook in registered:
+                given = "" if hook is None else self._names.object(hook, f"hook_on_{self.arguments[index]}")
+                self._builder.add(f"{self.arguments[index]}.{method}({given})")
 
     def _reshape(self) -> None:
         """Before autograd sees a leaf: it checks each gradient against the sizes that it has seen."""

@@ -6,7 +6,7 @@ import random
 import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -363,3 +363,63 @@ def test_an_iterator_that_is_only_held_is_no_matter() -> None:
     compiled = aotlens.compile(lambda x: x * (2 if held else 3), options=EAGER)
     torch.testing.assert_close(compiled(torch.ones(3)), torch.full((3,), 2.0))
     assert next(held) == 1
+
+
+class Logged(torch.autograd.Function):
+    log: ClassVar[list[Tensor]] = []
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        Logged.log.append(gradients[0])
+        return gradients[0] * 2
+
+
+def test_what_the_backward_leaves_is_undone_and_refused() -> None:
+    kept: list[Tensor] = []
+
+    def hooked(x: Tensor) -> Tensor:
+        hidden = x * 2
+        hidden.register_hook(kept.append)
+        return hidden.sin()
+
+    def custom(x: Tensor) -> Tensor:
+        return Logged.apply(x)
+
+    for fn, said in ((hooked, "the list `kept`"), (custom, "the list `log`")):
+        with pytest.raises(UnsupportedError, match=f"a hook or a custom backward that changes {said}"):
+            aotlens.compile(fn, options=EAGER)(torch.ones(3, requires_grad=True))
+    assert kept == []
+    assert Logged.log == []
+
+
+def test_hooks_of_every_kind_on_inputs() -> None:
+    seen: list[Tensor] = []
+
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        x.register_hook(seen.append)
+        x.register_post_accumulate_grad_hook(seen.append)
+        y.retain_grad()
+        return (x * y).sin()
+
+    found: list[list[Tensor]] = []
+    for call in (step, aotlens.compile(step, options=EAGER)):
+        x = torch.ones(3, requires_grad=True)
+        y = x * 3
+        (call(x, y).sum() + x.sum()).backward()
+        found.append([*seen, x.grad, y.grad])  # type: ignore[list-item]
+        seen.clear()
+    assert len(found[0]) == 4
+    torch.testing.assert_close(found[0], found[1])
+
+
+def test_a_hook_that_fills_a_container_among_the_arguments_is_refused() -> None:
+    def step(x: Tensor, seen: list[Tensor]) -> Tensor:
+        x.register_hook(seen.append)
+        return x.sin()
+
+    with pytest.raises(UnsupportedError, match="a hook on the input `x`"):
+        aotlens.compile(step, options=EAGER)(torch.ones(3, requires_grad=True), [])

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from tests.programs.program import Cases, Fixed, leaf, plain
+from tests.programs.program import Cases, Fixed, leaf, plain, tape
 
 cases = Cases("left_behind")
 
@@ -323,3 +323,35 @@ def argument_gets_a_container_of_its_own_class(x: Tensor, state: dict[Any, Any])
     state["pair"] = Pair(x * 2, x.sin())
     state[0, 1] = x.cos()
     return x + 1
+
+
+@cases(lambda: (leaf(3),))
+def hook_on_a_returned_input(x: Tensor) -> Tensor:
+    x.register_hook(lambda gradient: gradient * 3)
+    return x
+
+
+@cases(lambda: (leaf(3), tape(3)))
+def hooks_on_inputs(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    x.register_hook(lambda gradient: gradient * 3)
+    y.register_hook(lambda gradient: gradient + 1)
+    y.register_hook(lambda gradient: gradient * gradient)
+    return (x * y).sin(), y
+
+
+@cases(lambda: (leaf(3),))
+def hook_on_an_input_that_reads_an_intermediate(x: Tensor) -> Tensor:
+    scale = x.detach() * 2
+    x.register_hook(lambda gradient: gradient * scale)
+    return x.sin()
+
+
+@cases(lambda: (leaf(3),))
+def hook_on_a_leaf_of_a_closure() -> Step:
+    weight = leaf(3)
+
+    def step(x: Tensor) -> Tensor:
+        weight.register_hook(lambda gradient: gradient * 2)
+        return x * weight
+
+    return step

@@ -62,7 +62,9 @@ def meta_tensor(x: Tensor) -> Tensor:
 
 
 @cases(lambda: (leaf(3),), refused="a hook on the input `x`")
-def hook_on_a_returned_input(x: Tensor) -> Tensor:
+def hook_on_a_returned_input_that_is_written_to(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        x.mul_(2)
     x.register_hook(lambda gradient: gradient * 3)
     return x
 

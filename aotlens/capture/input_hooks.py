@@ -1,0 +1,99 @@
+"""Hooks that the function registers on its inputs: the wrapper registers them on the caller's at each call.
+
+Invariant: such a hook sees the whole gradient of the input, also what comes from outside the function, and
+runs when the backward does; none of the recording's tensors is in its hands.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from types import BuiltinMethodType, FunctionType, MethodType
+from typing import Any
+
+import torch
+
+from aotlens.capture.reach import is_filled
+from aotlens.capture.recorder import Recorder
+from aotlens.capture.records import CapturedInput
+from aotlens.errors import UnsupportedError
+from aotlens.torch_api import FakeTensor, pytree
+
+KINDS = {
+    "register_hook": "_backward_hooks",
+    "register_post_accumulate_grad_hook": "_post_accumulate_grad_hooks",
+}
+"""The methods by which a hook is registered, and where a tensor keeps what they were given."""
+
+Registered = tuple[int, str, Any]
+"""Of which input; by which method; what it was given, None for `retain_grad`."""
+
+
+def take_hooks(
+    recorder: Recorder, inputs: Sequence[CapturedInput], results: Sequence[Any]
+) -> tuple[Registered, ...]:
+    """The hooks on inputs, taken off the tensors that stand for those.
+
+    Raises:
+        UnsupportedError: one on an input that is returned cannot be taken off.
+    """
+    found: list[Registered] = []
+    for index, given in enumerate(inputs):
+        argument = given.argument
+        is_tensor = isinstance(argument, torch.Tensor) and not argument.is_inference()
+        if given.duplicate_of is not None or not is_tensor:
+            continue
+        if not given.is_leaf and argument.retains_grad:
+            found.append((index, "retain_grad", None))
+        for method, name in KINDS.items():
+            hooks = getattr(argument, name) or {}
+            if not hooks:
+                continue
+            if _stays_as_it_is(given) and not _hold_of_recording(recorder, hooks.values()):
+                found += [(index, method, hook) for hook in hooks.values()]
+                hooks.clear()
+                continue
+            is_returned = any(leaf is argument for leaf in results)
+            if method != "register_hook" or is_returned or _fills(recorder, hooks.values()):
+                raise UnsupportedError(
+                    f"a hook on the input `{given.slot.name}`, which the function returns or changes, or "
+                    "that fills a container which the function is given",
+                    recorder.span,
+                    "register it outside of the compiled function",
+                )
+    return tuple(found)
+
+
+def _stays_as_it_is(given: CapturedInput) -> bool:
+    """Whether the caller's tensor has the same place in autograd's graph after the call as before."""
+    argument = given.argument
+    same = argument.requires_grad is given.requires_grad and argument.grad_fn is given.grad_fn
+    return same and argument._version == given.version and given.base is None
+
+
+def _hold_of_recording(recorder: Recorder, hooks: Iterable[Any]) -> bool:
+    """Whether hooks reach what only the recording has: a fake tensor, a symbol, a copy of a container."""
+    kinds = (FakeTensor, torch.SymInt, torch.SymFloat, torch.SymBool)
+    held = list(_held(hooks, 3))
+    return _fills(recorder, held) or any(isinstance(leaf, kinds) for leaf in pytree.tree_leaves(held))
+
+
+def _fills(recorder: Recorder, hooks: Iterable[Any]) -> bool:
+    """Whether hooks have in their hands a container that the function is given."""
+    held = list(_held(hooks, 3)) if recorder.containers else []
+    return any(value is one for value in held for one in recorder.containers)
+
+
+def _held(values: Iterable[Any], depth: int) -> Iterator[Any]:
+    for value in values:
+        yield value
+        inner: list[Any] = []
+        if isinstance(value, FunctionType):
+            cells = [cell.cell_contents for cell in value.__closure__ or () if is_filled(cell)]
+            inner = [*cells, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+        elif isinstance(value, partial):
+            inner = [value.func, *value.args, *value.keywords.values()]
+        elif isinstance(value, BuiltinMethodType):
+            inner = [value.__self__]
+        elif isinstance(value, MethodType):
+            inner = [value.__func__, *getattr(value.__self__, "__dict__", {}).values()]
+        if inner and depth:
+            yield from _held(inner, depth - 1)
