@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotlens.capture.body_inputs import BODIES
+from aotlens.capture.body_inputs import BODIES, MORE_OPERANDS, with_more_operands
+from aotlens.capture.body_numbers import OuterNumbers
 from aotlens.capture.graph_places import PlacedRunner
 from aotlens.capture.operators import aten
 from aotlens.capture.regions import Half, record_half
@@ -97,11 +98,16 @@ def record_higher_order(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: di
         tape.fake_mode.shape_env = make_shape_env()
     programs: dict[int, Program] = {}
     modules: dict[int, Any] = {}
+    numbers = OuterNumbers(tape) if name in MORE_OPERANDS else None
     for body in BODIES[name](*args, **kwargs) if name in BODIES else ():
         function = body[1]
         if id(function) not in programs:
             key = same_region(*args) if name == "invoke_subgraph" else object()
-            programs[id(function)], modules[id(function)], _ = region_body(tape, key, name, body)
+            programs[id(function)], modules[id(function)], _ = region_body(tape, key, name, body, numbers)
+    if numbers is not None and numbers.operands:
+        args = with_more_operands(name, args, numbers.operands)
+        programs = {key: numbers.completed(program) for key, program in programs.items()}
+        modules = {key: to_graph_module(program, training=False) for key, program in programs.items()}
     to_node = lambda value: _argument(tape, name, value, programs)
     node_args, node_kwargs = map_leaves(args, to_node), map_leaves(kwargs, to_node)
     swap = lambda value: modules.get(id(value), value)
@@ -114,10 +120,12 @@ def record_higher_order(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: di
     return result, args, kwargs
 
 
-def region_body(tape: Tape, key: Any, operator: str, body: "Body") -> tuple[Program, Any, Any]:
+def region_body(
+    tape: Tape, key: Any, operator: str, body: "Body", numbers: OuterNumbers | None = None
+) -> tuple[Program, Any, Any]:
     """The program and the graph module of a body; calls with the same key share them."""
     if key not in tape.regions:
-        program = record_body(tape, operator, body)
+        program = record_body(tape, operator, body, numbers)
         tape.regions[key] = (program, to_graph_module(program, training=False), body[1])
     found: tuple[Program, Any, Any] = tape.regions[key]
     return found
@@ -164,7 +172,7 @@ Body = tuple[str, Any, tuple[Any, ...]]
 """A name for the text, the function, and example inputs."""
 
 
-def record_body(tape: Tape, operator: str, body: Body) -> Program:
+def record_body(tape: Tape, operator: str, body: Body, numbers: OuterNumbers | None = None) -> Program:
     """The function's program, recorded by running it once on stand-ins for its inputs.
 
     Raises:
@@ -173,6 +181,8 @@ def record_body(tape: Tape, operator: str, body: Body) -> Program:
     """
     label, function, inputs = body
     inner = tape.body()
+    if numbers is not None:
+        numbers.lend_to(inner, label)
     parameters = [body_parameter(inner, f"{label}_{at}", value) for at, value in enumerate(inputs)]
     with inner, indexing_by_tensors() if operator.startswith("flex") else nullcontext():
         result = runner_of(inner, function)(*(argument for _, argument in parameters))
@@ -185,10 +195,15 @@ def record_body(tape: Tape, operator: str, body: Body) -> Program:
         for at, leaf in enumerate(leaves)
     )
     nodes = reachable([output.value for output in outputs], tuple(inner.nodes))
+    given += numbers.inputs_of(inner) if numbers is not None else ()
     refuse_foreign(operator, given, nodes, outputs)
     one = not isinstance(result, (list, tuple, dict))
     several = operator == FLEX_BACKWARD and isinstance(result, list)
-    return Program(tape.name(f"{label}_body"), given, nodes, outputs, returns_one=one, returns_list=several)
+    name = tape.name(f"{label}_body")
+    program = Program(name, given, nodes, outputs, returns_one=one, returns_list=several)
+    if numbers is not None:
+        numbers.note(inner, program)
+    return program
 
 
 def runner_of(inner: Any, function: Any) -> Callable[..., Any]:

@@ -100,7 +100,7 @@ BODIES: dict[str, Callable[..., Bodies]] = {
 ONE_RESULT = frozenset({"loop_condition", "mask", "score"})
 """Functions that return one tensor; all others return a flat tuple."""
 
-_MORE_OPERANDS = {"associative_scan": 2, "cond": 3, "map_impl": 2, "scan": 3, "while_loop": 3}
+MORE_OPERANDS = {"associative_scan": 2, "cond": 3, "map_impl": 2, "scan": 3, "while_loop": 3}
 """By operator: the argument that holds operands which every step gets as they are."""
 
 
@@ -108,7 +108,7 @@ def with_more_operands(operator: str, args: tuple[Any, ...], more: tuple[Any, ..
     """The operator's arguments with further operands at the end of what its functions get."""
     if not more:
         return args
-    at = _MORE_OPERANDS.get(operator)
+    at = MORE_OPERANDS.get(operator)
     if at is None:
         raise UnsupportedError(f"a function of `{operator}` that reads a traced tensor from outside")
     return (*args[:at], (*args[at], *more), *args[at + 1 :])

@@ -217,6 +217,12 @@ SAID_BY_TORCH: tuple[tuple[tuple[str, ...], type[UnsupportedError], str, str], .
         "",
     ),
     (
+        ("is not tracked with proxy",),
+        UnsupportedError,
+        "a number from outside (a size, `item()`) in a function of a higher-order operator with a gradient",
+        "pass it as an operand, in a tensor",
+    ),
+    (
         ("Expected IntList but got GenericList",),
         UnsupportedError,
         "an operator with a rule for known sizes only within `torch.func.vmap`, under symbolic sizes",

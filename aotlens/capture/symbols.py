@@ -28,6 +28,8 @@ class Symbols:
         """The user's expression that is recorded now, for errors."""
         self._by_expression: dict[Any, Node] = {}
         self._sources: dict[Any, Callable[[], Node]] = {}
+        self.from_outside: Callable[[Any], Node] | None = None
+        """Of a function of a higher-order operator: makes the symbol of another recording an input."""
         self.read_from_data: set[Any] = set()
         """Symbols of numbers that only the data tells: `item()`, the rows that `nonzero()` finds."""
 
@@ -96,6 +98,9 @@ class Symbols:
     def _symbol(self, symbol: Any) -> Node:
         known = self._by_expression.get(symbol)
         if known is None:
+            if symbol not in self._sources and self.from_outside is not None:
+                self._by_expression[symbol] = known = self.from_outside(symbol)
+                return known
             if symbol not in self._sources:
                 raise UnsupportedError(
                     f"the size `{symbol}`, which no input and no operator before gives",

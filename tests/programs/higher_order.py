@@ -362,3 +362,27 @@ def vectorised_over_a_tensor_from_outside(x: Tensor, w: Tensor) -> Tensor:
     row: Any = torch.func.vmap(torch.mul)
     step: Any = lambda given: row(given, w)
     return hop_map(step, x)
+
+
+@cases(lambda: (plain(3, 4), plain(5)), "dynamic", "inductor")
+def branches_with_a_number_of_data(x: Tensor, w: Tensor) -> Tensor:
+    first, last = w.argmax().item(), w.argmin().item()
+    return torch.cond(x.sum() > 0, lambda x: x * first, lambda x: x + last, (x,))
+
+
+@cases(lambda: (plain(3, 4), plain(5)), "dynamic")
+def branch_with_a_floating_number_of_data(x: Tensor, w: Tensor) -> Tensor:
+    total = w.sum().item()
+    return torch.cond(x.sum() > 0, lambda x: x * total, lambda x: x - 1, (x,))
+
+
+@cases(lambda: (plain(3, 4), plain(5)), "dynamic")
+def loop_to_a_number_of_data(x: Tensor, w: Tensor) -> Tensor:
+    end = w.argmax().item()
+    return while_loop(lambda at, y: at < end, lambda at, y: (at + 1, y * 2), (torch.tensor(0), x))[1]
+
+
+@cases(lambda: (leaf(3, 4), plain(5)), refused="a number from outside (a size, `item()`) in a function of")
+def branch_with_a_number_and_a_gradient(x: Tensor, w: Tensor) -> Tensor:
+    first = w.argmax().item()
+    return torch.cond(x.sum() > 0, lambda x: x * first, lambda x: x + 1, (x,))
