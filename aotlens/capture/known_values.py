@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.operators import aten, is_builtin
+from aotlens.capture.operators import Operator, aten, is_builtin
 from aotlens.capture.storage import has_symbols
 from aotlens.capture.tape import Tape
 from aotlens.ir.program import Node, draws, getitem, map_leaves
@@ -19,8 +19,19 @@ MOST_ELEMENTS = 1 << 16
 """A larger tensor is taken for unknown: it is not computed while the function is recorded."""
 
 
-def known_read(tape: Tape, func: Any, args: tuple[Any, ...]) -> Any:
-    """What an operator gives that reads numbers, or None where only the data tells."""
+def note_literal(tape: Tape, func: Any, node: Node, value: torch.Tensor) -> None:
+    """Note what `torch.tensor` made of plain numbers; memory that it has in common with numpy may change."""
+    if func is aten.lift_fresh.default and value.untyped_storage().resizable():
+        tape.known_values[node] = value
+
+
+def read_number(tape: Any, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: Any) -> Any:
+    """What an operator gives that reads numbers: known at every call, or recorded."""
+    known = _known_read(tape, func, args)
+    return tape.pure(func, operator, args, kwargs) if known is None else known
+
+
+def _known_read(tape: Tape, func: Any, args: tuple[Any, ...]) -> Any:
     values: list[Any] = []
     for arg in args:
         values.append(_value(tape, tape.node_of(arg)) if isinstance(arg, torch.Tensor) else arg)
@@ -33,22 +44,19 @@ def known_read(tape: Tape, func: Any, args: tuple[Any, ...]) -> Any:
 def _value(tape: Tape, node: Node) -> torch.Tensor | None:
     known = tape.known_values
     for one in _unknown_yet(node, known):
-        given = [known[id(source)] for source in one.inputs()]
-        is_literal = one.op is aten.lift_fresh_copy.default
-        if not is_literal and (any(value is None for value in given) or not _is_computable(one)):
-            known[id(one)] = None
-            continue
-        known[id(one)] = one.args[0].constant if is_literal else _computed(one, known)
-    found: torch.Tensor | None = known[id(node)]
+        given = [known[source] for source in one.inputs()]
+        unknown = any(value is None for value in given) or not _is_computable(one)
+        known[one] = None if unknown else _computed(one, known)
+    found: torch.Tensor | None = known[node]
     return found
 
 
-def _unknown_yet(node: Node, known: dict[int, Any]) -> Iterator[Node]:
+def _unknown_yet(node: Node, known: dict[Node, Any]) -> Iterator[Node]:
     """The node and what it is made of, each behind its sources, without those that are known."""
     waiting = [(node, False)]
     while waiting:
         one, is_ready = waiting.pop()
-        if id(one) in known:
+        if one in known:
             continue
         if is_ready:
             yield one
@@ -71,8 +79,8 @@ def _is_computable(node: Node) -> bool:
     )
 
 
-def _computed(node: Node, known: dict[int, Any]) -> Any:
-    fill = lambda value: known[id(value)] if type(value) is Node else value
+def _computed(node: Node, known: dict[Node, Any]) -> Any:
+    fill = lambda value: known[value] if type(value) is Node else value
     assert node.op is not None  # an operator
     with without_modes(), torch.no_grad(), torch.autocast("cpu", enabled=False):
         return node.op(*map_leaves(node.args, fill), **map_leaves(node.kwargs, fill))

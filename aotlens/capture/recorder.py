@@ -19,7 +19,7 @@ from aotlens.capture.custom_operators import record_custom_mutation
 from aotlens.capture.even_shares import FILLED, MULTIPLIED, is_shared_evenly
 from aotlens.capture.exchanges import record_data_assignment, record_exchange, record_resize_of
 from aotlens.capture.floats import Floats
-from aotlens.capture.known_values import known_read
+from aotlens.capture.known_values import note_literal, read_number
 from aotlens.capture.left_behind import note_left_behind
 from aotlens.capture.masks import draws_mask, through_booleans
 from aotlens.capture.mutations import Write, only_reads, record_metadata_mutation, record_mutation
@@ -90,7 +90,7 @@ class Recorder(Tape, TorchDispatchMode):
         self._handlers: dict[Kind, Callable[..., Any]] = {
             Kind.PURE: self.pure,
             Kind.NUMBER: self._number,
-            Kind.READ: self._read,
+            Kind.READ: lambda *call: read_number(self, *call),
             Kind.VIEW: self._view,
             Kind.SAME: self._same,
             Kind.MUTATION: self._mutation,
@@ -301,10 +301,6 @@ class Recorder(Tape, TorchDispatchMode):
         self._adopt(self.add_node(func, args, kwargs, result), result)
         return result
 
-    def _read(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        known = known_read(self, func, args)
-        return self.pure(func, operator, args, kwargs) if known is None else known
-
     def _with_symbols(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Under known sizes too, a number that only the data tells is a symbol; made when one is met."""
         if self.fake_mode.shape_env is not None:
@@ -369,6 +365,7 @@ class Recorder(Tape, TorchDispatchMode):
             constant = self.node_of(self.constant(source))
             fresh = self.add_node(aten.lift_fresh_copy.default, (constant,), {}, result)
             self.track(result, Storage(fresh, result))
+            note_literal(self, func, fresh, source)
             return result
         node = self.node_of(source)
         known = self.tracked(source)

@@ -76,8 +76,8 @@ class Tape:
         self.floats: Floats | None = None
         """Set where the graph cannot read a number, and a float argument has come."""
         self._constants: dict[int, Any] = {}
-        self.known_values: dict[int, Any] = {}
-        """Values that every call has, by the identity of their nodes; None for what only a call tells."""
+        self.known_values: dict[Node, Any] = {}
+        """Values that every call has; None for what only a call tells."""
         self.outside: list[tuple[Node, Any]] = []
         """Graph inputs that are no arguments: tensors from outside that require grad, as they are."""
 
