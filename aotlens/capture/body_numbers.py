@@ -67,10 +67,12 @@ class OuterNumbers:
     def _operand(self, number: Any) -> Any:
         if isinstance(number, torch.SymInt):
             return number
-        tape = self._tape
-        node = tape.emit(aten.scalar_tensor.default, tape.symbols.value(number), dtype=torch.float64)
+        tape, func, kind = self._tape, aten.scalar_tensor.default, {"dtype": torch.float64}
+        node = tape.emit(func, tape.symbols.value(number), **kind)
         operand = node.val.detach()
         tape.track(operand, Storage(node, operand))
+        if not tape.in_backward:
+            tape.note_call((func, (number,), kind, operand, tape.origin))
         return operand
 
 

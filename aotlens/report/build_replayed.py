@@ -161,7 +161,8 @@ class _Player:
         func, args, kwargs, result, origin = call
         arguments = tuple(self._argument(arg) for arg in args)
         keywords = {key: self._argument(arg) for key, arg in kwargs.items()}
-        if func is aten._local_scalar_dense.default and result.node.has_hint():  # the frontend's own symbol
+        is_number = func is aten._local_scalar_dense.default and isinstance(result, SYMBOLIC)
+        if is_number and result.node.has_hint():  # the frontend's own symbol
             self._recorder.origin = origin
             self._recorder.read_number(arguments[0], result)
             return result
