@@ -11,24 +11,28 @@ import torch
 
 from aotlens.torch_api import FakeTensor
 
-NAMES = ("at", "indices", "sections", "indices_or_sections", "tensor_indices_or_sections")
+_real = torch.tensor_split
+_TENSORS: Any = torch.Tensor
+INDICES = "tensor_indices_or_sections"
+"""What torch calls a tensor that says where to split."""
 
 
 @contextmanager
 def splits_at_numbers() -> Iterator[None]:
     """Within the block, `torch.tensor_split` and the method of tensors take numbers out of such a tensor."""
-    module: Any = torch
-    before = module.tensor_split
-    module.tensor_split = module.Tensor.tensor_split = lambda *args, **kwargs: before(*_numbers(args, kwargs))
+    torch.tensor_split = _TENSORS.tensor_split = _split
     try:
         yield
     finally:
-        module.tensor_split = before
-        del module.Tensor.tensor_split  # inherited again
+        torch.tensor_split = _real
+        if "tensor_split" in vars(_TENSORS):  # another thread may have been done first
+            del _TENSORS.tensor_split  # inherited again
 
 
-def _numbers(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The arguments by position: tensor, indices or count, dimension."""
-    given = dict(zip(("input", "at", "dim"), args, strict=False)) | kwargs
-    at = next(given[name] for name in NAMES if name in given)
-    return given["input"], at.tolist() if type(at) is FakeTensor else at, given.get("dim", 0)
+def _split(*args: Any, **kwargs: Any) -> Any:
+    if type(kwargs.get(INDICES)) is FakeTensor:
+        numbers = kwargs.pop(INDICES).tolist()
+        kwargs["indices" if isinstance(numbers, list) else "sections"] = numbers
+    elif len(args) > 1 and type(args[1]) is FakeTensor:
+        args = (args[0], args[1].tolist(), *args[2:])
+    return _real(*args, **kwargs)
