@@ -41,6 +41,7 @@ def take_hooks(
         is_tensor = isinstance(argument, torch.Tensor) and not argument.is_inference()
         if given.duplicate_of is not None or not is_tensor:
             continue
+        _refuse_attributes(recorder, given)
         if not given.is_leaf and argument.retains_grad:
             found.append((index, "retain_grad", None))
         for method, name in KINDS.items():
@@ -60,6 +61,20 @@ def take_hooks(
                     "register it outside of the compiled function",
                 )
     return tuple(found)
+
+
+def _refuse_attributes(recorder: Recorder, given: CapturedInput) -> None:
+    """An attribute that the function gives to a tensor: the caller's would not have it."""
+    own = vars(given.argument)
+    if type(given.argument) is not FakeTensor or len(own) <= len(vars(given.fake)) + 1:  # ours is one more
+        return
+    names = [name for name in own.keys() - vars(given.fake).keys() if not name.startswith("_")]
+    if names:
+        raise UnsupportedError(
+            f"a function that sets the attribute `{min(names)}` of its input `{given.slot.name}`",
+            recorder.span,
+            "return the value instead",
+        )
 
 
 def _stays_as_it_is(given: CapturedInput) -> bool:

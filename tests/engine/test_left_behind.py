@@ -423,3 +423,12 @@ def test_a_hook_that_fills_a_container_among_the_arguments_is_refused() -> None:
 
     with pytest.raises(UnsupportedError, match="a hook on the input `x`"):
         aotlens.compile(step, options=EAGER)(torch.ones(3, requires_grad=True), [])
+
+
+def test_an_attribute_of_an_argument_that_is_a_tensor_is_refused() -> None:
+    def step(x: Tensor) -> Tensor:
+        x.twice = x * 2  # type: ignore[attr-defined]
+        return x + 1
+
+    with pytest.raises(UnsupportedError, match="sets the attribute `twice` of its input `x`"):
+        aotlens.compile(step, options=EAGER)(torch.ones(3))
