@@ -9,7 +9,7 @@ import functools
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from dis import opmap
 from functools import partial
 from types import BuiltinMethodType, CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
@@ -311,20 +311,23 @@ class _Walk:
             self.look_into(value, names)
 
     def _place(self, what: str, name: Any, store: Any, value: Any, foreign: bool = False) -> None:
-        if not isinstance(value, ModuleType) and (id(store), name) not in self.places:
-            self._note(Place(what, name, store, value, foreign=foreign))
-
-    def _note(self, place: Place) -> None:
-        value, key = place.value, (id(place.store), place.name)
-        if isinstance(value, torch.Tensor):
-            place = replace(place, requires_grad=value.requires_grad)
-        if not isinstance(value, CONTAINERS):
-            self.places[key] = place
+        if isinstance(value, ModuleType) or (id(store), name) in self.places:
             return
-        self.places[key] = place = replace(place, content=_copied(value))
+        content = _copied(value) if isinstance(value, CONTAINERS) else None
+        grad = isinstance(value, torch.Tensor) and value.requires_grad
+        place = Place(what, name, store, value, content, foreign, grad)
+        self.places[id(store), name] = place
+        if content:
+            self._items_of(place)
+
+    def _items_of(self, outer: Place) -> None:
+        """The containers within one."""
+        value, foreign = outer.value, outer.foreign
         for at, item in _keyed(value):
             if isinstance(item, CONTAINERS) and (id(value), at) not in self.places:
-                self._note(Place("the item", at, value, item, foreign=place.foreign, within=place.keys))
+                place = Place("the item", at, value, item, _copied(item), foreign, within=outer.keys)
+                self.places[id(value), at] = place
+                self._items_of(place)
 
     def _names_of(self, kind: type) -> frozenset[str]:
         """The names in the code of a class's methods, up to what torch and Python bring."""
