@@ -14,11 +14,12 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from importlib.util import find_spec
 from inspect import signature
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -141,6 +142,7 @@ __all__ = [
     "interpreting_modules",
     "invoke_subgraph",
     "is_any_autocast_enabled",
+    "is_batched",
     "is_functional",
     "is_functionalized",
     "is_graph_value",
@@ -166,6 +168,7 @@ __all__ = [
     "numbers_forgotten",
     "numbers_of_data",
     "object_methods_handled_by",
+    "one_by_one",
     "optimised_script",
     "paths_to_symbols",
     "pickled_inductor_code",
@@ -485,6 +488,30 @@ def is_view_of_custom_function(tensor: torch.Tensor) -> bool:
     """Whether a custom `autograd.Function` made the view, so that its own backward stands for it."""
     metas = torch._C._autograd.CreationMeta
     return tensor._is_view() and torch._C._autograd._get_creation_meta(tensor) == metas.IN_CUSTOM_FUNCTION
+
+
+def is_batched(value: Any) -> bool:
+    """Whether it stands for one gradient of several (`is_grads_batched`)."""
+    return isinstance(value, torch.Tensor) and torch._C._functorch.is_legacy_batchedtensor(value)
+
+
+def one_by_one(call: Callable[[list[Any]], Sequence[Any]], values: Sequence[Any]) -> list[Any]:
+    """What a call gives for each of the batch's gradients, as one batch again.
+
+    Autograd's tape lies below the batch: a custom function is part of it where it is called with each alone.
+    """
+    level = torch._C._vmapmode_increment_nesting() - 1
+    torch._C._vmapmode_decrement_nesting()
+    plain = [torch._remove_batch_dim(value, level, 1, 0) if is_batched(value) else value for value in values]
+    size = next(len(one) for one, value in zip(plain, values, strict=True) if is_batched(value))
+    each = [
+        call([one[at] if is_batched(value) else one for one, value in zip(plain, values, strict=True)])
+        for at in range(size)
+    ]
+    return [
+        None if results[0] is None else torch._add_batch_dim(torch.stack(results), 0, level)
+        for results in zip(*each, strict=True)
+    ]
 
 
 def shares_versions(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -1499,7 +1526,7 @@ def _accepting_constants(fake_mode: FakeTensorMode) -> Iterator[None]:
         fake_mode.allow_non_fake_inputs = before
 
 
-OWN_LOWERINGS = "a view's start, a mask's draw, the nodes of each kernel, a name for each launch"
+OWN_LOWERINGS = "a view's start, a mask's draw, draws in order, the nodes of each kernel, a launch's name"
 """What is done with Inductor's code here: it keeps what it made of a graph, and finds it by this too."""
 
 
@@ -1556,6 +1583,35 @@ def _launches_named(inputs: list[Any]) -> Iterator[None]:
         scheduling.define_kernel, scheduling.codegen_comment = define, comment
 
 
+@contextmanager
+def _draws_in_order() -> Iterator[None]:
+    """Keep calls that draw from a generator in the graph's order.
+
+    Inductor knows of no order between them, and moves them with what reads them, or for the sake of memory.
+    """
+    from torch._inductor.scheduler import Scheduler
+    from torch._inductor.virtualized import V
+
+    scheduler: Any = Scheduler
+    before = scheduler.compute_dependencies
+
+    def with_order(self: Any) -> None:
+        draws = [node for node in self.nodes if _draws(getattr(node.node, "op_overload", None))]
+        for earlier, later in pairwise(draws):
+            V.graph.additional_buffer_deps[later.get_name()].add(earlier.get_outputs()[0].get_name())
+        before(self)
+
+    scheduler.compute_dependencies = with_order
+    try:
+        yield
+    finally:
+        scheduler.compute_dependencies = before
+
+
+def _draws(op: Any) -> bool:
+    return isinstance(op, OpOverload) and torch.Tag.nondeterministic_seeded in op.tags
+
+
 def _start_of_a_view(view: Any) -> Any:
     """Where in memory a view starts: Inductor's code for it gives 0 where that is a symbol."""
     from torch._inductor.virtualized import V
@@ -1585,6 +1641,7 @@ def compile_with_inductor(
         _accepting_constants(fake_mode),
         _own_lowerings(),
         _launches_named(inputs),
+        _draws_in_order(),
         reset_provenance_globals(),
     ):
         if not inductor_config.fallback_random:

@@ -19,6 +19,7 @@ from aotlens.codegen.separate import (
     views_of_results,
 )
 from aotlens.codegen.tokens import thread_token
+from aotlens.codegen.unread_states import draw_without_state
 from aotlens.ir.program import Program
 from aotlens.ir.slots import DIFFERENTIABLE_OUTPUTS
 
@@ -28,6 +29,7 @@ def prepare(module: fx.GraphModule, program: Program) -> Around:
     thread_token(module)
     give_sizes_to_loops(module)
     take_rows_unchecked(module)
+    draw_without_state(module)
     negated = spell_out_negation(module)
     lazy = take_lazy_from_results(module)
     crossed = take_out_crossed_writes(module)

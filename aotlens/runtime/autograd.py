@@ -283,19 +283,29 @@ def _coerce(builder: TextBuilder, name: str, val: Any) -> None:
             builder.add(f"{name} = {name}.resolve_{bit}()")
     if any(isinstance(size, torch.SymInt) for size in (*val.shape, *val.stride())):
         order = _dense_order(val)
-        if order == tuple(range(val.dim())):
-            builder.add(f"{name} = {name}.contiguous()")
-        elif order is not None:
-            back = tuple(order.index(dim) for dim in range(val.dim()))
-            builder.add(f"{name} = {name}.permute({order}).contiguous().permute({back})")
+        if order is not None:
+            builder.add(f"{name} = {_in_order(name, order, 'contiguous()')}")
         return
     if val.numel() < 2:
         return
     with builder.block(f"if {name}.stride() != {tuple(val.stride())}:"):
+        order = _dense_order(val)
+        if order is not None:  # for several gradients at once too (`is_grads_batched`)
+            copied = _in_order(name, order, "clone(memory_format=torch.contiguous_format)")
+            builder.add(f"{name} = {copied}")
+            return
         builder.add(
             f"{name} = torch.empty_strided({tuple(val.shape)}, {tuple(val.stride())}, "
             f"dtype={val.dtype}, device={name}.device).copy_({name})"
         )
+
+
+def _in_order(name: str, order: tuple[int, ...], made: str) -> str:
+    """What is made of a tensor, contiguous in an order of its dimensions."""
+    if order == tuple(range(len(order))):
+        return f"{name}.{made}"
+    back = tuple(order.index(dim) for dim in range(len(order)))
+    return f"{name}.permute({order}).{made}.permute({back})"
 
 
 def _dense_order(val: Any) -> tuple[int, ...] | None:

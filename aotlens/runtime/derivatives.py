@@ -19,7 +19,7 @@ from aotlens.partition.higher import derivative_program, kept_nodes, recorded_no
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.double import changed_inputs, refusal, unsaved_inputs, wanted_slots
 from aotlens.runtime.graphs import load_program
-from aotlens.torch_api import below_views, hide_from_dynamo, without_autocast
+from aotlens.torch_api import below_views, hide_from_dynamo, is_batched, one_by_one, without_autocast
 
 Run = Callable[[list[Any]], Sequence[Any]]
 
@@ -106,6 +106,8 @@ class DifferentiableBackward:
     def _apply(
         self, number: int, values: tuple[Any, ...], places: list[Any], tangents: list[Any], run: Run
     ) -> Any:
+        if any(map(is_batched, tangents)):
+            return one_by_one(lambda each: self._apply(number, values, places, each, run), tangents)
         order = self._refusing(lambda: self._derivatives.order(number))
         request = Request(number, values, len(places), run, order.depends_on)
         return _Derivative.apply(self, request, *places, *tangents)

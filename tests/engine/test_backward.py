@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.autograd.functional import jacobian
 
 import aotlens
 from aotlens.errors import UnsupportedError
@@ -204,6 +205,27 @@ def test_transform_around_the_graphs_own_text() -> None:
     out = compiled(torch.sin, x).call(x)
     (found,) = torch.func.vmap(lambda v: torch.autograd.grad(out, x, v))(torch.eye(3))
     torch.testing.assert_close(found, torch.diag(x.cos()).detach())
+
+
+def cubed(x: Tensor) -> Tensor:
+    return (x**3).sin()
+
+
+def cubed_beside_its_transpose(x: Tensor) -> tuple[Tensor, Tensor]:
+    made = cubed(x)
+    return made.t() * x.t(), made.sum()
+
+
+@pytest.mark.parametrize("fn", [cubed, cubed_beside_its_transpose])
+def test_several_gradients_at_once_are_differentiable(fn: Callable[..., Any]) -> None:
+    def first_and_second(call: Callable[..., Any]) -> list[Tensor]:
+        x = (torch.arange(9.0).view(3, 3) / 9).requires_grad_()
+        first: Any = jacobian(call, x, create_graph=True, vectorize=True)
+        found = list(pytree.tree_leaves(first))
+        return [*found, *torch.autograd.grad(torch.stack([(one**2).sum() for one in found]).sum(), x)]
+
+    found = first_and_second(aotlens.compile(fn, options=EAGER))
+    torch.testing.assert_close(found, first_and_second(fn))
 
 
 @contextmanager

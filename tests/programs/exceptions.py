@@ -57,7 +57,7 @@ class DiffersThere:
 
 EXCEPTIONS = (
     RefusedThere(
-        "Inductor draws from the default generator, in an order of its own",
+        "Inductor draws from the default generator alone, whose state it does not read",
         "Inductor cannot compile",
         (
             "randomness/*generator*",
@@ -121,15 +121,5 @@ OTHER_VALUES = (
         frozenset({"value", "gradient"}),
         ("modes/autocast_to_another_type", "modes/TwiceTheWeight", "checkpointing/under_autocast"),
         relative=0.01,
-    ),
-    DiffersThere(
-        "Inductor removes `run_and_save_rng_state` when nobody reads its results, and with it a draw",
-        frozenset({"value", "gradient", "random state"}),
-        ("randomness/unused_draw_with_its_state",),
-    ),
-    DiffersThere(
-        "Inductor runs a draw that nobody reads, in a forward with a gradient, behind the next one",
-        frozenset({"value", "gradient"}),
-        ("transforms/linearized_with_dropout",),
     ),
 )
