@@ -192,6 +192,7 @@ __all__ = [
     "setting_up_optimizers_in",
     "shares_versions",
     "sink_tokens",
+    "sizes_of_gradient",
     "stand_in_object",
     "static_input",
     "strip_overloads",
@@ -522,6 +523,12 @@ def shares_versions(one: torch.Tensor, other: torch.Tensor) -> bool:
     with _unsafe_preserve_version_counter(other):
         torch.autograd.graph.increment_version(other)
         return one._version != before
+
+
+def sizes_of_gradient(tensor: torch.Tensor) -> tuple[Any, ...] | None:
+    """The sizes in which the tensor's place in the tape takes a gradient; None where it has none."""
+    step: Any = tensor.grad_fn
+    return None if step is None else tuple(step._input_metadata[tensor.output_nr].shape)
 
 
 @contextmanager

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from aotlens.analysis.records import AliasBase, BaseInfo, Exchange, InputBase, IntermediateBaseOf
+from aotlens.capture.operators import Kind, describe, is_operator
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Storage, Tracked, root
 from aotlens.errors import UnsupportedError
+from aotlens.report.records import Span
 
 
 def is_exchanged(captured: Captured, given: CapturedInput) -> bool:
@@ -24,10 +26,18 @@ def is_exchanged(captured: Captured, given: CapturedInput) -> bool:
     if given.argument.untyped_storage()._cdata != given.fake.untyped_storage()._cdata:
         raise UnsupportedError(
             f"storage mutation of `{given.slot.name}`",
-            captured.subject.span,
+            span_of_exchange(captured, given.argument),
             "return the new tensor instead",
         )
     return False
+
+
+def span_of_exchange(captured: Captured, tensor: Any) -> Span | None:
+    """The user's expression that gave the tensor another storage last."""
+    for func, args, _, _, origin in reversed(captured.calls):
+        if args and args[0] is tensor and is_operator(func) and describe(func).kind is Kind.EXCHANGE:
+            return origin.place.innermost
+    return captured.subject.span
 
 
 class Exchanges:
@@ -65,7 +75,7 @@ class Exchanges:
         if found is None:
             raise UnsupportedError(
                 f"storage mutation of `{given.slot.name}`, which ends in the memory of several inputs",
-                self._captured.subject.span,
+                span_of_exchange(self._captured, given.argument),
                 "return the new tensor instead",
             )
         return Exchange(InputBase(found[1]), tracked.chain[found[0] :])

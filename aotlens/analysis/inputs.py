@@ -13,6 +13,7 @@ from aotlens.analysis.placement import placement
 from aotlens.analysis.reads import is_read, refuse_views_with_history
 from aotlens.analysis.records import AutogradChange, Exchange, Geometry, InputAliasInfo, MutationType
 from aotlens.analysis.wrappers import analyse_wrapper
+from aotlens.capture.left_behind import span_of_detaching, was_detached
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.stale_views import stale_error
 from aotlens.capture.storage import Storage, Write, repeated_dims
@@ -109,7 +110,7 @@ def _refuse_views_of_detached(captured: Captured, given: CapturedInput) -> None:
         if one.requires_grad:
             raise UnsupportedError(
                 f"`{given.slot.name}` detached in place, while `{one.slot.name}` is a view of it",
-                captured.subject.span,
+                span_of_detaching(captured.recorder, given.argument) or captured.subject.span,
                 "use `detach`",
             )
 
@@ -319,8 +320,8 @@ def _autograd_change(captured: Captured, given: CapturedInput) -> AutogradChange
         return AutogradChange.NONE if as_its_base else AutogradChange.REQUIRES_GRAD
     if given.requires_grad and not given.argument.requires_grad:
         return AutogradChange.DETACHED
-    was_detached = given.requires_grad and any(one is given.argument for one in captured.recorder.detached)
-    if was_detached and history(given.argument) is not None:  # by a write after that
+    detached = given.requires_grad and was_detached(captured.recorder, given.argument)
+    if detached and history(given.argument) is not None:  # by a write after that
         if not given.is_leaf:
             return AutogradChange.DETACHED
         raise UnsupportedError(
@@ -332,7 +333,7 @@ def _autograd_change(captured: Captured, given: CapturedInput) -> AutogradChange
     if left_its_history and given.argument._base is None:
         raise UnsupportedError(
             f"`requires_grad_` on `{given.slot.name}`, which the function took off its history before",
-            None,
+            span_of_detaching(captured.recorder, given.argument),
             "give back a new leaf (`x.detach().requires_grad_()`)",
         )
     return AutogradChange.NONE

@@ -1,13 +1,15 @@
-"""Results with a history of their own in memory that others look at too: detached, then written to.
+"""Results with a history of their own in memory that others look at too: detached and then written to, or put
+there (`.data`).
 
 Invariant: the graph gives such a tensor apart, as a base of its own; the wrapper copies it, seen by autograd,
-to a look at the shared memory, where the same values stand already.
+to a look at the shared memory, where the same values stand already, or puts it there.
 """
 
 from typing import Any
 
 import torch
 
+from aotlens.analysis.exchanges import span_of_exchange
 from aotlens.analysis.function_views import passes_function
 from aotlens.analysis.inputs import geometry_of, history, refuses_use
 from aotlens.analysis.leaves import relative_chain
@@ -130,6 +132,7 @@ class OwnHistories:
             chain=chain,
             like=start,
             own_version=not shares_versions(start, under),
+            is_given=any(one is start for one in self._captured.recorder.exchanged),
         )
 
     def _under(self, storage: Storage) -> tuple[AliasBase, Any]:
@@ -142,7 +145,7 @@ class OwnHistories:
                 raise UnsupportedError(
                     "a result with a gradient of its own in the memory that "
                     f"`{inputs[at].slot.name}` came with, beside an exchange of its storage",
-                    self._captured.subject.span,
+                    span_of_exchange(self._captured, argument),
                     "return a clone",
                 )
             return InputBase(at), argument

@@ -184,7 +184,7 @@ class OutputAliasInfo:
     made_leaf: bool = False
     """The same of an alias: it lies in the memory of an input or of another result, and is a leaf."""
     taken_before: bool = False
-    """A view of what an input was, taken before the input gets another storage."""
+    """A view of what an input was, taken before the input gets another storage or loses its history."""
     function_view_of: int | None = None
     """The input that a custom function made the view of; None for all other results."""
     function_view: bool = False
@@ -204,6 +204,8 @@ class Memory:
     """The fake tensor."""
     own_version: bool
     """As `OutputAliasInfo` has it."""
+    is_given: bool = False
+    """Whether the function put the tensor there (`.data`, `set_`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,12 @@ Invariant: eager goes on with the history that such a view has; no call that tak
 from typing import Any
 
 from aotlens.capture.tape import TRACK, Tape
+from aotlens.report.records import Span
 
 
 def note_left_behind(tape: Tape, tensor: Any) -> None:
     """Call it where a tensor has lost its history."""
-    tape.detached.append(tensor)
+    tape.detached.append((tensor, tape.place_here().innermost))
     for view in tape.seen_tensors():
         if view._base is tensor and getattr(view, TRACK, None) and view.requires_grad:
             tape.left_behind.append(tape.tracked(view).chain)
@@ -23,3 +24,13 @@ def is_left_behind(tape: Tape, value: Any) -> bool:
         len(left) <= len(chain) and all(one is other for one, other in zip(left, chain, strict=False))
         for left in tape.left_behind
     )
+
+
+def span_of_detaching(tape: Tape, tensor: Any) -> Span | None:
+    """The user's expression that took the tensor off its history last; None where none did."""
+    return next((span for one, span in reversed(tape.detached) if one is tensor), None)
+
+
+def was_detached(tape: Tape, tensor: Any) -> bool:
+    """Whether the tensor was taken off its history in place."""
+    return any(one is tensor for one, _ in tape.detached)

@@ -57,7 +57,7 @@ def record_metadata_mutation(tape: Tape, call: Write) -> Any:
         return call.func(*call.args, **call.kwargs)
     functional = call.operator.functional
     if functional is None:
-        raise UnsupportedError(f"metadata mutation by `{call.name}`", tape.span)
+        raise UnsupportedError(f"metadata mutation by `{call.name}`", tape.span, "take a view instead")
     node = tape.emit(functional, tape.node_of(tensor), *call.args[1:], **call.kwargs)
     keywords = tuple(call.kwargs.items())
     step = ViewStep(functional, call.args[1:], keywords, None, torch.is_grad_enabled(), in_place=True)
@@ -194,7 +194,8 @@ def grow(tape: Tape, target: Any) -> None:
             continue
         known = tape.tracked(other)
         if known.storage is storage and (known.chain or storage.inputs):
-            raise UnsupportedError("a tensor that gets more memory while another looks at it", tape.span)
+            case = "a tensor that gets more memory while another looks at it"
+            raise UnsupportedError(case, tape.span, "make a new tensor")
     storage.grown = bool(storage.inputs)
 
 

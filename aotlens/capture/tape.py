@@ -24,6 +24,7 @@ from aotlens.ir.names import free_name
 from aotlens.ir.origin import NOWHERE, Origin, Place
 from aotlens.ir.program import Node, getitem
 from aotlens.ir.regions import Region
+from aotlens.report.records import Span
 from aotlens.torch_api import FakeScriptObject, FakeTensor, FakeTensorMode, ScriptObject, fake_of
 
 PLAIN = frozenset(
@@ -54,11 +55,11 @@ class Tape:
         self.hides_changes = False
         """Whether a tensor that requires grad was changed in a way that autograd cannot see (`.data`)."""
         self.exchanged: list[Any] = []
+        """Tensors that were given another storage."""
         self.left_behind: list[tuple[ViewStep, ...]] = []
         """Chains of views whose tensor lost its history after they were taken."""
-        self.detached: list[Any] = []
-        """Tensors that lost their history in place."""
-        """Tensors that were given another storage."""
+        self.detached: list[tuple[Any, Span | None]] = []
+        """Tensors that lost their history in place, and where."""
         self.originals: dict[int, Any] = {}
         """The caller's values by the identity of the argument that stands for each."""
         self.reset_leaves: list[Any] = []

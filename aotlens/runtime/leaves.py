@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from aotlens.analysis.inputs import span_of_writes
 from aotlens.analysis.records import InputAliasInfo, InputBase, OutputAliasInfo, OutputBase
 from aotlens.errors import UnsupportedError
 from aotlens.ir.render import Names, literal
@@ -98,10 +99,13 @@ def _leaf(parts: Partitioned, info: OutputAliasInfo, names: Names, arguments: li
         sizes = f"{literal(tuple(tensor.shape), names)}, {literal(tuple(tensor.stride()), names)}"
         kind = f"dtype={tensor.dtype}, device={str(tensor.device)!r}"
         return f"torch.empty_strided({sizes}, {kind}, requires_grad=True)"
-    if parts.joint.meta.inputs[info.base.index].is_moved:
+    under = parts.joint.meta.inputs[info.base.index]
+    if under.is_moved:
+        name = parts.joint.captured.inputs[under.index].slot.name
         raise UnsupportedError(
-            "`requires_grad_()` on a view of an input whose sizes or storage change",
-            parts.joint.captured.subject.span,
+            f"`requires_grad_()` on a view of `{name}`, whose sizes or storage change",
+            span_of_writes(list(under.writes)) or parts.joint.captured.subject.span,
+            "call it on a clone of the view",
         )
     text = arguments[info.base.index]
     for step in info.chain:

@@ -18,6 +18,9 @@ def write_result_bases(
             builder.add(f"base_{at} = base_{at}.detach().requires_grad_()")
         if base.memory is None:
             continue
+        if base.memory.is_given:
+            builder.add(f"base_{at}.data = {look(base.memory)}")
+            continue
         builder.add(f"memory = {look(base.memory)}")
         preserving = "torch.autograd._unsafe_preserve_version_counter(memory)"
         with builder.block(f"with torch.enable_grad(), {preserving}:"):

@@ -150,10 +150,17 @@ class WrapperText:
         if not turned:
             return
         with self._builder.step("take inputs off their history", "the function detaches an input in place"):
+            for output in self._taken_before():
+                if self._meta.inputs[output.base.index] in turned:
+                    self._make_alias(output)
             for info in turned:
                 leaf = self._captured.inputs[info.index].is_leaf
                 name = self.arguments[info.index]
                 self._builder.add(f"{name}.requires_grad_(False)" if leaf else f"{name}.detach_()")
+
+    def _taken_before(self) -> list[Any]:
+        """Results that are views of what an input was."""
+        return [output for output in self._meta.outputs if output.taken_before]
 
     def _exchange(self) -> None:
         """All new storages are taken first: two inputs may have been given each other's."""
@@ -163,8 +170,8 @@ class WrapperText:
         with self._builder.step(
             "exchange storages of inputs", "an input leaves on another storage", 0, self._sites(exchanged)
         ):
-            for output in self._meta.outputs:
-                if output.taken_before:
+            for output in self._taken_before():
+                if self._meta.inputs[output.base.index].autograd is not AutogradChange.DETACHED:
                     self._make_alias(output)
             for info in exchanged:
                 exchange: Any = info.exchange

@@ -105,6 +105,8 @@ DISAGREEMENTS = (
             "metadata/detach_in_place",
             "metadata/detach_in_place_after_use",
             "metadata/detached_in_place_before_a_view_of_it",
+            "metadata/detached_in_place_after_a_view_of_it",
+            "metadata/views_from_before_their_input_is_detached",
         ),
     ),
     Disagreement(
@@ -186,6 +188,19 @@ DISAGREEMENTS = (
         "a view of an input requires grad too once the input is made to",
         frozenset({"mutation_type", "requires_grad"}),
         ("found_at_random/base_of_another_input_made_to_require_grad",),
+    ),
+    Disagreement(
+        "a result with a history of its own that was put into other memory shares that with what is there",
+        ALIASES | {"bases"},
+        (
+            "exchanges/data_of_intermediate_assigned_and_returned",
+            "exchanges/result_in_the_memory_of_*",
+        ),
+    ),
+    Disagreement(
+        "a write to a result that was put into an input's memory is a write to the input",
+        frozenset({"mutation_type", "mutates_data", "hidden_from_autograd", "under_no_grad"}),
+        ("exchanges/result_in_the_memory_of_an_input_written_with_a_gradient",),
     ),
     Disagreement(
         "a view that is set to itself goes on sharing its memory",

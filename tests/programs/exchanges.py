@@ -128,7 +128,7 @@ def set_to_storage_of_other(x: Tensor, y: Tensor) -> Tensor:
     return x + 1
 
 
-@cases(lambda: (leaf(3, 4), plain(3, 4)), later="given the memory of `y`")
+@cases(lambda: (leaf(3, 4), plain(3, 4)), "dynamo", "dynamic")
 def data_of_intermediate_assigned_and_returned(x: Tensor, y: Tensor) -> Tensor:
     made = x * 2
     made.data = y
@@ -253,3 +253,33 @@ def memory_given_back_and_made_again_under_a_view(whole: Tensor, new: Tensor) ->
     whole.untyped_storage().resize_(whole.numel() * 4)
     whole.copy_(new)
     return out + part
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)), "dynamo", "dynamic")
+def result_in_the_memory_of_an_input_that_is_written_to(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    made = x.sin()
+    made.data = y
+    y.mul_(2)
+    return made, made[1:]
+
+
+@cases(lambda: (leaf(4, 4), plain(4, 4)), "dynamo")
+def result_in_the_memory_of_an_input_written_with_a_gradient(x: Tensor, y: Tensor) -> Tensor:
+    made = x.sin()
+    made.data = y.t()
+    made.mul_(x)
+    return made
+
+
+@cases(lambda: (leaf(4, 4), plain(4, 4)))
+def result_in_the_memory_of_another_result(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    made, other = x * 2, y * 3
+    made.data = other
+    return made, other
+
+
+@cases(lambda: (leaf(3, 4), plain(2, 2)), refused="was given memory of other sizes")
+def result_in_memory_of_other_sizes(x: Tensor, y: Tensor) -> Tensor:
+    made = x * 2
+    made.data = y
+    return made

@@ -508,3 +508,27 @@ def leaf_turned_off_and_written_with_a_gradient(x: Tensor, y: Tensor) -> Tensor:
     x.requires_grad_(False)
     x.mul_(y)
     return y * 2
+
+
+@cases(lambda: (tape(3, 4),), "dynamo", "dynamic")
+def views_from_before_their_input_is_detached(x: Tensor) -> tuple[Tensor, ...]:
+    view = x.t()
+    x.detach_()
+    return view, view[1:], view.detach(), x * 2, x
+
+
+@cases(lambda: (tape(3, 4),))
+def view_from_before_its_input_is_detached_and_written_without_grad(x: Tensor) -> tuple[Tensor, Tensor]:
+    view = x.t()
+    x.detach_()
+    with torch.no_grad():
+        x.mul_(2)
+    return view, x + 1
+
+
+@cases(lambda: (tape(3, 4), leaf(3, 4)), refused="before the tensor under it is detached in place")
+def view_from_before_its_input_is_detached_and_written(x: Tensor, y: Tensor) -> Tensor:
+    view = x.t()
+    x.detach_()
+    x.mul_(y)
+    return view
