@@ -10,7 +10,7 @@ import torch
 
 from aotlens.analysis.exchanges import Exchanges
 from aotlens.analysis.placement import placement
-from aotlens.analysis.reads import is_read, refuse_views_with_history
+from aotlens.analysis.reads import is_read, is_seen_before, refuse_views_with_history
 from aotlens.analysis.records import AutogradChange, Exchange, Geometry, InputAliasInfo, MutationType
 from aotlens.analysis.wrappers import analyse_wrapper
 from aotlens.capture.left_behind import span_of_detaching, was_detached
@@ -57,11 +57,9 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
     if moved is None and storage.moves and given.argument.requires_grad:
         _moved_without_grad(captured, given)  # refuses changes that cancel out, but not for autograd
     autograd = _autograd_change(captured, given)
-    if autograd is AutogradChange.DETACHED:
+    if autograd is AutogradChange.DETACHED and (storage.version or storage.moves):
         _refuse_views_of_detached(captured, given)
-    bumps = _version_bumps(given)
-    if bumps and storage.joined:
-        bumps = _writes_through(captured, index)
+    bumps = _bumps(captured, index)
     if storage.new_bytes is not None:
         _refuse_resized(captured, given, moved)
         if not mutates_data:
@@ -109,7 +107,8 @@ def _refuse_views_of_detached(captured: Captured, given: CapturedInput) -> None:
     for one in views:
         if one.requires_grad:
             raise UnsupportedError(
-                f"`{given.slot.name}` detached in place, while `{one.slot.name}` is a view of it",
+                f"`{given.slot.name}` detached in place, and written to or moved, while `{one.slot.name}` is "
+                "a view of it",
                 span_of_detaching(captured.recorder, given.argument) or captured.subject.span,
                 "use `detach`",
             )
@@ -229,6 +228,13 @@ def _refuse_lost_history(captured: Captured, given: CapturedInput, base: Capture
         )
 
 
+def _bumps(captured: Captured, index: int) -> int:
+    """By how much the wrapper raises the input's version counter; those that overlap share one."""
+    given = captured.inputs[index]
+    bumps, joined = _version_bumps(given), given.storage is not None and given.storage.joined
+    return _writes_through(captured, index) if bumps and joined else bumps
+
+
 def _writes_through(captured: Captured, index: int) -> int:
     """How many writes went through an overlapping input, or a view of it, and not through a nearer one.
 
@@ -284,7 +290,7 @@ def _exchanged(captured: Captured, index: int, exchange: Exchange, keep_mutation
         reason="it is given another storage, which only the wrapper can do",
         mutates_data=old or seen,
         under_no_grad=old and all(not write.grad_enabled for write in storage.writes),
-        version_bumps=_writes_through(captured, index) if storage.joined else _version_bumps(given),
+        version_bumps=_bumps(captured, index),
         seen_by_autograd=seen,
         value=value,
         writes=(*storage.writes, *storage.moves),
@@ -306,7 +312,8 @@ def _writes_data(given: CapturedInput) -> bool:
 
 
 def _is_seen(given: CapturedInput) -> bool:
-    return given.argument.requires_grad and history(given.argument) is not given.grad_fn
+    changed = given.argument.requires_grad and history(given.argument) is not given.grad_fn
+    return changed and not given.is_made_leaf
 
 
 def _version_bumps(given: CapturedInput) -> int:
@@ -329,11 +336,19 @@ def _autograd_change(captured: Captured, given: CapturedInput) -> AutogradChange
             span_of_writes(captured.recorder.tracked(given.argument).storage.writes),
             "give back a new tensor",
         )
-    left_its_history = given.requires_grad and not given.is_leaf and history(given.argument) is None
-    if left_its_history and given.argument._base is None:
+    if given.is_made_leaf:
+        _refuse_uses_before(captured, given)
+        return AutogradChange.NEW_LEAF
+    return AutogradChange.NONE
+
+
+def _refuse_uses_before(captured: Captured, given: CapturedInput) -> None:
+    """Of an input that is made a leaf in place: autograd is given either the former tensor or the leaf."""
+    views = (one for one in captured.inputs if one.is_tensor and one.argument._base is given.argument)
+    if is_seen_before(captured, given.argument) or any(one.requires_grad for one in views):
         raise UnsupportedError(
-            f"`requires_grad_` on `{given.slot.name}`, which the function took off its history before",
+            f"`requires_grad_` on `{given.slot.name}`, which the function took off its history before, and "
+            "used before that, or of which another input is a view",
             span_of_detaching(captured.recorder, given.argument),
             "give back a new leaf (`x.detach().requires_grad_()`)",
         )
-    return AutogradChange.NONE

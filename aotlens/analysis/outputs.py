@@ -137,7 +137,7 @@ def _is_as_it_was(captured: Captured, value: Any) -> bool:
     base, storage = value._base, captured.recorder.tracked(value).storage
     if captured.recorder.tracked(base).storage is not storage or storage.moves:
         return False
-    is_input = any(given.argument is base for given in captured.inputs)
+    is_input = any(given.argument is base for given in captured.inputs) and not base.requires_grad
     return is_input and not any(write.grad_enabled for write in storage.writes)
 
 

@@ -8,6 +8,7 @@ than eager does is refused.
 from collections.abc import Iterator
 from typing import Any
 
+from aotlens.capture.left_behind import calls_before_detaching
 from aotlens.capture.operators import Kind, describe, is_operator
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Write
@@ -18,6 +19,12 @@ from aotlens.report.records import Span
 def is_read(captured: Captured, given: CapturedInput) -> bool:
     """Whether an operator took the input itself, but for changes of its sizes or strides."""
     return any(True for _ in _reads(captured, given.argument))
+
+
+def is_seen_before(captured: Captured, tensor: Any) -> bool:
+    """Whether autograd saw a use of a tensor before the function took it off its history."""
+    at = calls_before_detaching(captured.recorder, tensor)
+    return any(position < at for position in _reads(captured, tensor, seen=True))
 
 
 def refuse_views_with_history(captured: Captured, given: CapturedInput, moves: list[Write]) -> None:

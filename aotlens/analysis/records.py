@@ -46,6 +46,7 @@ class AutogradChange(Enum):
     NONE = "none"
     REQUIRES_GRAD = "made to require grad"
     DETACHED = "taken off its history"
+    NEW_LEAF = "made a leaf"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from aotlens.report.records import Span
 
 def note_left_behind(tape: Tape, tensor: Any) -> None:
     """Call it where a tensor has lost its history."""
-    tape.detached.append((tensor, tape.place_here().innermost))
+    tape.detached.append((tensor, tape.place_here().innermost, tape.calls_so_far))
     for view in tape.seen_tensors():
         if view._base is tensor and getattr(view, TRACK, None) and view.requires_grad:
             tape.left_behind.append(tape.tracked(view).chain)
@@ -28,9 +28,14 @@ def is_left_behind(tape: Tape, value: Any) -> bool:
 
 def span_of_detaching(tape: Tape, tensor: Any) -> Span | None:
     """The user's expression that took the tensor off its history last; None where none did."""
-    return next((span for one, span in reversed(tape.detached) if one is tensor), None)
+    return next((span for one, span, _ in reversed(tape.detached) if one is tensor), None)
+
+
+def calls_before_detaching(tape: Tape, tensor: Any) -> int:
+    """How many operators had run when the tensor lost its history last."""
+    return next((calls for one, _, calls in reversed(tape.detached) if one is tensor), 0)
 
 
 def was_detached(tape: Tape, tensor: Any) -> bool:
     """Whether the tensor was taken off its history in place."""
-    return any(one is tensor for one, _ in tape.detached)
+    return any(one is tensor for one, *_ in tape.detached)

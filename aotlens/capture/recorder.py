@@ -197,6 +197,10 @@ class Recorder(Tape, TorchDispatchMode):
             self._declines, self.origins.place = False, place
         return result
 
+    @property
+    def calls_so_far(self) -> int:
+        return len(self.calls)
+
     def note_call(self, call: Any) -> None:
         self.calls.append(call)
 

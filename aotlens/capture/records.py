@@ -81,8 +81,18 @@ class CapturedInput:
         return self.leaf is not None
 
     @property
+    def is_made_leaf(self) -> bool:
+        """Whether the function made a leaf of it in place (`x.detach_().requires_grad_()`)."""
+        own = self.argument
+        if not self.requires_grad or self.is_leaf or not own.requires_grad or own._base is not None:
+            return False
+        return own.grad_fn is None
+
+    @property
     def gradient_leaf(self) -> Any:
         """The tensor whose gradient is the caller's, after the function has switched it on or off."""
+        if self.is_made_leaf:
+            return self.argument
         if self.leaf is not None:
             switched_off = isinstance(self.leaf, torch.Tensor) and not self.leaf.requires_grad
             return None if switched_off else self.leaf

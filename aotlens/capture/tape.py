@@ -58,8 +58,8 @@ class Tape:
         """Tensors that were given another storage."""
         self.left_behind: list[tuple[ViewStep, ...]] = []
         """Chains of views whose tensor lost its history after they were taken."""
-        self.detached: list[tuple[Any, Span | None]] = []
-        """Tensors that lost their history in place, and where."""
+        self.detached: list[tuple[Any, Span | None, int]] = []
+        """Tensors that lost their history in place, where, and after how many operators."""
         self.originals: dict[int, Any] = {}
         """The caller's values by the identity of the argument that stands for each."""
         self.reset_leaves: list[Any] = []
@@ -310,6 +310,11 @@ class Tape:
             self.nodes.insert(0, known)
             self.objects[id(generator)] = known
         return known
+
+    @property
+    def calls_so_far(self) -> int:
+        """How many operators the user's code has called; a recorder counts them."""
+        return 0
 
     def note_call(self, call: tuple[Any, ...]) -> None:
         """Keep what the user's code called and no operator tells of; a recorder keeps it among its calls."""

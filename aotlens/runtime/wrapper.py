@@ -113,12 +113,14 @@ class WrapperText:
 
     def _require_grad(self) -> None:
         """Before the graphs run, so that autograd leads the gradient to the input."""
-        turned = [info for info in self._meta.inputs if info.autograd is AutogradChange.REQUIRES_GRAD]
+        on = (AutogradChange.REQUIRES_GRAD, AutogradChange.NEW_LEAF)
+        turned = [info for info in self._meta.inputs if info.autograd in on]
         if not turned:
             return
         with self._builder.step("make inputs require grad", "the function turns it on for an input"):
             for info in turned:
-                self._builder.add(f"{self.arguments[info.index]}.requires_grad_()")
+                off = ".detach_()" if info.autograd is AutogradChange.NEW_LEAF else ""
+                self._builder.add(f"{self.arguments[info.index]}{off}.requires_grad_()")
 
     def _register(self) -> None:
         """Before the graphs run, as the function does: autograd then leads gradients through the hooks."""

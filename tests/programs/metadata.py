@@ -532,3 +532,31 @@ def view_from_before_its_input_is_detached_and_written(x: Tensor, y: Tensor) -> 
     x.detach_()
     x.mul_(y)
     return view
+
+
+def _non_leaf_and_its_rows() -> tuple[Tensor, Tensor]:
+    whole = tape(4, 4)
+    return whole, whole[1:]
+
+
+@cases(_non_leaf_and_its_rows, "dynamo")
+def detached_in_place_while_another_input_is_a_view_of_it(x: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+    out = rows * 2
+    x.detach_()
+    return x * 2, out, rows[0]
+
+
+@cases(lambda: (tape(3, 4), leaf(3, 4)), "dynamo", "dynamic")
+def hidden_state_made_a_leaf_in_place(state: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    state.detach_().requires_grad_()
+    return (state * weight).tanh(), state[1:]
+
+
+@cases(lambda: (tape(3, 4), leaf(3, 4)))
+def written_to_and_made_a_leaf_in_place(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    x.detach_()
+    with torch.no_grad():
+        x.t_()
+    x.requires_grad_()
+    return x * y.t()

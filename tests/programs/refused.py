@@ -157,10 +157,11 @@ def intermediate_that_grows_under_a_view(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @cases(lambda: (leaf(3, 4) * 1,), refused="took off its history before")
-def input_made_a_leaf_in_place(x: Tensor) -> Tensor:
+def input_used_and_made_a_leaf_in_place(x: Tensor) -> Tensor:
+    before = x + 1
     x.detach_()
     x.requires_grad_()
-    return x * 2
+    return x * 2 + before
 
 
 RECURRENT = nn.LSTM(3, 4, batch_first=True)
