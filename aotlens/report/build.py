@@ -142,7 +142,7 @@ def _input_sites(
     given: CapturedInput, info: InputAliasInfo, function: rows.Span | None
 ) -> tuple[rows.Site, ...]:
     slot: Any = given.slot
-    turned = info.autograd is AutogradChange.REQUIRES_GRAD
+    turned = info.autograd in (AutogradChange.REQUIRES_GRAD, AutogradChange.NEW_LEAF)
     sites = [site for write in info.writes if (site := site_of(write.origin))]
     return tuple(dict.fromkeys((*sites, *(requiring_sites(function, slot.name) if turned else ()))))
 
