@@ -39,6 +39,7 @@ from torch._higher_order_ops.triton_kernel_wrap import (
 )
 from torch._library.fake_class_registry import FakeScriptObject, has_fake_class, maybe_to_fake_obj
 from torch._ops import OpOverload, OpOverloadPacket, TorchBindOpOverload
+from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -196,6 +197,7 @@ __all__ = [
     "stand_in_object",
     "static_input",
     "strip_overloads",
+    "suggest_memory_format",
     "symbolic_sizes",
     "tell_of_silent_changes",
     "tensor_check",

@@ -14,6 +14,7 @@ import torch
 from torch import Tag
 
 from aotlens.capture.margin_losses import AS_THE_KERNEL
+from aotlens.capture.norms import NORMS
 from aotlens.capture.products import PRODUCTS
 from aotlens.ir.program import is_higher_order
 from aotlens.torch_api import TorchBindOpOverload, has_composite_kernel, has_ordered_effect
@@ -52,6 +53,9 @@ KINDS: dict[Any, Kind] = {
     aten.equal.default: Kind.READ,
 }
 """Operators of which the schema does not tell it."""
+
+FAKES: dict[Any, Any] = {**NORMS, **PRODUCTS, **AS_THE_KERNEL}
+"""What gives an operator's fake result where torch's fake kernel gives another than eager."""
 
 RESIZE_STORAGE = torch.ops.inductor.resize_storage_bytes_
 """Dynamo's form of `untyped_storage().resize_`."""
@@ -123,7 +127,8 @@ def describe(func: Any) -> Operator:
     if func in KINDS:
         return Operator(KINDS[func])
     if func in WRITES_WITHOUT_SAYING:
-        return Operator(Kind.MUTATION, WRITES_WITHOUT_SAYING[func], False, FUNCTIONAL_BY_NAME[func])
+        functional, fake = FUNCTIONAL_BY_NAME[func], FAKES.get(func)
+        return Operator(Kind.MUTATION, WRITES_WITHOUT_SAYING[func], False, functional, fake=fake)
     if func.overloadpacket in EXCHANGES:
         return Operator(Kind.EXCHANGE)
     written = written_arguments(func)
@@ -140,7 +145,7 @@ def describe(func: Any) -> Operator:
         return Operator(Kind.COMPOSITE)
     if any(r.alias_info is not None for r in func._schema.returns):
         return Operator(Kind.VIEW)
-    return Operator(Kind.PURE, random=random, fake=AS_THE_KERNEL.get(func) or PRODUCTS.get(func))
+    return Operator(Kind.PURE, random=random, fake=FAKES.get(func))
 
 
 def is_builtin(func: Any) -> bool:

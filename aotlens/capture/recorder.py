@@ -401,5 +401,5 @@ class Recorder(Tape, TorchDispatchMode):
         if operator.functional is None and not is_builtin(func):
             return record_custom_mutation(self, call)
         if only_reads(call):
-            return self.pure(func, Operator(Kind.PURE), args, kwargs)
+            return self.pure(func, Operator(Kind.PURE, fake=operator.fake), args, kwargs)
         return record_mutation(self, call)

@@ -13,7 +13,7 @@ import torch
 
 from aotlens.capture.floats import Floats
 from aotlens.capture.made_generators import MadeGenerators
-from aotlens.capture.operators import aten
+from aotlens.capture.operators import FAKES, aten
 from aotlens.capture.stale_views import refuse_stale
 from aotlens.capture.storage import Storage, Tracked, Write
 from aotlens.capture.strided import from_base, looks_at_memory, refuse_other_history
@@ -138,7 +138,7 @@ class Tape:
         decomposed = self.decomposed_node(op, values, args, kwargs)
         if decomposed is not None:
             return decomposed
-        val = op(*values, **{key: self._value(value) for key, value in kwargs.items()})
+        val = FAKES.get(op, op)(*values, **{key: self._value(value) for key, value in kwargs.items()})
         return self.add_node(op, tuple(self._symbolic(arg) for arg in args), kwargs, val)
 
     def decomposed_node(

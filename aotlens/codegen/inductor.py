@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from aotlens.capture.margin_losses import AS_THE_KERNEL
+from aotlens.capture.norms import laid_out_rules
 from aotlens.codegen.around import prepare
 from aotlens.codegen.around_text import Around
 from aotlens.codegen.boxed import boxed
@@ -52,8 +53,10 @@ Config = dict[str, Any]
 def decompositions(config: Config) -> dict[Any, Callable[..., Any]]:
     """The operators that Inductor wants to see taken apart."""
     with inductor_config_patch(config):
+        rules = inductor_decompositions()
         return {
-            **inductor_decompositions(),
+            **rules,
+            **laid_out_rules(rules),
             **AS_THE_KERNEL,
             **triton_operators(),
             torch.ops.higher_order.hints_wrapper: _unwrapped,

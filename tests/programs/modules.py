@@ -25,6 +25,33 @@ def batch_norm() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
 
 
+class OverTheLast(nn.Module):
+    """Batch norm of a transposed input, whose result is contiguous on the CPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: Tensor) -> Any:
+        normed = self.norm(x.transpose(-1, -2))
+        return normed, normed.view(-1).exp()
+
+
+@cases(lambda: (leaf(4, 5, Fixed(3)),), "inductor", "dynamic")
+def batch_norm_of_transposed() -> nn.Module:
+    return OverTheLast()
+
+
+@cases(lambda: (leaf(4, 5, Fixed(3)),), "inductor", "dynamic")
+def batch_norm_of_transposed_in_eval() -> nn.Module:
+    return OverTheLast().eval()
+
+
+@cases(lambda: (plain(2, 3, 4, 4).to(memory_format=torch.channels_last),), "inductor")
+def batch_norm_of_channels_last() -> nn.Module:
+    return nn.Sequential(nn.BatchNorm2d(3), nn.ReLU()).eval()
+
+
 class Averaged(nn.Module):
     def __init__(self, norm: nn.Module) -> None:
         super().__init__()
