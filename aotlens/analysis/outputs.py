@@ -369,6 +369,8 @@ def _intermediate(
         output_type = OutputType.ALIAS_OF_INTERMEDIATE_SAVE_AS_OUTPUT
     base_tensor = captured.outputs[base.index] if isinstance(base, OutputBase) else storage.base_tensor
     chain = relative_chain(recorder, base_tensor, value)
+    if isinstance(base, IntermediateBaseOf) and bases[base.index].value is storage.base:
+        chain = tracked.chain  # of an exchange: what the storage began with, as it lay then
     return OutputAliasInfo(
         index=index,
         output_type=output_type,

@@ -283,3 +283,20 @@ def result_in_memory_of_other_sizes(x: Tensor, y: Tensor) -> Tensor:
     made = x * 2
     made.data = y
     return made
+
+
+@cases(lambda: (plain(3, 4),), "dynamo")
+def set_to_a_value_that_gets_other_sizes_after(x: Tensor) -> Tensor:
+    made = x.sin()
+    x.set_(made.t())  # type: ignore[call-overload]
+    made.unsqueeze_(0)
+    return made
+
+
+@cases(lambda: (plain(3, 4),), "dynamo")
+def data_of_a_value_that_got_other_sizes(x: Tensor) -> Tensor:
+    made = x.sin()
+    made.unsqueeze_(0)
+    x.data = made
+    made.mul_(2)
+    return made
