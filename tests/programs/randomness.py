@@ -212,7 +212,7 @@ def drawn_again_from_a_saved_state(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return x * first, x.sin() * again, torch.rand(3)
 
 
-@cases(lambda: (leaf(5, 4),), "inductor")
+@cases(lambda: (leaf(5, 4),))
 def unused_draw_with_its_state(x: Tensor) -> Tensor:
     HIGHER_ORDER.run_and_save_rng_state(torch.ops.aten.rand.default, [3], device=torch.device("cpu"))
     return x * torch.rand(4)
