@@ -178,7 +178,8 @@ def _moved_without_grad(captured: Captured, given: CapturedInput) -> bool:
             "make all of them in one grad mode",
         )
     after = storage.writes[moves[0].version :] if moves else []
-    if not seen and given.argument.requires_grad and any(write.grad_enabled for write in after):
+    told = any(write.grad_enabled for write in after) or (after and _is_seen(given))  # `mark_dirty`
+    if not seen and given.argument.requires_grad and told:
         raise UnsupportedError(
             f"a change of the sizes or strides of `{given.slot.name}` under `no_grad` before a write to it "
             "with grad mode on",
