@@ -39,9 +39,11 @@ def function_view(captured: Captured, index: int, value: Any, at: int) -> Output
     given = captured.inputs[at]
     chain = relative_chain(captured.recorder, given.argument, value)
     written = given.storage is not None and given.storage.version > 0
-    if chain is None or written:
+    exchanged = captured.recorder.tracked(value).storage is not given.storage
+    if chain is None or written or exchanged:
+        change = "given other memory" if exchanged else "written to"
         raise UnsupportedError(
-            f"a view of the input `{given.slot.name}`, which is written to, made in a custom "
+            f"a view of the input `{given.slot.name}`, which is {change}, made in a custom "
             "`autograd.Function` (custom function view)",
             captured.subject.span,
             "return a clone from the function",

@@ -317,6 +317,8 @@ def _exchanged_owner(captured: Captured, exchanges: Exchanges, value: Any) -> in
 
 def _alias_of_exchanged(captured: Captured, index: int, value: Any, at: int) -> OutputAliasInfo:
     """A view that was taken after the exchange."""
+    if is_function_view(captured, captured.inputs[at], value):
+        return function_view(captured, index, value, at)
     chain = relative_chain(captured.recorder, captured.inputs[at].argument, value)
     return _view_of_input(captured, index, at, chain)
 

@@ -272,6 +272,12 @@ def memory_of_a_result_that_nothing_starts_from(x: Tensor) -> Tensor:
     return view
 
 
+@cases(lambda: (leaf(4, 4),), refused="which is given other memory, made in a custom")
+def function_of_one_with_other_memory(x: Tensor) -> Tensor:
+    x.data = x.data * 2
+    return ViewReturned.apply(x)
+
+
 @cases(lambda: (tape(4, 4),), refused="was detached, and then written to with a gradient")
 def function_of_one_detached_and_written(x: Tensor) -> Tensor:
     kept = x.detach()
