@@ -17,6 +17,7 @@ from aotlens.capture.norms import laid_out_rules
 from aotlens.codegen.around import prepare
 from aotlens.codegen.around_text import Around
 from aotlens.codegen.boxed import boxed
+from aotlens.codegen.data_indices import RULES as WRITES_AT_NUMBERS_OF_DATA
 from aotlens.codegen.kept import KeptCode, kept
 from aotlens.codegen.kernels import call_numbers, kernels_of
 from aotlens.codegen.layouts import lay_out
@@ -57,6 +58,7 @@ def decompositions(config: Config) -> dict[Any, Callable[..., Any]]:
         return {
             **rules,
             **laid_out_rules(rules),
+            **WRITES_AT_NUMBERS_OF_DATA,
             **AS_THE_KERNEL,
             **triton_operators(),
             torch.ops.higher_order.hints_wrapper: _unwrapped,
