@@ -249,7 +249,8 @@ class _Unit:
         module.__dict__["results_seen"] = tuple(seen)  # their layout is eager's
         inputs = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         try:
-            with inductor_config_patch(self._config), numbers_of_data(self._fake_mode):
+            config = self._config | ({"fx_graph_cache": False} if _has_sizes_of_none(inputs) else {})
+            with inductor_config_patch(config), numbers_of_data(self._fake_mode):
                 result, provenance = compile_with_inductor(
                     module, inputs, self._fake_mode, static_input_idxs=static, **self._recording, **flags
                 )
@@ -272,6 +273,16 @@ class _Unit:
         self._made = result, around
         self._compiled[phase] = self._made
         return around.code(boxed(result))
+
+
+def _has_sizes_of_none(inputs: Sequence[Any]) -> bool:
+    """Whether a size among the inputs is made of a symbol that none of them is (`s26 // 2` alone).
+
+    Inductor's cache of graphs asks for the symbol at its next lookup, and raises NameError.
+    """
+    sizes = [value.node.expr for value in inputs if isinstance(value, torch.SymInt)]
+    known = {size for size in sizes if size.is_symbol}
+    return any(size.free_symbols - known for size in sizes)
 
 
 def _said(error: Exception) -> str:

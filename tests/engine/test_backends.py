@@ -12,6 +12,9 @@ from aotlens.errors import BackendError
 from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
+from tests.engine.judging import judge
+from tests.engine.test_programs import direct
+from tests.programs import PROGRAMS
 
 
 class Recording:
@@ -177,3 +180,10 @@ def test_what_inductor_cannot_follow_is_refused_at_its_line() -> None:
     assert raised.value.span is not None
     assert raised.value.span.line == line
     assert f"test_backends.py:{line}:17: `torch.get_rng_state()`; call it outside of" in str(raised.value)
+
+
+def test_inductor_finds_a_backward_again_whose_size_is_half_of_a_symbol() -> None:
+    """Inductor's cache of graphs asks for the symbol, which is none of the backward's inputs."""
+    (program,) = (one for one in PROGRAMS if one.name == "view_writes/hsplit_of_non_leaf")
+    for _ in range(2):
+        judge(program, direct(CompileOptions(dynamic=True)), grow=True)
