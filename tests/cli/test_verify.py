@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.cli.command import aotlens
 
 SCRIPT = """\
-import random
+import time
 
 import torch
 
@@ -18,7 +18,7 @@ def lies(x):
 
 # aotlens: example f32[3, 4]
 def unsteady(x):
-    return x * random.random()
+    return x * time.perf_counter()
 
 
 # aotlens: example f32[3, 4] grad

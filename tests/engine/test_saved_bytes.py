@@ -41,7 +41,9 @@ def held_bytes(found: Compiled, given: World) -> int:
     return sum(held.values())
 
 
-KNOWN = [program for program in PROGRAMS if "saved_tensor_hooks" not in program.name]
+NOT_KNOWN = ("saved_tensor_hooks", "left_behind/")
+"""Hooks change what is saved; what a call leaves outside holds a history that the test does not look for."""
+KNOWN = [program for program in PROGRAMS if not any(name in program.name for name in NOT_KNOWN)]
 """All but those whose caller packs what is saved, and so holds it as it likes."""
 
 
