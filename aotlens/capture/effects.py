@@ -17,7 +17,8 @@ import torch
 from aotlens.capture.containers import ABSENT, Item, Leaves, Refill, WithRefills, list_items, new_items
 from aotlens.capture.hidden_state import refuse_moved
 from aotlens.capture.mentions import Mentions, mentions
-from aotlens.capture.reach import MISSING, Instance, Place, Reach, base_of, is_filled
+from aotlens.capture.outside import bind
+from aotlens.capture.reach import MISSING, Instance, Place, Reach, base_of, copied, is_filled
 from aotlens.capture.records import Captured, Reached
 from aotlens.capture.slots import Slots
 from aotlens.capture.surroundings import ANYTHING, PLAIN, is_unchanged, same_items
@@ -185,9 +186,9 @@ def _changes(around: Reach) -> Iterator[_Change]:
         now = place.now()
         if place.content is not None and id(place.value) not in seen:
             seen.add(id(place.value))
-            copied = _copied(place.value)
-            if not same_items(place.value, place.content) and _is_own(place, copied):
-                yield _Change(place, copied, place.content)
+            now_held = copied(place.value)
+            if not same_items(place.value, place.content) and _is_own(place, now_held):
+                yield _Change(place, now_held, place.content)
         if now is not place.value and not _is_unchanged_binding(place, now) and _is_own(place, now):
             yield _Change(place, now, None)
     for instance in around.instances:
@@ -220,24 +221,15 @@ def _holds_fake(value: Any) -> bool:
     return type(value) is FakeTensor
 
 
-def _copied(container: Any) -> Any:
-    base = base_of(container)
-    return dict(dict.items(container)) if base is dict else base.copy(container)
-
-
 def _restore(change: _Change) -> None:
     place = change.place
     value, store = place.value, place.store
     if change.held is not None:
         _refill(value, change.held)
-    elif isinstance(store, CellType):
-        store.cell_contents = value
-    elif isinstance(store, type):
-        setattr(store, place.name, value)
-    elif value is MISSING:
+    elif value is MISSING and not isinstance(store, (CellType, type)):
         store.pop(place.name, None)
     else:
-        store[place.name] = value
+        bind(store, place.name, value)
 
 
 def _refill(container: Any, content: Any) -> None:

@@ -85,16 +85,17 @@ def standing_in(
         for one, stand_in in zip(reached, given, strict=True):
             recorder.stand_in_for(one.tensor, stand_in.argument)
             for store, key in one.places:
-                _bind(store, key, stand_in.argument)
+                bind(store, key, stand_in.argument)
         yield
     finally:
         for one, stand_in in zip(reached, given, strict=True):
             for store, key in one.places:
                 if _bound(store, key) is stand_in.argument:
-                    _bind(store, key, one.tensor)
+                    bind(store, key, one.tensor)
 
 
-def _bind(store: Any, key: Any, value: Any) -> None:
+def bind(store: Any, key: Any, value: Any) -> None:
+    """Bind a name of a closure, a class, a dictionary or a list."""
     if isinstance(store, CellType):
         store.cell_contents = value
     elif isinstance(store, type):

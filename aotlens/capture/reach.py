@@ -313,7 +313,7 @@ class _Walk:
     def _place(self, what: str, name: Any, store: Any, value: Any, foreign: bool = False) -> None:
         if isinstance(value, ModuleType) or (id(store), name) in self.places:
             return
-        content = _copied(value) if isinstance(value, CONTAINERS) else None
+        content = copied(value) if isinstance(value, CONTAINERS) else None
         grad = isinstance(value, torch.Tensor) and value.requires_grad
         place = Place(what, name, store, value, content, foreign, grad)
         self.places[id(store), name] = place
@@ -325,7 +325,7 @@ class _Walk:
         value, foreign = outer.value, outer.foreign
         for at, item in _keyed(value):
             if isinstance(item, CONTAINERS) and (id(value), at) not in self.places:
-                place = Place("the item", at, value, item, _copied(item), foreign, within=outer.keys)
+                place = Place("the item", at, value, item, copied(item), foreign, within=outer.keys)
                 self.places[id(value), at] = place
                 self._items_of(place)
 
@@ -380,7 +380,8 @@ def base_of(container: Any) -> Any:
     return next(base for base in _BASES if isinstance(container, base))
 
 
-def _copied(container: Any) -> Any:
+def copied(container: Any) -> Any:
+    """A shallow copy, a plain container; a derived class's own methods are not run."""
     base = base_of(container)
     return dict(dict.items(container)) if base is dict else base.copy(container)
 
