@@ -13,7 +13,8 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from aotlens.capture.frames import is_installed_file
-from aotlens.capture.reach import Cache, is_filled
+from aotlens.capture.namespaces import filled_cells
+from aotlens.capture.reach import Cache
 from aotlens.ir.program import Node
 
 MOST_WRAPPERS = 4
@@ -50,9 +51,8 @@ def _caches_within(value: Any, code: CodeType, depth: int) -> "Iterator[Cache[An
     if isinstance(value, Cache):
         yield value
     elif isinstance(value, FunctionType) and value.__code__ is not code and depth:
-        for cell in value.__closure__ or ():
-            if is_filled(cell):
-                yield from _caches_within(cell.cell_contents, code, depth - 1)
+        for _, cell in filled_cells(value):
+            yield from _caches_within(cell.cell_contents, code, depth - 1)
 
 
 @functools.lru_cache(maxsize=1)

@@ -17,10 +17,9 @@ import torch
 from aotlens.capture.containers import ABSENT, Item, Leaves, Refill, WithRefills, list_items, new_items
 from aotlens.capture.hidden_state import refuse_moved
 from aotlens.capture.mentions import Mentions, mentions
-from aotlens.capture.outside import bind
-from aotlens.capture.reach import MISSING, Instance, Place, Reach, base_of, copied, is_filled
+from aotlens.capture.namespaces import MISSING, namespace, path_to
+from aotlens.capture.reach import Instance, Place, Reach, base_of, copied
 from aotlens.capture.records import Captured, Reached
-from aotlens.capture.slots import Slots
 from aotlens.capture.surroundings import ANYTHING, PLAIN, is_unchanged, same_items
 from aotlens.errors import UnsupportedError
 from aotlens.ir.outer import Outer
@@ -223,13 +222,13 @@ def _holds_fake(value: Any) -> bool:
 
 def _restore(change: _Change) -> None:
     place = change.place
-    value, store = place.value, place.store
+    value = place.value
     if change.held is not None:
         _refill(value, change.held)
-    elif value is MISSING and not isinstance(store, (CellType, type)):
-        store.pop(place.name, None)
+    elif value is MISSING:
+        namespace(place.store).pop(place.name, None)
     else:
-        bind(store, place.name, value)
+        namespace(place.store)[place.name] = value
 
 
 def _refill(container: Any, content: Any) -> None:
@@ -246,10 +245,7 @@ def _outer(place: Place) -> Outer:
     """Where the wrapper finds what a name is bound to."""
     if place.content is not None:
         return Outer(_name(place), place.value)
-    if isinstance(place.store, CellType):
-        return Outer(_box_name(place), place.store, ".cell_contents")
-    path = f".{place.name}" if isinstance(place.store, type) else f"[{place.name!r}]"
-    return Outer(_box_name(place), place.store, path)
+    return Outer(_box_name(place), place.store, path_to(place.store, place.name))
 
 
 def _name(place: Place) -> str:
@@ -362,25 +358,8 @@ def _without(instance: Instance, names: set[tuple[int, Any]]) -> Instance:
     return replace(instance, before=before, left=left)
 
 
-class _Slot:
-    """A variable of a closure, a class or a list as a dictionary."""
-
-    def __init__(self, box: Any) -> None:
-        self._box = box
-
-    def get(self, key: Any) -> Any:
-        """What is there; None for nothing."""
-        if isinstance(self._box, CellType):
-            return self._box.cell_contents if is_filled(self._box) else None
-        if isinstance(self._box, list):
-            return self._box[key] if key < len(self._box) else None
-        return vars(self._box).get(key)
-
-
 def carried_places(captured: Captured) -> list[tuple[Any, Any]]:
-    """Where a call finds the tensors that the one before left: what has `get`, and the key."""
+    """Where a call finds the tensors that the one before left: the names, and the key."""
     return [
-        (refill.box if isinstance(refill.box, (dict, Slots)) else _Slot(refill.box), key)
-        for refill in captured.structure.refills
-        for key, _ in refill.carried
+        (namespace(refill.box), key) for refill in captured.structure.refills for key, _ in refill.carried
     ]

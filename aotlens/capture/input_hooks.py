@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.reach import is_filled
+from aotlens.capture.namespaces import filled_cells
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedInput
 from aotlens.errors import UnsupportedError
@@ -102,7 +102,7 @@ def _held(values: Iterable[Any], depth: int) -> Iterator[Any]:
         yield value
         inner: list[Any] = []
         if isinstance(value, FunctionType):
-            cells = [cell.cell_contents for cell in value.__closure__ or () if is_filled(cell)]
+            cells = [cell.cell_contents for _, cell in filled_cells(value)]
             inner = [*cells, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
         elif isinstance(value, partial):
             inner = [value.func, *value.args, *value.keywords.values()]

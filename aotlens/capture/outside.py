@@ -7,12 +7,12 @@ autograd, writes and shared memory are seen as for an argument; afterwards each 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from types import CellType
 from typing import Any
 
 import torch
 
 from aotlens.capture.autograd_nodes import autograd_nodes
+from aotlens.capture.namespaces import namespace, value_at
 from aotlens.capture.reach import MAX_ITEMS, Reach
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedInput, Reached
@@ -85,32 +85,13 @@ def standing_in(
         for one, stand_in in zip(reached, given, strict=True):
             recorder.stand_in_for(one.tensor, stand_in.argument)
             for store, key in one.places:
-                bind(store, key, stand_in.argument)
+                namespace(store)[key] = stand_in.argument
         yield
     finally:
         for one, stand_in in zip(reached, given, strict=True):
             for store, key in one.places:
-                if _bound(store, key) is stand_in.argument:
-                    bind(store, key, one.tensor)
-
-
-def bind(store: Any, key: Any, value: Any) -> None:
-    """Bind a name of a closure, a class, a dictionary or a list."""
-    if isinstance(store, CellType):
-        store.cell_contents = value
-    elif isinstance(store, type):
-        setattr(store, key, value)
-    else:
-        store[key] = value
-
-
-def _bound(store: Any, key: Any) -> Any:
-    """What a place holds; None where the function has taken it away."""
-    if isinstance(store, CellType):
-        return store.cell_contents
-    if isinstance(store, list):
-        return store[key] if key < len(store) else None
-    return (vars(store) if isinstance(store, type) else store).get(key)
+                if value_at(store, key) is stand_in.argument:
+                    namespace(store)[key] = one.tensor
 
 
 def outside_slots(reached: Sequence[Reached], first: int) -> list[FlatInput]:

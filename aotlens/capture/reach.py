@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequen
 from dataclasses import dataclass
 from dis import opmap
 from functools import partial
-from types import BuiltinMethodType, CellType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 from weakref import ReferenceType
 
@@ -21,7 +21,7 @@ import torch
 from aotlens.capture.frames import is_own_file
 from aotlens.capture.hidden_state import Stateful, of_the_process, stateful
 from aotlens.capture.hooked import names_bound_by_hooks
-from aotlens.capture.slots import Slots, has_slots
+from aotlens.capture.namespaces import Slots, filled_cells, has_slots, namespace, value_at
 
 Cache = functools._lru_cache_wrapper
 """Of every function under `functools.lru_cache` or `functools.cache`."""
@@ -35,7 +35,6 @@ NAMESPACES = (SimpleNamespace, argparse.Namespace)
 """Classes of the standard library that hold the user's own attributes."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 """What calling a layer reads besides its own code."""
-MISSING = object()
 STORE_ATTR = opmap["STORE_ATTR"]
 
 
@@ -58,17 +57,12 @@ class Place:
     requires_grad: bool = False
     """Of a tensor."""
 
-    def now(self) -> Any:
-        """What the name is bound to at this moment; MISSING when it is not."""
-        if isinstance(self.store, CellType):
-            return self.store.cell_contents if is_filled(self.store) else MISSING
-        if isinstance(self.store, list):
-            return self.store[self.name] if self.name < len(self.store) else MISSING
-        store = vars(self.store) if isinstance(self.store, type) else self.store
-        return store.get(self.name, MISSING)
-
     within: tuple[Any, ...] = ()
     """Of an item: the name that leads to it, and the keys up to its container."""
+
+    def now(self) -> Any:
+        """What the name is bound to at this moment; MISSING when it is not."""
+        return value_at(self.store, self.name)
 
     @property
     def keys(self) -> tuple[Any, ...]:
@@ -223,10 +217,9 @@ class _Walk:
         self._functions.append((function, names))
         self._defaults(function, names)
         self._names_in("the global", function.__globals__, names)
-        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            if is_filled(cell):
-                self._place("the closure variable", name, cell, cell.cell_contents)
-                self.look_into(cell.cell_contents, names)
+        for name, cell in filled_cells(function):
+            self._place("the closure variable", name, cell, cell.cell_contents)
+            self.look_into(cell.cell_contents, names)
 
     def _attributes_of_functions(self) -> None:
         """What code binds in functions, as `f.calls = 0` does."""
@@ -304,7 +297,7 @@ class _Walk:
                 self.look_into(_function_of(member), names)
 
     def _names_in(self, what: str, owner: Any, names: frozenset[str], foreign: bool = False) -> None:
-        store = vars(owner) if isinstance(owner, type) else owner
+        store = namespace(owner)
         for name in names & store.keys():
             value = store[name]
             self._place(what, name, owner, value, foreign)
@@ -396,11 +389,3 @@ def _keyed(value: Any) -> Iterator[tuple[Any, Any]]:
     """The items of a list or dictionary by which they can be found and exchanged."""
     if type(value) in (list, dict) and len(value) <= MAX_ITEMS:
         yield from value.items() if type(value) is dict else enumerate(value)
-
-
-def is_filled(cell: CellType) -> bool:
-    """Whether a closure's variable is bound."""
-    try:
-        return cell.cell_contents is cell.cell_contents
-    except ValueError:  # a variable that is bound later
-        return False

@@ -6,11 +6,11 @@ function may read holds what it held.
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
-from types import CellType
 from typing import Any
 
 import torch
 
+from aotlens.capture.namespaces import reading
 from aotlens.capture.reach import CONTAINERS, Instance, Place, Reach, base_of
 
 ANYTHING = object()
@@ -65,7 +65,7 @@ def surroundings_check(before: Reach) -> Callable[[], bool]:
     conditions = []
     for index, place in enumerate(before.places):
         names[f"s{index}"], names[f"v{index}"] = place.store, place.value
-        conditions.append(f"{_reading(place, index)} is v{index}")
+        conditions.append(f"{reading(f's{index}', place.store, repr(place.name))} is v{index}")
         if isinstance(place.value, torch.Tensor):
             conditions.append(f"v{index}.requires_grad is {place.requires_grad}")
         if place.content is not None:
@@ -88,7 +88,7 @@ def surroundings_check(before: Reach) -> Callable[[], bool]:
         try:
             if same_objects():
                 return True
-        except (KeyError, ValueError):  # a name that is gone
+        except (LookupError, ValueError):  # a name that is gone
             return False
         return all(map(_has_same_names, before.instances)) and all(map(is_unchanged, before.places))
 
@@ -100,11 +100,3 @@ def _has_same_names(instance: Instance) -> bool:
         return True
     left = sum(name in instance.store for name in instance.left)
     return len(instance.store) - left == len(instance.before)
-
-
-def _reading(place: Place, index: int) -> str:
-    if isinstance(place.store, CellType):
-        return f"s{index}.cell_contents"
-    if isinstance(place.store, type):
-        return f"s{index}.__dict__[{place.name!r}]"
-    return f"s{index}[{place.name!r}]"

@@ -5,12 +5,12 @@ before the graphs run.
 """
 
 from collections.abc import Iterator, Sequence
-from types import CellType
 from typing import Any
 
 import torch
 
 from aotlens.capture.containers import ABSENT, KEYS, Item, Refill
+from aotlens.capture.namespaces import binding, presence, reading, reading_if_bound, removal
 from aotlens.capture.records import Captured
 from aotlens.capture.surroundings import same_items
 from aotlens.errors import UnsupportedError
@@ -52,7 +52,8 @@ def check_places(builder: TextBuilder, captured: Captured, names: Names) -> None
             for key, tensor in refill.carried:
                 given = inputs.get(id(tensor))
                 name = "found" if given is None else names.node(given.node)  # type: ignore[arg-type]
-                builder.add(f"{name} = {_reading(names.object(refill.box, refill.place), refill, key)}")
+                read = reading if refill.assumes else reading_if_bound
+                builder.add(f"{name} = {read(names.object(refill.box, refill.place), refill.box, repr(key))}")
                 with builder.block(f"if {_is_other(name, tensor)}:"):
                     builder.add(f"raise ValueError({message!r})")
 
@@ -67,17 +68,8 @@ def _differs(refill: Refill, names: Names) -> str:
         return f"not {same}({box}, {names.object(content, f'{refill.place}_before')})"
     key, value = assumed[0]
     if value is not ABSENT:
-        return f"{_reading(box, refill, key)} is not {value!r}"
-    return f"hasattr({box}, {key!r})" if isinstance(refill.box, type) else f"{key!r} in {box}"
-
-
-def _reading(box: str, refill: Refill, key: Any) -> str:
-    """What is found under a key; an error or None where nothing is."""
-    if isinstance(refill.box, type):
-        return f"{box}.{key}"
-    if isinstance(refill.box, CellType):
-        return f"{box}.cell_contents"
-    return f"{box}[{key!r}]" if refill.assumes else f"{box}.get({key!r})"
+        return f"{reading(box, refill.box, repr(key))} is not {value!r}"
+    return presence(box, refill.box, repr(key))
 
 
 def _is_other(name: str, tensor: torch.Tensor) -> str:
@@ -120,9 +112,11 @@ def _lines(box: str, refill: Refill, leaves: Iterator[str], names: Names) -> Ite
     if refill.keyed:
         if refill.cleared:
             yield f"{box}.clear()"
-        yield from (_removal(box, refill, key, names) for key in refill.removed)
+        for key in refill.removed:
+            written = _key(key, names)
+            yield f"del {box}[{written}]" if refill.box is None else removal(box, refill.box, written)
         for item, text in zip(refill.items, texts, strict=True):
-            yield _binding(box, refill, item.key, text, names)
+            yield binding(box, refill.box, _key(item.key, names), text)
     elif refill.grows:
         new = [text for text, item in zip(texts, refill.items, strict=True) if item.before is None]
         yield f"{box}.append({new[0]})" if len(new) == 1 else f"{box}.extend([{', '.join(new)}])"
@@ -132,24 +126,6 @@ def _lines(box: str, refill: Refill, leaves: Iterator[str], names: Names) -> Ite
         yield f"items = {listed}"
         yield f"{box}.clear()"
         yield f"{box}.extend(items)"
-
-
-def _binding(box: str, refill: Refill, key: Any, text: str, names: Names) -> str:
-    if isinstance(refill.box, CellType):
-        return f"{box}.cell_contents = {text}"
-    if isinstance(refill.box, type):
-        return f"setattr({box}, {key!r}, {text})"
-    return f"{box}[{_key(key, names)}] = {text}"
-
-
-def _removal(box: str, refill: Refill, key: Any, names: Names) -> str:
-    if isinstance(refill.box, CellType):
-        return f"del {box}.cell_contents"
-    if isinstance(refill.box, type):
-        return f"delattr({box}, {key!r})"
-    return (
-        f"{box}.pop({_key(key, names)}, None)" if refill.box is not None else f"del {box}[{_key(key, names)}]"
-    )
 
 
 def _key(key: Any, names: Names) -> str:
