@@ -26,6 +26,8 @@ class Origins:
         """Set by a frontend that knows the place itself; None walks the stack."""
         self.called_at = NOWHERE
         """Of what runs where no code of the user's does: see `Subject.called_at`."""
+        self.in_users_backward = False
+        """Whether the user's code called the operator of a backward whose origin was asked for last."""
         self._caller = caller
         """Of the higher-order operator whose body is recorded; None for the user's function itself."""
         self._stage: tuple[str, str] | None = None
@@ -67,6 +69,7 @@ class Origins:
         return origin
 
     def _in_backward(self, func: Any, place: Place) -> Origin:
+        self.in_users_backward = bool(place.frames)
         node = current_autograd_node()
         forward = self.forward_of(node) if node is not None else None
         if forward is not None and not place.frames:

@@ -198,6 +198,10 @@ class Recorder(Tape, TorchDispatchMode):
         return result
 
     @property
+    def in_users_backward(self) -> bool:
+        return self.origins.in_users_backward
+
+    @property
     def calls_so_far(self) -> int:
         return len(self.calls)
 

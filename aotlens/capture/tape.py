@@ -37,6 +37,8 @@ TRACK = "_aotlens_tracked"
 class Tape:
     """Nodes in the order in which they were recorded, and what is known of each tensor."""
 
+    current: Any = None
+    """While the backward is recorded: the inputs as its own code finds them (`current_inputs`)."""
     containers: tuple[Any, ...] = ()
     """Lists and dicts that the function is given: copies of the caller's."""
 
@@ -225,6 +227,8 @@ class Tape:
         """The node of a tensor's current value, looked up again after a write to its storage."""
         tracked = self.tracked(tensor)
         storage = tracked.storage
+        if self.current is not None and storage.inputs:
+            self.current.meet(tracked)
         if storage.moves and tensor._base is not None and tensor.requires_grad and torch.is_grad_enabled():
             refuse_stale(tensor, self.span)
             if not any(step is storage.last_move for step in tracked.chain):
@@ -312,6 +316,11 @@ class Tape:
         return known
 
     @property
+    def in_users_backward(self) -> bool:
+        """Whether code of the user's in a backward has called the operator that is recorded."""
+        return False
+
+    @property
     def calls_so_far(self) -> int:
         """How many operators the user's code has called; a recorder counts them."""
         return 0
@@ -378,6 +387,8 @@ class Tape:
         """Give a tensor's storage the value that a write through this tensor leaves."""
         tracked = self.tracked(target)
         storage = tracked.storage
+        if self.current is not None and storage.inputs:
+            self.current.meet(tracked, is_write=True)
         self.join(storage)
         if storage.reached_outside and self._any_gradient():
             refuse_other_history(self.span)

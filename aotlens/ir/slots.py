@@ -103,9 +103,20 @@ class BackwardRngState:
     """`bwd_seed` or `bwd_base_offset`."""
 
 
-GraphInput = FlatInput | Tangent | SavedInput | RngState | BackwardRngState
+@dataclass(frozen=True, slots=True)
+class CurrentInput:
+    """A flat input as it is when the backward runs, whatever was written to it since the forward."""
+
+    name: str
+    index: int
+    """Of the flat input."""
+    is_saved: bool = False
+    """Whether autograd saved it: a write between the forward and the backward is an error, as in eager."""
+
+
+GraphInput = FlatInput | Tangent | SavedInput | RngState | BackwardRngState | CurrentInput
 RNG_STATES = (RngState, BackwardRngState)
-BACKWARD_INPUTS = (Tangent, BackwardRngState)
+BACKWARD_INPUTS = (Tangent, CurrentInput, BackwardRngState)
 """The kinds of input that the forward does not have."""
 
 

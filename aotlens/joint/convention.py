@@ -30,6 +30,7 @@ from aotlens.ir.program import (
 from aotlens.ir.slots import (
     BACKWARD_INPUTS,
     BackwardRngState,
+    CurrentInput,
     FlatInput,
     Gradient,
     GraphOutput,
@@ -125,7 +126,12 @@ def forward_inputs(joint: JointProgram) -> tuple[ProgramInput, ...]:
 
 def backward_arrivals(joint: JointProgram) -> tuple[ProgramInput, ...]:
     """The tangents, then seed and offset where the backward draws functionally."""
-    return (*_of_kind(joint, Tangent), *_of_kind(joint, BackwardRngState))
+    return (*_tangents(joint), *_of_kind(joint, BackwardRngState))
+
+
+def _tangents(joint: JointProgram) -> tuple[ProgramInput, ...]:
+    """The gradients that arrive; then, by the same name, inputs as the backward finds them."""
+    return (*_of_kind(joint, Tangent), *_of_kind(joint, CurrentInput))
 
 
 def _of_kind(joint: JointProgram, kind: type) -> tuple[ProgramInput, ...]:
@@ -166,7 +172,7 @@ def _which(slot: Any) -> tuple[int, tuple[str, ...]]:
 
 def joint_convention(joint: JointProgram) -> Convention:
     """The joint program: `(primals, tangents)`, then the random states, to `(results, gradients)`."""
-    first, tangents = primals(joint), _of_kind(joint, Tangent)
+    first, tangents = primals(joint), _tangents(joint)
     states = (*_of_kind(joint, RngState), *_of_kind(joint, BackwardRngState))
     inputs = (*first, *tangents, *states)
     outputs = (*forward_results(joint), *(gradients(joint, first) if joint.training else ()))
@@ -257,7 +263,7 @@ def _names(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> list[str]:
         match given.slot:
             case RngState(name=name) | BackwardRngState(name=name):
                 found.append(f"{name}_1")
-            case Tangent():
+            case Tangent() | CurrentInput():
                 tangent_count += 1
                 found.append(f"tangents_{tangent_count}")
             case _:

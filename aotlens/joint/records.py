@@ -87,6 +87,9 @@ class JointProgram(Joint):
     differentiated: Differentiated = Differentiated()
     failing: FailingBackward | None = None
     """Set where the backward raises, as in eager: no gradient is a value of the program then."""
+    bumps_in_backward: dict[int, int] = field(default_factory=dict)
+    """By how much the backward raises the version counters of inputs that it writes to, by the identity of
+    the graph input."""
     recorded: Program | None = None
     """The program before Inductor's passes over it; None where these changed nothing, or did not run."""
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import InputAliasInfo, ViewAndMutationMeta
+from aotlens.capture.current_inputs import CurrentInputs
 from aotlens.capture.effects import refuse_changes_in_backward
 from aotlens.capture.philox import FunctionalRandom, refuse_other_draws
 from aotlens.capture.recorder import Recorder
@@ -95,18 +96,23 @@ def build_joint(
     differentiable = [output for output in outputs if output.differentiable]
     training = bool(differentiable)
     backward = Backward()
+    currents: tuple[ProgramInput, ...] = ()
+    bumps: dict[int, int] = {}
     if training:
         before = states_of(captured)
+        captured.recorder.current = CurrentInputs(captured.recorder, captured.inputs)
         backward = record_backward(captured, differentiable, wanted, dynamic)
         refuse_changes_in_backward(captured)
         if backward.failing is None:
-            write_in_backward(captured, meta, before)
+            bumps = write_in_backward(captured, meta, before)
+            currents = captured.recorder.current.inputs()
+        captured.recorder.current = None
     check_sizes(captured)
     write_in_graph(captured, meta)
     captured.recorder.originals.clear()  # the recording outlives the call, whose arguments it must not hold
     tangents = (given for tangent in backward.tangents for given in tangent.inputs)
     random = random_state(captured)
-    inputs = (*graph_inputs(captured), *random.inputs(False), *tangents, *random.inputs(True))
+    inputs = (*graph_inputs(captured), *random.inputs(False), *tangents, *currents, *random.inputs(True))
     results = (
         *_expanded((output.slot, output.value) for output in outputs),
         *random.outputs(False),
@@ -136,6 +142,7 @@ def build_joint(
         },
         differentiated=_differentiated(differentiable, wanted, backward),
         failing=backward.failing,
+        bumps_in_backward=bumps,
     )
 
 
@@ -282,6 +289,7 @@ def record_backward(
                 raise
             none = tuple((item.slot, None) for item in wanted if isinstance(item.slot, Gradient))
             return Backward(tuple(tangents), none, failing)
+    recorder.current.settle()
     with recorder.fake_mode, recorder.adding("joint", "a gradient, brought up to date after a write"):
         results = tuple(
             (item.slot, None if gradient is None else value_of(recorder, gradient))

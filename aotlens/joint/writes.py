@@ -71,6 +71,8 @@ class State:
     """Of its storage."""
     shape: tuple[Any, ...]
     stride: tuple[Any, ...]
+    counter: int
+    """Autograd's version counter."""
 
 
 def states_of(captured: Captured) -> list[State | None]:
@@ -81,31 +83,42 @@ def states_of(captured: Captured) -> list[State | None]:
 def _state(given: CapturedInput) -> State | None:
     if given.storage is None or given.duplicate_of is not None:
         return None
-    return State(given.storage.version, tuple(given.argument.shape), tuple(given.argument.stride()))
+    own = given.argument
+    counter = 0 if own.is_inference() else own._version
+    return State(given.storage.version, tuple(own.shape), tuple(own.stride()), counter)
 
 
-def write_in_backward(captured: Captured, meta: ViewAndMutationMeta, before: list[State | None]) -> None:
+def write_in_backward(
+    captured: Captured, meta: ViewAndMutationMeta, before: list[State | None]
+) -> dict[int, int]:
     """Add the final `copy_` into each input that the backward has written to.
 
+    Returns:
+        By how much it raises their version counters, by the identity of what the `copy_` writes to.
+
     Raises:
-        UnsupportedError: it changed an input's sizes or strides, or one that the forward changes too.
+        UnsupportedError: it changed an input's sizes or strides, or one that the forward changes too and that
+            it does not find by itself.
     """
-    recorder = captured.recorder
+    recorder, bumps = captured.recorder, dict[int, int]()
     for index, (given, state) in enumerate(zip(captured.inputs, before, strict=True)):
-        if state is None or given.storage is None or state == _state(given):
+        now = _state(given)
+        if state is None or given.storage is None or now is None or state == now:
             continue
-        if (state.shape, state.stride) != (tuple(given.argument.shape), tuple(given.argument.stride())):
+        if (state.shape, state.stride) != (now.shape, now.stride):
             raise RefusedAssertionError(
                 f"`{given.slot.name}` is an input that had its metadata mutated in the backward",
                 recorder.span,
                 "take a view of it instead",
             )
+        if not recorder.current.is_written(given.storage, state.version):
+            continue
+        target = recorder.current.target(given.storage)
+        if given.base is not None and given.base != index and target is not None:
+            continue  # written through its base
         changed = index < len(meta.inputs) and meta.inputs[index]
-        if (
-            given.node is None
-            or given.base is not None
-            or (changed and (changed.mutates_data or changed.is_moved))
-        ):
+        is_changed = changed and (changed.mutates_data or changed.is_moved)
+        if target is None and (given.node is None or given.base is not None or is_changed):
             raise UnsupportedError(
                 f"the backward writes to the input `{given.slot.name}`, which the forward writes to as well",
                 recorder.span,
@@ -114,4 +127,8 @@ def write_in_backward(captured: Captured, meta: ViewAndMutationMeta, before: lis
         place = given.storage.writes[-1].origin.place
         reason = f"the backward changes `{given.slot.name}`"
         origin = Origin(place, "aten.copy_.default", backward=True, stage="joint", reason=reason, effect=True)
-        recorder.add_node(aten.copy_.default, (given.node, given.storage.base), {}, given.fake, origin)
+        target = target or given.node
+        assert target is not None  # refused above
+        recorder.add_node(aten.copy_.default, (target, given.storage.base), {}, given.fake, origin)
+        bumps[id(target)] = now.counter - state.counter
+    return bumps

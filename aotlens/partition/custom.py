@@ -13,7 +13,15 @@ from torch import fx
 from aotlens.errors import UserError
 from aotlens.ir.from_graph_module import import_graph, nodes_of, results_of
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput
-from aotlens.ir.slots import BACKWARD_INPUTS, Buffer, Parameter, SavedForBackward, SavedInput, Tangent
+from aotlens.ir.slots import (
+    BACKWARD_INPUTS,
+    Buffer,
+    CurrentInput,
+    Parameter,
+    SavedForBackward,
+    SavedInput,
+    Tangent,
+)
 from aotlens.joint.convention import (
     backward_arrivals,
     forward_inputs,
@@ -103,7 +111,7 @@ def _examples(joint: JointProgram) -> tuple[Any, ...]:
     """The joint graph's inputs: primals and tangents as lists, then the random states."""
     count = len(primals(joint))
     inputs, arriving = forward_inputs(joint), backward_arrivals(joint)
-    tangents = sum(isinstance(given.slot, Tangent) for given in arriving)
+    tangents = sum(isinstance(given.slot, (Tangent, CurrentInput)) for given in arriving)
     first, states = [given.node.val for given in inputs[:count]], (*inputs[count:], *arriving[tangents:])
     given = [given.node.val for given in arriving[:tangents]]
     return (first, given, *(state.node.val for state in states))

@@ -20,7 +20,13 @@ from aotlens.ir.slots import (
 from aotlens.joint.records import JointProgram
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
-from aotlens.runtime.backward_writes import find_written, refuse_second_write, tell_of_writes
+from aotlens.runtime.backward_writes import (
+    find_current,
+    find_written,
+    keep_current,
+    refuse_second_write,
+    tell_of_writes,
+)
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.double import double_call, write_double, write_kept
 from aotlens.runtime.function_views import write_function_views
@@ -81,6 +87,7 @@ def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: N
         with builder.step("save for backward", _save_reason(parts)):
             _save(builder, parts, names)
             write_kept(builder, parts, names)
+            keep_current(builder, parts, names)
         write_function_views(builder, parts, function_outputs(parts), names)
         with builder.step("mark non-differentiable results", "results that carry no gradient"):
             tensors = [
@@ -189,6 +196,7 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
                 for node in tangent.nodes:
                     _coerce(builder, names.node(node), node.val)
         write_reading(builder, parts, program, names)
+        find_current(builder, parts, names)
         with builder.block("if torch.is_grad_enabled():"):
             _unpack(builder, [given.node for given in saved], wrappers.saved_arguments(), names)
             refuse_second_write(builder, parts)
@@ -202,7 +210,7 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
             _hand_over(builder, [given.node for given in saved], arrived, code, only_some)
             with builder.block(graph_context(parts)):
                 builder.add(f"gradients = {wrappers.wrapped_call(f'{graph_name(code.program)}(inputs)')}")
-        tell_of_writes(builder, program, names)
+        tell_of_writes(builder, parts, program, names)
         write_advance(builder, parts, program, "gradients[-1]")
         _return_gradients(builder, _gradients(parts, names), draws_functionally(program))
 

@@ -10,7 +10,7 @@ from aotlens.codegen.records import GraphCode
 from aotlens.ir.render import Names
 from aotlens.ir.slots import Buffer, Gradient, OutsideTensor, Parameter
 from aotlens.partition.records import Partitioned
-from aotlens.runtime.backward_writes import written_in_backward
+from aotlens.runtime.backward_writes import current_inputs, written_in_backward
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import call_graph, graph_context, graph_name
 from aotlens.runtime.leaves import made_leaves
@@ -27,6 +27,8 @@ def why_not(parts: Partitioned) -> str | None:
         return "it fails, in eager too"
     if written_in_backward(parts.backward):
         return "its backward writes to an input"
+    if current_inputs(parts.backward):
+        return "its backward reads an input as it is by then"
     if made_leaves(parts):
         return "it makes a tensor require grad itself"
     if any(info.is_moved or info.autograd is not AutogradChange.NONE for info in joint.meta.inputs):

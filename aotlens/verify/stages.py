@@ -17,6 +17,7 @@ from aotlens.capture.storage import once
 from aotlens.capture.wrappers import is_wrapper
 from aotlens.ir.program import Program
 from aotlens.ir.slots import (
+    CurrentInput,
     Gradient,
     IntermediateBase,
     MutatedInput,
@@ -154,6 +155,7 @@ class Given:
 
     def __init__(self, compiled: Compiled, values: list[Any], tangents: Mapping[str, Any]) -> None:
         cloner = Cloner()
+        self._compiled, self._values = compiled, values
         self._slots = [given.slot for given in compiled.captured.inputs]
         bases = compiled.captured.bases
         copied = [_copied(cloner, value) for value in values]
@@ -230,10 +232,20 @@ class Given:
         match given.slot:
             case Tangent(name=name):
                 return _laid_out(self._tangents[name], given.node.val)
+            case CurrentInput(index=index):
+                return self._after_forward(index)
             case SavedInput():
                 return environment.get(id(given.node), given.node.constant)
             case slot:
                 return self._flat[slot.index]
+
+    def _after_forward(self, index: int) -> Any:
+        """A flat input as the forward leaves it, for a backward that reads and writes to what it finds."""
+        forward = self._compiled.parts.forward
+        given = Given(self._compiled, self._values, self._tangents)
+        outputs, _ = given.call(forward, {})
+        given._written(forward, outputs)
+        return given._before[index]
 
     def _named(self, program: Program, outputs: Any) -> dict[str, Any]:
         found: dict[str, Any] = {}

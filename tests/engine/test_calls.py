@@ -275,3 +275,33 @@ def test_several_threads_compile_at_once() -> None:
 
     assert len(found) == 4
     assert all(torch.allclose(gradient, 2 * torch.ones(3).cos()) for gradient in found)
+
+
+class CountsInBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, state: Tensor) -> Tensor:
+        state.add_(1)
+        ctx.state = state
+        return x * state
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        ctx.state.mul_(2)
+        return grads[0] * ctx.state, None
+
+
+def counted(x: Tensor, state: Tensor) -> Tensor:
+    return CountsInBackward.apply(x, state)
+
+
+def test_a_backward_writes_to_the_input_as_it_finds_it() -> None:
+    x, call = leaf(3), compiled(counted, leaf(3), plain(3))
+    found = [_counts(fn, x, backwards) for fn in (counted, call) for backwards in ("two", "retained")]
+    torch.testing.assert_close(found[2:], found[:2])
+
+
+def _counts(fn: Callable[..., Any], x: Tensor, backwards: str) -> list[Any]:
+    state = torch.ones(3)
+    outs = [fn(x, state), fn(x, state)] if backwards == "two" else [fn(x, state)] * 2
+    gradients = [torch.autograd.grad(out.sum(), x, retain_graph=out is outs[-1])[0] for out in outs]
+    return [*gradients, state, state._version]

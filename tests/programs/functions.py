@@ -153,6 +153,103 @@ class MutatesInput(Function):
         return grads[0] * 3, None
 
 
+class CountsBothWays(Function):
+    """The state is reached past autograd, as a layer's statistics are."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, state: Tensor) -> Tensor:
+        state.add_(1)
+        ctx.state = state
+        return x * state
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        ctx.state[0].mul_(2)
+        ctx.state.add_(grads[0].sum())
+        return grads[0] * ctx.state, None
+
+
+class SavesAndCounts(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, state: Tensor) -> Tensor:
+        state.add_(1)
+        ctx.save_for_backward(state)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        (state,) = ctx.saved_tensors
+        state.add_(grads[0])
+        return grads[0] * state, None
+
+
+class ReadsWhatItChanged(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, state: Tensor) -> Tensor:
+        state.mul_(2)
+        ctx.state = state
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] * ctx.state, None
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)), "inductor", "dynamic")
+def function_mutating_both_ways(x: Tensor, state: Tensor) -> Tensor:
+    return CountsBothWays.apply(x, state)
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)))
+def function_mutating_both_ways_twice(x: Tensor, state: Tensor) -> Tensor:
+    return CountsBothWays.apply(CountsBothWays.apply(x, state), state).sin()
+
+
+@cases(lambda: (leaf(4), plain(3, 4)))
+def function_mutating_a_view_both_ways(x: Tensor, state: Tensor) -> Tensor:
+    return CountsBothWays.apply(x, state[:2])
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)))
+def function_mutating_both_ways_and_then_written(x: Tensor, state: Tensor) -> Tensor:
+    out = CountsBothWays.apply(x, state)
+    state.mul_(3)
+    return out
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)), "dynamic")
+def function_mutating_saved_both_ways(x: Tensor, state: Tensor) -> Tensor:
+    return SavesAndCounts.apply(x, state)
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)), "inductor")
+def function_reading_in_backward_what_it_changed(x: Tensor, state: Tensor) -> Tensor:
+    return ReadsWhatItChanged.apply(x, state)
+
+
+def _whole_and_row() -> tuple[Tensor, Tensor, Tensor]:
+    state = plain(3, 4)
+    return leaf(4), state, state[1]
+
+
+@cases(_whole_and_row)
+def function_mutating_overlapping_both_ways(x: Tensor, state: Tensor, row: Tensor) -> Tensor:
+    return CountsBothWays.apply(x, row) + state.sum()
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)))
+def hook_that_counts_in_what_the_forward_changed(x: Tensor, state: Tensor) -> Tensor:
+    state.add_(1)
+    hidden = x * 2
+
+    def count(gradient: Tensor) -> Tensor:
+        state.add_(gradient)
+        return gradient * state
+
+    hidden.register_hook(count)
+    return hidden.sin()
+
+
 @cases(lambda: (leaf(3, 4),), "inductor", "dynamic")
 def function_with_changed_gradient(x: Tensor) -> Tensor:
     return Doubled.apply(x) * 2

@@ -1,0 +1,128 @@
+"""Inputs as the backward finds them: what the user's own code in a backward (a custom function, a hook)
+reads of them and writes to them.
+
+Invariant: a read by the user's code of an input that either side writes to is a read of the caller's tensor
+when the backward runs.  What autograd saved it checks, so its value is the forward's.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from aotlens.capture.records import CapturedInput
+from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.tape import TRACK, Tape
+from aotlens.ir.program import Node, ProgramInput, map_nodes, nodes_in
+from aotlens.ir.slots import CurrentInput
+from aotlens.torch_api import current_autograd_node
+
+
+@dataclass(slots=True, eq=False)
+class _Current:
+    """One input's storage while the backward is recorded."""
+
+    given: CapturedInput
+    node: Node
+    before: Node
+    """The storage's value when the forward had run."""
+    version: int
+    """Of the storage, then."""
+    is_saved: bool = False
+
+    @property
+    def storage(self) -> Storage:
+        assert self.given.storage is not None  # `_is_followed`
+        return self.given.storage
+
+
+class CurrentInputs:
+    """The inputs that the user's code in the backward has met so far."""
+
+    def __init__(self, tape: Tape, inputs: Iterable[CapturedInput]) -> None:
+        self._tape = tape
+        self._followed = {id(given.storage): given for given in inputs if _is_followed(given)}
+        self._found: dict[int, _Current] = {}
+        """By the identity of the storage."""
+        self._saved: dict[int, bool] = {}
+        """Whether the custom function that met a storage first had saved it."""
+
+    def meet(self, tracked: Tracked, is_write: bool = False) -> None:
+        """A tensor is about to be read, or written to, in the backward."""
+        storage = tracked.storage
+        known, given = self._found.get(id(storage)), self._followed.get(id(storage))
+        if known is not None or given is None or given.node is None:
+            return
+        is_saved = not self._tape.in_users_backward or self._is_saved(storage)
+        if is_saved and not (is_write and storage.version):
+            return
+        like = given.fake.detach()
+        node = Node(self._tape.name(f"{given.node.name}_now"), None, (), {}, like, self._tape.origin)
+        self._found[id(storage)] = _Current(given, node, storage.base, storage.version, is_saved)
+        if not is_saved:
+            storage.base, storage.views = node, {}
+            storage.version += 1
+
+    def _is_saved(self, storage: Storage) -> bool:
+        """The first meeting decides: a write makes autograd refuse to look again."""
+        if id(storage) not in self._saved:
+            self._saved[id(storage)] = _is_saved_here(storage)
+        return self._saved[id(storage)]
+
+    def settle(self) -> None:
+        """Inputs that neither side wrote to are plain inputs again: autograd may look after their values."""
+        same: dict[int, Node] = {}
+        for key, current in list(self._found.items()):
+            storage = current.storage
+            if current.version or storage.version != current.version + 1:
+                continue
+            del self._found[key]
+            storage.base, storage.views, storage.version = current.before, {}, current.version
+            same[id(current.node)] = current.before
+        if same:
+            self._replace(same)
+
+    def _replace(self, same: dict[int, Node]) -> None:
+        """Nodes that no program holds yet read other ones."""
+        for node in self._tape.nodes:
+            if any(id(read) in same for read in nodes_in((node.args, node.kwargs))):
+                for part in ("args", "kwargs"):
+                    value = map_nodes(getattr(node, part), lambda read: same.get(id(read), read))
+                    object.__setattr__(node, part, value)
+
+    def target(self, storage: Storage) -> Node | None:
+        """What the backward's write to an input goes to; None for an input that only autograd gives it."""
+        current = self._found.get(id(storage))
+        return current.node if current is not None else None
+
+    def is_written(self, storage: Storage, version: int) -> bool:
+        """Whether the backward wrote to a storage that was at this version after the forward."""
+        current = self._found.get(id(storage))
+        found = current is not None and not current.is_saved
+        return storage.version != version + found
+
+    def inputs(self) -> tuple[ProgramInput, ...]:
+        """The joint program's inputs for them."""
+        return tuple(
+            ProgramInput(one.node, CurrentInput(one.given.slot.name, one.given.slot.index, one.is_saved))
+            for one in self._found.values()
+        )
+
+
+def _is_followed(given: CapturedInput) -> bool:
+    """Whether the graph takes the input as it is, and the forward leaves its sizes and its storage alone."""
+    storage = given.storage
+    if storage is None or given.wrapped is not None or not given.is_graph_input:
+        return False
+    if given.duplicate_of is not None or storage.moves or storage.bytes_before is not None:
+        return False
+    return storage.on_base or not storage.joined
+
+
+def _is_saved_here(storage: Storage) -> bool:
+    """Whether the custom function whose backward runs saved a tensor on the storage for it."""
+    try:
+        saved = getattr(current_autograd_node(), "saved_tensors", None) or ()
+    except RuntimeError:  # one of them was written to since; whoever reads it is told
+        return False
+    known: list[Any] = [getattr(tensor, TRACK, None) for tensor in saved]
+    return any(one is not None and one.storage is storage for one in known)
