@@ -13,6 +13,7 @@ from aotlens.analysis.placement import placement
 from aotlens.analysis.reads import is_read, is_seen_before, refuse_views_with_history
 from aotlens.analysis.records import AutogradChange, Exchange, Geometry, InputAliasInfo, MutationType
 from aotlens.analysis.wrappers import analyse_wrapper
+from aotlens.capture.bases import starts_elsewhere
 from aotlens.capture.left_behind import span_of_detaching, was_detached
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.stale_views import stale_error
@@ -220,7 +221,8 @@ def _refuse_lost_history(captured: Captured, given: CapturedInput, base: Capture
     """A write with a gradient to a tensor that only shares memory with those that autograd knows."""
     flat = any(one.kind == "flat" and captured.inputs[one.index] is base for one in captured.bases)
     starts = given.argument.requires_grad and not given.requires_grad
-    if starts and (flat or base.requires_grad or not _is_seen(base)):
+    lost = starts and (flat or base.requires_grad or not _is_seen(base))
+    if lost or (given.is_apart and starts_elsewhere(given.argument)):
         raise UnsupportedError(
             f"a write with a gradient to `{given.slot.name}`, which overlaps another input and is no view of "
             "one tensor with it",

@@ -58,8 +58,7 @@ def overlapping_groups(values: list[Any]) -> list[Group]:
             seen.add(id(value))
             storages.setdefault(value.untyped_storage()._cdata, []).append(index)
     shared = (members for members in storages.values() if len(members) > 1)
-    found = (_group(values, tuple(members)) for members in shared if _any_overlap(values, members))
-    return [group for group in found if group is not None]
+    return [_group(values, tuple(members)) for members in shared if _any_overlap(values, members)]
 
 
 def _is_plain(value: Any) -> bool:
@@ -72,22 +71,22 @@ def _any_overlap(values: list[Any], members: list[int]) -> bool:
     )
 
 
-def _group(values: list[Any], members: tuple[int, ...]) -> Group | None:
-    """None where their histories start from different tensors, or from one that does not hold them all."""
+def _group(values: list[Any], members: tuple[int, ...]) -> Group:
+    """On a flat stretch where their histories start from different tensors, or from one that does not hold
+    them all: each then keeps its own place in the tape."""
     roots = [_root(values[index]) for index in members]
     with_history = {
         id(root): root for root, index in zip(roots, members, strict=True) if values[index].requires_grad
     }
     one_root = all(root is roots[0] for root in roots)
-    if len(with_history) > 1:
-        return None
     root = next(iter(with_history.values()), None)
     if root is None and one_root and torch.is_grad_enabled():
         root = roots[0]
-    if root is None or not all(_holds(root, values[index]) for index in members):
-        return Group(members, None, None) if not with_history else None
-    if with_history and not root.requires_grad:  # leaves of their own, in the memory of one that is none
-        return None
+    own_leaves = with_history and root is not None and not root.requires_grad  # in the memory of another
+    if len(with_history) > 1 or root is None or own_leaves:
+        return Group(members, None, None)
+    if not all(_holds(root, values[index]) for index in members):
+        return Group(members, None, None)
     return Group(members, root, next((index for index in members if values[index] is root), None))
 
 
@@ -128,6 +127,8 @@ def join_inputs(tape: Tape, group: Group, values: list[Any], slots: tuple[FlatIn
     for at in group.members:
         if at == group.root_member:
             found[at] = base
+        elif group.kind == "flat" and values[at].requires_grad:
+            found[at] = _apart(tape, base, roots, (values[at], slots[at]))
         else:
             under = _root_of_member(base, group, values[at], roots)
             found[at] = _member(tape, base, under, (values[at], slots[at]))
@@ -242,12 +243,60 @@ def _member(tape: Tape, base: CapturedInput, under: Any, given: tuple[Any, FlatI
         argument = _apply(chain, under)
     if value._base is None and not value.requires_grad:
         argument = argument.detach()
+    _join(base, chain, argument, node)
+    leaf = torch.autograd.graph.get_gradient_edge(argument) if value.requires_grad else None
+    return _captured(tape, slot, argument, (node, leaf, value.is_leaf))
+
+
+def _join(base: CapturedInput, chain: tuple[ViewStep, ...], argument: Any, node: Node) -> None:
     storage = base.storage
     assert storage is not None  # a base is a tensor
     storage.views[chain] = storage.joined[chain] = node
     setattr(argument, TRACK, Tracked(storage, chain, node, storage.version))
-    leaf = torch.autograd.graph.get_gradient_edge(argument) if value.requires_grad else None
-    return _captured(tape, slot, argument, (node, leaf, value.is_leaf))
+
+
+def _apart(tape: Tape, base: CapturedInput, roots: dict[int, Any], given: tuple[Any, FlatInput]) -> Any:
+    """A member with a place in the tape that leads to no other's, or to that of a view of the same tensor."""
+    value, slot = given
+    root, chain = value if value.is_leaf else _root(value), _chain(base.fake, value)
+    leaf, argument = _place(base, root, roots)
+    if root is not value:
+        with torch.enable_grad():
+            argument = _apply(chain, argument)
+        leaf = torch.autograd.graph.get_gradient_edge(argument)
+        leaf.node.register_prehook(_nothing)  # the wrapper's call leads it on
+    with torch.no_grad(), below_views():
+        fake = _apply(chain, base.fake)
+    be_of_kind(argument, value)
+    known = (
+        Node(tape.name(node_name(slot.name)), None, (), {}, fake, Origin(NOWHERE, "")),
+        leaf,
+        value.is_leaf,
+    )
+    _join(base, chain, argument, known[0])
+    return replace(_captured(tape, slot, argument, known), is_apart=True)
+
+
+def _place(base: CapturedInput, root: Any, roots: dict[int, Any]) -> tuple[Any, Any]:
+    """The leaf that stands for a tensor with a history, and what the function's views of it are taken of."""
+    if id(root) not in roots:
+        with torch.no_grad(), below_views():
+            leaf = _apply(_chain(base.fake, root), base.argument).data  # counts its own writes
+        leaf.requires_grad_()
+        with torch.enable_grad():
+            roots[id(root)] = (leaf, leaf if root.is_leaf else NonLeaf.apply(leaf))
+    found: tuple[Any, Any] = roots[id(root)]
+    return found
+
+
+def starts_elsewhere(argument: Any) -> bool:
+    """Whether the history of what stands apart, or of what it is a view of, is another than it came with."""
+    came_by = _root(argument).grad_fn
+    return came_by is not None and getattr(came_by, "_forward_cls", None) is not NonLeaf
+
+
+def _nothing(gradients: tuple[Any, ...]) -> tuple[None, ...]:
+    return (None,) * len(gradients)
 
 
 def _chain(base: Any, value: Any) -> tuple[ViewStep, ...]:
@@ -296,8 +345,8 @@ def with_bases(
 def _separate(one: Joined) -> None:
     """Each unwritten member is a graph input of its own, so the base's gradient goes without theirs."""
     for index, given in one.members.items():
-        if index != one.group.root_member and given.leaf is not None:
-            given.leaf.node.register_prehook(lambda gradients: (None,) * len(gradients))
+        if index != one.group.root_member and given.leaf is not None and not given.is_apart:
+            given.leaf.node.register_prehook(_nothing)
 
 
 def last_element(tensor: Any) -> int:

@@ -46,6 +46,8 @@ class CapturedInput:
     shares_storage_with: tuple[int, ...] = ()
     base: int | None = None
     """The input, or synthetic base after the flat inputs, that the graph takes in its place."""
+    is_apart: bool = False
+    """Whether it has a place in the tape of its own although its memory is a synthetic base's."""
     outside: Any = None
     """The tensor itself, where the function reaches it without being given it."""
     found_at: tuple[Any, Any] | None = None
@@ -55,6 +57,11 @@ class CapturedInput:
     def is_graph_input(self) -> bool:
         """Whether the graph takes it: no plain value, no duplicate, no view of a synthetic base."""
         return self.node is not None and self.base is None
+
+    @property
+    def has_own_gradient(self) -> bool:
+        """Whether autograd leads a gradient to it, and not only to what the graph takes in its place."""
+        return self.requires_grad and (self.is_graph_input or self.is_apart)
 
     wrapped: Wrapped | None = None
     """For a wrapper subclass: the graph inputs inside it, in whose place `node` only gives the name."""

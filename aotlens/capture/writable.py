@@ -48,13 +48,6 @@ def check_writable(tape: Tape, target: Any, func: Any, args: tuple[Any, ...]) ->
             tape.span,
             "clone one of them before the call",
         )
-    if len(tracked.storage.inputs) > 1 and not tracked.storage.joined:
-        raise UnsupportedError(
-            f"mutation by `{op_name(func)}` of one of several inputs that share a storage and have "
-            "separate places in the tape (no synthetic base)",
-            tape.span,
-            "clone one of them before the call",
-        )
 
 
 def _has_gradient(target: Any, args: tuple[Any, ...]) -> bool:

@@ -162,7 +162,8 @@ def gradients(joint: JointProgram, inputs: tuple[ProgramInput, ...]) -> tuple[Pr
             found += known.pop(index)
         elif (index, inner) not in told:
             found.append(ProgramOutput(None, Gradient(given.slot.name, index, inner)))
-    return (*found, *(out for out in joint.gradients if not isinstance(out.slot, Gradient)))
+    apart = (out for each in known.values() for out in each)  # the graph takes their base
+    return (*found, *apart, *(out for out in joint.gradients if not isinstance(out.slot, Gradient)))
 
 
 def _which(slot: Any) -> tuple[int, tuple[str, ...]]:

@@ -208,7 +208,7 @@ def wanted_gradients(captured: Captured, meta: ViewAndMutationMeta) -> list[Want
     inputs = [
         Wanted(Gradient(given.slot.name, given.slot.index), given.gradient_leaf)
         for given in captured.inputs
-        if given.gradient_leaf is not None and given.is_graph_input
+        if given.gradient_leaf is not None and given.has_own_gradient
     ]
     results = [
         Wanted(LeafGradient(captured.output_names[info.index], info.index), info.tensor)

@@ -31,7 +31,7 @@ from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.double import double_call, write_double, write_kept
 from aotlens.runtime.function_views import write_function_views
 from aotlens.runtime.graphs import call_graph, graph_context, graph_name
-from aotlens.runtime.leaves import made_leaves, reshaped_leaves
+from aotlens.runtime.leaves import inputs_apart, made_leaves, reshaped_leaves
 from aotlens.runtime.random_state import draws_functionally, write_advance, write_reading
 from aotlens.runtime.subclass_backward import BackwardWrappers
 from aotlens.runtime.subclasses import (
@@ -114,6 +114,7 @@ def _forward_parameters(parts: Partitioned, names: Names) -> list[str]:
         f"now_{given.name}" if id(given.node) in changed else given.name
         for given in outer_inputs(parts.joint.captured, parts.forward.inputs, names)
     ]
+    found += [names.node(given.node) for given in inputs_apart(parts) if given.node is not None]
     return [*found, *(names.node(node) for node in leaves if node is not None), *made_leaves(parts)]
 
 
@@ -337,6 +338,7 @@ def _gradients(parts: Partitioned, names: Names) -> list[int | None]:
             order.setdefault((type(out.slot), out.slot.index), len(order))
     inputs = outer_inputs(parts.joint.captured, parts.forward.inputs, names)
     found = [order.get((Gradient, given.index)) for given in inputs]
+    found += [order.get((Gradient, given.slot.index)) for given in inputs_apart(parts)]
     found += [None] * len(reshaped_leaves(parts))
     leaves: list[int | None] = [at for (kind, _), at in order.items() if kind is LeafGradient]
     return found + (leaves or [None] * len(made_leaves(parts)))

@@ -13,7 +13,7 @@ from aotlens.partition.records import Partitioned
 from aotlens.runtime.backward_writes import current_inputs, written_in_backward
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import call_graph, graph_context, graph_name
-from aotlens.runtime.leaves import made_leaves
+from aotlens.runtime.leaves import inputs_apart, made_leaves
 from aotlens.runtime.random_state import draws_functionally
 from aotlens.runtime.subclass_backward import BackwardWrappers
 
@@ -29,6 +29,8 @@ def why_not(parts: Partitioned) -> str | None:
         return "its backward writes to an input"
     if current_inputs(parts.backward):
         return "its backward reads an input as it is by then"
+    if inputs_apart(parts):
+        return "its inputs share memory and are views of no one tensor"
     if made_leaves(parts):
         return "it makes a tensor require grad itself"
     if any(info.is_moved or info.autograd is not AutogradChange.NONE for info in joint.meta.inputs):

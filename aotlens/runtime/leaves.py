@@ -11,6 +11,7 @@ import torch
 
 from aotlens.analysis.inputs import span_of_writes
 from aotlens.analysis.records import InputAliasInfo, InputBase, OutputAliasInfo, OutputBase
+from aotlens.capture.records import CapturedInput
 from aotlens.errors import UnsupportedError
 from aotlens.ir.render import Names, literal
 from aotlens.ir.slots import LeafGradient
@@ -32,6 +33,12 @@ def reshaped_leaves(parts: Partitioned) -> tuple[InputAliasInfo, ...]:
         and inputs[info.index].gradient_leaf is inputs[info.index].argument
         and inputs[info.index].argument.shape != inputs[info.index].fake.shape
     )
+
+
+def inputs_apart(parts: Partitioned) -> list[CapturedInput]:
+    """Inputs in whose place the graph takes a base, and to which autograd leads gradients all the same."""
+    inputs = parts.joint.captured.inputs
+    return [given for given in inputs if given.base is not None and given.has_own_gradient]
 
 
 def leaf_results(parts: Partitioned) -> tuple[OutputAliasInfo, ...]:

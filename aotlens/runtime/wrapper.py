@@ -36,6 +36,7 @@ from aotlens.runtime.graphs import call_graph, graph_context, view_text
 from aotlens.runtime.guards import Guards, refuse_dual_tensors
 from aotlens.runtime.hooks import check_hooks, without_hooks
 from aotlens.runtime.leaves import (
+    inputs_apart,
     is_leaf,
     made_leaves,
     reshaped_leaves,
@@ -193,6 +194,7 @@ class WrapperText:
                 for name, given in zip(self.arguments, self._captured.inputs, strict=True)
                 if given.is_graph_input
             ]
+            graph_inputs += [self.arguments[given.slot.index] for given in inputs_apart(self._parts)]
             graph_inputs += [f"before_{self.arguments[info.index]}" for info in self._reshaped]
             graph_inputs += made_leaves(self._parts)
             results = [out.name for out in outer]

@@ -458,8 +458,68 @@ def leaf_that_is_a_view_of_an_input(flat: Tensor, weight: Tensor) -> Tensor:
     return flat.sum() + weight * weight
 
 
-@cases(_flat_and_parameter, refused="separate places in the tape")
+@cases(_flat_and_parameter, "dynamo")
 def larger_input_around_a_parameter_written(flat: Tensor, weight: Tensor) -> Tensor:
     with torch.no_grad():
         flat.mul_(2)
     return weight * weight
+
+
+def _flat_parameter_and_its_parts() -> tuple[Tensor, Tensor, Tensor]:
+    """As FSDP keeps weights: one flat parameter, and leaves in its memory that are no views of it."""
+    flat = torch.nn.Parameter(plain(16))
+    return flat, torch.nn.Parameter(flat.data[:8].view(4, 2)), torch.nn.Parameter(flat.data[8:].view(2, 4))
+
+
+@cases(_flat_parameter_and_its_parts, "inductor", "dynamo")
+def flat_parameter_written_under_its_parts(flat: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    with torch.no_grad():
+        flat.mul_(2)
+    return (first @ second).sin()
+
+
+@cases(_flat_parameter_and_its_parts, "dynamo")
+def part_of_a_flat_parameter_written(flat: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    hidden = second.sum()
+    with torch.no_grad():
+        first.add_(1)
+    second.data.mul_(3)
+    return (first @ second).sin() + flat.sum() * hidden
+
+
+@cases(_flat_parameter_and_its_parts, "dynamo")
+def flat_parameter_written_and_a_part_returned(flat: Tensor, first: Tensor, second: Tensor) -> Any:
+    with torch.no_grad():
+        flat.mul_(2)
+    return first, second.t(), flat.sin()
+
+
+def _leaves_that_overlap() -> tuple[Tensor, Tensor]:
+    memory = plain(12)
+    return torch.nn.Parameter(memory[:8]), torch.nn.Parameter(memory[4:])
+
+
+@cases(_leaves_that_overlap, "dynamo")
+def one_of_two_leaves_that_overlap_written(x: Tensor, y: Tensor) -> Tensor:
+    product = x * y
+    with torch.no_grad():
+        x.zero_()
+    return product * 2
+
+
+def _history_and_leaf_in_its_memory() -> tuple[Tensor, Tensor, Tensor]:
+    flat = tape(16)
+    return flat, flat[:8].view(4, 2), flat.data[4:12].view(4, 2).requires_grad_()
+
+
+@cases(_history_and_leaf_in_its_memory)
+def leaf_in_the_memory_of_a_history_written(x: Tensor, view: Tensor, weight: Tensor) -> Tensor:
+    with torch.no_grad():
+        weight.mul_(2)
+    return (view * weight).sum() + x.sin()
+
+
+@cases(_history_and_leaf_in_its_memory, refused="a write with a gradient to `x`")
+def history_written_under_a_leaf_in_its_memory(x: Tensor, view: Tensor, weight: Tensor) -> Tensor:
+    x.mul_(2)
+    return view * weight
