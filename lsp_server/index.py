@@ -14,6 +14,7 @@ from aotlens.report.records import (
     Diagnostic,
     Input,
     Kernel,
+    Left,
     Output,
     RecomputedValue,
     Report,
@@ -50,6 +51,8 @@ class Spot:
     """The inputs that this expression mutates."""
     outputs: list[Output] = field(default_factory=list)
     """The outputs that this expression makes."""
+    left: list[Left] = field(default_factory=list)
+    """The places outside that this expression writes to."""
     steps: list[WrapperStep] = field(default_factory=list)
     """The wrapper steps that this expression causes."""
 
@@ -196,6 +199,8 @@ def _wrapper_facts(target: Target) -> Iterator[Fact]:
         yield from ((site.span, "inputs", (row, site)) for site in row.sites)
     for result in target.outputs:
         yield from ((site.span, "outputs", result) for site in result.sites)
+    for place in target.left:
+        yield from ((site.span, "left", place) for site in place.sites)
     for step in applied_steps(target):
         yield from ((site.span, "steps", step) for site in step.sites)
 

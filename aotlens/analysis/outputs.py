@@ -35,7 +35,7 @@ from aotlens.analysis.records import (
     OutputBase,
     OutputType,
 )
-from aotlens.capture.left_behind import is_left_behind, span_of_detaching
+from aotlens.capture.left_behind import is_left_behind, requires_grad, span_of_detaching
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Storage, root
 from aotlens.capture.tape import PLAIN, TRACK
@@ -261,7 +261,7 @@ def _alias_of_input(
         detached=detached or chain == (),
         own_version=not shares_versions(value, given.argument),
         made_leaf=leaf and same is None,
-        viewed_without_grad=view.viewed_without_grad and not leaf,
+        viewed_without_grad=(view.viewed_without_grad or (before and not view.requires_grad)) and not leaf,
         taken_before=exchanged or before,
     )
 
@@ -298,7 +298,7 @@ def _view_of_input(
         base=InputBase(at),
         chain=chain or (),
         geometry=None if chain is not None else geometry_of(value),
-        requires_grad=value.requires_grad,
+        requires_grad=requires_grad(captured.recorder, value),
         viewed_without_grad=value.requires_grad and history(value) is None and given.argument.requires_grad,
         refuses_use=refuses_use(value),
         tensor=value,

@@ -5,15 +5,16 @@ Invariant: what a place holds after the call is a result of the graph like any o
 puts into the caller's own container, object or closure; what it still holds from before is left alone.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from enum import Enum
 from types import FunctionType
 from typing import Any
 
 import torch
 
-from aotlens.capture.paths import flatten_with_path
+from aotlens.capture.mentions import Write
+from aotlens.capture.paths import Path, flatten_with_path
 from aotlens.errors import UnsupportedError
 from aotlens.ir.outer import Outer
 from aotlens.report.records import Span
@@ -62,8 +63,12 @@ class Refill:
     """Keys under which a call finds the tensor that the one before left, each with that of the first call."""
     said: str = ""
     """In a message: `the attribute `last``."""
+    told: str = ""
+    """The place in the user's own names: `self.last`, `state['keys']`."""
+    writes: tuple[Write, ...] = ()
+    """The user's expressions that write to it."""
     span: Span | None = None
-    """The user's expression that writes to it."""
+    """The first of these, or the function."""
 
 
 ABSENT = object()
@@ -85,34 +90,40 @@ class WithRefills:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    place: str
+    path: Path
+    """In `(args, kwargs)`."""
     container: Any
-    before: Any
+    before: Any = field(init=False)
     """A shallow copy."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "before", self.container.copy())
+
+    @property
+    def place(self) -> str:
+        """`args[0]['x']`."""
+        which, *rest = self.path
+        return ("kwargs" if which.idx else "args") + pytree.keystr(tuple(rest))
 
 
 def watch_containers(args: Any, kwargs: Any) -> tuple[_Seen, ...]:
     """Remember every list and dict among the arguments."""
-    found = [
-        *_inside("args", args),
-        *(seen for key, item in kwargs.items() for seen in _walk(f"kwargs[{key!r}]", item)),
-    ]
-    return tuple(found)
+    return (*_inside((pytree.SequenceKey(0),), args), *_inside((pytree.SequenceKey(1),), kwargs))
 
 
-def _walk(place: str, value: Any) -> Iterator[_Seen]:
+def _walk(path: Path, value: Any) -> Iterator[_Seen]:
     if isinstance(value, (list, dict)):
-        yield _Seen(place, value, value.copy())
-    yield from _inside(place, value)
+        yield _Seen(path, value)
+    yield from _inside(path, value)
 
 
-def _inside(place: str, value: Any) -> Iterator[_Seen]:
+def _inside(path: Path, value: Any) -> Iterator[_Seen]:
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _walk(f"{place}[{key!r}]", item)
+            yield from _walk((*path, pytree.MappingKey(key)), item)
     elif type(value) in (list, tuple):
         for at, item in enumerate(value):
-            yield from _walk(f"{place}[{at}]", item)
+            yield from _walk((*path, pytree.SequenceKey(at)), item)
 
 
 class Leaves:
@@ -189,13 +200,20 @@ class Leaves:
 
 
 def with_refills(
-    result: Any, seen: tuple[_Seen, ...], rebound: tuple[tuple[str, Any], ...], span: Span | None
+    result: Any,
+    seen: tuple[_Seen, ...],
+    rebound: tuple[tuple[str, Any], ...],
+    named: Callable[[Path], str],
+    span: Span | None,
 ) -> Any:
-    """The result, with what is not as it was: containers and buffers; the result alone where all is."""
+    """The result, with what is not as it was: containers and buffers; the result alone where all is.
+
+    `named` gives the user's name for what lies at a path in the arguments.
+    """
     if not seen and not rebound:
         return result
     leaves = Leaves({id(one.container): Outer(one.place) for one in seen}, span)
-    refills = tuple(_refill(one, leaves) for one in seen if not _same(one))
+    refills = tuple(_refill(one, leaves, named(one.path), span) for one in seen if not _same(one))
     result = leaves.result(result)
     if not refills and not rebound and not leaves.standing:
         return result
@@ -210,12 +228,13 @@ def _same(seen: _Seen) -> bool:
     return len(now) == len(before) and all(new is old for new, old in zip(now, before, strict=True))
 
 
-def _refill(seen: _Seen, leaves: Leaves) -> Refill:
+def _refill(seen: _Seen, leaves: Leaves, told: str, span: Span | None) -> Refill:
     at = Outer(seen.place)
     if isinstance(seen.container, dict):
-        return Refill(seen.place, True, *new_items(seen.place, seen.container, seen.before, leaves, at))
-    items = list_items(seen.place, seen.container, seen.before, leaves, at)
-    return Refill(seen.place, False, items, ())
+        items, removed = new_items(told, seen.container, seen.before, leaves, at)
+        return Refill(seen.place, True, items, removed, told=told, span=span)
+    items = list_items(told, seen.container, seen.before, leaves, at)
+    return Refill(seen.place, False, items, (), told=told, span=span)
 
 
 def new_items(

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -57,7 +58,7 @@ def capture_direct(
             with clean, standing_in(recorder, reached, inputs[given_count:]):
                 result = called(recorder, inputs[:given_count])
         finally:
-            left = LeftBehind(surroundings, tuple(zip(reached, fakes, strict=True)), subject.span)
+            left = LeftBehind(surroundings, tuple(zip(reached, fakes, strict=True)), subject)
         return left.beside(result)
 
     def called(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
@@ -74,7 +75,9 @@ def capture_direct(
         else:
             rebound = ()
             result = function(*call_args, **call_kwargs)
-        return with_refills(result, containers, rebound, subject.span)
+        return with_refills(
+            result, containers, rebound, partial(argument_name, signature=signature), subject.span
+        )
 
     values += [one.tensor for one in reached]
     captured = capture_run(subject, FlatCall(values, tuple(slots), spec, run, reached), settings)

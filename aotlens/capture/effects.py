@@ -16,10 +16,11 @@ import torch
 
 from aotlens.capture.containers import ABSENT, Item, Leaves, Refill, WithRefills, list_items, new_items
 from aotlens.capture.hidden_state import refuse_moved
-from aotlens.capture.mentions import Mentions, mentions
+from aotlens.capture.mentions import Mentions, mentions, together
 from aotlens.capture.namespaces import MISSING, namespace, path_to
+from aotlens.capture.place_names import told
 from aotlens.capture.reach import Instance, Place, Reach, base_of, copied
-from aotlens.capture.records import Captured, Reached
+from aotlens.capture.records import Captured, Reached, Subject
 from aotlens.capture.surroundings import ANYTHING, PLAIN, is_unchanged, same_items
 from aotlens.errors import UnsupportedError
 from aotlens.ir.outer import Outer
@@ -39,6 +40,8 @@ class _Change:
     """What the name is bound to; for a container, a copy of what it holds."""
     held: Any
     """What a container held before; None where the name itself is bound anew."""
+    told: str = ""
+    """The place in the user's own names; empty until it is known that something is left."""
 
     @property
     def said(self) -> str:
@@ -49,11 +52,11 @@ class _Change:
 class LeftBehind:
     """What one recording left at the places that a function reaches."""
 
-    def __init__(self, around: Reach, reached: Sequence[tuple[Reached, Any]], span: Span | None) -> None:
+    def __init__(self, around: Reach, reached: Sequence[tuple[Reached, Any]], subject: Subject) -> None:
         self._around = around
         self._reached = {id(one.tensor): one for one, _ in reached}
         self._stand_ins = {id(fake): one.tensor for one, fake in reached}
-        self._span = span
+        self._function, self._span = subject.function, subject.span
         self._changes = list(_changes(around))
         for change in self._changes:
             _restore(change)
@@ -84,6 +87,8 @@ class LeftBehind:
     def _refill(self, change: _Change, leaves: Leaves) -> Refill:
         mention = self._mention(change)
         before = len(leaves.found)
+        name = told(self._around, self._function, change.place, mention.writes)
+        change = replace(change, told=name)
         made = self._rebound(change, leaves) if change.held is None else self._filled(change, leaves, mention)
         self._refuse_values(change, [value for _, value in leaves.found[before:]])
         may_read = mention.reads or (change.held is not None and _is_unsure(change, made, mention))
@@ -92,7 +97,8 @@ class LeftBehind:
             if carried is None and not _settles(change, made, mention):
                 raise self._refusal(change, mention.span)
             made = replace(made, assumes=_assumed(change, carried or ()), carried=carried or ())
-        return replace(made, said=change.said, span=mention.span or self._span)
+        span = mention.span or self._span
+        return replace(made, said=change.said, told=name, writes=mention.writes, span=span)
 
     def _mention(self, change: _Change) -> Mentions:
         """Of all names of a container."""
@@ -100,17 +106,14 @@ class LeftBehind:
         if change.held is not None:
             value = change.place.value
             places = [place for place in self._around.places if place.value is value] or places
-        found = [mentions(self._around, place) for place in places]
-        span = next((one.span for one in found if one.span is not None), None)
-        ways = frozenset[str]().union(*(one.ways for one in found))
-        return Mentions(any(one.reads for one in found), ways, span)
+        return together([mentions(self._around, place) for place in places])
 
     def _rebound(self, change: _Change, leaves: Leaves) -> Refill:
         place, at = change.place, _outer(change.place)
         box = Outer(_box_name(place), place.store)
         if change.now is MISSING:
             return Refill(box.name, True, (), (place.name,), place.store, binds=True)
-        item = Item(place.name, None, leaves.take(place.path, change.now, at))
+        item = Item(place.name, None, leaves.take(change.told, change.now, at))
         return Refill(box.name, True, (item,), (), place.store, binds=True)
 
     def _filled(self, change: _Change, leaves: Leaves, mention: Mentions) -> Refill:
@@ -118,7 +121,7 @@ class LeftBehind:
         at = Outer(_name(place), container)
         base = base_of(container)
         if base is dict:
-            items, removed = new_items(place.path, change.now, change.held, leaves, at)
+            items, removed = new_items(change.told, change.now, change.held, leaves, at)
             cleared = bool(change.held) and change.held.keys() == set(removed) and "clear" in mention.ways
             if not _in_order(change.now, change.held):
                 raise self._refusal(change, mention.span)
@@ -127,7 +130,7 @@ class LeftBehind:
             raise self._refusal(change, mention.span)
         before = list(change.held)
         now = [self._as_before(value, before) for value in change.now]
-        listed = list_items(place.path, now, before, leaves, at)
+        listed = list_items(change.told, now, before, leaves, at)
         kept = [item.before for item in listed if item.before is not None]
         grows = _is_behind(listed, kept, len(before), getattr(container, "maxlen", None) is not None)
         cleared = bool(before) and not kept and "clear" in mention.ways

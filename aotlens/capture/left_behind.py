@@ -3,7 +3,10 @@
 Invariant: eager goes on with the history that such a view has; no call that takes the view again could.
 """
 
+from collections.abc import Iterable
 from typing import Any
+
+import torch
 
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.report.records import Span
@@ -15,6 +18,21 @@ def note_left_behind(tape: Tape, tensor: Any) -> None:
     for view in tape.seen_tensors():
         if view._base is tensor and getattr(view, TRACK, None) and view.requires_grad:
             tape.left_behind.append(tape.tracked(view).chain)
+
+
+def note_requiring(tape: Tape, results: Iterable[Any]) -> None:
+    """Call it when the function has returned, before anyone asks such a view for its history.
+
+    Asked after a write without grad, a fake one is taken again from what has no history now; eager's has one.
+    """
+    if tape.left_behind:
+        tensors = (one for one in results if isinstance(one, torch.Tensor))
+        tape.requiring = frozenset(id(one) for one in tensors if one.requires_grad)
+
+
+def requires_grad(tape: Tape, result: Any) -> bool:
+    """Whether a result requires grad as eager's does."""
+    return id(result) in tape.requiring or bool(result.requires_grad)
 
 
 def is_left_behind(tape: Tape, value: Any) -> bool:

@@ -5,7 +5,7 @@ by text that is not written out (`getattr(self, name)`, `vars(self)`) may read e
 """
 
 import dis
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -16,9 +16,17 @@ from aotlens.report.records import Span
 
 FILLING = frozenset({"append", "extend", "update", "clear"})
 """Methods of a container that write to it and read nothing."""
+CHANGING = frozenset(
+    {
+        *("pop", "popitem", "popleft", "appendleft", "extendleft", "insert", "setdefault"),
+        *("remove", "sort", "reverse", "add", "discard"),
+    }
+)
+"""Methods of a container that write to it and may tell what it holds."""
 BY_TEXT = frozenset({"getattr", "hasattr"})
 BY_ANY_TEXT = frozenset({"vars", "__dict__", "globals", "eval", "exec", "attrgetter", "__getattribute__"})
-STORES = frozenset({"STORE_ATTR", "STORE_GLOBAL", "STORE_NAME", "STORE_DEREF"})
+NAMES = ("ATTR", "GLOBAL", "NAME", "DEREF")
+STORES = frozenset(f"{does}_{what}" for does in ("STORE", "DELETE") for what in NAMES)
 NO_READS = frozenset({"LOAD_CLOSURE", "LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_CONST"})
 """Instructions that load something by a name which is no attribute, global or closure variable's value."""
 ITEM = frozenset({"BINARY_SUBSCR", "BINARY_OP"})
@@ -28,6 +36,18 @@ BESIDE = frozenset({"LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "POP_TOP", "PU
 
 Start = tuple[int, int]
 """Line and column."""
+UNKNOWN = object()
+"""A key that is not written out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One expression that writes to what a name holds, or binds the name."""
+
+    span: Span | None
+    """None where the code has no positions."""
+    key: Any = UNKNOWN
+    """The key of the item that it writes to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +58,28 @@ class Mentions:
     """Whether it may read the value."""
     ways: frozenset[str]
     """The methods, or `STORE_SUBSCR`, by which it writes to what the name holds."""
-    span: Span | None
-    """The first write."""
+    writes: tuple[Write, ...]
+
+    @property
+    def span(self) -> Span | None:
+        """The first write."""
+        return next((one.span for one in self.writes if one.span is not None), None)
 
 
 def mentions(around: Reach, place: Place) -> Mentions:
     """What all code that can run does with a place's name."""
     first, *keys = place.keys
-    reads, ways, span = _read_by_packages(around, str(first)), set[str](), None
-    for code in around.codes:
-        for one in (code, *inner_codes(code)):
-            found = _in_code(_Instructions(one), str(first), keys, place.what == "the default")
-            reads, ways, span = reads or found.reads, ways | found.ways, span or found.span
-    return Mentions(reads, frozenset(ways), span)
+    codes = (inner for code in around.codes for inner in (code, *inner_codes(code)))
+    local = place.what == "the default"
+    found = [_in_code(_Instructions(code), str(first), keys, local) for code in codes]
+    return together(found, _read_by_packages(around, str(first)))
+
+
+def together(found: Sequence[Mentions], reads: bool = False) -> Mentions:
+    """What several say of one thing."""
+    ways = frozenset[str]().union(*(one.ways for one in found))
+    writes = (write for one in found for write in one.writes)
+    return Mentions(reads or any(one.reads for one in found), ways, tuple(dict.fromkeys(writes)))
 
 
 def inner_codes(code: CodeType) -> Iterator[CodeType]:
@@ -116,56 +145,79 @@ def _range(one: dis.Instruction) -> tuple[Start | None, Start | None]:
 
 def _in_code(known: _Instructions, name: str, keys: list[Any], local: bool) -> Mentions:
     reads, ways = False, set[str]()
-    written: dis.Instruction | None = None
+    written: list[Write] = []
+
+    def note(one: dis.Instruction, key: Any = UNKNOWN) -> None:
+        if known.code.co_name != "__init__":  # which ran before the call
+            written.append(Write(span_of(known.code, one.offset), key))
+
     for one in known.all:
         is_load = one.opname.startswith("LOAD") and (local or one.opname not in NO_READS)
         if one.argval == name and one.opname in STORES and not keys:
-            written = written or one
+            note(one)
         elif one.argval == name and is_load and one.opname != "LOAD_CONST":
-            found = _ways(known, one, keys)
-            reads |= found == READ
+            found, by, key = _ways(known, one, keys)
+            reads |= bool(found & READ)
             ways |= found - READ
-            written = written or (one if found - READ else None)
+            if found - READ:
+                note(by, key)
         elif one.argval == name and one.opname == "LOAD_CONST":
-            if _is_set_by_text(known, one):
-                written = written or one
+            call = _setting_by_text(known, one)
+            if call is not None:
+                note(call)
             else:
                 reads = True
         elif one.argval in BY_ANY_TEXT and is_load:
             reads = True
         elif one.argval in BY_TEXT and is_load:
             reads |= _looks_up_any(known, one)
-    span = span_of(known.code, written.offset) if written is not None else None
-    return Mentions(reads, frozenset(ways), span)
+    return Mentions(reads, frozenset(ways), tuple(written))
 
 
 READ = frozenset({"read"})
 
 
-def _ways(known: _Instructions, load: dis.Instruction, keys: list[Any]) -> frozenset[str]:
-    """How the loaded container, or the one under `keys` in it, is written to; none where another is meant."""
+def _ways(
+    known: _Instructions, load: dis.Instruction, keys: list[Any]
+) -> tuple[frozenset[str], dis.Instruction, Any]:
+    """How the loaded container, or the one under `keys` in it, is written to, by what and under which key.
+
+    None where another is meant.
+    """
+    nothing = frozenset[str](), load, UNKNOWN
     takers = known.takers(load)
     for key in keys:
         if not takers or any(one.opname not in ITEM for one in takers):
             is_other = (
                 takers and takers[0].opname == "STORE_SUBSCR" and _is_other_key(known, load, takers[0], key)
             )
-            return frozenset() if is_other else READ
+            return nothing if is_other else (READ, load, UNKNOWN)
         if _is_other_key(known, load, takers[0], key):
-            return frozenset()
+            return nothing
         load, takers = takers[0], known.takers(takers[0])
     if takers and all(one.opname == "STORE_SUBSCR" for one in takers):
-        return frozenset({"STORE_SUBSCR"})
+        return frozenset({"STORE_SUBSCR"}), takers[0], _written_key(known, load, takers[0])
     methods = {one.argval for one in takers if one.opname in ("LOAD_ATTR", "LOAD_METHOD")}
     others = [one for one in takers if one.opname not in ("LOAD_ATTR", "LOAD_METHOD")]
-    return frozenset(methods) if methods and methods <= FILLING and not others else READ
+    if others and all(one.opname == "DELETE_SUBSCR" for one in others):
+        return READ | {"DELETE_SUBSCR"}, others[0], _written_key(known, load, others[0])
+    if not methods or not methods <= FILLING | CHANGING or others:
+        return READ, load, UNKNOWN
+    ways = frozenset(methods) if methods <= FILLING else READ | methods
+    return ways, next(iter(known.takers(takers[0])), load), UNKNOWN
 
 
 def _is_other_key(known: _Instructions, load: dis.Instruction, item: dis.Instruction, key: Any) -> bool:
     """Whether an item is taken under a key that is written out and is another one."""
+    written = _written_key(known, load, item)
+    return type(written) is type(key) and bool(written != key)
+
+
+def _written_key(known: _Instructions, load: dis.Instruction, item: dis.Instruction) -> Any:
+    """The key under which an item is taken or put, where it is written out."""
     inside = [one for one in known.within(item) if (_range(one)[0] or (0, 0)) >= (_range(load)[1] or (0, 0))]
     written = [one.argval for one in inside if one.opname in ("LOAD_CONST", "LOAD_SMALL_INT")]
-    return len(inside) == len(written) == 1 and type(written[0]) is type(key) and bool(written[0] != key)
+    return written[0] if len(inside) == len(written) == 1 else UNKNOWN
 
 
 def _call_from(known: _Instructions, load: dis.Instruction) -> dis.Instruction | None:
@@ -173,14 +225,14 @@ def _call_from(known: _Instructions, load: dis.Instruction) -> dis.Instruction |
     return next((one for one in known.takers(load) if one.opname.startswith("CALL")), None)
 
 
-def _is_set_by_text(known: _Instructions, text: dis.Instruction) -> bool:
-    """Whether a name is written out as an argument of `setattr`, and nowhere else."""
+def _setting_by_text(known: _Instructions, text: dis.Instruction) -> dis.Instruction | None:
+    """The call of `setattr` of which a name that is written out is an argument."""
     for one in known.all:
         if one.argval == "setattr" and one.opname.startswith("LOAD"):
             call = _call_from(known, one)
             if call is not None and any(inner is text for inner in known.within(call)):
-                return True
-    return False
+                return call
+    return None
 
 
 def _looks_up_any(known: _Instructions, load: dis.Instruction) -> bool:

@@ -230,9 +230,7 @@ class _Walk:
 
     def _defaults(self, function: FunctionType, names: frozenset[str]) -> None:
         """What the function's own defaults hold."""
-        given = function.__defaults__ or ()
-        named = function.__code__.co_varnames[: function.__code__.co_argcount][-len(given) :] if given else ()
-        defaults = {**dict(zip(named, given, strict=True)), **(function.__kwdefaults__ or {})}
+        defaults = defaults_of(function)
         for name, value in defaults.items():
             if isinstance(value, CONTAINERS):
                 self._place("the default", name, defaults, value)
@@ -252,7 +250,7 @@ class _Walk:
         kind, store = type(layer), vars(layer)
         foreign = kind.__module__.startswith("torch.")
         names = self._names_of(kind) | {"training"}
-        for name in names & store.keys() - NOT_READ - names_bound_by_hooks(layer):
+        for name in sorted(names & store.keys() - NOT_READ - names_bound_by_hooks(layer)):
             self._place("the attribute", name, store, store[name], foreign)
             if not foreign:
                 self.look_into(store[name], names)
@@ -298,7 +296,7 @@ class _Walk:
 
     def _names_in(self, what: str, owner: Any, names: frozenset[str], foreign: bool = False) -> None:
         store = namespace(owner)
-        for name in names & store.keys():
+        for name in sorted(names & store.keys()):
             value = store[name]
             self._place(what, name, owner, value, foreign)
             self.look_into(value, names)
@@ -343,6 +341,13 @@ def is_own_class(kind: type) -> bool:
     """Whether a class is defined in the user's own files."""
     module = sys.modules.get(kind.__module__)
     return kind.__module__ == "__main__" or is_own_file(getattr(module, "__file__", None) or "")
+
+
+def defaults_of(function: FunctionType) -> dict[str, Any]:
+    """The defaults of a function's parameters, by name."""
+    given = function.__defaults__ or ()
+    named = function.__code__.co_varnames[: function.__code__.co_argcount][-len(given) :] if given else ()
+    return {**dict(zip(named, given, strict=True)), **(function.__kwdefaults__ or {})}
 
 
 def _has_attributes(value: Any) -> bool:

@@ -25,6 +25,7 @@ from aotlens.capture.hooks import callers_hooks
 from aotlens.capture.input_hooks import take_hooks
 from aotlens.capture.inputs import make_inputs, outside_inputs
 from aotlens.capture.launches import launches_as_operators
+from aotlens.capture.left_behind import note_requiring
 from aotlens.capture.lifting import Lifted, Lifting, lifting
 from aotlens.capture.linear import as_derivative
 from aotlens.capture.margin_losses import AS_THE_KERNEL
@@ -106,6 +107,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     recorder.random.refuse_seeding()
     changes = result if isinstance(result, WithRefills) else WithRefills(result, (), ())
     result, filled = changes.result, changes.leaves
+    note_requiring(recorder, (*pytree.tree_leaves(result), *(value for _, value in filled)))
     inputs = settled(recorder, inputs, call.reached, (result, [value for _, value in filled]))
     inputs = _carried(inputs, changes)
     inputs, bases = with_bases(inputs, joined)

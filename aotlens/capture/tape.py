@@ -42,6 +42,9 @@ class Tape:
     containers: tuple[Any, ...] = ()
     """Lists and dicts that the function is given: copies of the caller's."""
 
+    requiring: frozenset[int] = frozenset()
+    """Identities of the results that require grad, noted where views lost their tensor's history."""
+
     def __init__(self, fake_mode: FakeTensorMode) -> None:
         self.fake_mode = fake_mode
         self.nodes: list[Node] = []

@@ -23,6 +23,7 @@ from aotlens.report import records as rows
 from aotlens.report.autograd_sites import requiring_sites
 from aotlens.report.build_cuda_graphs import cuda_graph_of
 from aotlens.report.build_guards import build_guards
+from aotlens.report.build_left import build_left, first_left
 from aotlens.report.build_operators import build_operators
 from aotlens.report.build_partition import Alternatives, build_partition
 from aotlens.report.build_spares import with_spares
@@ -52,6 +53,7 @@ def build_target(
     kernels += [kernel for graph in graphs for kernel in graph.gpu_kernels()]
     if code.gpu is not None and code.gpu == gpu_in_use():
         kernels = list(beside_floors(kernels))
+    outputs = build_outputs(parts)
     target = rows.Target(
         name=subject.name,
         qualname=subject.qualname,
@@ -59,7 +61,8 @@ def build_target(
         mode="training" if parts.joint.training else "inference",
         span=subject.span,
         inputs=build_inputs(parts),
-        outputs=build_outputs(parts),
+        outputs=outputs,
+        left=build_left(captured, outputs),
         stages=build_stages(parts),
         partition=_spared(build_partition(parts, others), parts, others),
         wrapper=rows.Wrapper(module.text.source, module.text.steps, tuple(module.text.bound)),
@@ -161,7 +164,9 @@ def _input_reason(given: CapturedInput, info: InputAliasInfo) -> str:
 
 def build_outputs(parts: Partitioned) -> tuple[rows.Output, ...]:
     captured, meta = parts.joint.captured, parts.joint.meta
-    return tuple(_output(captured.output_names[info.index], info, parts) for info in meta.outputs)
+    left = first_left(captured)
+    found = (_output(captured.output_names[info.index], info, parts) for info in meta.outputs)
+    return tuple(replace(row, left=row.index >= left) for row in found)
 
 
 def _output(name: str, info: OutputAliasInfo, parts: Partitioned) -> rows.Output:

@@ -60,7 +60,9 @@ def input_lines(target: Target, width: int) -> Iterator[Text]:
 
 def output_lines(target: Target, width: int) -> Iterator[Text]:
     """One row for each output."""
-    yield heading("Outputs", f"{len(target.outputs)}" if target.outputs else "none")
+    left = sum(entry.left for entry in target.outputs)
+    given = str(len(target.outputs) - left) if len(target.outputs) > left else "none"
+    yield heading("Outputs", f"{given}, and {left} left outside" if left else given)
     rows = [
         Row(
             (str(entry.index), entry.name, tensor_text(entry.tensor), aliasing(target, entry)),
@@ -70,6 +72,22 @@ def output_lines(target: Target, width: int) -> Iterator[Text]:
         for entry in target.outputs
     ]
     yield from table(rows, width, frozenset({0}))
+
+
+def left_lines(target: Target, width: int) -> Iterator[Text]:
+    """What the function leaves at places outside of it; nothing where it leaves nothing."""
+    if not target.left:
+        return
+    yield heading("Left outside", f"{counted(len(target.left), 'place')}, at each call")
+    rows = [
+        Row(
+            (row.place, row.handling),
+            ("cyan", "yellow"),
+            tuple(_details(row.reason, row.sites, width)),
+        )
+        for row in target.left
+    ]
+    yield from table(rows, width)
 
 
 def guard_lines(target: Target, width: int) -> Iterator[Text]:
@@ -142,6 +160,7 @@ def handling(target: Target, entry: Input) -> str:
 def aliasing(target: Target, entry: Output) -> str:
     """What an output is, in a few of the user's words."""
     words = OUTPUTS[entry.output_type].format(base=_base_name(target, entry.base))
+    words = f"left outside, {words}" if entry.left else words
     return f"{words}, has grad" if entry.requires_grad else words
 
 

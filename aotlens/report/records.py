@@ -28,6 +28,7 @@ from aotlens.report.kernel_records import (
     Unfused,
     UnfusedCode,
 )
+from aotlens.report.left_records import Leaving, Left
 from aotlens.report.partition_records import (
     BudgetResult,
     Certificate,
@@ -77,6 +78,8 @@ __all__ = [
     "KernelKind",
     "KernelShare",
     "KernelText",
+    "Leaving",
+    "Left",
     "LineCost",
     "LiveValue",
     "Memory",
@@ -227,6 +230,8 @@ class Output:
     reason: str = ""
     sites: tuple[Site, ...] = ()
     requires_grad: bool = False
+    left: bool = False
+    """Whether the wrapper leaves it at a place outside (`Target.left`); the caller is not given it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +343,8 @@ class Target:
     span: Span | None
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
+    left: tuple[Left, ...] = ()
+    """What the function leaves outside: attributes, containers, closure variables, globals."""
     stages: tuple[Stage, ...] = ()
     partition: Partition | None = None
     """None in inference: nothing is saved."""

@@ -17,6 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from aotlens.report import (
     cuda_graph_records,
     kernel_records,
+    left_records,
     partition_records,
     records,
     reuse_records,
@@ -113,7 +114,15 @@ def _union(members: tuple[Any, ...], defined: dict[str, Schema]) -> Schema:
 def _field_descriptions() -> dict[str, dict[str, str]]:
     """The string under each field, by record: Python drops them, so they are read from the source."""
     found: dict[str, dict[str, str]] = {}
-    modules = (source_records, partition_records, cuda_graph_records, kernel_records, reuse_records, records)
+    modules = (
+        source_records,
+        partition_records,
+        cuda_graph_records,
+        kernel_records,
+        left_records,
+        reuse_records,
+        records,
+    )
     for record in [entry for module in modules for entry in ast.parse(inspect.getsource(module)).body]:
         if not isinstance(record, ast.ClassDef):
             continue

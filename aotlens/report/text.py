@@ -28,7 +28,14 @@ from aotlens.report.layout import (
     table,
     to_text,
 )
-from aotlens.report.ledger import guard_lines, input_lines, operator_lines, output_lines, site_lines
+from aotlens.report.ledger import (
+    guard_lines,
+    input_lines,
+    left_lines,
+    operator_lines,
+    output_lines,
+    site_lines,
+)
 from aotlens.report.peak_text import memory_lines
 from aotlens.report.places import place
 from aotlens.report.records import Report, Stage, Target
@@ -98,6 +105,7 @@ def target_lines(target: Target, width: int, title: str) -> Iterator[Text]:
     sections = (
         input_lines(target, width),
         output_lines(target, width),
+        left_lines(target, width),
         guard_lines(target, width),
         operator_lines(target, width),
         partition_lines(target.partition, width) if target.partition else iter(()),

@@ -341,7 +341,8 @@ class WrapperText:
             mode = ambient and not info.viewed_without_grad
         starts_after = info.viewed_without_grad and not info.refuses_use
         for step in info.chain:
-            wanted = step.grad_enabled and not starts_after if info.requires_grad else ambient
+            as_taken = info.requires_grad or info.viewed_without_grad
+            wanted = step.grad_enabled and not starts_after if as_taken else ambient
             if wanted != mode and step is not info.chain[0]:
                 self._under(mode, f"{name} = {text}")
                 text = name

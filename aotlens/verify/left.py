@@ -8,11 +8,12 @@ import types
 from collections import deque
 from collections.abc import Iterator
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from torch import Tensor, nn
 
-from aotlens.capture.reach import is_own_class
+from aotlens.capture.reach import defaults_of, is_own_class
 from aotlens.torch_api import pytree
 from aotlens.verify.world import Named, World
 
@@ -47,8 +48,10 @@ def _held(path: str, value: Any, depth: int, known: set[int]) -> Iterator[Named]
         return
     known.add(id(value))
     if isinstance(value, (list, tuple, dict, deque)):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _held(f"{path}[{key!r}]", item, depth, known)
+        fields = [f".{name}" for name in getattr(value, "_fields", ())]  # of a named tuple
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for (key, item), name in zip_longest(items, fields):
+            yield from _held(path + (name or f"[{key!r}]"), item, depth, known)
     else:
         yield from _inside(path, value, depth, known)
 
@@ -63,7 +66,8 @@ def _inside(path: str, value: Any, depth: int, known: set[int]) -> Iterator[Name
     elif isinstance(value, types.FunctionType):
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
             yield from _held(name, _content(cell), depth - 1, known)
-        yield from _held("defaults", (value.__defaults__ or (), value.__kwdefaults__ or {}), depth - 1, known)
+        for name, default in defaults_of(value).items():
+            yield from _held(name, default, depth - 1, known)
     elif isinstance(value, types.MethodType):
         yield from _held(path, value.__self__, depth, known)
     elif isinstance(value, partial):

@@ -9,6 +9,7 @@ from aotlens.report.kernel_texts import moved_bytes
 from aotlens.report.records import (
     Input,
     Kernel,
+    Left,
     Output,
     RecomputedValue,
     SavedValue,
@@ -61,7 +62,8 @@ def _text(spot: Spot, most: int) -> str:
         _rows("Backward", [one for one in _calls(spot.backward) if one.name not in again], _call_line, most),
         _rows("Kernels", spot.kernels, _kernel_line, most),
         _rows("Mutates", spot.inputs, _mutation_line, most),
-        _rows("Returned", spot.outputs, _output_line, most),
+        _rows("Returned", _returned(spot), _output_line, most),
+        _rows("Leaves outside", spot.left, _left_line, most),
         _rows("Wrapper", spot.steps, _step_line, most),
     )
     return "\n\n".join([_headline(spot), *filter(None, [_variables(spot), *sections])])
@@ -85,7 +87,8 @@ def _headline(spot: Spot) -> str:
     inside = 0 if saved else kept_bytes(spot)
     facts += [f"saves {human_bytes(saved)}"] if saved else []
     facts += [f"saves {human_bytes(inside)} inside"] if inside else []
-    facts += [f"returned as {code(row.name)}" for row in spot.outputs[:1]]
+    facts += [f"returned as {code(row.name)}" for row in _returned(spot)[:1]]
+    facts += [f"left in {code(row.name)}" for row in spot.outputs if row.left][:1]
     return " · ".join(filter(None, facts)) or "wrapper"
 
 
@@ -133,6 +136,14 @@ def _step_line(step: WrapperStep) -> Line:
 def _output_line(row: Output) -> Line:
     shape = f" `{row.tensor.short()}`" if row.tensor else ""
     return code(row.name), f"{shape} (`{row.output_type}`): {row.reason}"
+
+
+def _returned(spot: Spot) -> list[Output]:
+    return [row for row in spot.outputs if not row.left]
+
+
+def _left_line(row: Left) -> Line:
+    return code(row.place), f" ({row.handling}): {row.reason}"
 
 
 def _kernel_line(kernel: Kernel) -> Line:

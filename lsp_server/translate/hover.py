@@ -94,12 +94,15 @@ def function_text(target: Target) -> str:
     """The summary of a target, for its name."""
     mutated = sum(is_mutated(row) for row in target.inputs)
     views = sum(row.base is not None for row in target.outputs)
+    given = sum(not row.left for row in target.outputs)
     rows = [
         f"**{target.qualname}** · {target_summary(target)}",
         "",
         f"- {counted(len(target.inputs), 'input')}, {mutated} mutated",
-        f"- {counted(len(target.outputs), 'output')}, {views} views of other tensors",
+        f"- {counted(given, 'output')}, {views} views of other tensors",
     ]
+    if target.left:
+        rows.append(f"- leaves {', '.join(code(row.place) for row in target.left[:3])} outside")
     if target.partition:
         saved, recomputed = len(target.partition.saved), len(target.partition.recomputed)
         rows.append(f"- policy {target.partition.policy}: {saved} saved, {recomputed} computed again")

@@ -17,6 +17,8 @@ import aotlens
 from aotlens.errors import UnsupportedError
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
+from aotlens.report.codec import decode, encode
+from aotlens.report.text import report_text
 
 EAGER = CompileOptions(backend="eager")
 
@@ -210,9 +212,66 @@ def test_what_is_left_is_shown_with_its_place() -> None:
     assert target.wrapper is not None
     row = next(row for row in target.wrapper.steps if row.name == "leave values outside")
     assert row.reason == "the function changes the list `kept`"
-    assert [site.text for site in row.sites] == ["kept"]
-    assert [output.name for output in target.outputs] == ["out", "kept[0]"]
+    assert [site.text for site in row.sites] == ["kept.append(hidden)"]
+    assert [(output.name, output.left) for output in target.outputs] == [("out", False), ("kept[0]", True)]
     assert kept == []
+
+
+history: list[Tensor] = []
+
+
+class Leaving(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.last = torch.zeros(0)
+        self.stats = {"mean": torch.zeros(3), "sum": torch.zeros(3)}
+        self.average = torch.zeros(3)
+        self.running: Tensor
+        self.register_buffer("running", torch.zeros(3))
+
+    def forward(self, x: Tensor, state: dict[str, Tensor], kept: list[Tensor]) -> Tensor:
+        hidden = self.linear(x)
+        self.last = hidden
+        history.append(hidden.detach())
+        self.stats["mean"] = hidden.mean(0)
+        self.stats["sum"] = hidden.sum(0)
+        state["x"] = hidden * 2
+        del state["old"]
+        kept[0] = x * 3
+        self.average = self.average * 0.5 + x.detach().mean(0)
+        self.running = self.running * 0.5 + x.detach().mean(0)
+        return hidden.relu()
+
+
+def test_each_place_is_told_with_its_line_and_what_is_done_there() -> None:
+    args = (torch.ones(2, 3), {"old": torch.zeros(2)}, [torch.zeros(2)])
+    report = aotlens.inspect(Leaving(), *args)
+    (target,) = report.targets
+    told = {
+        row.place: (
+            row.handling,
+            [target.outputs[at].name for at in row.outputs],
+            row.carried,
+            [site.text for site in row.sites],
+        )
+        for row in target.left
+    }
+    assert told == {
+        "state['old']": ("removed", [], False, ['state["old"]']),
+        "state['x']": ("set", ["state['x']"], False, ['state["x"]']),
+        "kept[0]": ("refilled", ["kept[0]"], False, ["kept[0]"]),
+        "self.last": ("bound", ["self.last"], False, ["self.last"]),
+        "self.stats['mean']": ("set", ["self.stats['mean']"], False, ['self.stats["mean"]']),
+        "self.stats['sum']": ("set", ["self.stats['sum']"], False, ['self.stats["sum"]']),
+        "self.average": ("bound", ["self.average"], True, ["self.average"]),
+        "history[0]": ("appended", ["history[0]"], False, ["history.append(hidden.detach())"]),
+        "running": ("bound", ["running"], False, ["self.running"]),
+    }
+    assert decode(encode(report)) == report
+    text = report_text(report)
+    assert "self.last           bound\n      each call binds it to the new value\n" in text
+    assert "Outputs  1, and 8 left outside" in text
 
 
 def test_a_failing_function_leaves_nothing() -> None:

@@ -526,6 +526,26 @@ def view_from_before_its_input_is_detached_and_written_without_grad(x: Tensor) -
     return view, x + 1
 
 
+@cases(lambda: (tape(3, 4),))
+def view_without_grad_of_a_view_from_before_its_input_is_detached(x: Tensor) -> tuple[Tensor, ...]:
+    view = x.t()
+    with torch.no_grad():
+        row = view[1:]
+    x.detach_()
+    return view, row, row[0]
+
+
+@cases(lambda: (tape(3, 4),))
+def views_with_and_without_grad_from_before_a_detaching_and_a_write(x: Tensor) -> tuple[Tensor, ...]:
+    view = x.t()
+    with torch.no_grad():
+        row = view[1:]
+    x.detach_()
+    with torch.no_grad():
+        view.mul_(2)
+    return view, row, x
+
+
 @cases(lambda: (tape(3, 4), leaf(3, 4)), refused="before the tensor under it is detached in place")
 def view_from_before_its_input_is_detached_and_written(x: Tensor, y: Tensor) -> Tensor:
     view = x.t()

@@ -6,12 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aotlens.report import Edit, Memory, Site, Span
-from aotlens.report.records import Guard
+from aotlens.report.ledger import aliasing
+from aotlens.report.records import Guard, Left
 from aotlens.report.summary import call_count
+from lsp_server.index import Spot
+from lsp_server.translate.expression import expression_text
 from tests.report.sample import MODEL, sample_report, span
 from tui.editor import editor_command
 from tui.view.diagnostics import edited
-from tui.view.ledger import guard_lines
+from tui.view.ledger import guard_lines, left_lines, output_details
 from tui.view.marks import Mark, line_marks, mark_text
 from tui.view.overview import alive_lines, memory_plot
 from tui.view.places import LineIndex, file_key
@@ -212,6 +215,35 @@ def test_guards_lead_to_the_line_that_asked() -> None:
     assert condition.text == "x.shape[0] > 4  this expression needs to know"
     assert place.text.startswith("asked by x.shape[0] > 4")
     assert condition.link == place.link == Link((asked,))
+
+
+def test_what_is_left_outside_has_its_place_and_line() -> None:
+    target = sample_report().targets[0]
+    asked = Span(str(MODEL), 3, 4, 3, 8)
+    reason = "each call binds it to the new value"
+    left = Left("self.last", "bound", (0,), False, reason, (Site(asked, "self.last"),))
+    gone = replace(
+        left, place="state['old']", handling="removed", outputs=(), reason="each call takes it away"
+    )
+    first = replace(target.outputs[0], name="self.last", left=True)
+    target = replace(target, left=(left, gone), outputs=(first, *target.outputs[1:]))
+    shown = [line.text for line in output_details(first, target)]
+    assert shown[-2:] == [
+        f"self.last  bound  {reason}",
+        "left by self.last  line 3  ",
+    ]
+    assert [line.text for line in left_lines(target)] == [
+        "state['old']  removed  each call takes it away",
+        "left by self.last  line 3  ",
+    ]
+    assert "left outside" in aliasing(target, first)
+    hover = expression_text(Spot(target, asked, outputs=[first], left=[left, gone]))
+    assert hover == (
+        "left in `self.last`\n\n"
+        "Leaves outside:\n"
+        f"- `self.last` (bound): {reason}\n"
+        "- `state['old']` (removed): each call takes it away"
+    )
 
 
 def test_what_is_alive_at_the_peak_has_its_lifetime() -> None:

@@ -16,7 +16,14 @@ from tui.view.kernels import (
     line_details,
     line_listing,
 )
-from tui.view.ledger import guard_lines, input_details, input_listing, output_details, output_listing
+from tui.view.ledger import (
+    guard_lines,
+    input_details,
+    input_listing,
+    left_lines,
+    output_details,
+    output_listing,
+)
 from tui.view.marks import all_diagnostics
 from tui.view.memory import (
     alive_details,
@@ -86,9 +93,9 @@ class _Tabs:
         yield self.encoder.table(
             output_listing(target), [self._details(output_details(row, target)) for row in target.outputs]
         )
-        guards = tuple(guard_lines(target))
-        if guards:
-            yield self._lines(guards)
+        further = (*left_lines(target), *guard_lines(target))
+        if further:
+            yield self._lines(further)
 
     def graphs(self) -> Iterator[Json]:
         items = [self._stage(stage) for stage in all_stages(self.target)]

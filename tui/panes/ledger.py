@@ -7,7 +7,14 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from tui.panes.base import Pane, Subject
-from tui.view.ledger import guard_lines, input_details, input_listing, output_details, output_listing
+from tui.view.ledger import (
+    guard_lines,
+    input_details,
+    input_listing,
+    left_lines,
+    output_details,
+    output_listing,
+)
 from tui.widgets.lines import LineList
 from tui.widgets.row_list import RowList
 from tui.widgets.table import VirtualTable
@@ -57,4 +64,4 @@ class LedgerPane(Pane):
             if table.id == "inputs"
             else output_details(target.outputs[index], target)
         )
-        self.query_one(LineList).show((*lines, *guard_lines(target)))
+        self.query_one(LineList).show((*lines, *left_lines(target), *guard_lines(target)))

@@ -67,7 +67,8 @@ def ledger_names(target: Target) -> Iterator[Named]:
     for given in target.inputs:
         yield Named(given.name, given.kind.lower(), Jump("ledger", f"input:{given.index}"))
     for result in target.outputs:
-        yield Named(result.name, "result", Jump("ledger", f"output:{result.index}"))
+        kind = "left outside" if result.left else "result"
+        yield Named(result.name, kind, Jump("ledger", f"output:{result.index}"))
 
 
 def saved_names(target: Target) -> Iterator[Named]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from aotlens.report.ledger import KINDS, aliasing, handling
-from aotlens.report.records import Input, Output, Site, Target
+from aotlens.report.records import Input, Left, Output, Site, Target
 from aotlens.report.summary import human_bytes
 from tui.view.places import home_file, line_place, place
 from tui.view.rows import Cells, Column, Group, LazyRows, Line, Link, Listing, Part, grouped
@@ -97,6 +97,19 @@ def output_listing(target: Target) -> Listing:
     return Listing(OUTPUT_COLUMNS, rows, "no outputs")
 
 
+def left_lines(target: Target) -> Iterator[Line]:
+    """What the function leaves outside without a result: what it takes away or empties."""
+    for row in target.left:
+        if not row.outputs:
+            yield from left_row(row, target)
+
+
+def left_row(row: Left, target: Target) -> Iterator[Line]:
+    parts = (Part(row.place, "code"), Part(f"  {row.handling}", "mutation"), Part(f"  {row.reason}", "dim"))
+    yield Line(parts, sites_link(row.sites), wrap=True)
+    yield from site_lines(row.sites, "left by", target)
+
+
 def guard_lines(target: Target) -> Iterator[Line]:
     """What symbolic sizes must meet, and the plain values that are built in."""
     if not target.guards:
@@ -127,6 +140,9 @@ def output_details(record: Output, target: Target) -> Iterator[Line]:
         yield Line((Part(record.reason),), wrap=True)
     yield Line((Part(aliasing(target, record), "alias"),))
     yield from site_lines(record.sites, "made by", target)
+    for row in target.left:
+        if record.index in row.outputs:
+            yield from left_row(row, target)
 
 
 def tensor_lines(record: Input | Output) -> Iterator[Line]:

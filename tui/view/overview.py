@@ -179,7 +179,11 @@ def ledger_facts(target: Target) -> Iterator[Line]:
     yield ledger_fact(
         "inputs", tuple(KINDS.get(row.kind, row.kind) for row in target.inputs), mutated_part(target)
     )
-    yield ledger_fact("outputs", tuple("output" for _ in target.outputs), aliased_part(target))
+    given = tuple("output" for row in target.outputs if not row.left)
+    yield ledger_fact("outputs", given, aliased_part(target))
+    if target.left:
+        left = Part(short_list([row.place for row in target.left]), "mutation")
+        yield fact("left", left, Part(" outside", "dim"), jump=Jump("ledger"))
 
 
 def further_facts(target: Target) -> Iterator[Line]:
