@@ -11,6 +11,7 @@ from aotlens.analysis.inputs import geometry_of, history
 from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured
+from aotlens.capture.storage import root
 from aotlens.capture.tape import TRACK
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
@@ -89,6 +90,20 @@ def _is_alone(captured: Captured, value: Any) -> bool:
     storage = captured.recorder.tracked(value).storage
     others = (other for other in captured.outputs if isinstance(other, torch.Tensor) and other is not value)
     return not storage.inputs and all(captured.recorder.tracked(one).storage is not storage for one in others)
+
+
+def detached_after(recorder: Recorder, value: Any, chain: tuple[ViewStep, ...] | None) -> int:
+    """How many of the views that lead from a base to a value come before those of the detached tensor."""
+    steps, start = 1 if chain is None else len(chain), root(value)
+    if start is value:
+        return steps
+    tracked, under = recorder.tracked(value), recorder.tracked(start)
+    if under.storage is not tracked.storage:
+        return steps
+    pairs = enumerate(zip(tracked.chain, under.chain, strict=False))
+    shorter = min(len(tracked.chain), len(under.chain))
+    common = next((at for at, (one, other) in pairs if one is not other), shorter)
+    return max(steps - (len(tracked.chain) - common), 0)
 
 
 def relative_chain(recorder: Recorder, base: Any, value: Any) -> tuple[ViewStep, ...] | None:

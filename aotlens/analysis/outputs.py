@@ -16,7 +16,13 @@ from aotlens.analysis.function_views import (
     view_of_intermediate,
 )
 from aotlens.analysis.inputs import geometry_of, history, refuses_use
-from aotlens.analysis.leaves import is_made_leaf, made_leaf_under, relative_chain, view_of_made_leaf
+from aotlens.analysis.leaves import (
+    detached_after,
+    is_made_leaf,
+    made_leaf_under,
+    relative_chain,
+    view_of_made_leaf,
+)
 from aotlens.analysis.own_histories import OwnHistories, is_first
 from aotlens.analysis.own_results import (
     own_or_twin,
@@ -249,19 +255,22 @@ def _alias_of_input(
         chain = relative_chain(captured.recorder, given.argument, value)
     if same is None and is_function_view(captured, given, value):
         return function_view(captured, index, value, at)
-    linked = not given.argument.requires_grad and root(value) is root(given.argument)
+    linked = root(value) is root(given.argument) and (value.requires_grad or not root(value).requires_grad)
     leaf = is_made_leaf(value)
-    detached = not linked and (not value.requires_grad or (leaf and value._base is None))
-    if linked and chain == ():
+    detached = not linked and (leaf or not value.requires_grad)
+    if linked and chain == () and not given.argument.requires_grad:
         chain = None  # another tensor on all of it, which autograd knows as a view: `set_` made it so
     view = _view_of_input(captured, index, at, chain)
+    recorder = captured.recorder
+    would_gain_grad = before or (linked and given.argument.requires_grad)
+    without_grad = view.viewed_without_grad and not leaf if value.requires_grad else would_gain_grad
     return replace(
         view,
         same_object_as=same,
-        detached=detached or chain == (),
+        detached_after=detached_after(recorder, value, chain) if detached or chain == () else None,
         own_version=not shares_versions(value, given.argument),
         made_leaf=leaf and same is None,
-        viewed_without_grad=(view.viewed_without_grad or (before and not view.requires_grad)) and not leaf,
+        viewed_without_grad=without_grad,
         taken_before=exchanged or before,
     )
 
@@ -331,10 +340,12 @@ def _nearest_input(captured: Captured, value: Any, storage: Storage) -> int:
 
     end = captured.recorder.tracked(value).chain
 
-    def distance(at: int) -> tuple[bool, bool, int]:
+    def distance(at: int) -> tuple[bool, bool, bool, int]:
         given = captured.inputs[at]
         start = given.came_as
-        return root(given.argument) is not root(value), end[: len(start)] != start, len(end) - len(start)
+        is_related = root(given.argument) is root(value)
+        gains_grad = given.argument.requires_grad and not value.requires_grad
+        return not is_related, end[: len(start)] != start, gains_grad, len(end) - len(start)
 
     return min(on_it, key=distance)
 
@@ -373,6 +384,7 @@ def _intermediate(
     chain = relative_chain(recorder, base_tensor, value)
     if isinstance(base, IntermediateBaseOf) and bases[base.index].value is storage.base:
         chain = tracked.chain  # of an exchange: what the storage began with, as it lay then
+    apart_from_base = not value.requires_grad or is_made_leaf(value)
     return OutputAliasInfo(
         index=index,
         output_type=output_type,
@@ -382,7 +394,7 @@ def _intermediate(
         chain=chain or (),
         geometry=None if chain is not None else geometry_of(value),
         requires_grad=value.requires_grad,
-        detached=not value.requires_grad or is_made_leaf(value),
+        detached_after=detached_after(recorder, value, chain) if apart_from_base else None,
         made_leaf=is_made_leaf(value),
         own_version=not shares_versions(value, base_tensor),
         viewed_without_grad=_viewed_without_grad(value),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotlens.analysis.inputs import geometry_of, history
-from aotlens.analysis.leaves import is_made_leaf, relative_chain
+from aotlens.analysis.leaves import detached_after, is_made_leaf, relative_chain
 from aotlens.analysis.records import IntermediateBaseOf, OutputAliasInfo, OutputBase, OutputType
 from aotlens.capture.operators import aten
 from aotlens.capture.recorder import Recorder
@@ -37,7 +37,9 @@ def view_of_result(captured: Captured, index: int, group: list[int]) -> OutputAl
         base=OutputBase(first),
         chain=chain or (),
         geometry=geometry_of(value) if chain is None else None,
-        detached=root(value) is not root(outputs[first]),
+        detached_after=None
+        if root(value) is root(outputs[first])
+        else detached_after(recorder, value, chain),
         tensor=value,
     )
 
@@ -86,15 +88,18 @@ def start_inside(captured: Captured, group: list[int]) -> Any:
 def view_of_start(captured: Captured, index: int, start: Any, base: IntermediateBaseOf) -> OutputAliasInfo:
     """A result without a gradient, made again from what stays inside."""
     value = captured.outputs[index]
+    chain = relative_chain(captured.recorder, start, value)
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.ALIAS_OF_INTERMEDIATE,
         reason="shares memory with another result, so it is made again from what both are views of",
         value=None,
         base=base,
-        chain=relative_chain(captured.recorder, start, value) or (),
+        chain=chain or (),
         requires_grad=value.requires_grad,
-        detached=root(value) is not root(start),
+        detached_after=None
+        if root(value) is root(start)
+        else detached_after(captured.recorder, value, chain),
         own_version=not shares_versions(value, start),
         made_leaf=is_made_leaf(value),
         tensor=value,
@@ -115,7 +120,7 @@ def own_or_twin(captured: Captured, index: int, group: list[int]) -> OutputAlias
                 value=None,
                 base=OutputBase(other),
                 requires_grad=value.requires_grad,
-                detached=True,
+                detached_after=0,
                 own_version=not shares_versions(value, captured.outputs[other]),
                 made_leaf=is_made_leaf(value),
                 tensor=value,

@@ -171,8 +171,9 @@ class OutputAliasInfo:
     same_object_as: int | None = None
     """An earlier result that is the same tensor object."""
     requires_grad: bool = False
-    detached: bool = False
-    """The alias carries no history although its base does."""
+    detached_after: int | None = None
+    """After how many of the views it is taken off the history of its base (`detach`); what follows are views
+    of that.  None where its base is autograd's own.  Views by strides count as one."""
     own_version: bool = False
     """It counts its writes apart from its base (`.data`), and autograd is not told of them there."""
     viewed_without_grad: bool = False

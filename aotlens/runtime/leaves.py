@@ -115,7 +115,9 @@ def _leaf(parts: Partitioned, info: OutputAliasInfo, names: Names, arguments: li
             "call it on a clone of the view",
         )
     text = arguments[info.base.index]
-    for step in info.chain:
+    apart = ".data" if info.own_version else ".detach()"
+    text += apart if info.detached_after == 0 else ""
+    for at, step in enumerate(info.chain, 1):
         text = view_text(step, text, names)
-    apart = info.chain == () or info.tensor._base is None
-    return f"{text}.detach().requires_grad_()" if apart else f"{text}.requires_grad_()"
+        text += apart if info.detached_after == at else ""
+    return f"{text}.requires_grad_()"

@@ -142,7 +142,9 @@ class WrapperText:
                 name, given = self.arguments[info.index], self._captured.inputs[info.index]
                 size = literal(tuple(given.argument.shape), self._names)
                 self._builder.add(f"before_{name} = {name}.detach()")
-                if info.new_geometry is not None:
+                if info.grown:
+                    self._resize(info)
+                elif info.new_geometry is not None:
                     with self._builder.block("with torch.no_grad():"):
                         self._builder.add(f"{name}.as_strided_({self._geometry(info.new_geometry)})")
                 else:
@@ -242,13 +244,12 @@ class WrapperText:
 
     def _copy(self, info: InputAliasInfo) -> None:
         name = self.arguments[info.index]
-        if info in self._reshaped:
+        if info.grown and info not in self._reshaped:
+            self._resize(info)
+        elif info in self._reshaped and not info.grown:
             name = f"before_{name}"
         once = _once(self._captured.inputs[info.index].fake)
         line = f"{name}{once}.copy_(updated_{info.index}{once})"
-        if info.grown:
-            size = literal(tuple(self._captured.inputs[info.index].argument.shape), self._names)
-            self._builder.add(f"{name}.resize_({size})")
         if info.seen_by_autograd:
             self._builder.add(line)
         elif info.hidden_from_autograd and not self._captured.inputs[info.index].argument.is_inference():
@@ -259,6 +260,13 @@ class WrapperText:
         else:
             with self._builder.block("with torch.no_grad():"):
                 self._builder.add(line)
+
+    def _resize(self, info: InputAliasInfo) -> None:
+        """As the operator does that puts its result there: below autograd, which refuses it of what has a
+        gradient, and counts the write alone."""
+        size = literal(tuple(self._captured.inputs[info.index].argument.shape), self._names)
+        with self._builder.block("with below_views():"):
+            self._builder.add(f"{self.arguments[info.index]}.resize_({size})")
 
     def _move(self) -> None:
         moved = [info for info in self._meta.inputs if info.new_geometry is not None]
@@ -336,11 +344,14 @@ class WrapperText:
 
     def _write_views(self, text: str, info: OutputAliasInfo, ambient: bool) -> None:
         name, mode = f"out_{info.index}", ambient
+        apart = ".data" if info.own_version else ".detach()"
+        text += apart if info.detached_after == 0 else ""
         if info.geometry is not None:
             text = f"{text}.as_strided({self._geometry(info.geometry)})"
+            text += apart if info.detached_after == 1 else ""
             mode = ambient and not info.viewed_without_grad
         starts_after = info.viewed_without_grad and not info.refuses_use
-        for step in info.chain:
+        for at, step in enumerate(info.chain, 1):
             as_taken = info.requires_grad or info.viewed_without_grad
             wanted = step.grad_enabled and not starts_after if as_taken else ambient
             if wanted != mode and step is not info.chain[0]:
@@ -348,8 +359,8 @@ class WrapperText:
                 text = name
             mode, text = wanted, view_text(step, text, self._names)
             text = self._several.one(info, step, text, mode)
-        apart = (".data" if info.own_version else ".detach()") if info.detached else ""
-        self._under(mode, f"{name} = {text}{apart}")
+            text += apart if info.detached_after == at else ""
+        self._under(mode, f"{name} = {text}")
 
     def _under(self, grad_enabled: bool, line: str) -> None:
         if grad_enabled == self._captured.grad_enabled:

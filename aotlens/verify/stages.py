@@ -166,6 +166,7 @@ class Given:
         self._changed = [info.index for info in _written(compiled)]
         infos = compiled.meta.inputs
         self._elsewhere = {info.index for info in infos if info.exchange and info.seen_by_autograd}
+        self._grown = {info.index for info in infos if info.grown}
         for at, given in enumerate(compiled.captured.flat_inputs):
             if given.duplicate_of is not None:
                 self._flat[at] = self._flat[given.duplicate_of]
@@ -200,9 +201,15 @@ class Given:
         with below_views():
             for out, value in zip(program.outputs, outputs, strict=True):
                 if isinstance(out.slot, MutatedInput) and out.slot.index not in self._elsewhere:
-                    before = self._before[out.slot.index]
-                    before[once(before)].copy_(value[once(before)])
-        return {_after(self._slots[index].name): _kept(self._before[index]) for index in self._changed}
+                    place = self._place(out.slot.index)
+                    if out.slot.index in self._grown:
+                        place.resize_(value.shape)
+                    place[once(place)].copy_(value[once(place)])
+        return {_after(self._slots[index].name): _kept(self._place(index)) for index in self._changed}
+
+    def _place(self, index: int) -> Any:
+        """Where an input's new data is put: in its first sizes, unless it is given more memory."""
+        return (self._flat if index in self._grown else self._before)[index]
 
     def tangents(self, forward: Program) -> dict[str, Any]:
         """Random gradients of the forward's outputs, by name."""
@@ -292,7 +299,8 @@ def _run_wrapper(compiled: Compiled, values: list[Any], tangents: Mapping[str, A
     leaves = pytree.tree_leaves(result)
     found = {name: _kept(value) for name, value in zip(captured.output_names, leaves, strict=False)}
     for info in _written(compiled):
-        found[_after(captured.inputs[info.index].slot.name)] = _kept(before[info.index])
+        now = flat if info.grown else before
+        found[_after(captured.inputs[info.index].slot.name)] = _kept(now[info.index])
     if tangents:
         found |= _wrapper_gradients(compiled, flat, leaves, (cloner, tangents))
     return StageResult(WRAPPER, found)

@@ -65,6 +65,7 @@ DISAGREEMENTS = (
             "mutation/hidden_on_non_leaf",
             "view_writes/view_of_other_dtype_of_non_leaf",
             "subclasses/detached_mutated",
+            "leaves/view_of_what_was_detached_and_written_to",
             "combinations/leaf-detached_mul-*",
             "combinations/tape-detached_mul-*",
             "combinations/view-detached_mul-*",
@@ -190,6 +191,11 @@ DISAGREEMENTS = (
         ),
     ),
     Disagreement(
+        "a view of an input that is a view itself, and is made to require grad after it, requires none",
+        ALIASES | {"mutation_type", "requires_grad"},
+        ("found_at_random/row_made_to_require_grad_after_its_view",),
+    ),
+    Disagreement(
         "a view of an input requires grad too once the input is made to",
         frozenset({"mutation_type", "requires_grad"}),
         ("found_at_random/base_of_another_input_made_to_require_grad",),
@@ -235,7 +241,12 @@ DISAGREEMENTS = (
     Disagreement(
         "an `out=` argument that is too small gets other sizes",
         frozenset({"mutation_type", "mutates_metadata"}),
-        ("metadata/out_argument_without_memory", "mutation_kinds/grown_by_factories"),
+        (
+            "metadata/out_argument_without_memory",
+            "mutation_kinds/grown_by_factories",
+            "mutation_kinds/grown_leaf",
+            "mutation_kinds/grown_with_a_history",
+        ),
     ),
     Disagreement(
         "pieces of `unbind`, `split` and `chunk` are views in eager too, with the operator's own grad_fn; "
@@ -289,6 +300,7 @@ DISAGREEMENTS = (
             "leaves/several_on_one_memory",
             "leaves/parameter_made_inside",
             "leaves/gradient_inside_by_it",
+            "leaves/view_of_what_was_detached_from_a_view",
         ),
     ),
     Disagreement(

@@ -27,9 +27,6 @@ EVERY = 1 if os.environ.get("AOTLENS_ALL_STAGES") else 5
 
 RESIZED = frozenset(
     {
-        "metadata/resize_to_more_then_filled",
-        "metadata/out_argument_without_memory",
-        "mutation_kinds/grown_by_factories",
         "exchanges/set_then_mutated_with_gradient",
         "exchanges/set_to_storage_of_other",
     }

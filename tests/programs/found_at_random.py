@@ -318,3 +318,17 @@ def part_with_other_memory_after_a_hidden_write(part: Tensor, whole: Tensor) -> 
     view.data.mul_(2)
     part.data = part.data * 2
     return view
+
+
+@cases(lambda: _with_a_row(plain(4, 4)))
+def row_made_to_require_grad_after_its_view(row: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
+    view = row[1:]
+    row.requires_grad_()
+    return view, row * whole[1]
+
+
+@cases(lambda: (plain(4, 4)[1:].requires_grad_(),))
+def view_without_grad_of_a_part_that_is_a_leaf(x: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.no_grad():
+        view = x.t()
+    return view, x * 2

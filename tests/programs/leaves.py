@@ -131,3 +131,32 @@ def view_of_one_that_is_not_returned(x: Tensor) -> Any:
 @cases(lambda: (plain(4, 4),), later="a view of a leaf that the function makes")
 def view_of_one_of_an_input_that_is_not_returned(x: Tensor) -> Any:
     return x.detach().requires_grad_().view(-1)
+
+
+@cases(lambda: (leaf(4, 4),), "dynamic", "inductor")
+def view_of_what_was_detached_from_an_input(x: Tensor) -> Any:
+    fresh = x.detach().view(-1).requires_grad_()
+    return fresh, fresh * 2, x * 3
+
+
+@cases(lambda: (tape(4, 4),), "dynamic")
+def view_of_what_was_detached_and_written_to(x: Tensor) -> Any:
+    kept = x.detach()
+    kept.mul_(2)
+    fresh = kept.t()[1:]
+    fresh.requires_grad_()
+    return fresh, fresh.t(), fresh * 2, kept
+
+
+@cases(lambda: (leaf(4, 4),))
+def view_of_detached_data(x: Tensor) -> Any:
+    kept = x.view(-1).data
+    fresh = kept[2:].requires_grad_()
+    return fresh, fresh.sin()
+
+
+@cases(lambda: (plain(4, 4),))
+def view_of_what_was_detached_from_a_view(x: Tensor) -> Any:
+    fresh = x.t().detach().unbind(0)[1]
+    fresh.requires_grad_()
+    return fresh, fresh[1:], fresh * 2

@@ -357,3 +357,17 @@ def sums_into_a_row_that_it_does_not_read(x: Tensor) -> Tensor:
     torch.sum(x[1:], 0, out=x[0])
     x[1].fill_(x[0, 2])
     return x.cumsum_(1) * 2
+
+
+@cases(lambda: (plain(4, 4), leaf(0)))
+def grown_leaf(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.no_grad():
+        torch.sin(x, out=y)
+    return y * 2, y
+
+
+@cases(lambda: (plain(4, 4), tape(7)))
+def grown_with_a_history(x: Tensor, y: Tensor) -> Tensor:
+    with torch.no_grad():
+        torch.mm(x, x, out=y)
+    return x * 2
