@@ -90,6 +90,9 @@ class JointProgram(Joint):
     bumps_in_backward: dict[int, int] = field(default_factory=dict)
     """By how much the backward raises the version counters of inputs that it writes to, by the identity of
     the graph input."""
+    partial: dict[tuple[type, int], tuple[int, ...]] = field(default_factory=dict)
+    """Of gradients that hang on some results only, by the class of their slot and its index: the positions of
+    these results' tangents.  Such a gradient is None where none of them arrives."""
     recorded: Program | None = None
     """The program before Inductor's passes over it; None where these changed nothing, or did not run."""
 

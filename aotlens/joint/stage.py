@@ -5,7 +5,7 @@ derivative.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -38,6 +38,7 @@ from aotlens.ir.subclasses import Value, Wrapped, leaves_of
 from aotlens.joint.checks import check_sizes, sizes_for_wrapper
 from aotlens.joint.failing import failing_backward
 from aotlens.joint.leaves import gradients_of
+from aotlens.joint.missing import dependencies, partial
 from aotlens.joint.records import Differentiated, FailingBackward, JointProgram
 from aotlens.joint.sizes_only import replace_needless_reads
 from aotlens.joint.wrappers import wrapper_tangent
@@ -65,6 +66,8 @@ class Backward:
     tangents: tuple[TangentInput, ...] = ()
     gradients: tuple[tuple[Gradient | LeafGradient, Value | None], ...] = ()
     failing: FailingBackward | None = None
+    partial: dict[tuple[type, int], tuple[int, ...]] = field(default_factory=dict)
+    """As `JointProgram` has it."""
 
     def outputs(self) -> tuple[ProgramOutput, ...]:
         return _expanded(self.gradients)
@@ -143,6 +146,7 @@ def build_joint(
         differentiated=_differentiated(differentiable, wanted, backward),
         failing=backward.failing,
         bumps_in_backward=bumps,
+        partial=backward.partial,
     )
 
 
@@ -274,7 +278,7 @@ def record_backward(
 ) -> Backward:
     """Run autograd's backward on the recording."""
     recorder = captured.recorder
-    recorder.in_backward = True
+    recorder.in_backward, before = True, len(recorder.nodes)
     with recorder.fake_mode:
         tangents = [_tangent(recorder, output) for output in differentiable]
     numbers = numbers_of_data(recorder.fake_mode)  # the gradient of a loop counts its steps
@@ -296,7 +300,25 @@ def record_backward(
             for item, gradient in zip(wanted, gradients, strict=True)
             if gradient is not None or isinstance(item.slot, Gradient)
         )
-    return Backward(tuple(tangents), results)
+    return Backward(tuple(tangents), results, partial=_partial(recorder.nodes[before:], tangents, results))
+
+
+def _partial(
+    nodes: list[Node],
+    tangents: list[TangentInput],
+    gradients: tuple[tuple[Gradient | LeafGradient, Value | None], ...],
+) -> dict[tuple[type, int], tuple[int, ...]]:
+    if len(tangents) < 2:
+        return {}
+    known = dependencies(nodes, [[given.node for given in tangent.inputs] for tangent in tangents])
+    found = dict[tuple[type, int], tuple[int, ...]]()
+    for slot, value in gradients:
+        bits = 0
+        for _, node in leaves_of(value):
+            bits |= known.get(id(node), 0)
+        if some := partial(bits, len(tangents)):
+            found[type(slot), slot.index] = some
+    return found
 
 
 def _tangent(recorder: Recorder, output: ForwardOutput) -> TangentInput:

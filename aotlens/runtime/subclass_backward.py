@@ -188,11 +188,13 @@ class BackwardWrappers:
             return call
         return f"wrap_gradients({', '.join((call, *self._symbols()))})"
 
-    def write_zeros(self, builder: TextBuilder, tangent: TangentText) -> None:
-        """A gradient that did not arrive is zero."""
+    def write_zeros(self, builder: TextBuilder, tangent: TangentText, sizes: str = "") -> None:
+        """A gradient that did not arrive is zero; `sizes` is the text of symbolic sizes."""
         with builder.block(f"if {tangent.parameter} is None:"):
             if tangent.wrapped is None:
-                builder.add(f"{tangent.parameter} = {self._zeros(tangent.nodes[0].val)}")
+                val = tangent.nodes[0].val
+                zeros = f"torch.zeros({sizes}, dtype={val.dtype}, device={str(val.device)!r})"
+                builder.add(f"{tangent.parameter} = {zeros if sizes else self._zeros(val)}")
                 return
             made = lambda path, node: (
                 self._zeros(node.val) if _is_number(node) else f"ctx.{inner_name(tangent.output.name, path)}"

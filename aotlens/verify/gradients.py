@@ -19,9 +19,12 @@ class Gradients:
     leaves: tuple[tuple[str, Tensor | None], ...]
 
 
-def backward(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> Gradients | None:
+def backward(
+    given: World, outputs: Sequence[Named], bumped: Sequence[bool], only_first: bool = False
+) -> Gradients | None:
     """Differentiates every output and every mutated input that requires grad; None when there is none."""
     roots = list(_roots(given, outputs, bumped))
+    roots = roots[:1] if only_first else roots
     leaves = {id(item.tensor): item for item in (*given.leaves, *_leaves_since(given))}
     if not roots or not leaves:
         return None

@@ -122,6 +122,8 @@ def quietly_compiled(compiler: Compiler, given: World) -> Callable[..., Any]:
 def repeats(seen: Observation, grow: bool, writes_are_told: bool = True) -> Iterator[Repeat]:
     """The calls that follow the first, as far as they can show something new."""
     yield Repeat(seed=1)
+    if seen.gradients and len(seen.gradients.roots) > 1:
+        yield Repeat(2, Probe(writes=False, only_first=True))
     for written in writes_worth_trying(seen):
         yield replace(written, untold=written.untold or not writes_are_told)
     if grow:

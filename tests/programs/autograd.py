@@ -340,3 +340,19 @@ def products_of_groups_in_half(x: Tensor, weight: Tensor, ends: Tensor) -> Tenso
 @cases(lambda: (leaf(6, 3), leaf(2, 3, 5), _groups()), later="raises")
 def products_of_groups_not_aligned(x: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
     return F.grouped_mm(x, weights, offs=ends)
+
+
+@cases(lambda: (leaf(3, 4), leaf(3, 4)), "dynamo", "dynamic", "inductor")
+def results_of_different_inputs(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return x.sin(), y.exp(), x * y
+
+
+@cases(lambda: (leaf(3, 4), leaf(3, 4), plain(3, 4)), "dynamic")
+def result_beside_a_write_by_another_input(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    z.mul_(y)
+    return x.sin()
+
+
+@cases(lambda: (leaf(3, 4), leaf(3, 4)))
+def result_whose_gradient_is_zero(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return x.sign(), x * y
