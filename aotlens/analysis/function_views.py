@@ -7,10 +7,8 @@ the wrapper repeats would call.
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from aotlens.analysis.inputs import history
-from aotlens.analysis.leaves import relative_chain
+from aotlens.analysis.leaves import passes_function, relative_chain
 from aotlens.analysis.own_results import look_again, own_result
 from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
 from aotlens.capture.records import Captured, CapturedInput
@@ -24,15 +22,6 @@ def is_function_view(captured: Captured, given: CapturedInput, value: Any) -> bo
     """Whether a custom function made the view, whose backward a replayed view would skip."""
     starts = [history(given.argument), *(one.grad_fn for one in captured.inputs)]
     return passes_function(history(value), starts)
-
-
-def passes_function(step: Any, starts: list[Any]) -> bool:
-    """Whether a custom function stands between a place in the tape and the first of those to start from."""
-    while step is not None and not any(step is start for start in starts):
-        if isinstance(step, torch.autograd.function.BackwardCFunction):
-            return True
-        step = step.next_functions[0][0] if step.next_functions else None
-    return False
 
 
 def function_view(captured: Captured, index: int, value: Any, at: int) -> OutputAliasInfo:

@@ -56,7 +56,8 @@ def view_of_made_leaf(captured: Captured, index: int, leaf: Any) -> OutputAliasI
     """The result as a view of the leaf among the results; None where it is alone with its memory.
 
     Raises:
-        UnsupportedError: the leaf is no result, so that no caller could make the view again.
+        UnsupportedError: the leaf is no result, so that no caller could make the view again; or a custom
+            function made the view, whose backward no repeated view would call.
     """
     value = captured.outputs[index]
     at = next((at for at, other in enumerate(captured.outputs) if other is leaf), None)
@@ -68,6 +69,13 @@ def view_of_made_leaf(captured: Captured, index: int, leaf: Any) -> OutputAliasI
             "another look at the same memory",
             captured.subject.span,
             "return the leaf itself too, or a clone of the view",
+        )
+    if passes_function(history(value), []):
+        raise UnsupportedError(
+            "a view of a leaf that the function makes (`requires_grad_()`), made in a custom "
+            "`autograd.Function`",
+            captured.subject.span,
+            "return a clone from the function",
         )
     chain = relative_chain(captured.recorder, leaf, value)
     return OutputAliasInfo(
@@ -90,6 +98,15 @@ def _is_alone(captured: Captured, value: Any) -> bool:
     storage = captured.recorder.tracked(value).storage
     others = (other for other in captured.outputs if isinstance(other, torch.Tensor) and other is not value)
     return not storage.inputs and all(captured.recorder.tracked(one).storage is not storage for one in others)
+
+
+def passes_function(step: Any, starts: list[Any]) -> bool:
+    """Whether a custom function stands between a place in the tape and the first of those to start from."""
+    while step is not None and not any(step is start for start in starts):
+        if isinstance(step, torch.autograd.function.BackwardCFunction):
+            return True
+        step = step.next_functions[0][0] if step.next_functions else None
+    return False
 
 
 def detached_after(recorder: Recorder, value: Any, chain: tuple[ViewStep, ...] | None) -> int:

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 
 from aotlens.analysis.exchanges import span_of_exchange
-from aotlens.analysis.function_views import passes_function
 from aotlens.analysis.inputs import geometry_of, history, refuses_use
-from aotlens.analysis.leaves import relative_chain
+from aotlens.analysis.leaves import passes_function, relative_chain
 from aotlens.analysis.records import (
     AliasBase,
     BaseInfo,

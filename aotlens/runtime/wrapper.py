@@ -201,7 +201,10 @@ class WrapperText:
             graph_inputs += made_leaves(self._parts)
             results = [out.name for out in outer]
             without = self._without_gradient()
-            given = ", ".join(f"{name}.detach()" if name in without else name for name in graph_inputs)
+            viewed = self._viewed_without_gradient(without)
+            given = ", ".join(
+                viewed.get(name) or (f"{name}.detach()" if name in without else name) for name in graph_inputs
+            )
             line = f"{', '.join(results)} = CompiledFunction.apply({given})"
             with without_hooks(self._builder, self._parts):
                 if self._captured.grad_enabled:
@@ -229,6 +232,17 @@ class WrapperText:
         gradients = ((out.slot, out.value) for out in self._parts.joint.gradients)
         none = {slot.index for slot, value in gradients if isinstance(slot, Gradient) and value is None}
         return frozenset(self.arguments[index] for index in none)
+
+    def _viewed_without_gradient(self, without: frozenset[str]) -> dict[str, str]:
+        """Those of which a custom function made a view, which lines here view with grad mode off."""
+        places = (info.function_view_of for info in self._meta.outputs)
+        viewed = (self.arguments[at] for at in places if at is not None)
+        names = {name: f"before_{name}" for name in viewed if name in without}
+        if names:
+            with self._builder.block("with torch.no_grad():"):
+                for name, view in names.items():
+                    self._builder.add(f"{view} = {name}.view_as({name})")
+        return names
 
     def _write_back(self) -> None:
         changed = self._meta.out_of_graph

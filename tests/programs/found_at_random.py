@@ -332,3 +332,15 @@ def view_without_grad_of_a_part_that_is_a_leaf(x: Tensor) -> tuple[Tensor, Tenso
     with torch.no_grad():
         view = x.t()
     return view, x * 2
+
+
+def _beside_its_view() -> tuple[Tensor, Tensor]:
+    whole = leaf(4, 4)
+    return whole, whole.view(-1)
+
+
+@cases(_beside_its_view)
+def function_of_a_view_without_grad(x: Tensor, view: Tensor) -> Tensor:
+    with torch.no_grad():
+        other = view[1:]
+    return ViewReturned.apply(other)

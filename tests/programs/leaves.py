@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tests.programs.functions import ViewReturned
 from tests.programs.program import Cases, leaf, plain, tape
 
 cases = Cases("leaves")
@@ -160,3 +161,9 @@ def view_of_what_was_detached_from_a_view(x: Tensor) -> Any:
     fresh = x.t().detach().unbind(0)[1]
     fresh.requires_grad_()
     return fresh, fresh[1:], fresh * 2
+
+
+@cases(lambda: (leaf(4, 4),), refused="a view of a leaf that the function makes")
+def view_of_one_made_in_a_custom_function(x: Tensor) -> Any:
+    fresh = x.detach().requires_grad_()
+    return ViewReturned.apply(fresh), fresh
