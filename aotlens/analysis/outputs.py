@@ -83,8 +83,8 @@ def analyse_outputs(
             found.append(_inside_a_wrapper(captured, index, value, inside))
         elif (base := own.base_of(value)) is not None:
             found.append(own.result(index, base, same))
-        elif same is None and (owner := _exchanged_owner(captured, exchanges, value)) is not None:
-            found.append(_alias_of_exchanged(captured, index, value, owner))
+        elif (owner := _exchanged_owner(captured, exchanges, value)) is not None:
+            found.append(_alias_of_exchanged(captured, index, value, owner, same))
         elif storage.inputs:
             found.append(_alias_of_input(captured, index, exchanges, value, same))
         elif same is not None:
@@ -263,7 +263,7 @@ def _alias_of_input(
     view = _view_of_input(captured, index, at, chain)
     recorder = captured.recorder
     would_gain_grad = before or (linked and given.argument.requires_grad)
-    without_grad = view.viewed_without_grad and not leaf if value.requires_grad else would_gain_grad
+    without_grad = view.viewed_without_grad and not leaf if view.requires_grad else would_gain_grad
     return replace(
         view,
         same_object_as=same,
@@ -324,12 +324,14 @@ def _exchanged_owner(captured: Captured, exchanges: Exchanges, value: Any) -> in
     return None
 
 
-def _alias_of_exchanged(captured: Captured, index: int, value: Any, at: int) -> OutputAliasInfo:
+def _alias_of_exchanged(
+    captured: Captured, index: int, value: Any, at: int, same: int | None
+) -> OutputAliasInfo:
     """A view that was taken after the exchange."""
-    if is_function_view(captured, captured.inputs[at], value):
+    if same is None and is_function_view(captured, captured.inputs[at], value):
         return function_view(captured, index, value, at)
     chain = relative_chain(captured.recorder, captured.inputs[at].argument, value)
-    return _view_of_input(captured, index, at, chain)
+    return replace(_view_of_input(captured, index, at, chain), same_object_as=same)
 
 
 def _nearest_input(captured: Captured, value: Any, storage: Storage) -> int:

@@ -61,7 +61,7 @@ class CapturedInput:
     @property
     def has_own_gradient(self) -> bool:
         """Whether autograd leads a gradient to it, and not only to what the graph takes in its place."""
-        return self.requires_grad and (self.is_graph_input or self.is_apart)
+        return self.is_graph_input or (self.requires_grad and self.is_apart)
 
     wrapped: Wrapped | None = None
     """For a wrapper subclass: the graph inputs inside it, in whose place `node` only gives the name."""

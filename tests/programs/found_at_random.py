@@ -344,3 +344,18 @@ def function_of_a_view_without_grad(x: Tensor, view: Tensor) -> Tensor:
     with torch.no_grad():
         other = view[1:]
     return ViewReturned.apply(other)
+
+
+@cases(lambda: (plain(4, 4),))
+def view_of_one_with_other_memory_twice(x: Tensor) -> tuple[Tensor, Tensor]:
+    x.data = x.data * 2
+    view = x.t()
+    return view, view
+
+
+@cases(lambda: _with_a_part()[::-1])
+def view_of_a_part_set_to_itself_twice(whole: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.no_grad():
+        part.set_(part)  # type: ignore[call-overload]
+        view = part.t()
+    return view, view
