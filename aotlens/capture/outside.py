@@ -108,7 +108,7 @@ def settled(
     results = [leaf for leaf in pytree.tree_leaves(result) if _is_seen(leaf)]
     used = {id(node) for node in _read_nodes(recorder)}
     used |= {id(recorder.tracked(leaf).storage) for leaf in results}
-    used |= _with_gradient([*results, *(given.argument for given in inputs)], inputs[first:], used)
+    used |= _with_gradient([*results, *_changed(inputs)], inputs[first:], used)
     by_itself = {id(tensor) for _, tensor in recorder.outside}
     found = list(inputs[:first])
     for one, given in zip(reached, inputs[first:], strict=True):
@@ -152,6 +152,13 @@ def _is_used(recorder: Recorder, given: CapturedInput, used: set[int]) -> bool:
 def _read_nodes(recorder: Recorder) -> Iterator[Any]:
     for node in recorder.nodes:
         yield from nodes_in((node.args, node.kwargs))
+
+
+def _changed(inputs: Sequence[CapturedInput]) -> Iterator[Any]:
+    """Inputs with another history than they came with."""
+    for given in inputs:
+        if isinstance(given.argument, torch.Tensor) and given.argument.grad_fn is not given.grad_fn:
+            yield given.argument
 
 
 def _with_gradient(tensors: list[Any], given: Sequence[CapturedInput], used: set[int]) -> set[int]:

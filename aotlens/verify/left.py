@@ -20,6 +20,7 @@ from aotlens.verify.world import Named, World
 OF_TORCH = frozenset(vars(nn.Module()))
 """Attributes that every module has."""
 POSITION = re.compile(r"\[\d+\]")
+CONTAINERS = (list, tuple, dict, deque)
 DEPTH = 3
 """How many functions and objects within one another are looked into."""
 
@@ -47,7 +48,7 @@ def _held(path: str, value: Any, depth: int, known: set[int]) -> Iterator[Named]
     if id(value) in known or not depth:
         return
     known.add(id(value))
-    if isinstance(value, (list, tuple, dict, deque)):
+    if isinstance(value, CONTAINERS):
         fields = [f".{name}" for name in getattr(value, "_fields", ())]  # of a named tuple
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for (key, item), name in zip_longest(items, fields):
@@ -74,6 +75,7 @@ def _inside(path: str, value: Any, depth: int, known: set[int]) -> Iterator[Name
         yield from _held(path, (value.func, value.args, value.keywords), depth, known)
     elif hasattr(value, "__dict__") and is_own_class(type(value)):
         yield from _attributes(path, value, frozenset(), depth, known)
+        yield from _class_attributes(path, type(value), depth, known)
 
 
 def _attributes(
@@ -82,6 +84,13 @@ def _attributes(
     for name, value in vars(owner).items():
         if name not in without:
             yield from _held(f"{path}.{name}", value, depth - 1, known)
+
+
+def _class_attributes(path: str, kind: type, depth: int, known: set[int]) -> Iterator[Named]:
+    for base in filter(is_own_class, kind.__mro__):
+        for name, value in vars(base).items():
+            if isinstance(value, (Tensor, *CONTAINERS)):
+                yield from _held(f"type({path}).{name}", value, depth - 1, known)
 
 
 def _content(cell: Any) -> Any:

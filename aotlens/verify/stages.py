@@ -254,14 +254,22 @@ class Given:
         given._written(forward, outputs)
         return given._before[index]
 
+    def _hooked(self, index: int, gradient: Any) -> Any:
+        """An input's gradient as its hooks leave it, which the wrapper registers on the caller's tensor."""
+        for at, method, hook in self._compiled.captured.structure.registered:
+            if at == index and method == "register_hook":
+                changed = hook(gradient)
+                gradient = gradient if changed is None else changed
+        return gradient
+
     def _named(self, program: Program, outputs: Any) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for out, value in zip(program.outputs, outputs, strict=True):
             match out.slot:
                 case UserOutput(name=name):
                     found[name] = _kept(value)
-                case Gradient(name=name) if value is not None:
-                    found[f"gradient of {name}"] = _kept(value)
+                case Gradient(name=name, index=index) if value is not None:
+                    found[f"gradient of {name}"] = _kept(self._hooked(index, value))
                 case _:
                     pass
         return found

@@ -39,7 +39,14 @@ def reported(program: Program) -> tuple[Observation, Target] | None:
         return seen, compiled.target()
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+SAMPLE = [
+    program
+    for at, program in enumerate(PROGRAMS)
+    if at % 2 == 0 or program.name.startswith(("left_behind/", "metadata/view"))
+]
+
+
+@pytest.mark.parametrize("program", SAMPLE, ids=lambda program: program.name)
 def test_report_says_what_eager_does(program: Program) -> None:
     both = reported(program)
     if both is None:

@@ -74,11 +74,7 @@ def judge_stages(program: Program, options: CompileOptions) -> None:
     assert not strays, "\n".join([program.name, *strays])
 
 
-REPLAYED = [program for program in PROGRAMS if program.name != "left_behind/hooks_on_inputs"]
-"""A stage that is replayed calls no hooks on its inputs."""
-
-
-@pytest.mark.parametrize("program", REPLAYED[::EVERY], ids=lambda program: program.name)
+@pytest.mark.parametrize("program", PROGRAMS[::EVERY], ids=lambda program: program.name)
 def test_each_stage_equals_the_one_before(program: Program) -> None:
     judge_stages(program, CompileOptions(backend="eager"))
 
