@@ -14,7 +14,7 @@ from torch import fx
 
 from aotlens.capture.body_inputs import BODIES, MORE_OPERANDS, with_more_operands
 from aotlens.capture.body_numbers import OuterNumbers
-from aotlens.capture.graph_places import PlacedRunner
+from aotlens.capture.graph_numbers import NumberRunner
 from aotlens.capture.operators import aten
 from aotlens.capture.regions import Half, record_half
 from aotlens.capture.storage import Storage
@@ -207,8 +207,8 @@ def record_body(tape: Tape, operator: str, body: Body, numbers: OuterNumbers | N
 
 
 def runner_of(inner: Any, function: Any) -> Callable[..., Any]:
-    """What runs a body on a recorder: Dynamo's graphs know the place of each node."""
-    return PlacedRunner(function, inner).run if isinstance(function, fx.GraphModule) else function
+    """What runs a body on a recorder: Dynamo's graphs know the place and the numbers of each node."""
+    return NumberRunner(function, inner).run if isinstance(function, fx.GraphModule) else function
 
 
 def body_parameter(inner: Any, name: str, value: Any) -> tuple[ProgramInput, Any]:

@@ -9,8 +9,8 @@ import torch
 from torch import fx
 
 from aotlens.capture.assignments import variables_of_nodes
-from aotlens.capture.floats import Floats
 from aotlens.capture.frames import calling_place, is_installed_file, is_user_file
+from aotlens.capture.graph_numbers import NumberRunner
 from aotlens.capture.graph_places import PlacedRunner, spans_of_node
 from aotlens.capture.inputs import twin
 from aotlens.capture.operators import Decompositions
@@ -20,7 +20,6 @@ from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
 from aotlens.capture.resumed import user_qualname
 from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings, SplitRegion
-from aotlens.ir.origin import Origin
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
 from aotlens.report.records import Span, Variable
 from aotlens.torch_api import FakeTensorMode, TracingContext, detect_fake_mode, static_input
@@ -81,7 +80,8 @@ def capture_graph_module(
     def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
         flat = [one.argument for one in inputs]
         attributes = dict(zip(map(id, owned.values()), flat, strict=False))
-        return _Runner(gm, recorder, attributes, fixed_floats).run(*flat[len(owned) :])
+        recorder.fixed_floats = fixed_floats
+        return _Runner(gm, recorder, attributes).run(*flat[len(owned) :])
 
     captured = capture_run(given.subject, FlatCall(list(given.values), given.slots, None, run), settings)
     variables = variables_of_nodes(gm, spans_of_node)
@@ -93,8 +93,8 @@ def _flat(captured: Captured, variables: tuple[Variable, ...]) -> Captured:
     return replace(captured, structure=structure, variables=variables)
 
 
-class _Runner(PlacedRunner):
-    """Runs Dynamo's graph; the numbers that Dynamo knows as symbols are recorded as such.
+class _Runner(NumberRunner):
+    """Runs Dynamo's graph.
 
     The tensors that hang on the graph module are inputs of the recording, which stand for them here.
     """
@@ -104,14 +104,12 @@ class _Runner(PlacedRunner):
         gm: fx.GraphModule,
         recorder: Recorder,
         attributes: dict[int, Any],
-        fixed_floats: bool,
     ) -> None:
         super().__init__(gm, recorder)
         self._attributes = attributes
-        self._fixed_floats = fixed_floats
 
     def inner(self, body: fx.GraphModule) -> PlacedRunner:
-        return _Runner(body, self.recorder, self._attributes, self._fixed_floats)
+        return _Runner(body, self.recorder, self._attributes)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         found = super().get_attr(target, args, kwargs)
@@ -121,30 +119,6 @@ class _Runner(PlacedRunner):
         inner = self.fetch_attr(target)
         tensors = {name: self._attributes[id(tensor)] for name, tensor in module_tensors(inner).items()}
         return call_on(inner, tensors, args, kwargs)
-
-    def run_node(self, n: fx.Node) -> Any:
-        number = self._known_number(n)
-        if isinstance(number, torch.SymFloat) and self._fixed_floats:
-            floats = self.recorder.floats = self.recorder.floats or Floats(self.recorder)
-            floats.define(number, self.env[n.args[0]])  # type: ignore[index]
-            return number
-        if number is None:
-            return super().run_node(n)
-        with self.at(n):
-            self.recorder.origin = Origin(self.recorder.origins.here(), "_local_scalar_dense")
-            self.recorder.read_number(self.env[n.args[0]], number)  # type: ignore[index]
-        return number
-
-    def output(self, target: Any, args: Any, kwargs: Any) -> Any:
-        floats = self.recorder.floats
-        return super().output(target, *((args, kwargs) if floats is None else floats.fixed((args, kwargs))))
-
-    def _known_number(self, n: fx.Node) -> Any:
-        """The symbol that Dynamo has for a number which the graph reads from a tensor."""
-        number = n.meta.get("example_value") if n.target == "item" else None
-        if not isinstance(number, (torch.SymFloat, torch.SymInt)):
-            return None
-        return number if number.node.shape_env is self.recorder.fake_mode.shape_env else None
 
 
 def _fake_mode(example_inputs: Sequence[Any]) -> FakeTensorMode:

@@ -68,12 +68,6 @@ class Floats:
         """By sympy expression."""
         self._symbols: set[Any] = set()
 
-    def inner(self, recorder: TorchDispatchMode) -> "Floats":
-        """For a body of a higher-order operator: it has no tensors, so every float is built in."""
-        body = Floats(recorder)
-        body._symbols = self._symbols
-        return body
-
     def define(self, number: torch.SymFloat, tensor: torch.Tensor) -> None:
         """Say which tensor holds a float argument."""
         self._tensors[number.node.expr] = tensor

@@ -233,6 +233,7 @@ class Recorder(Tape, TorchDispatchMode):
     def body(self) -> "Recorder":
         body = Recorder(self.fake_mode, self.decompositions, self.origins.boundary)
         body.is_body, body.at_number_of_data = True, self.at_number_of_data
+        body.fixed_floats = self.fixed_floats
         body._names, body.regions, body.split_region = self._names, self.regions, self.split_region
         body.origins = Origins(self.origins.boundary, caller=self.origin)
         return body

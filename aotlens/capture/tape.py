@@ -42,6 +42,8 @@ class Tape:
     containers: tuple[Any, ...] = ()
     """Lists and dicts that the function is given: copies of the caller's."""
 
+    fixed_floats = False
+    """Whether the graph cannot read a number: see `aotlens.capture.floats`."""
     requiring: frozenset[int] = frozenset()
     """Identities of the results that require grad, noted where views lost their tensor's history."""
 

@@ -48,8 +48,7 @@ NOT_DYNAMOS = {
     "aliasing_inputs/overlapping_start_to_require_grad",  # Dynamo fails, with its own eager backend too
     "exchanges/data_of_a_leaf_assigned",  # Dynamo's graph loses the gradient, with its eager backend too
     "metadata/detach_in_place_after_use",  # eager's backward raises; the compiled one has what it needs
-    "higher_order/branch_with_a_floating_number_of_data",  # the float from outside is refused there
-    "metadata/view_from_before_its_input_is_detached_and_written",  # fails with an assertion, not traced yet
+    "metadata/view_from_before_its_input_is_detached_and_written",  # Dynamo fails, with its eager backend too
     "modules/batch_norm_of_transposed",  # Dynamo's fake kernel refuses the view
     "modules/batch_norm_of_transposed_in_eval",
     "subclasses/some_of_what_is_wrapped_mutated",  # what is wrapped is an input too: refused

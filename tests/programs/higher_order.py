@@ -370,7 +370,7 @@ def branches_with_a_number_of_data(x: Tensor, w: Tensor) -> Tensor:
     return torch.cond(x.sum() > 0, lambda x: x * first, lambda x: x + last, (x,))
 
 
-@cases(lambda: (plain(3, 4), plain(5)), "dynamic")
+@cases(lambda: (plain(3, 4), plain(5)), "dynamic", "inductor")
 def branch_with_a_floating_number_of_data(x: Tensor, w: Tensor) -> Tensor:
     total = w.sum().item()
     return torch.cond(x.sum() > 0, lambda x: x * total, lambda x: x - 1, (x,))
