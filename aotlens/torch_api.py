@@ -86,6 +86,7 @@ __all__ = [
     "as_torch_composes",
     "asking_modes",
     "assert_size_stride",
+    "assumed_sizes",
     "auto_functionalized",
     "auto_functionalized_v2",
     "below_autograd",
@@ -199,6 +200,7 @@ __all__ = [
     "strip_overloads",
     "suggest_memory_format",
     "symbolic_sizes",
+    "take_back_assumed_sizes",
     "tell_of_silent_changes",
     "tensor_check",
     "tensor_metadata",
@@ -963,6 +965,29 @@ def make_shape_env() -> Any:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv  # 0.6 s to import, only for dynamic shapes
 
     return ShapeEnv()
+
+
+ASSUMED = ("replacements", "replacements_slocs", "var_to_range", "symbol_guard_counter")
+"""What an environment of symbolic sizes keeps beside its guards when it makes one."""
+
+
+def assumed_sizes(environment: Any) -> dict[str, Any]:
+    """What an environment of symbolic sizes assumes by now."""
+    return {"guards": len(environment.guards)} | {name: getattr(environment, name).copy() for name in ASSUMED}
+
+
+def take_back_assumed_sizes(environment: Any, before: dict[str, Any]) -> None:
+    """Let an environment assume again what it did before, and nothing more."""
+    if len(environment.guards) == before["guards"]:
+        return
+    del environment.guards[before["guards"] :]
+    for name in ASSUMED:
+        known = getattr(environment, name)
+        known.clear()
+        known.update(before[name])
+    for counter in ("_version_counter", "_replacements_version_counter"):  # what was looked up is out of date
+        if hasattr(environment, counter):
+            setattr(environment, counter, getattr(environment, counter) + 1)
 
 
 def unbacked_symbols(environment: Any) -> set[Any]:

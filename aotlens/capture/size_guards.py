@@ -35,6 +35,10 @@ class GuardLog(list[Any]):
                 self.origins[len(self)] = Origin(NOWHERE, "")
         super().append(guard)
 
+    def __delitem__(self, key: Any) -> None:
+        super().__delitem__(key)
+        self.origins = {at: origin for at, origin in self.origins.items() if at < len(self)}
+
 
 @contextmanager
 def noting_guards(recorder: Recorder) -> Iterator[None]:

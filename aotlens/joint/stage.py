@@ -43,7 +43,7 @@ from aotlens.joint.records import Differentiated, FailingBackward, JointProgram
 from aotlens.joint.sizes_only import replace_needless_reads
 from aotlens.joint.wrappers import wrapper_tangent
 from aotlens.joint.writes import states_of, write_in_backward, write_in_graph
-from aotlens.torch_api import numbers_of_data, without_autocast
+from aotlens.torch_api import assumed_sizes, numbers_of_data, take_back_assumed_sizes, without_autocast
 
 aten = torch.ops.aten
 
@@ -282,6 +282,8 @@ def record_backward(
     with recorder.fake_mode:
         tangents = [_tangent(recorder, output) for output in differentiable]
     numbers = numbers_of_data(recorder.fake_mode)  # the gradient of a loop counts its steps
+    environment: Any = recorder.fake_mode.shape_env
+    assumed = assumed_sizes(environment) if environment is not None else {}
     with recording(recorder, dynamic), refusing(recorder), torch.enable_grad(), without_autocast(), numbers:
         outputs = [output.tensor for output in differentiable]
         leaves, arriving = [item.leaf for item in wanted], [tangent.tensor for tangent in tangents]
@@ -291,6 +293,8 @@ def record_backward(
             failing = failing_backward(recorder, outputs, error)
             if failing is None:
                 raise
+            if assumed:  # by a backward that never runs: autograd's message has numbers for sizes
+                take_back_assumed_sizes(environment, assumed)
             none = tuple((item.slot, None) for item in wanted if isinstance(item.slot, Gradient))
             return Backward(tuple(tangents), none, failing)
     recorder.current.settle()

@@ -234,3 +234,18 @@ def test_a_size_as_a_key_is_refused_by_name() -> None:
     ):
         compiled(ramped, torch.randn(3))
     assert compiled(lambda x: x + ramp(int(x.shape[0])), torch.randn(3)) is not None
+
+
+def test_a_backward_that_fails_assumes_no_sizes() -> None:
+    """Autograd's message has numbers for sizes, which are those of the first call."""
+
+    def step(x: Tensor, count: Tensor) -> Tensor:
+        first = x.sin() * count
+        count.add_(1)
+        return first
+
+    found = compiled(step, torch.ones(3, 4, requires_grad=True), torch.ones(4))
+    assert "count.shape[0] == x.shape[1]" in [guard.expression for guard in found.target().guards]
+    result = found.call(torch.ones(5, 6, requires_grad=True), torch.ones(6))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()
