@@ -109,6 +109,7 @@ __all__ = [
     "device_for_autograd",
     "device_of_new_tensors",
     "device_random_state_handled_by",
+    "draws_as_usual",
     "draws_in_kernels",
     "dynamo_compiles",
     "dynamo_knows",
@@ -1447,6 +1448,13 @@ def functionalizes_rng() -> bool:
     from torch._functorch import config
 
     return bool(config.functionalize_rng_ops)
+
+
+def draws_as_usual() -> AbstractContextManager[Any]:
+    """Within it, torch's gradients of higher-order operators count no draws by themselves."""
+    from torch._functorch import config
+
+    return config.patch(functionalize_rng_ops=False) if config.functionalize_rng_ops else nullcontext()
 
 
 def strip_overloads(module: Any) -> None:

@@ -12,9 +12,11 @@ import torch
 from torch.autograd.graph import increment_version
 
 from aotlens.capture.bodies import WritesToOperandError, record_higher_order, runner_of
+from aotlens.capture.body_states import record_drawing_call
 from aotlens.capture.loop_numbers import carries_numbers, loop_over_tensors
 from aotlens.capture.mutations import Write, record_mutation
 from aotlens.capture.operators import aten, describe
+from aotlens.capture.philox import DrawsInBodyError
 from aotlens.capture.tape import Tape
 from aotlens.torch_api import current_mode, set_version
 
@@ -44,6 +46,8 @@ def record_call(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
         try:
             result, given, keywords = record_higher_order(tape, func, call.args, call.kwargs)
             break
+        except DrawsInBodyError as error:
+            return record_drawing_call(tape, (func, args, kwargs), record_call, error)
         except WritesToOperandError as error:
             further = tuple(sorted({*written, *error.operands}))
             form = FORMS.get(func.name())

@@ -17,6 +17,7 @@ from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node, ProgramInput, ProgramOutput, draws, is_switched_off, op_name
 from aotlens.ir.slots import BackwardRngOffset, BackwardRngState, RngOffset, RngState
+from aotlens.report.records import Span
 from aotlens.torch_api import without_modes
 
 
@@ -43,12 +44,24 @@ SOURCES: dict[str, RandomSource] = {
 """By kind of device: those whose generator is counter-based."""
 
 
+class DrawsInBodyError(UnsupportedError):
+    """A function of a higher-order operator draws, and has not been given the state."""
+
+    def __init__(self, device: torch.device, span: Span | None) -> None:
+        super().__init__(
+            "a random operator inside a function of a higher-order operator, with functional random numbers",
+            span,
+            "draw outside of it and pass the numbers as an operand",
+        )
+        self.device = device
+
+
 @dataclass(slots=True)
 class _Side:
     """The state within one of the two graphs."""
 
-    given: tuple[Node, Node]
-    """The graph's inputs: seed, base offset."""
+    given: tuple[Node, ...]
+    """The graph's inputs: seed, base offset; empty in a function that has them as operands."""
     seed: Any
     offset: Any
     """Where the next draw starts."""
@@ -117,14 +130,23 @@ class FunctionalRandom:
         slot = BackwardRngOffset() if backward else RngOffset()
         return (ProgramOutput(self._tape.node_of(side.offset), slot),)
 
+    def state(self, device: torch.device) -> tuple[Any, Any]:
+        """The seed, and the offset where the next draw starts."""
+        side = self._side(device)
+        return side.seed, side.offset
+
+    def lend(self, device: torch.device, seed: Any, offset: Any) -> None:
+        """Give the state to a function of a higher-order operator, as its operands."""
+        self.device = device
+        self._sides[self._tape.in_backward] = _Side((), seed, offset)
+
+    def go_on(self, device: torch.device, offset: Any) -> None:
+        """Start the next draw there."""
+        self._side(device).offset = offset
+
     def _side(self, device: torch.device) -> _Side:
-        if self._tape.is_body:
-            raise UnsupportedError(
-                "a random operator inside a function of a higher-order operator, with functional random "
-                "numbers",
-                self._tape.span,
-                "draw outside of it and pass the numbers as an operand",
-            )
+        if self._tape.is_body and self._tape.in_backward not in self._sides:
+            raise DrawsInBodyError(device, self._tape.span)
         if self.device is None:
             self.device = device
         if device != self.device:

@@ -352,6 +352,14 @@ def with_random_rules(decompositions: Decompositions) -> Decompositions:
     return {**decompositions, **rules}
 
 
+def without_random_rules(decompositions: Decompositions) -> Decompositions:
+    """The table as it was before these rules."""
+    given = (
+        (op, rule.otherwise if isinstance(rule, RandomRule) else rule) for op, rule in decompositions.items()
+    )
+    return {op: rule for op, rule in given if rule is not None}
+
+
 def by_rule(rule: Rule, random: FunctionalRandom, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """What a decomposition makes of one call."""
     if isinstance(rule, RandomRule):

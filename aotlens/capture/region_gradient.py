@@ -21,6 +21,7 @@ from aotlens.capture.bodies import (
     same_region,
 )
 from aotlens.capture.origins import Origins
+from aotlens.capture.philox import DrawsInBodyError
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.regions import Half
 from aotlens.capture.storage import Storage
@@ -67,7 +68,7 @@ def record_region_call(subgraph: Any, identifier: Any, *operands: Any) -> Any:
             _record_functional(tape, subgraph, identifier, operands)
             return NotImplemented
         region = _divided(tape, subgraph, identifier, operands)
-    except WritesToOperandError:
+    except (WritesToOperandError, DrawsInBodyError):
         tape.regions[in_place] = (None, subgraph)
         return tuple(runner_of(tape, subgraph)(*operands))
     if region is None:  # no result depends on what requires grad

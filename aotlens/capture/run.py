@@ -52,6 +52,7 @@ from aotlens.torch_api import (
     UnsupportedOperatorException,
     checkpoints_run_once,
     device_random_state_handled_by,
+    draws_as_usual,
     function_mode_below,
     generators_noted_by,
     has_saved_tensor_hooks,
@@ -283,6 +284,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(without_onednn())
         stack.enter_context(apart_from_the_caller(recorder.saved))
         stack.enter_context(quiet_fake_tensors())
+        stack.enter_context(draws_as_usual())
         stack.enter_context(object_methods_handled_by(recorder.torchbind.call))
         stack.enter_context(random_state_handled_by(recorder.random))
         stack.enter_context(device_random_state_handled_by(recorder.random))

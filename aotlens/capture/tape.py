@@ -333,6 +333,9 @@ class Tape:
     def note_call(self, call: tuple[Any, ...]) -> None:
         """Keep what the user's code called and no operator tells of; a recorder keeps it among its calls."""
 
+    def renote_call(self, since: int, func: Any, call: Callable[[], tuple[Any, ...]]) -> None:
+        """Keep this in place of what was noted since then, where that is one call of `func` and its reads."""
+
     def place_here(self) -> Place:
         """The user's expression that runs; a recorder looks for it on the stack."""
         return self.origin.place
