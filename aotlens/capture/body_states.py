@@ -19,6 +19,9 @@ from aotlens.ir.graph_module import to_graph_module
 from aotlens.torch_api import current_mode, without_modes
 
 SCAN = torch.ops.higher_order.scan
+AS_CALLED = "aotlens_program"
+"""Under this name a graph's `meta` has the program that it was made of."""
+
 Record = Callable[[Tape, Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
@@ -137,6 +140,8 @@ def _as_called(tape: Any, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     finally:
         tape.decompositions = own
     modules = {id(function): to_graph_module(program, training=False) for function, program in programs}
+    for function, program in programs:
+        modules[id(function)].meta[AS_CALLED] = program
     return tuple(modules.get(id(arg), arg) for arg in args)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.body_states import AS_CALLED
 from aotlens.capture.operators import Kind, aten, describe, is_operator
 from aotlens.capture.recorder import Call
 from aotlens.capture.records import Captured
@@ -107,6 +108,8 @@ def _hidden_bases(captured: Captured) -> list[Any]:
 
 
 def _bodies_from(given: Any, recorded: Any) -> Any:
+    if isinstance(given, Program):
+        return given
     if isinstance(recorded, Program):
         return recorded
     if (
@@ -177,6 +180,10 @@ class _Writer:
 
     def _with_bodies(self, call: Call, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """The functions among a higher-order operator's arguments as the programs that were recorded."""
+        graph = torch.fx.GraphModule
+        arguments = tuple(
+            arg.meta.get(AS_CALLED, arg) if isinstance(arg, graph) else arg for arg in arguments
+        )
         nodes = self._captured.recorder.nodes
         recorded = next((node for node in nodes if node.op is call[0] and node.origin is call[4]), None)
         if recorded is None or len(recorded.args) != len(arguments):

@@ -449,6 +449,13 @@ def test_gradient_of_draws_inside_a_higher_order_operator(fn: Any, plain: Any, p
     torch.testing.assert_close(found[0], found[1])
 
 
+def test_the_captured_stage_shows_the_function_as_it_was_called() -> None:
+    stages = {stage.name: stage.text for stage in compiled(by_map, torch.rand(3, 4)).target().stages}
+    assert "aten_rand_like(map_body_0" in stages["captured"]
+    assert "higher_order_map_impl(map_body_body" in stages["captured"]
+    assert "higher_order_scan" in stages["decomposed"]
+
+
 def test_draw_in_the_condition_of_a_loop_is_refused() -> None:
     def fn(x: Tensor) -> Tensor:
         return while_loop(lambda x: (x + torch.rand_like(x)).sum() < 9, lambda x: (x + 1,), (x,))[0]
