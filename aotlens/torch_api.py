@@ -16,7 +16,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from inspect import signature
 from itertools import pairwise
@@ -1568,7 +1568,9 @@ def _accepting_constants(fake_mode: FakeTensorMode) -> Iterator[None]:
         fake_mode.allow_non_fake_inputs = before
 
 
-OWN_LOWERINGS = "a view's start, a mask's draw, draws in order, the nodes of each kernel, a launch's name"
+OWN_LOWERINGS = (
+    "a view's start, a mask's draw, draws and effects in order, the nodes of each kernel, a launch's name"
+)
 """What is done with Inductor's code here: it keeps what it made of a graph, and finds it by this too."""
 
 
@@ -1583,16 +1585,42 @@ def _own_lowerings() -> Iterator[None]:
     from torch._inductor import lowering
 
     draw, start = torch.ops.aten.bernoulli.p, torch.ops.aten.sym_storage_offset.default
-    before = lowering.lowerings[draw]
+    before, effects = lowering.lowerings[draw], lowering.lowerings[with_effects]
+    lowering.lowerings[with_effects] = partial(_effects_in_order, effects)
     lowering.lowerings[start] = _start_of_a_view
     lowering.lowerings[draw] = lowering.fallback_handler(draw, add_to_fallback_set=False)
     lowering.add_layout_constraint(draw, lowering.constrain_to_fx_strides)
     try:
         yield
     finally:
-        lowering.lowerings[draw] = before
+        lowering.lowerings[draw], lowering.lowerings[with_effects] = before, effects
         del lowering.lowerings[start]
         lowering._maybe_layout_constraints.pop(draw)
+
+
+def _effects_in_order(lower: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Inductor's lowering of an effect, which notes what comes before it by the name of a buffer, and looks
+    for it by the name of the operation.
+
+    What a torchbind object is given or gives is memory that it may keep.
+    """
+    from torch._inductor.virtualized import V
+
+    graph: Any = V.graph
+    first = len(graph.operations)
+    result = lower(*args, **kwargs)
+    for operation in graph.operations[first:]:
+        noted = graph.additional_star_deps[operation.get_name()]
+        graph.additional_star_deps[operation.get_operation_name()] |= noted
+        if args[1] is torch.ops.higher_order.call_torchbind or _takes_object(args):
+            graph.never_reuse_buffers |= {operation.get_name(), *operation.get_read_names()}
+    return result
+
+
+def _takes_object(args: tuple[Any, ...]) -> bool:
+    from torch._inductor.ir import TorchBindObject
+
+    return any(isinstance(arg, TorchBindObject) for arg in args)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from aotlens.codegen.kept import KeptCode, kept
 from aotlens.codegen.kernels import call_numbers, kernels_of
 from aotlens.codegen.layouts import lay_out
 from aotlens.codegen.measure import RUNS, Measurable, measured
-from aotlens.codegen.objects import refuse_objects
+from aotlens.codegen.objects import refuse_objects, with_fresh_objects
 from aotlens.codegen.records import Generated, GraphCode
 from aotlens.codegen.written import WrittenGraph, aligning_lines, written_graph
 from aotlens.errors import AotlensError, BackendError, UnsupportedError
@@ -243,6 +243,7 @@ class _Unit:
         refuse_objects(program, phase, self._parts.joint.captured.subject)
         with self._fake_mode:
             around = prepare(module, program)
+        with_fresh_objects(module, self._fake_mode)
         # Code is found again by what the module holds: not what `torch.compile` made of an equal graph.
         module.__dict__["own_lowerings"] = OWN_LOWERINGS
         seen = module.graph.output_node().meta["user_visible_output_idxs"]

@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from torch import fx
+
 from aotlens.capture.operators import aten
 from aotlens.capture.records import Subject
 from aotlens.errors import BackendError, placed
 from aotlens.ir.program import Node, Program
 from aotlens.report.records import Phase
-from aotlens.torch_api import FakeScriptObject, ScriptObject
+from aotlens.torch_api import FakeScriptObject, FakeTensorMode, ScriptObject, stand_in_object
 
 RANDOM_STATE = ("torch.random", "torch.cuda.random")
 """Modules whose functions read and set generators."""
@@ -25,9 +27,9 @@ class _Refused:
 def refuse_objects(program: Program, phase: Phase, subject: Subject) -> None:
     """Raises BackendError.
 
-    Inductor draws from its own seeds, and so cannot follow a generator or the random state.  Nor does it keep
-    calls of a torchbind object's methods in order: each reads what another one wrote.  Its code knows the
-    symbols of sizes and strides, not one for an input's place on its storage.
+    Inductor draws from its own seeds, and so cannot follow a generator or the random state.  It asks a
+    stand-in of a torchbind object what its methods give.  Its code knows the symbols of sizes and strides,
+    not one for an input's place on its storage.
     """
     found = next(_refused(program), None)
     if found is None:
@@ -38,11 +40,24 @@ def refuse_objects(program: Program, phase: Phase, subject: Subject) -> None:
     raise BackendError(message, span=subject.span if span is None else span)
 
 
+def with_fresh_objects(module: fx.GraphModule, fake_mode: FakeTensorMode) -> None:
+    """Stand-ins of torchbind objects as the objects are now: Inductor calls their methods once more."""
+    for node in module.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        if isinstance(value, FakeScriptObject):
+            node.meta["val"] = stand_in_object(fake_mode, value.real_obj)
+
+
 def _refused(program: Program) -> Iterator[_Refused]:
     given = [item.node for item in program.inputs] + list(program.constants())
     for node in given:
-        if isinstance(node.val, (FakeScriptObject, ScriptObject)):
-            yield _Refused("a torchbind object", "keep it out of the target", _reader(program, node))
+        if isinstance(node.val, ScriptObject):
+            what = "a torchbind object without a class registered for tracing"
+            yield _Refused(what, "keep it out of the target", _reader(program, node))
+    for node in program.constants():
+        if isinstance(node.val, FakeScriptObject):
+            what = "a torchbind object that the function reaches by itself"
+            yield _Refused(what, "pass it as an argument", _reader(program, node))
     for node in program.nodes:
         if node.op is not None and getattr(node.op, "__module__", "") in RANDOM_STATE:
             yield _Refused(f"`torch.{node.op.__name__}`", "call it outside of the target", node)

@@ -76,3 +76,21 @@ def test_prints_stand_on_their_side(backend: str, capfd: pytest.CaptureFixture[s
     torch.ops.aten._print("between")
     out.sum().backward()
     assert capfd.readouterr().out.split() == ["start", "forward", "between", "backward"]
+
+
+def in_one_kernel(x: Tensor) -> Tensor:
+    """What is noted first and what is computed last fit into one loop, which would run after all notes."""
+    note(x * 2, "first")
+    note(x + 1, "second")
+    third = note(x, "third")
+    note(x.sin(), "fourth")
+    return x * third - note(x, "fifth")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_fused_kernels_keep_the_order_of_effects(backend: str, events: list[str]) -> None:
+    x = torch.ones(3)
+    call = compile_direct(in_one_kernel, (x,), {}, CompileOptions(backend=backend)).call
+    events.clear()
+    call(x)
+    assert events == ["first", "second", "third", "fourth", "fifth"]

@@ -127,6 +127,40 @@ def test_a_number_from_an_object_is_refused_since_it_would_be_built_in(function:
         _direct(function, (torch.randn(3), queue()))
 
 
-def test_inductor_refuses_objects_since_it_would_reorder_their_calls() -> None:
-    with pytest.raises(BackendError, match="cannot compile a torchbind object"):
-        compile_direct(through_a_queue, (torch.randn(3), queue()), {}, CompileOptions(backend="inductor"))
+def in_turns(x: Tensor, tasks: Any) -> Any:
+    tasks.push(x.detach() * 2)
+    first = tasks.pop()
+    tasks.push(first + 1)
+    tasks.push(x.detach().exp())
+    return x * first - tasks.pop() * tasks.pop()
+
+
+def only_kept(x: Tensor, tasks: Any) -> Any:
+    tasks.push(x.detach() * 2)
+    return (x * 2 + 1).sin().cos()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("function", [through_a_queue, through_operators, in_turns, only_kept])
+@pytest.mark.parametrize("wants_grad", [False, True])
+def test_inductor_keeps_the_order_of_calls_and_the_memory_that_objects_hold(
+    function: Any, wants_grad: bool
+) -> None:
+    found, expected, x = queue(), queue(), torch.randn(3, requires_grad=wants_grad)
+    call = compile_direct(function, (x, found), {}, CompileOptions(backend="inductor")).call
+    for value in (x, x.detach().neg().requires_grad_(wants_grad)):
+        results = call(value, found), function(value, expected)
+        torch.testing.assert_close(*results)
+        if wants_grad:
+            torch.testing.assert_close(*(torch.autograd.grad(out.sum(), value) for out in results))
+    while expected.size():
+        torch.testing.assert_close(found.pop(), expected.pop())
+    assert found.size() == 0
+
+
+def test_inductor_refuses_an_object_that_the_function_reaches_by_itself() -> None:
+    numbers = foo()
+    with pytest.raises(BackendError, match=r"torchbind object that the function reaches.*as an argument"):
+        compile_direct(
+            lambda x: numbers.add_tensor(x) * 2, (torch.randn(3),), {}, CompileOptions(backend="inductor")
+        )
