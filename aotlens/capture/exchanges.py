@@ -52,6 +52,16 @@ def record_exchange(tape: Tape, call: Write) -> Any:
     return result
 
 
+def set_from_tensor(tape: Tape, func: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """`set_` to a storage as one to a tensor on it: a program has no storages."""
+    if len(args) < 2 or not isinstance(args[1], torch.UntypedStorage):
+        return func, args
+    target, storage, *geometry = args
+    source = _tensor_on(tape, storage)
+    geometry = geometry or _whole(source, target)
+    return aten.set_.source_Tensor_storage_offset, (target, source, *geometry)
+
+
 def record_storage_resize(tape: Tape, tensor: Any, size: Any) -> None:
     """The storage under a tensor gets another size in bytes; what it holds is lost, or written next."""
     storage = tape.tracked(tensor).storage

@@ -17,7 +17,12 @@ from aotlens.capture.body_writes import record_call
 from aotlens.capture.checkpoints import Checkpoints
 from aotlens.capture.custom_operators import record_custom_mutation
 from aotlens.capture.even_shares import FILLED, MULTIPLIED, is_shared_evenly
-from aotlens.capture.exchanges import record_data_assignment, record_exchange, record_resize_of
+from aotlens.capture.exchanges import (
+    record_data_assignment,
+    record_exchange,
+    record_resize_of,
+    set_from_tensor,
+)
 from aotlens.capture.floats import Floats
 from aotlens.capture.known_values import note_literal, read_number
 from aotlens.capture.left_behind import note_left_behind
@@ -142,6 +147,7 @@ class Recorder(Tape, TorchDispatchMode):
             return self._handlers[operator.kind](func, operator, args, kwargs)
         mark = self.checkpoints.mark(func, args, kwargs) if self.checkpoints.active else None
         self.origin = self.origins.of(func, self.in_backward, mark)
+        noted = set_from_tensor(self, func, args) if operator.kind is Kind.EXCHANGE else (func, args)
         self._depth = 1
         try:
             result = self._handlers[operator.kind](func, operator, args, kwargs)
@@ -154,7 +160,7 @@ class Recorder(Tape, TorchDispatchMode):
         # Higher-order ones are noted with their bodies.
         if not self.in_backward and operator.kind is not Kind.HIGHER_ORDER:
             kwargs = with_dtype(func, kwargs, result, self._default_dtype)
-            self.calls.append((func, args, kwargs, result, self.origin))
+            self.calls.append((*noted, kwargs, result, self.origin))
         return result
 
     def _with_floats(self, floats: Floats, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

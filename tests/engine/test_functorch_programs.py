@@ -15,30 +15,21 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # programs warn as eager warn
 COMPILERS = Compilers(aotlens.nop, aotlens.nop, aotlens.nop)
 
 
-NOT_YET = ("aliasing_inputs/overlapping_detached_written",)
-"""What the wrapper or the graph module of a backend cannot do in this convention."""
-
-FIT = [program for program in PROGRAMS if program.name not in NOT_YET]
-
-
 def by_hand(joint: Any, inputs: Any, **options: Any) -> Any:
     """A partition function of one's own, so that the joint graph module is made and read back."""
     return aotlens.min_cut_rematerialization_partition(joint, inputs, **options)
 
 
-@pytest.mark.parametrize("program", FIT[::2], ids=name_of)
+@pytest.mark.parametrize("program", PROGRAMS[::2], ids=name_of)
 def test_graph_modules_in_their_convention(program: Program) -> None:
     judge(program, direct(CompileOptions(backend=COMPILERS, policy="default", keep_input_mutations=False)))
 
 
-@pytest.mark.parametrize("program", FIT[1::2], ids=name_of)
+@pytest.mark.parametrize("program", PROGRAMS[1::2], ids=name_of)
 def test_partition_function_of_ones_own(program: Program) -> None:
     judge(program, direct(CompileOptions(backend=COMPILERS, policy=by_hand)))
 
 
-DYNAMIC = [program for program in tagged("dynamic")[::2] if program.name not in NOT_YET]
-
-
-@pytest.mark.parametrize("program", DYNAMIC, ids=name_of)
+@pytest.mark.parametrize("program", tagged("dynamic")[::2], ids=name_of)
 def test_partition_function_under_symbolic_sizes(program: Program) -> None:
     judge(program, direct(CompileOptions(backend=COMPILERS, policy=by_hand, dynamic=True)), grow=True)

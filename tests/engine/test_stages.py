@@ -25,15 +25,6 @@ EVERY = 1 if os.environ.get("AOTLENS_ALL_STAGES") else 5
 """Which part of the list runs; all of it with AOTLENS_ALL_STAGES=1."""
 
 
-RESIZED = frozenset(
-    {
-        "exchanges/set_then_mutated_with_gradient",
-        "exchanges/set_to_storage_of_other",
-    }
-)
-"""Inputs that get another storage: the caller's tensor cannot be compared through an alias made before."""
-
-
 def compiled_and_inputs(program: Program, options: CompileOptions) -> tuple[Compiled, list[Any]] | None:
     """The compiled program and flat inputs of its first call; None for what fails in eager or is refused."""
     eager, given = prepared(program)
@@ -55,8 +46,6 @@ def compiled_and_inputs(program: Program, options: CompileOptions) -> tuple[Comp
 
 
 def judge_stages(program: Program, options: CompileOptions) -> None:
-    if program.name in RESIZED:
-        return
     with program.context():
         both = compiled_and_inputs(program, options)
         if both is None:

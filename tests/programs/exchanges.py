@@ -128,6 +128,14 @@ def set_to_storage_of_other(x: Tensor, y: Tensor) -> Tensor:
     return x + 1
 
 
+@cases(lambda: (plain(3, 4), plain(12)))
+def set_to_the_storage_of_a_view_of_other(x: Tensor, y: Tensor) -> Tensor:
+    with torch.no_grad():
+        x.set_(y[2:].untyped_storage(), 1, (5,))  # type: ignore[call-overload]
+        y.add_(1)
+    return x + 1
+
+
 @cases(lambda: (leaf(3, 4), plain(3, 4)), "dynamo", "dynamic")
 def data_of_intermediate_assigned_and_returned(x: Tensor, y: Tensor) -> Tensor:
     made = x * 2
