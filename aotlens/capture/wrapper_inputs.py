@@ -24,7 +24,7 @@ from aotlens.torch_api import FakeTensor, below_views, fake_of
 Overlap = Callable[[Any, Any], bool]
 
 
-class _NonLeaf(torch.autograd.Function):
+class NonLeafWrapper(torch.autograd.Function):
     """Gives a wrapper that is made elsewhere a place in the tape."""
 
     @staticmethod
@@ -103,7 +103,7 @@ def _with_grad(value: Any, fake: Any, argument: Any) -> tuple[Any, Any]:
     with torch.no_grad():
         leaf = rebuild(fake, _untracked)[1].requires_grad_()
     with torch.enable_grad():
-        return _NonLeaf.apply(leaf, lambda: argument), leaf
+        return NonLeafWrapper.apply(leaf, lambda: argument), leaf
 
 
 def _untracked(path: Path, inner: Any) -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ Invariant: a node's name, after `free_name`, is never one that a template of `ao
 
 import re
 
-_NUMBERED = re.compile(r"(out|base|views|new|none|leaf|version|updated|saved|plain|same|part|s|u|zf)_?\d+")
+_NUMBERED = re.compile(r"(out|base|views|new|arrives|leaf|version|updated|saved|plain|same|part|s|u|zf)_?\d+")
 """Results, bases and other numbered names of the wrapper's lines; symbols of sizes."""
 
 _FIXED = frozenset(

@@ -84,15 +84,16 @@ class JointProgram(Joint):
     """For each tangent that autograd gives, in order: the wrapper that it is expected to be."""
     wrapped_gradients: dict[tuple[type, int], Wrapped] = field(default_factory=dict)
     """Gradients that are handed out as wrappers, by the class of their slot and its index."""
+    arrivals: dict[tuple[type, int], frozenset[int]] = field(default_factory=dict)
+    """By the class of a gradient's slot and its index: which of the tangents it comes from."""
+    fills_missing: bool = False
+    """Whether eager fills in zeros where no gradient arrives at all: a custom function does."""
     differentiated: Differentiated = Differentiated()
     failing: FailingBackward | None = None
     """Set where the backward raises, as in eager: no gradient is a value of the program then."""
     bumps_in_backward: dict[int, int] = field(default_factory=dict)
     """By how much the backward raises the version counters of inputs that it writes to, by the identity of
     the graph input."""
-    partial: dict[tuple[type, int], tuple[int, ...]] = field(default_factory=dict)
-    """Of gradients that hang on some results only, by the class of their slot and its index: the positions of
-    these results' tangents.  Such a gradient is None where none of them arrives."""
     recorded: Program | None = None
     """The program before Inductor's passes over it; None where these changed nothing, or did not run."""
 

@@ -5,7 +5,7 @@ derivative.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,10 +35,10 @@ from aotlens.ir.slots import (
     inner_slot,
 )
 from aotlens.ir.subclasses import Value, Wrapped, leaves_of
+from aotlens.joint.arrivals import NOTHING_ARRIVES, Arrivals, arrivals
 from aotlens.joint.checks import check_sizes, sizes_for_wrapper
 from aotlens.joint.failing import failing_backward
 from aotlens.joint.leaves import gradients_of
-from aotlens.joint.missing import dependencies, partial
 from aotlens.joint.records import Differentiated, FailingBackward, JointProgram
 from aotlens.joint.sizes_only import replace_needless_reads
 from aotlens.joint.wrappers import wrapper_tangent
@@ -66,8 +66,7 @@ class Backward:
     tangents: tuple[TangentInput, ...] = ()
     gradients: tuple[tuple[Gradient | LeafGradient, Value | None], ...] = ()
     failing: FailingBackward | None = None
-    partial: dict[tuple[type, int], tuple[int, ...]] = field(default_factory=dict)
-    """As `JointProgram` has it."""
+    arrivals: Arrivals = NOTHING_ARRIVES
 
     def outputs(self) -> tuple[ProgramOutput, ...]:
         return _expanded(self.gradients)
@@ -143,10 +142,14 @@ def build_joint(
             for slot, value in backward.gradients
             if isinstance(value, Wrapped)
         },
+        arrivals={
+            (type(item.slot), item.slot.index): tangents
+            for item, tangents in zip(wanted, backward.arrivals.of, strict=False)
+        },
+        fills_missing=backward.arrivals.fills,
         differentiated=_differentiated(differentiable, wanted, backward),
         failing=backward.failing,
         bumps_in_backward=bumps,
-        partial=backward.partial,
     )
 
 
@@ -278,7 +281,7 @@ def record_backward(
 ) -> Backward:
     """Run autograd's backward on the recording."""
     recorder = captured.recorder
-    recorder.in_backward, before = True, len(recorder.nodes)
+    recorder.in_backward = True
     with recorder.fake_mode:
         tangents = [_tangent(recorder, output) for output in differentiable]
     numbers = numbers_of_data(recorder.fake_mode)  # the gradient of a loop counts its steps
@@ -304,25 +307,7 @@ def record_backward(
             for item, gradient in zip(wanted, gradients, strict=True)
             if gradient is not None or isinstance(item.slot, Gradient)
         )
-    return Backward(tuple(tangents), results, partial=_partial(recorder.nodes[before:], tangents, results))
-
-
-def _partial(
-    nodes: list[Node],
-    tangents: list[TangentInput],
-    gradients: tuple[tuple[Gradient | LeafGradient, Value | None], ...],
-) -> dict[tuple[type, int], tuple[int, ...]]:
-    if len(tangents) < 2:
-        return {}
-    known = dependencies(nodes, [[given.node for given in tangent.inputs] for tangent in tangents])
-    found = dict[tuple[type, int], tuple[int, ...]]()
-    for slot, value in gradients:
-        bits = 0
-        for _, node in leaves_of(value):
-            bits |= known.get(id(node), 0)
-        if some := partial(bits, len(tangents)):
-            found[type(slot), slot.index] = some
-    return found
+    return Backward(tuple(tangents), results, arrivals=arrivals(outputs, leaves))
 
 
 def _tangent(recorder: Recorder, output: ForwardOutput) -> TangentInput:

@@ -6,7 +6,7 @@ import torch
 
 from aotlens.capture.places import place_of
 from aotlens.codegen.records import Generated, GraphCode
-from aotlens.ir.program import Node, Program, ProgramOutput
+from aotlens.ir.program import Node, ProgramOutput
 from aotlens.ir.render import Names
 from aotlens.ir.slots import (
     DIFFERENTIABLE_OUTPUTS,
@@ -32,8 +32,9 @@ from aotlens.runtime.double import double_call, write_double, write_kept
 from aotlens.runtime.function_views import write_function_views
 from aotlens.runtime.graphs import call_graph, graph_context, graph_name
 from aotlens.runtime.leaves import inputs_apart, made_leaves, reshaped_leaves
+from aotlens.runtime.missing import write_missing
 from aotlens.runtime.random_state import draws_functionally, write_advance, write_reading
-from aotlens.runtime.subclass_backward import BackwardWrappers, TangentText
+from aotlens.runtime.subclass_backward import BackwardWrappers
 from aotlens.runtime.subclasses import (
     outer_inputs,
     outer_outputs,
@@ -97,11 +98,7 @@ def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: N
             ]
             if tensors:
                 builder.add(f"ctx.mark_non_differentiable({', '.join(tensors)})")
-        if keeps_sizes(parts):
-            sizes = [f"{out.name}.size()" for out in outer if _differentiable(parts, out.inner[0])]
-            builder.add(f"ctx.result_sizes = ({', '.join(sizes)},)")
-        materialize = _symbolic(parts.forward) and not backward_wrappers.needed and not parts.joint.partial
-        builder.add(f"ctx.set_materialize_grads({materialize})")
+        builder.add("ctx.set_materialize_grads(False)")
         builder.add(f"return {', '.join(out.name for out in outer)}")
 
 
@@ -166,16 +163,6 @@ def _differentiable(parts: Partitioned, out: ProgramOutput) -> bool:
     return parts.joint.differentiable[at]
 
 
-def _symbolic(program: Program) -> bool:
-    """Whether zeros for a missing gradient need sizes that only the run knows."""
-    return any(
-        isinstance(size, torch.SymInt)
-        for out in program.outputs
-        if isinstance(out.value, Node) and isinstance(out.value.val, torch.Tensor)
-        for size in out.value.val.shape
-    )
-
-
 def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names) -> None:
     program = code.program
     wrappers = BackwardWrappers(parts, names, code.compile is not None)
@@ -190,14 +177,8 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
             _refuse_surroundings(builder, parts, [tangent.parameter for tangent in tangents])
         wrappers.read_symbols(builder)
         received = [tangent for tangent in tangents if tangent.nodes]
-        with builder.step("fill in missing gradients", "several results: some may get no gradient"):
-            none = _write_missing(builder, parts, received)
-            if keeps_sizes(parts):
-                for at, tangent in enumerate(received):
-                    wrappers.write_zeros(builder, tangent, f"ctx.result_sizes[{at}]")
-            elif len(received) > 1 and (wrappers.needed or not _symbolic(parts.forward)):
-                for tangent in received:
-                    wrappers.write_zeros(builder, tangent)
+        gradients = _gradients(parts, names)
+        conditions = write_missing(builder, parts, wrappers, tangents, len(gradients))
         with builder.step("coerce gradients", "the backward was traced for gradients in this layout"):
             for tangent in received:
                 wrappers.write_coercion(builder, tangent)
@@ -220,7 +201,9 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
                 builder.add(f"gradients = {wrappers.wrapped_call(f'{graph_name(code.program)}(inputs)')}")
         tell_of_writes(builder, parts, program, names)
         write_advance(builder, parts, program, "gradients[-1]")
-        _return_gradients(builder, _gradients(parts, names), draws_functionally(program), none)
+        order = _positions(parts)
+        arriving = {order[key]: condition for key, condition in conditions.items() if key in order}
+        _return_gradients(builder, gradients, arriving, draws_functionally(program))
 
 
 def _hand_over(
@@ -273,39 +256,20 @@ def _refuse_surroundings(builder: TextBuilder, parts: Partitioned, tangents: lis
             builder.add(f"raise RuntimeError({message!r})")
 
 
-def keeps_sizes(parts: Partitioned) -> bool:
-    """Whether the backward makes zeros of symbolic sizes itself, since it must know what is missing."""
-    return bool(parts.joint.partial) and _symbolic(parts.forward) and not any(parts.joint.wrapped_tangents)
-
-
-def _write_missing(
-    builder: TextBuilder, parts: Partitioned, received: list[TangentText]
-) -> dict[tuple[type, int], str]:
-    """The lines that tell which gradients are None, and the name of each one's answer."""
-    names: dict[tuple[int, ...], str] = {}
-    for some in parts.joint.partial.values():
-        if some not in names:
-            names[some] = f"none_{len(names)}"
-            absent = " and ".join(f"{received[at].parameter} is None" for at in some)
-            builder.add(f"{names[some]} = {absent}")
-    return {which: names[some] for which, some in parts.joint.partial.items()}
-
-
 def _return_gradients(
-    builder: TextBuilder,
-    gradients: list[tuple[tuple[type, int], int] | None],
-    gives_offset: bool,
-    none: dict[tuple[type, int], str],
+    builder: TextBuilder, gradients: list[int | None], conditions: dict[int, str], gives_offset: bool
 ) -> None:
     """One gradient per input of the forward; inputs that need none get None."""
-    positions = [None if one is None else one[1] for one in gradients]
-    if positions == list(range(len(gradients))) and not gives_offset and not none:
+    is_all = [at for at in gradients if at is not None] == list(range(len(gradients)))
+    if is_all and not conditions and not gives_offset:
         builder.add("return gradients if len(gradients) > 1 else gradients[0]")
         return
-    items = []
-    for one in gradients:
-        text = "None" if one is None else f"gradients[{one[1]}]"
-        items.append(f"None if {none[one[0]]} else {text}" if one is not None and one[0] in none else text)
+    given = (
+        f"gradients[{at}]{f' if {conditions[at]} else None' if at in conditions else ''}"
+        for at in gradients
+        if at is not None
+    )
+    items = ["None" if at is None else next(given) for at in gradients]
     builder.add(f"return {', '.join(items)}")
 
 
@@ -363,19 +327,22 @@ def _dense_order(val: Any) -> tuple[int, ...] | None:
         return order if val.permute(order).is_contiguous() else None
 
 
-def _gradients(parts: Partitioned, names: Names) -> list[tuple[tuple[type, int], int] | None]:
-    """For each input of the forward, what its gradient is, and its position among the backward's results."""
+def _positions(parts: Partitioned) -> dict[tuple[type, int], int]:
+    """Where each gradient is among the backward's results."""
     assert parts.backward is not None  # written for training only
     order = dict[tuple[type, int], int]()
     for out in parts.backward.outputs:
         if isinstance(out.slot, GRADIENTS):
             order.setdefault((type(out.slot), out.slot.index), len(order))
+    return order
+
+
+def _gradients(parts: Partitioned, names: Names) -> list[int | None]:
+    """For each input of the forward, the position of its gradient among the backward's results."""
+    order = _positions(parts)
     inputs = outer_inputs(parts.joint.captured, parts.forward.inputs, names)
-    wanted = [*(given.index for given in inputs), *(given.slot.index for given in inputs_apart(parts))]
-    placed: list[tuple[tuple[type, int], int] | None] = [
-        (which, order[which]) if (which := (Gradient, index)) in order else None for index in wanted
-    ]
-    placed += [None] * len(reshaped_leaves(parts))
-    leaves = [item for item in order.items() if item[0][0] is LeafGradient]
-    placed += leaves or [None] * len(made_leaves(parts))
-    return placed
+    found = [order.get((Gradient, given.index)) for given in inputs]
+    found += [order.get((Gradient, given.slot.index)) for given in inputs_apart(parts)]
+    found += [None] * len(reshaped_leaves(parts))
+    leaves: list[int | None] = [at for (kind, _), at in order.items() if kind is LeafGradient]
+    return found + (leaves or [None] * len(made_leaves(parts)))

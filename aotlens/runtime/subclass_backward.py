@@ -188,13 +188,13 @@ class BackwardWrappers:
             return call
         return f"wrap_gradients({', '.join((call, *self._symbols()))})"
 
-    def write_zeros(self, builder: TextBuilder, tangent: TangentText, sizes: str = "") -> None:
-        """A gradient that did not arrive is zero; `sizes` is the text of symbolic sizes."""
+    def write_zeros(self, builder: TextBuilder, tangent: TangentText, at: int) -> None:
+        """A gradient that did not arrive, of the result `at`, is zero."""
         with builder.block(f"if {tangent.parameter} is None:"):
             if tangent.wrapped is None:
                 val = tangent.nodes[0].val
-                zeros = f"torch.zeros({sizes}, dtype={val.dtype}, device={str(val.device)!r})"
-                builder.add(f"{tangent.parameter} = {zeros if sizes else self._zeros(val)}")
+                known = self.needed or not symbols_in((*val.shape, *val.stride()))
+                builder.add(f"{tangent.parameter} = {self._zeros(val) if known else _zeros_like_result(at)}")
                 return
             made = lambda path, node: (
                 self._zeros(node.val) if _is_number(node) else f"ctx.{inner_name(tangent.output.name, path)}"
@@ -217,6 +217,12 @@ class BackwardWrappers:
             with builder.block(f"if type({tangent.parameter}) is not torch.Tensor:"):
                 fitted = f"fitting_tangent({tangent.parameter}, torch.Tensor, None, {tangent.name!r})"
                 builder.add(f"{tangent.parameter} = {fitted}")
+
+
+def _zeros_like_result(at: int) -> str:
+    """Of the sizes that autograd knows of a result."""
+    result = f"ctx._input_metadata[{at}]"
+    return f"torch.zeros({result}.shape, dtype={result}.dtype, device={result}.device)"
 
 
 def _is_number(node: Node) -> bool:

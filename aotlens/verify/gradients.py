@@ -20,11 +20,15 @@ class Gradients:
 
 
 def backward(
-    given: World, outputs: Sequence[Named], bumped: Sequence[bool], only_first: bool = False
+    given: World, outputs: Sequence[Named], bumped: Sequence[bool], only: int | None = None
 ) -> Gradients | None:
-    """Differentiates every output and every mutated input that requires grad; None when there is none."""
+    """Differentiates every output and every mutated input that requires grad; None when there is none.
+
+    With `only`, one of them alone.
+    """
     roots = list(_roots(given, outputs, bumped))
-    roots = roots[:1] if only_first else roots
+    if only is not None:
+        roots = roots[only : only + 1]
     leaves = {id(item.tensor): item for item in (*given.leaves, *_leaves_since(given))}
     if not roots or not leaves:
         return None

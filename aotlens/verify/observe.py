@@ -97,8 +97,8 @@ class Probe:
     """Change each output in place at the end and see who else changes."""
     write_first: int | None = None
     """Double this output in place, seen by autograd, before the backward; None leaves all alone."""
-    only_first: bool = False
-    """Differentiate the first result that requires grad, and no other."""
+    only: int | None = None
+    """Run the backward from this root alone, so that no gradient arrives at the others; None for all."""
 
 
 EVERYTHING = Probe()
@@ -220,7 +220,7 @@ def _differentiate(
     try:
         if probe.write_first is not None:
             outputs[probe.write_first].tensor.mul_(2)
-        return backward(given, outputs, bumped, probe.only_first), None
+        return backward(given, outputs, bumped, probe.only), None
     except Exception as error:  # noqa: BLE001 - whatever the call raises is what eager must raise too
         return None, Failure(type(error), str(error))
 

@@ -122,10 +122,10 @@ def quietly_compiled(compiler: Compiler, given: World) -> Callable[..., Any]:
 def repeats(seen: Observation, grow: bool, writes_are_told: bool = True) -> Iterator[Repeat]:
     """The calls that follow the first, as far as they can show something new."""
     yield Repeat(seed=1)
-    if seen.gradients and len(seen.gradients.roots) > 1:
-        yield Repeat(2, Probe(writes=False, only_first=True))
     for written in writes_worth_trying(seen):
         yield replace(written, untold=written.untold or not writes_are_told)
+    for root in roots_worth_trying(seen):
+        yield Repeat(4, Probe(writes=False, only=root))
     if grow:
         yield Repeat(seed=3, sizes=grown)
 
@@ -140,6 +140,17 @@ def again(
     (eager,) = copies(world(worlds[0].fn, args), 1, keep_fn=True)
     (compiled,) = copies(world(worlds[1].fn, args), 1, keep_fn=True)
     return observe_alone(eager, repeat.probe), observe_alone(compiled, repeat.probe, call)
+
+
+def roots_worth_trying(seen: Observation) -> Sequence[int]:
+    """Results from which alone a backward may leave other leaves without a gradient.
+
+    Not where wrappers stand beside plain tensors: which of them a gradient is then depends on what arrives.
+    """
+    roots = () if seen.gradients is None else seen.gradients.roots
+    tensors = (one for one in (*seen.outputs, *seen.inputs) if isinstance(one, Facts))
+    kinds = {one.kind for one in tensors if one.name in roots}
+    return (0, len(roots) - 1) if len(roots) > 1 and len(kinds) == 1 else ()
 
 
 def writes_worth_trying(seen: Observation) -> Iterator[Repeat]:

@@ -413,3 +413,51 @@ def test_a_generator_of_ones_own_does_not_compile_again() -> None:
         expected = torch.rand(3, generator=generator.clone_state())
         torch.testing.assert_close(call(torch.ones(3), generator), expected)
     assert len(call.compiled) == 1
+
+
+class Cut(torch.autograd.Function):
+    """Gives no gradient for a result that is used all the same."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return None
+
+
+def through_custom(x: Tensor, w: Tensor) -> Tensor:
+    return Straight.apply(x * w).exp() * w
+
+
+def separate(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    return x.exp(), (w * 2).sin()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("function", [written, through_custom, separate], ids=lambda one: one.__name__)
+def test_no_gradient_for_any_result_is_none_for_every_leaf(function: Any, dynamic: bool) -> None:
+    def gradients(called: Any) -> list[bool]:
+        x, w = leaf(3, 4), leaf(3, 4)
+        results = pytree.tree_leaves(called(x * 1 if function is written else x, w))
+        sum(Cut.apply(result).sum() for result in results).backward()
+        return [tensor.grad is None for tensor in (x, w)]
+
+    options = CompileOptions(backend="eager", dynamic=dynamic)
+    module = compile_direct(
+        function, (leaf(3, 4) * 1 if function is written else leaf(3, 4), leaf(3, 4)), {}, options
+    )
+    assert gradients(module.call) == gradients(function)
+
+
+def one_result(x: Tensor, w: Tensor) -> Tensor:
+    return (x * w).exp()
+
+
+@pytest.mark.parametrize("function", [one_result, separate], ids=lambda one: one.__name__)
+def test_gradcheck(function: Any) -> None:
+    args = [torch.rand(2, 3, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    call = compiled(function, *args).call
+    assert torch.autograd.gradcheck(call, args)
+    assert torch.autograd.gradgradcheck(call, args)

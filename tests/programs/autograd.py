@@ -16,6 +16,31 @@ def product(x: Tensor, y: Tensor) -> Tensor:
     return x * y
 
 
+@cases(lambda: (leaf(3, 4), leaf(3, 4), leaf(3, 4)), "dynamo", "dynamic", "inductor")
+def results_of_separate_leaves(x: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    both = x * y
+    return both.exp(), z.sin(), both.sum() + z.sum()
+
+
+@cases(lambda: (leaf(3, 4), leaf(3, 4)), "dynamic")
+def results_of_which_one_has_no_slope(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return x.floor() + y, x * 2
+
+
+@cases(lambda: (leaf(3, 4), tape(3, 4), leaf(3)), "dynamic")
+def written_inputs_and_views_of_separate_leaves(x: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, ...]:
+    y.mul_(x)
+    hidden = z.exp()
+    return hidden[1:], hidden[:1], z.detach()
+
+
+@cases(lambda: ([leaf(3), leaf(4)], plain(4), leaf(3)), "dynamic")
+def lists_of_separate_leaves(x: list[Tensor], y: Tensor, z: Tensor) -> list[Tensor]:
+    made = list(torch._foreach_add(torch._foreach_mul(x, [2.0, 3.0]), [z, y]))
+    torch._foreach_exp_(made)
+    return made
+
+
 @cases(lambda: (leaf(3, 4), leaf(3, 4)), "dynamo", "dynamic", "inductor")
 def backward_fails_after_a_write_to_what_it_reads(x: Tensor, y: Tensor) -> Tensor:
     z = (x + y).relu_()

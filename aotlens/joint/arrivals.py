@@ -1,0 +1,96 @@
+"""From which results a gradient comes: where none of these has a gradient, it is None and not zero.
+
+Invariant: autograd's own tape of the recorded function says it, as it does in eager.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch.autograd.function import BackwardCFunction
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from aotlens.capture.bases import NonLeaf
+from aotlens.capture.wrapper_inputs import NonLeafWrapper
+
+Edge = tuple[Any, int]
+"""A node of the tape, and which of its inputs."""
+PASSES_ON = (NonLeaf, NonLeafWrapper)
+"""Functions of ours, which give None for None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """What the tape tells beside the gradients."""
+
+    of: tuple[frozenset[int], ...] = ()
+    """For each gradient that autograd was asked for, the tangents that it comes from, by their order."""
+    fills: bool = False
+    """Whether a custom function is on the way: it takes zeros for what is missing, and gives no None."""
+
+
+NOTHING_ARRIVES = Arrivals()
+
+
+def arrivals(outputs: Sequence[Any], leaves: Sequence[Any]) -> Arrivals:
+    """Walks the tape of the outputs once; leaves are tensors or edges."""
+    starts = [_edge(output) for output in outputs]
+    at_edges: dict[Edge, int] = {}
+    at_nodes: dict[Any, int] = {}
+    fills = False
+
+    def arrive(edge: Edge, mask: int) -> None:
+        at_edges[edge] = at_edges.get(edge, 0) | mask
+        at_nodes[edge[0]] = at_nodes.get(edge[0], 0) | mask
+
+    for at, start in enumerate(starts):
+        arrive(start, 1 << at)
+    variables: dict[int, int] = {}
+    for node in _in_order(start for start, _ in starts):
+        fills = fills or _function_of(node) not in (None, *PASSES_ON)
+        mask, following = at_nodes[node], node.next_functions
+        of_each = _of_each(node, len(following), at_edges)
+        for at, edge in enumerate(following):
+            if edge[0] is not None:
+                arrive(edge, of_each[at] if at < len(of_each) else mask)
+        if not following and hasattr(node, "variable"):  # a leaf has several places after `set_`
+            variables[id(node.variable)] = variables.get(id(node.variable), 0) | mask
+    masks = [variables.get(id(leaf), at_edges.get(_edge(leaf), 0)) for leaf in leaves]
+    tangents = range(len(starts))
+    return Arrivals(tuple(frozenset(at for at in tangents if mask >> at & 1) for mask in masks), fills)
+
+
+def _of_each(node: Any, count: int, at_edges: dict[Edge, int]) -> list[int]:
+    """What arrives at each tensor of the lists of a `foreach` operator, which are independent."""
+    if not node.name().startswith("Foreach"):
+        return []
+    results = len(node._input_metadata)
+    return [at_edges.get((node, at % results), 0) for at in range(count - count % results)]
+
+
+def _function_of(node: Any) -> Any:
+    """The custom function whose backward a node is."""
+    return node._forward_cls if isinstance(node, BackwardCFunction) else None  # type: ignore[attr-defined]
+
+
+def _edge(tensor: Any) -> Edge:
+    edge = tensor if isinstance(tensor, GradientEdge) else get_gradient_edge(tensor)
+    return edge.node, edge.output_nr
+
+
+def _in_order(starts: Iterator[Any]) -> Iterator[Any]:
+    """Each node after all that lead to it."""
+    finished: list[Any] = []
+    seen: set[Any] = set()
+    waiting = [(start, False) for start in starts]
+    while waiting:
+        node, is_done = waiting.pop()
+        if is_done:
+            finished.append(node)
+        elif node not in seen:
+            seen.add(node)
+            waiting.append((node, True))
+            waiting.extend(
+                (following, False) for following, _ in node.next_functions if following is not None
+            )
+    return reversed(finished)
