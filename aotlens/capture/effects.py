@@ -8,6 +8,7 @@ counter), and a tensor that one call hands to the next, would be another at each
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import CellType
 from typing import Any
@@ -224,10 +225,20 @@ def _holds_fake(value: Any) -> bool:
 
 
 def _restore(change: _Change) -> None:
-    place = change.place
-    value = place.value
-    if change.held is not None:
-        _refill(value, change.held)
+    _put(change.place, change.place.value, change.held)
+
+
+def _again(change: _Change) -> None:
+    if change.held is None:
+        _put(change.place, change.now, None)
+    else:
+        _put(change.place, change.place.value, change.now)
+
+
+def _put(place: Place, value: Any, content: Any) -> None:
+    """Bind a name to a value; or give a container this content."""
+    if content is not None:
+        _refill(value, content)
     elif value is MISSING:
         namespace(place.store).pop(place.name, None)
     else:
@@ -242,6 +253,21 @@ def _refill(container: Any, content: Any) -> None:
             base.__setitem__(container, key, value)
     else:
         (base.update if base is set else base.extend)(container, content)
+
+
+@contextmanager
+def as_it_was(around: Reach) -> Iterator[None]:
+    """Within it, all that the function reaches is as it was before the recording; afterwards as it is now."""
+    later = list(_changes(around))
+    for change in later:
+        _restore(change)
+    try:
+        yield
+    finally:
+        for change in list(_changes(around)):
+            _restore(change)
+        for change in later:
+            _again(change)
 
 
 def _outer(place: Place) -> Outer:

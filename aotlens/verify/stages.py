@@ -12,9 +12,13 @@ import torch
 from torch import Tensor
 
 from aotlens.analysis.records import InputAliasInfo, IntermediateBaseOf
+from aotlens.capture.effects import as_it_was
+from aotlens.capture.namespaces import namespace
 from aotlens.capture.operators import aten
+from aotlens.capture.records import Captured
 from aotlens.capture.storage import once
 from aotlens.capture.wrappers import is_wrapper
+from aotlens.ir.outer import Outer
 from aotlens.ir.program import Program
 from aotlens.ir.slots import (
     CurrentInput,
@@ -76,7 +80,6 @@ def replay_stages(compiled: Compiled, values: list[Any]) -> tuple[StageResult, .
         for given, info in zip(captured.inputs, compiled.meta.inputs, strict=True)
         if given.outside is not None
     )
-    is_state |= any(refill.box is not None for refill in captured.structure.refills)
     functional = captured.recorder.random.functional.device is not None
     if wrapped or is_state or functional or any(is_wrapper(value) for value in captured.outputs):
         return ()
@@ -266,7 +269,7 @@ class Given:
         found: dict[str, Any] = {}
         for out, value in zip(program.outputs, outputs, strict=True):
             match out.slot:
-                case UserOutput(name=name):
+                case UserOutput(name=name) if not isinstance(out.value, Outer):
                     found[name] = _kept(value)
                 case Gradient(name=name, index=index) if value is not None:
                     found[f"gradient of {name}"] = _kept(self._hooked(index, value))
@@ -301,17 +304,39 @@ def _run_wrapper(compiled: Compiled, values: list[Any], tangents: Mapping[str, A
     before = [value.detach() if isinstance(value, Tensor) else value for value in flat]
     mode = torch.is_grad_enabled()
     args, kwargs = _arguments(compiled, flat[: len(captured.flat_inputs)])
-    with torch.set_grad_enabled(captured.grad_enabled):
-        result = compiled.module.call(*args, **kwargs)
-    torch.set_grad_enabled(mode)
-    leaves = pytree.tree_leaves(result)
-    found = {name: _kept(value) for name, value in zip(captured.output_names, leaves, strict=False)}
+    with as_it_was(captured.surroundings):
+        with torch.set_grad_enabled(captured.grad_enabled):
+            result = compiled.module.call(*args, **kwargs)
+        torch.set_grad_enabled(mode)
+        result, rebound = result if captured.structure.rebound else (result, {})
+        leaves = [*_result_leaves(captured, result), *_left(compiled, args, kwargs), *rebound.values()]
+    places = zip(captured.output_names, captured.outputs, leaves, strict=False)
+    found = {name: _kept(value) for name, known, value in places if not isinstance(known, Outer)}
     for info in _written(compiled):
         now = flat if info.grown else before
         found[_after(captured.inputs[info.index].slot.name)] = _kept(now[info.index])
     if tangents:
         found |= _wrapper_gradients(compiled, flat, leaves, (cloner, tangents))
     return StageResult(WRAPPER, found)
+
+
+def _result_leaves(captured: Captured, result: Any) -> list[Any]:
+    spec = captured.structure.result
+    return pytree.tree_leaves(result) if spec is None else spec.flatten_up_to(result)
+
+
+def _left(compiled: Compiled, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """What the call has left in containers, attributes and closures, flat."""
+    structure, found = compiled.captured.structure, list[Any]()
+    owned = len(compiled.captured.flat_inputs) - structure.arguments.num_leaves if structure.refills else 0
+    given = {"args": args[owned:], "kwargs": kwargs}
+    for refill in structure.refills:
+        box = refill.box if refill.box is not None else eval(refill.place, given)  # noqa: S307 (our own text)
+        content = namespace(box) if refill.keyed else list(box)
+        for at, item in enumerate(refill.items):
+            if item.before is None:
+                found += item.spec.flatten_up_to(content[item.key if refill.keyed else at])
+    return found
 
 
 def _arguments(compiled: Compiled, flat: list[Any]) -> tuple[list[Any], dict[str, Any]]:

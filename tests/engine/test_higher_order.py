@@ -13,11 +13,8 @@ from aotlens.pipeline import Compiled, compile_direct, compile_graph_module
 from tests.programs import PROGRAMS
 from tests.programs.higher_order import flag, region
 
-ELSEWHERE = frozenset(
-    {"flex_attention", "flex_attention_backward", "inline_asm_elementwise", "register_hook"}
-)
-"""On the CPU torch has no eager kernel or no sample for these; the last leaves a hook on the caller's tensor,
-which is refused (`tests/programs/refused.py`)."""
+ELSEWHERE = frozenset({"flex_attention", "flex_attention_backward", "inline_asm_elementwise"})
+"""On the CPU torch has no eager kernel or no sample for these."""
 
 OPERATORS = [op for op in hop_db if op.name not in ELSEWHERE]
 

@@ -19,6 +19,7 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.report.codec import decode, encode
 from aotlens.report.text import report_text
+from aotlens.verify.stages import compare_stages, replay_stages
 
 EAGER = CompileOptions(backend="eager")
 
@@ -491,3 +492,23 @@ def test_an_attribute_of_an_argument_that_is_a_tensor_is_refused() -> None:
 
     with pytest.raises(UnsupportedError, match="sets the attribute `twice` of its input `x`"):
         aotlens.compile(step, options=EAGER)(torch.ones(3))
+
+
+def test_replaying_the_stages_leaves_nothing() -> None:
+    box, kept = Box(), list[Tensor]()
+
+    def step(x: Tensor) -> Tensor:
+        box.last = x * 2
+        kept.append(x.sin())
+        return x + 1
+
+    x = torch.ones(3, requires_grad=True)
+    compiled = compile_direct(step, (x,), {}, EAGER)
+    compiled.call(x)
+    last, before = box.last, list(kept)
+    results = replay_stages(compiled, [x])
+    assert {"box.last", "kept[0]", "gradient of x"} <= set(results[-1].values)
+    assert not compare_stages(results)
+    assert box.last is last
+    assert len(kept) == 1
+    assert kept[0] is before[0]
