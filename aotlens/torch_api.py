@@ -99,6 +99,7 @@ __all__ = [
     "class_of_object",
     "compile_with_inductor",
     "compiling_modules",
+    "composed",
     "current_autograd_node",
     "current_fake_mode",
     "current_mode",
@@ -168,6 +169,8 @@ __all__ = [
     "missing_gpu_replacements",
     "names_of_generated",
     "next_sequence_number",
+    "notes_its_views",
+    "noting_views",
     "numbers_forgotten",
     "numbers_of_data",
     "object_methods_handled_by",
@@ -332,6 +335,26 @@ below_autograd = torch._C._AutoDispatchBelowAutograd
 
 below_views = torch._C._AutoDispatchBelowADInplaceOrView
 """Within it, operators neither record autograd nor mark results as views."""
+
+
+def composed(func: Any) -> Callable[..., Any]:
+    """An operator as the composition that eager runs, and not by a Python rule of torch's."""
+    return lambda *args, **kwargs: func._op_dk(
+        torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs
+    )
+
+
+def notes_its_views(func: Any) -> bool:
+    """Whether an operator itself marks its results as views, and leaves that to none that it calls."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "ADInplaceOrView"))
+
+
+def noting_views() -> AbstractContextManager[Any]:
+    """Within it, views are marked as such again, where a mode is called below that."""
+    exclude: Any = torch._C._SetExcludeDispatchKeyGuard
+    guard: AbstractContextManager[Any] = exclude(torch._C.DispatchKey.ADInplaceOrView, False)
+    return guard
+
 
 is_any_autocast_enabled: Callable[[], bool] = torch._C._is_any_autocast_enabled
 """Whether autocast is on for some device."""
@@ -830,8 +853,12 @@ def fake_of(mode: FakeTensorMode, tensor: torch.Tensor, **sizes: Any) -> Any:
     """A real tensor as a fake one of a mode, whose value nobody knows.
 
     From 2.14 on, a fake tensor of one number that nothing guards keeps that number as a constant, for which a
-    program would then be compiled.
+    program would then be compiled.  The base of a view of another dtype torch views as that dtype whole, as
+    its sizes may not allow: such a view is looked at without its base.
     """
+    if not dynamo_knows(tensor) and tensor._base is not None and tensor._base.dtype is not tensor.dtype:
+        with without_modes():
+            tensor = tensor.detach()
     if mode.shape_env is not None and tensor.dim() and not dynamo_knows(tensor):
         sizes["source"] = _place_of_sizes(mode)
     fake = mode.from_tensor(tensor, **sizes)

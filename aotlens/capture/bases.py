@@ -304,6 +304,12 @@ def _chain(base: Any, value: Any) -> tuple[ViewStep, ...]:
     strided = ViewStep(aten.as_strided.default, (size, stride, offset))
     if value.dtype is base.dtype:
         return (*_bits(base, value), strided)
+    if value.dtype is base.dtype.to_real():
+        return (*_bits(base), ViewStep(aten.view_as_real.default, ()), *_bits(value), strided)
+    if base.dtype is value.dtype.to_real():
+        pairs = ([*size, 2], [*(2 * step for step in stride), 1], 2 * offset)
+        steps = ViewStep(aten.as_strided.default, pairs), ViewStep(aten.view_as_complex.default, ())
+        return (*_bits(base), *steps, *_bits(value))
     retyped = ViewStep(aten.view.dtype, (value.dtype,))
     return (*_bits(base), retyped, *_bits(value), strided)
 

@@ -6,6 +6,7 @@ wrote to them where, is known at every moment (`aotlens.capture.tape`).
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from types import CodeType
 from typing import Any
@@ -58,10 +59,14 @@ from aotlens.torch_api import (
     FakeTensor,
     FakeTensorMode,
     TorchDispatchMode,
+    below_views,
+    composed,
     device_for_autograd,
     know_grouped_products,
     known_number,
     make_shape_env,
+    notes_its_views,
+    noting_views,
     pytree,
     tell_of_silent_changes,
     with_true_device,
@@ -91,7 +96,7 @@ class Recorder(Tape, TorchDispatchMode):
         self.decomposed = False
         """Whether any operator was taken apart."""
         self._default_dtype = torch.get_default_dtype()
-        self._declines = False
+        self._declines = self._notes_views = False
         self._handlers: dict[Kind, Callable[..., Any]] = {
             Kind.PURE: self.pure,
             Kind.NUMBER: self._number,
@@ -144,7 +149,8 @@ class Recorder(Tape, TorchDispatchMode):
             func, args, kwargs = self._with_floats(self.floats, func, args, kwargs)
         operator = describe(func)
         if self._depth:
-            return self._handlers[operator.kind](func, operator, args, kwargs)
+            with below_views() if self._notes_views else nullcontext():
+                return self._handlers[operator.kind](func, operator, args, kwargs)
         mark = self.checkpoints.mark(func, args, kwargs) if self.checkpoints.active else None
         self.origin = self.origins.of(func, self.in_backward, mark)
         noted = set_from_tensor(self, func, args) if operator.kind is Kind.EXCHANGE else (func, args)
@@ -392,8 +398,17 @@ class Recorder(Tape, TorchDispatchMode):
         return result
 
     def _composite(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with self:
-            return func.decompose(*args, **kwargs)
+        if not torch.is_inference_mode_enabled():
+            with self:
+                return func.decompose(*args, **kwargs)
+        self._notes_views = not notes_its_views(
+            func
+        )  # the mode leaves the operator whole, views are views still
+        try:
+            with noting_views() if self._notes_views else nullcontext(), self:
+                return composed(func)(*args, **kwargs)
+        finally:
+            self._notes_views = False
 
     def _effect(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.origin = replace(self.origin, effect=True)

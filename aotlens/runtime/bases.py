@@ -24,15 +24,22 @@ def write_bases(builder: TextBuilder, captured: Captured, names: list[str]) -> N
 
 
 def _find(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf, names: list[str]) -> None:
-    with_history = [index for index in base.members if captured.inputs[index].requires_grad]
-    first = names[(with_history or base.members)[0]]  # a detached member is a view of another tensor
     if base.kind == "view_base":
         # A member that was detached before the call has another base, or none.
         known = next((at for at in base.members if captured.inputs[at].requires_grad), base.members[0])
         builder.add(f"{names[base.index]} = {names[known]}._base")
     elif base.kind == "flat":
         count = literal(captured.inputs[base.index].fake.shape[0], Names())
+        first = names[_like(captured, base)]
         builder.add(f"{names[base.index]} = {first}.detach().as_strided(({count},), (1,), 0)")
+
+
+def _like(captured: Captured, base: SyntheticBaseOf) -> int:
+    """The member whose elements those of a flat base are."""
+    like, inputs = captured.inputs[base.index].fake, captured.inputs
+    same = [at for at in base.members if inputs[at].fake.dtype is like.dtype]
+    plain = (at for at in same if not inputs[at].fake.is_neg() and not inputs[at].fake.is_conj())
+    return next(plain, same[0])
 
 
 def _check(builder: TextBuilder, captured: Captured, base: SyntheticBaseOf, names: list[str]) -> None:

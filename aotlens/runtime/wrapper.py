@@ -265,7 +265,7 @@ class WrapperText:
         once = _once(self._captured.inputs[info.index].fake)
         line = f"{name}{once}.copy_(updated_{info.index}{once})"
         if info.seen_by_autograd:
-            self._builder.add(line)
+            self._under(True, line)
         elif info.hidden_from_autograd and not self._captured.inputs[info.index].argument.is_inference():
             with self._builder.block(
                 f"with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter({name}):"
@@ -297,6 +297,8 @@ class WrapperText:
                 turned = info.autograd is not AutogradChange.NONE and not info.seen_by_autograd
                 if turned or info.moved_without_grad:
                     contexts.append("torch.no_grad()")
+                elif not self._captured.grad_enabled:
+                    contexts.append("torch.enable_grad()")
                 counts = not self._captured.inputs[info.index].argument.is_inference()
                 if counts and (
                     only_moved(info) or not info.version_bumps

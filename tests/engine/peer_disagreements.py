@@ -193,6 +193,11 @@ DISAGREEMENTS = (
         ),
     ),
     Disagreement(
+        "dropout in evaluation gives its argument itself, under inference mode too",
+        ALIASES | {"requires_grad"},
+        ("modes/dropout_of_evaluation_under_inference_mode_inside",),
+    ),
+    Disagreement(
         "a view of an input that is a view itself, and is made to require grad after it, requires none",
         ALIASES | {"mutation_type", "requires_grad"},
         ("found_at_random/row_made_to_require_grad_after_its_view",),

@@ -523,3 +523,53 @@ def leaf_in_the_memory_of_a_history_written(x: Tensor, view: Tensor, weight: Ten
 def history_written_under_a_leaf_in_its_memory(x: Tensor, view: Tensor, weight: Tensor) -> Tensor:
     x.mul_(2)
     return view * weight
+
+
+def _beside_its_complex_look(whole: Tensor) -> tuple[Tensor, Tensor]:
+    return whole, torch.view_as_complex(whole)
+
+
+@cases(lambda: _beside_its_complex_look(leaf(8, 2)), "inductor")
+def real_leaf_beside_its_complex_look(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return x * 2, torch.view_as_real(y * y)
+
+
+@cases(lambda: _beside_its_complex_look(tape(8, 2)))
+def real_tensor_written_beside_its_complex_look(x: Tensor, y: Tensor) -> Tensor:
+    x.mul_(2)
+    return y.real * 3
+
+
+@cases(lambda: _beside_its_complex_look(tape(8, 2)))
+def complex_look_at_a_real_tensor_written(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    y.mul_(2j)
+    return x * 2, y.imag
+
+
+@cases(lambda: (torch.view_as_complex(plain(4, 4).view(-1, 2)),))
+def complex_look_alone(x: Tensor) -> tuple[Tensor, Tensor]:
+    x.mul_(2)
+    return x.real, x.imag * 2
+
+
+def _complex_beside_its_imaginary_part() -> tuple[Tensor, Tensor]:
+    whole = torch.complex(leaf(4, 4), plain(4, 4))
+    return whole, whole.imag
+
+
+@cases(_complex_beside_its_imaginary_part)
+def complex_tensor_written_beside_its_imaginary_part(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    x.mul_(2)
+    return y * 2, x.real
+
+
+def _beside_its_bits() -> tuple[Tensor, Tensor]:
+    whole = plain(4, 4)
+    return whole[1:].detach().view(torch.int32), whole[1:].requires_grad_()
+
+
+@cases(_beside_its_bits)
+def leaf_in_other_memory_beside_its_bits(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.no_grad():
+        y.mul_(2)
+    return y * 2, x + 1

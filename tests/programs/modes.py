@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 
-from tests.programs.program import Cases, leaf, plain
+from tests.programs.program import Cases, leaf, plain, tape
 
 cases = Cases("modes")
 
@@ -193,3 +193,23 @@ def module_made_on_meta_inside(x: Tensor) -> Tensor:
     with torch.device("meta"):
         shaped = nn.Linear(4, 4)
     return x * shaped.weight.shape[0]
+
+
+@cases(lambda: (leaf(4, 4),), "dynamic")
+def views_under_inference_mode_inside(x: Tensor) -> tuple[Tensor, ...]:
+    with torch.inference_mode():
+        return x.reshape(2, -1), x.t().flatten(0, 0), x.narrow(0, 1, 2), x.chunk(2)[0].ravel()
+
+
+@cases(lambda: (leaf(4, 4),))
+def dropout_of_evaluation_under_inference_mode_inside(x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        return nn.functional.dropout(x, 0.5, training=False)
+
+
+@cases(lambda: (tape(3, 4),), context=torch.no_grad)
+def write_with_grad_under_no_grad(x: Tensor) -> Tensor:
+    with torch.enable_grad():
+        x.mul_(2)
+        x.t_()
+    return x * 3

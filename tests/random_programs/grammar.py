@@ -39,6 +39,20 @@ VIEWS = (
     "{v}.real",
     "{v}.as_strided((2, 2), (1, 2), 1)",
     "{v}",
+    "torch.view_as_complex({v}.view(-1, 2))",
+    "torch.view_as_real({v})",
+    "{v}.conj()",
+    "{v}.imag",
+    "{v}.view(torch.int32)",
+    "{v}.unfold(0, 2, 2)",
+    "{v}.as_strided({v}.size(), {v}.stride())",
+    "{v}.permute(*reversed(range({v}.dim())))",
+    "{v}.tensor_split(2)[1]",
+    "{v}.unflatten(0, (2, -1))",
+    "Halves.apply({v})[1]",
+    "WithItself.apply({v})[0]",
+    "nn.Parameter({v})",
+    "{v}.chunk(2)[1]",
 )
 PURE = (
     "{v}.sin()",
@@ -67,6 +81,21 @@ PURE = (
     "F.dropout({v}, 0.5)",
     "F.layer_norm({v}, {v}.shape[-1:])",
     "F.gelu({v})",
+    "KeepsResult.apply({v})",
+    "Partly.apply({v}, {w})",
+    "Partly.apply({w}, {v})",
+    "WithMask.apply({v})[0]",
+    "WithItself.apply({v})[1]",
+    "{v}.double()",
+    "{v}.bfloat16()",
+    "{v}.index_select(0, torch.tensor([0]))",
+    "{v}.gather(0, torch.zeros_like({v}, dtype=torch.long))",
+    "{v}.lerp({w}, 0.5)",
+    "{v}.var(0)",
+    "{v} > 0",
+    "torch.autograd.grad({v}.sum(), {w}, create_graph=True, allow_unused=True)[0]",
+    "checkpoint(torch.sin, {v}, use_reentrant=False)",
+    "torch.func.grad(lambda y: y.sin().sum())({v})",
 )
 IN_PLACE = (
     "{v}.mul_(2)",
@@ -103,6 +132,33 @@ IN_PLACE = (
     "{v}.set_({w})",
     "{v}.clamp_(-1, 1)",
     "{v}, {w} = {w}, {v}",
+    "torch._foreach_add_([{v}], [{w}])",
+    "torch._foreach_copy_([{v}], [{w}])",
+    "torch._foreach_zero_([{v}])",
+    "torch.add({v}, {w}, out={v})",
+    "torch.mul({v}, 2, out={w})",
+    "{v}.resize_({v}.shape)",
+    "{v}.as_strided_({v}.T.size(), {v}.T.stride())",
+    "{v}.data.copy_({w})",
+    "{v}.data = {w}",
+    "{v}.chunk(2)[0].mul_(2)",
+    "{v}.unbind(0)[0].add_(1)",
+    "{v}.view(-1)[::2].zero_()",
+    "{v}.t().copy_({w})",
+    "{v}.diagonal().fill_(1)",
+    "{v}.addcmul_({w}, {w})",
+    "{v}.index_put_((torch.tensor([0]),), {w}[0])",
+    "{v}.scatter_(0, torch.zeros(1, 4, dtype=torch.long), {w})",
+    "F.relu({v}, inplace=True)",
+    "F.dropout({v}, 0.5, inplace=True)",
+    "{v}.cumsum_(0)",
+    "torch.view_as_complex({v}.view(-1, 2)).mul_(1j)",
+    "{v}.register_hook(lambda gradient: gradient * 3)",
+    "torch.set_grad_enabled(False)",
+    "torch.set_grad_enabled(True)",
+    "DirtyBoth.apply({v}, {w})",
+    "Dirty.apply({v}[1:])",
+    "{v}.untyped_storage().resize_({v}.untyped_storage().nbytes())",
 )
 OF_MODULES = (
     "self.linear({v})",
@@ -135,9 +191,35 @@ STATE = (
     "self.norm.running_mean",
 )
 
-UNDER = ("", "", "", "", "", "with torch.no_grad(): ", "with torch.enable_grad(): ")
+UNDER = (
+    *("",) * 10,
+    "with torch.no_grad(): ",
+    "with torch.no_grad(): ",
+    "with torch.enable_grad(): ",
+    "with torch.autocast('cpu', torch.bfloat16): ",
+    "with torch.inference_mode(): ",
+)
 """What a statement stands in."""
-ARGUMENTS = ("plain(4, 4)", "leaf(4, 4)", "tape(4, 4)")
-SHARED = ("{t}", "{t}[1:]", "{t}.view(-1)", "{t}.t()", "{t}[:2]", "{t}[:, 1:]", "{t}.detach()")
+ARGUMENTS = (
+    *("plain(4, 4)", "leaf(4, 4)", "tape(4, 4)") * 4,
+    "plain(4, 4).t()",
+    "tape(4, 4)[1:]",
+    "leaf(4, 4)[:, ::2]",
+    "plain(4).expand(4, 4)",
+    "leaf(4)",
+    "plain(0, 4)",
+)
+SHARED = (
+    *("{t}", "{t}[1:]", "{t}.view(-1)", "{t}.t()", "{t}[:2]", "{t}[:, 1:]", "{t}.detach()") * 2,
+    "{t}.view(torch.int32)",
+    "torch.view_as_complex({t}.view(-1, 2))",
+    "{t}.data",
+    "{t}[0]",
+    "{t}.unbind(0)[1]",
+    "{t}.detach()[1:]",
+    "{t}.detach().requires_grad_()",
+    "{t}[2:].detach().requires_grad_()",
+    "{t}.expand(2, *{t}.shape)",
+)
 """How an argument comes from another one."""
 POLICIES = ("min-cut", "default", "budget=0.5")

@@ -19,6 +19,7 @@ HEADER = """\
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from tests.programs.program import Fixed, leaf, plain, tape
 from tests.random_programs.functions import *
@@ -46,12 +47,25 @@ def write(recipe: Recipe) -> str | None:
     """The program's text; None where none of its statements fits, or eager cannot run it."""
     names = [f"a{index}" for index in range(len(recipe.arguments) + len(recipe.shared))]
     before = _before(recipe)
-    kept, known = _kept(recipe, before, names)
+    if not _gives_arguments(recipe, before):
+        return None
+    with torch.enable_grad():  # and as it was afterwards, whatever the statements leave
+        kept, known = _kept(recipe, before, names)
     if not kept:
         return None
     results = [known[-1 - back % len(known)] for back in recipe.results]
     text = before + _function(recipe, names, kept, results)
     return text if _runs(text, recipe.dynamic) else None
+
+
+def _gives_arguments(recipe: Recipe, before: str) -> bool:
+    """Whether one argument can come from another as the recipe says."""
+    space = _loaded(before + ("        pass\n" if recipe.of_module else ""))
+    for sizes in (nullcontext, grown) if recipe.dynamic else (nullcontext,):
+        with sizes():
+            if not _tried("make_args()", space):
+                return False
+    return True
 
 
 def program(text: str, name: str) -> Program:
@@ -155,7 +169,8 @@ def _runs(text: str, dynamic: bool) -> bool:
         with sizes():
             args = space["make_args"]()
         try:
-            results = fn(*args)
+            with torch.enable_grad():
+                results = fn(*args)
         except (RuntimeError, IndexError, ValueError, TypeError, AttributeError, NotImplementedError):
             return False
         if not all(isinstance(result, torch.Tensor) for result in results):
