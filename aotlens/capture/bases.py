@@ -204,8 +204,14 @@ class NonLeaf(torch.autograd.Function):
 
 
 def _fake_base(tape: Tape, group: Group, values: list[Any]) -> Any:
-    """The root, or the storage from its start to the last element that a member reaches."""
+    """The root, or the storage from its start to the last element that a member reaches.
+
+    Dynamo named the sizes of a root after the first member that is a view of it: they keep those names where
+    that is made first here too, and lives.
+    """
     if group.root is not None:
+        kept = [values[at] for at in group.members if dynamo_knows(values[at])]
+        kept = [as_fake(tape.fake_mode, value, dynamic=False) for value in kept]
         fake = as_fake(tape.fake_mode, group.root, dynamic=False)
         if group.root_member is None:  # no argument gives symbols of its sizes, which Dynamo made
             fake.shape.numel().__index__()

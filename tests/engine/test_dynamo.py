@@ -117,6 +117,26 @@ def test_other_pattern_of_duplicates_recompiles() -> None:
     assert torch.equal(compiled(z := x.clone(), z), (x + 1) * (x + 1))
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_overlapping_inputs_of_other_sizes(dynamic: bool | None, requires_grad: bool) -> None:
+    def step(turned: Tensor, whole: Tensor) -> Tensor:
+        turned.mul_(2)
+        return turned.sum() + whole.t()
+
+    compiled = torch.compile(step, backend=dynamo_backend(EAGER), dynamic=dynamic)
+    for size in (3, 4, 5):
+        values = plain(size, size + 1)
+        runs = []
+        for call in (step, compiled):
+            start = values.clone().requires_grad_(requires_grad)
+            whole = start * 1
+            result = call(whole.t(), whole)
+            grads = torch.autograd.grad(result.sum() + whole.sin().sum(), start) if requires_grad else ()
+            runs.append((result, whole, *grads))
+        assert all(map(torch.equal, *runs))
+
+
 def test_requires_grad_recompiles() -> None:
     compiled = torch.compile(lambda x: x * 2, backend=dynamo_backend(EAGER))
     assert not compiled(plain(3)).requires_grad
