@@ -449,7 +449,8 @@ def tell_of_silent_changes() -> None:
 
     `fake.data = source` calls `data_assigned(fake, source)` before it is done; `storage.resize_(size)` calls
     `storage_resized(storage, size)` in its place, since a fake storage has no memory; `fake.detach_()` and
-    `fake.requires_grad_(False)` call `history_dropped(fake)` after they are done.
+    `fake.requires_grad_(False)` call `history_dropped(fake)` after they are done; whoever reads or sets
+    `fake.grad` calls `gradient_met(fake, "read" or "set")` before.
     """
     if "data" in vars(FakeTensor):
         return
@@ -479,10 +480,27 @@ def tell_of_silent_changes() -> None:
             told(target)
         return target
 
+    FakeTensor.grad = _telling_gradient()
     FakeTensor.detach_ = detach_and_tell  # type: ignore[assignment]
     FakeTensor.requires_grad_ = require_and_tell  # type: ignore[assignment, method-assign]
     FakeTensor.data = property(plain.__get__, assign)  # type: ignore[assignment]
     torch.UntypedStorage.resize_ = resize_and_tell  # type: ignore[assignment, method-assign]
+
+
+def _telling_gradient() -> Any:
+    gradient: Any = torch.Tensor.grad
+
+    def read_gradient(target: Any) -> Any:
+        for told in asking_modes("gradient_met"):
+            told(target, "read")
+        return gradient.__get__(target)
+
+    def set_gradient(target: Any, value: Any) -> None:
+        for told in asking_modes("gradient_met"):
+            told(target, "set")
+        gradient.__set__(target, value)
+
+    return property(read_gradient, set_gradient)
 
 
 # Autograd: its nodes, hooks on what it saves, checkpoints.

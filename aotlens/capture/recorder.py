@@ -111,6 +111,8 @@ class Recorder(Tape, TorchDispatchMode):
             Kind.EFFECT: self._effect,
         }
         self.split_region: SplitRegion | None = None
+        self.met_gradients: dict[int, str] = {}
+        """What the function did first to the `.grad` of a tensor, `read` or `set`, by identity."""
         self.arguments: tuple[Any, ...] = ()
         """The tensors among the arguments."""
 
@@ -123,6 +125,10 @@ class Recorder(Tape, TorchDispatchMode):
     def history_dropped(self, tensor: Any) -> None:
         """`tensor.detach_()` or `tensor.requires_grad_(False)` has happened, which no operator tells of."""
         note_left_behind(self, tensor)
+
+    def gradient_met(self, tensor: Any, how: str) -> None:
+        """The user's code is about to read or to set `tensor.grad`, which no operator tells of."""
+        self.met_gradients.setdefault(id(tensor), how)
 
     def storage_resized(self, storage: Any, size: Any) -> None:
         """`storage.resize_(size)` is about to happen, which no operator tells of."""

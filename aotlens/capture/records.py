@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Literal
 
 import torch
@@ -13,7 +14,7 @@ from aotlens.capture.reach import NOTHING, Reach
 from aotlens.capture.recorder import Call, Recorder
 from aotlens.capture.storage import Storage
 from aotlens.capture.views import ViewStep
-from aotlens.ir.origin import NOWHERE, Place
+from aotlens.ir.origin import NOWHERE, Origin, Place
 from aotlens.ir.outer import Outer
 from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput, OutsideTensor, SyntheticBase
@@ -119,6 +120,30 @@ class SyntheticBaseOf:
     """The base is a member; the tensor that they are views of; or a stretch of their storage."""
 
 
+class Leaving(Enum):
+    """How the wrapper leaves a gradient."""
+
+    ADDED = "added to what is there"
+    PUT = "put in its place"
+    PUT_WHERE_NONE_IS = "put there, where the call finds none"
+    """The function reads the gradient, which the recording had none of."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftGradient:
+    """The `.grad` of one input after the call."""
+
+    index: int
+    """Of the flat input."""
+    leaving: Leaving
+    origin: Origin | None
+    """What computes it; None where the function leaves None."""
+
+    @property
+    def is_none(self) -> bool:
+        return self.origin is None
+
+
 @dataclass(frozen=True, slots=True)
 class Structure:
     """How the caller's arguments and result relate to the flat ones."""
@@ -137,6 +162,8 @@ class Structure:
     """Containers in the result that are there already, by the positions that lead to them."""
     registered: tuple[tuple[int, str, Any], ...] = ()
     """Hooks that the function registers on inputs: index, method, and what that is given (None: nothing)."""
+    gradients: tuple[LeftGradient, ...] = ()
+    """What it leaves in `.grad` of inputs; the tensors are the last of the flat results."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Invariant: whatever happens in the user's function, grad mode and the mode stack
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -26,6 +26,7 @@ from aotlens.capture.input_hooks import take_hooks
 from aotlens.capture.inputs import make_inputs, outside_inputs
 from aotlens.capture.launches import launches_as_operators
 from aotlens.capture.left_behind import note_requiring
+from aotlens.capture.left_gradients import left_gradients
 from aotlens.capture.lifting import Lifted, Lifting, lifting
 from aotlens.capture.linear import as_derivative
 from aotlens.capture.margin_losses import AS_THE_KERNEL
@@ -48,7 +49,6 @@ from aotlens.ir.origin import Place, span_of
 from aotlens.report.records import Span
 from aotlens.torch_api import (
     DATA_DEPENDENT_ERRORS,
-    FakeTensor,
     UnsupportedOperatorException,
     checkpoints_run_once,
     device_random_state_handled_by,
@@ -113,7 +113,8 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     inputs = _carried(inputs, changes)
     inputs, bases = with_bases(inputs, joined)
     inputs = (*inputs, *outside_inputs(recorder, len(inputs)))
-    _refuse_gradients(recorder, inputs)
+    gradients, left = left_gradients(recorder, inputs)
+    filled = (*filled, *left)
     if pretends_gpu():
         refuse_mixed_devices(recorder.nodes, inputs)
     paths, spec = flatten_with_path(result)
@@ -125,7 +126,14 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         outputs=(*(value for _, value in paths), *(value for _, value in filled)),
         output_names=(*("out" + pytree.keystr(path) for path, _ in paths), *(name for name, _ in filled)),
         structure=Structure(
-            call.arguments, spec, (), changes.refills, changes.rebound, changes.standing, registered
+            call.arguments,
+            spec,
+            (),
+            changes.refills,
+            changes.rebound,
+            changes.standing,
+            registered,
+            gradients,
         ),
         recorder=recorder,
         grad_enabled=grad_enabled,
@@ -149,24 +157,6 @@ def _carried(inputs: tuple[CapturedInput, ...], changes: WithRefills) -> tuple[C
         given if given.outside is None else replace(given, found_at=places.get(id(given.outside)))
         for given in inputs
     )
-
-
-def _refuse_gradients(recorder: Recorder, inputs: Sequence[CapturedInput]) -> None:
-    """A backward inside the function that leaves a gradient in an input: the caller's would not get it."""
-    for given in inputs:
-        argument = given.argument if given.leaf is not given.outside else given.outside
-        if (
-            not given.requires_grad or not given.is_leaf
-        ):  # a view of what is detached in place cannot be asked
-            continue
-        if not argument.is_leaf or type(argument.grad) is not FakeTensor:
-            continue
-        argument.grad = None
-        raise UnsupportedError(
-            f"a backward inside the function that leaves a gradient in `{given.slot.name}.grad`",
-            recorder.span,
-            "take gradients by `torch.autograd.grad` and use them, or call the backward outside",
-        )
 
 
 def _refuse_seeding(recorder: Recorder, before: torch.Tensor) -> None:

@@ -29,6 +29,10 @@ def refuse_settings() -> None:
 
 def refuse_inexpressible(joint: JointProgram, trace_joint: bool) -> None:
     """Refuse mutations that need a wrapper around the graph."""
+    for left in joint.captured.structure.gradients:
+        name = joint.captured.inputs[left.index].slot.name
+        case = f"aot_export of a function that leaves or takes away a gradient in `{name}.grad`"
+        raise RefusedRuntimeError(case, joint.captured.subject.span, "return the gradient")
     for given, info in zip(joint.captured.inputs, joint.meta.inputs, strict=True):
         span = _span(joint, info)
         name = f"`{given.slot.name}`"

@@ -11,9 +11,11 @@ from aotlens.capture.containers import Refill
 from aotlens.capture.mentions import UNKNOWN, mentions
 from aotlens.capture.reach import Place
 from aotlens.capture.records import Captured
+from aotlens.capture.records import Leaving as HowLeft
 from aotlens.report import records as rows
 from aotlens.report.left_records import Leaving
 from aotlens.report.places import text_of
+from aotlens.report.sites import site_of
 
 REASONS: dict[Leaving, str] = {
     "bound": "each call binds it to the new value",
@@ -22,6 +24,7 @@ REASONS: dict[Leaving, str] = {
     "refilled": "each call exchanges what the container holds",
     "removed": "each call takes it away",
     "emptied": "each call empties it",
+    "accumulated": "each call adds it to the gradient there, as a backward inside the function does",
 }
 CARRIED = ", and begins with the one that the call before left there"
 
@@ -29,7 +32,7 @@ CARRIED = ", and begins with the one that the call before left there"
 def build_left(captured: Captured, outputs: tuple[rows.Output, ...]) -> tuple[rows.Left, ...]:
     """One row for each place; `outputs` are the rows of all results, what is left among them."""
     structure = captured.structure
-    if not structure.refills and not structure.rebound:
+    if not structure.refills and not structure.rebound and not structure.gradients:
         return ()
     at = first_left(captured)
     found: list[rows.Left] = []
@@ -46,6 +49,7 @@ def build_left(captured: Captured, outputs: tuple[rows.Output, ...]) -> tuple[ro
         bound = tuple(site for _, site in _sites(mentions(captured.surroundings, place).writes))
         found.append(replace(_row(fqn, "bound", range(at, at + 1)), sites=bound))
         at += 1
+    found += _gradients(captured, at)
     return tuple(_with_reason(row, captured, outputs) for row in found)
 
 
@@ -53,7 +57,20 @@ def first_left(captured: Captured) -> int:
     """The index of the first result that is left outside; beyond all where none is."""
     structure = captured.structure
     count = sum(count for refill in structure.refills for _, _, count in _parts(refill))
+    count += sum(not left.is_none for left in structure.gradients)
     return len(captured.outputs) - len(structure.rebound) - count
+
+
+def _gradients(captured: Captured, at: int) -> Iterator[rows.Left]:
+    for left in captured.structure.gradients:
+        count = int(not left.is_none)
+        handling: Leaving = "accumulated" if left.leaving is HowLeft.ADDED else "bound"
+        place = f"{captured.inputs[left.index].slot.name}.grad"
+        if count or left.leaving is HowLeft.PUT:
+            row = _row(place, handling if count else "removed", range(at, at + count))
+            site = site_of(left.origin) if left.origin is not None else None
+            yield replace(row, sites=(site,)) if site is not None else row
+        at += count
 
 
 def _parts(refill: Refill) -> Iterator[tuple[Any, Leaving, int]]:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from aotlens.report.source_records import Site
 
-Leaving = Literal["bound", "set", "appended", "refilled", "removed", "emptied"]
+Leaving = Literal["bound", "set", "appended", "refilled", "removed", "emptied", "accumulated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,8 @@ class Left:
     call left it."""
     handling: Leaving
     """What the wrapper does there: binds the name, sets the item of a dict, appends to a list, exchanges what
-    a list holds, removes a name or an item, empties a container."""
+    a list holds, removes a name or an item, empties a container, adds to
+    the gradient that it finds."""
     outputs: tuple[int, ...]
     """The rows of `Target.outputs` that it then holds, several for a tuple or a dict of them; empty for what
     is taken away."""

@@ -44,6 +44,7 @@ from aotlens.runtime.leaves import (
     write_leaf_result,
     write_leaves,
 )
+from aotlens.runtime.left_gradients import check_gradients, tensors_left, write_gradients
 from aotlens.runtime.random_state import write_advance, write_reading
 from aotlens.runtime.refills import check_places, refuse_export, write_refills
 from aotlens.runtime.result_bases import write_result_bases
@@ -95,6 +96,7 @@ class WrapperText:
             check_hooks(builder, self._parts, self._names)
             refuse_export(self._captured, self._code.stands_alone)
             check_places(builder, self._captured, self._names)
+            check_gradients(builder, self._captured, self.arguments)
             self.needs_overlap_helper = guards.needs_helper
             write_bases(builder, self._captured, self.arguments)
             write_versions_of_unwritten(builder, self._meta, self.arguments)
@@ -422,8 +424,10 @@ class WrapperText:
                 leaves.append(literal(info.value, self._names))
         spec = self._captured.structure.result
         refills, rebound = self._captured.structure.refills, self._captured.structure.rebound
-        own = len(leaves) if spec is None else spec.num_leaves
-        leaves, filled = leaves[:own], leaves[own:]
+        rest = len(leaves) - tensors_left(self._captured)
+        write_gradients(self._builder, self._captured, self.arguments, leaves[rest:])
+        own = rest if spec is None else spec.num_leaves
+        leaves, filled = leaves[:own], leaves[own:rest]
         if refills:
             write_refills(self._builder, self._captured, self._names, filled)
         if spec is None:

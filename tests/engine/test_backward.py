@@ -461,3 +461,76 @@ def test_gradcheck(function: Any) -> None:
     call = compiled(function, *args).call
     assert torch.autograd.gradcheck(call, args)
     assert torch.autograd.gradgradcheck(call, args)
+
+
+def leaves_gradients(x: Tensor, y: Tensor) -> Tensor:
+    (x * x * y).sum().backward()
+    return x.detach() * 1
+
+
+def leaves_some_and_goes_on(x: Tensor, y: Tensor) -> Tensor:
+    product = x * y
+    product.sum().backward(retain_graph=True)
+    return product * 2
+
+
+def leaves_several_sums(x: Tensor, y: Tensor) -> Tensor:
+    (x * x).sum().backward()
+    (x * y).sum().backward()
+    return y * 2
+
+
+def takes_away(x: Tensor, y: Tensor) -> Tensor:
+    x.grad = None
+    return x * y
+
+
+def begins_anew(x: Tensor, y: Tensor) -> Tensor:
+    x.grad = None
+    (x.sin() * y).sum().backward()
+    assert x.grad is not None
+    return x.grad + 1
+
+
+@pytest.mark.parametrize(
+    "fn", [leaves_gradients, leaves_some_and_goes_on, leaves_several_sums, takes_away, begins_anew]
+)
+@pytest.mark.parametrize("has_gradient", [False, True])
+def test_a_backward_inside_leaves_gradients_as_in_eager(fn: Any, has_gradient: bool) -> None:
+    given = torch.randn(3), torch.randn(3)
+    call = compile_direct(fn, tuple(one.clone().requires_grad_() for one in given), {}, EAGER).call
+    found = [_with_gradients(function, given, has_gradient) for function in (call, fn)]
+    torch.testing.assert_close(found[0], found[1])
+
+
+def _with_gradients(fn: Any, given: tuple[Tensor, ...], has_gradient: bool) -> list[Any]:
+    """Results and gradients of two calls, and whether the tensor that was there is the one that is."""
+    x, y = (one.clone().requires_grad_() for one in given)
+    x.grad = before = torch.ones(3) if has_gradient else None
+    found = []
+    for _ in range(2):
+        result = fn(x, y)
+        found += [
+            result.detach(),
+            *(torch.zeros(()) if one.grad is None else one.grad.clone() for one in (x, y)),
+        ]
+        if result.requires_grad:
+            result.sum().backward()
+    return [*found, torch.tensor(x.grad is before)]
+
+
+def test_a_gradient_that_the_function_reads_must_not_be_there_before() -> None:
+    def fn(x: Tensor) -> Tensor:
+        (x * x).sum().backward()
+        assert x.grad is not None
+        return x.grad * 2
+
+    x = torch.randn(3, requires_grad=True)
+    call = compile_direct(fn, (x,), {}, EAGER).call
+    torch.testing.assert_close(call(x), 4 * x.detach())
+    with pytest.raises(ValueError, match=r"reads `x.grad`.*set `x.grad = None` before the call"):
+        call(x)
+    with pytest.raises(UnsupportedError, match=r"reads `x.grad`, where the caller has left one"):
+        compile_direct(fn, (x,), {}, EAGER)
+    x.grad = None
+    torch.testing.assert_close(call(x), 4 * x.detach())

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.programs.program import Cases, Fixed, ints, leaf, plain, tape
 
@@ -381,3 +381,47 @@ def result_beside_a_write_by_another_input(x: Tensor, y: Tensor, z: Tensor) -> T
 @cases(lambda: (leaf(3, 4), leaf(3, 4)))
 def result_whose_gradient_is_zero(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return x.sign(), x * y
+
+
+@cases(lambda: (leaf(3), leaf(3)), "inductor", "dynamic")
+def backward_inside_into_arguments(x: Tensor, y: Tensor) -> Tensor:
+    (x * x * y).sum().backward()
+    return x.detach() * 1
+
+
+@cases(lambda: (leaf(3), leaf(3)))
+def backward_inside_whose_gradient_is_returned(x: Tensor, y: Tensor) -> tuple[Any, Tensor]:
+    (x.sin() * y).sum().backward()
+    return x.grad, x * y
+
+
+@cases(lambda: (leaf(3), leaf(3)))
+def step_of_an_optimizer_written_out(x: Tensor, y: Tensor) -> Tensor:
+    x.grad = None
+    (x * x * y).sum().backward()
+    with torch.no_grad():
+        assert x.grad is not None
+        x -= 0.1 * x.grad
+    return x * 2
+
+
+@cases(lambda: (leaf(3),))
+def gradient_assigned(x: Tensor) -> Tensor:
+    x.grad = x.detach() * 2
+    return x.sin()
+
+
+class LossInside(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        loss = self.linear(x).square().mean()
+        loss.backward()
+        return loss.detach()
+
+
+@cases(lambda: (plain(2, 4),), "inductor")
+def backward_inside_into_parameters() -> nn.Module:
+    return LossInside()

@@ -122,8 +122,8 @@ def view_from_before_an_unsqueeze(x: Tensor) -> tuple[Tensor, Tensor]:
     return flat * 1, x
 
 
-@cases(lambda: (leaf(3),), refused="leaves a gradient in `x.grad`")
-def backward_inside_into_an_argument(x: Tensor) -> Tensor:
+@cases(lambda: (leaf(3) * 1,), refused="a backward inside the function through `x`")
+def backward_inside_through_a_history_outside(x: Tensor) -> Tensor:
     (x * x).sum().backward()
     return x.detach() * 1
 
