@@ -230,10 +230,15 @@ class Tape:
 
     def node_of(self, tensor: Any) -> Node:
         """The node of a tensor's current value, looked up again after a write to its storage."""
+        if self.current is not None and (tracked := self.tracked(tensor)).storage.inputs:
+            self.current.meet(tracked)
+        return self.node_to_view(tensor)
+
+    def node_to_view(self, tensor: Any) -> Node:
+        """The same for what only takes a view of it, as autograd does by itself, and under a lock of its own,
+        where it makes the history of a saved tensor anew: nothing may be asked of it then."""
         tracked = self.tracked(tensor)
         storage = tracked.storage
-        if self.current is not None and storage.inputs:
-            self.current.meet(tracked)
         if storage.moves and tensor._base is not None and tensor.requires_grad and torch.is_grad_enabled():
             refuse_stale(tensor, self.span)
             if not any(step is storage.last_move for step in tracked.chain):

@@ -21,7 +21,7 @@ def record_view(
     """
     func, source = HIDDEN_SPLITS.get(func, func), args[0]
     tracked = tape.tracked(source)
-    source_node = tape.node_of(source)
+    source_node = tape.node_to_view(source)
     result = viewed(func, args, kwargs)
     several = isinstance(result, (list, tuple))
     step = ViewStep(func, args[1:], tuple(kwargs.items()), None, torch.is_grad_enabled())

@@ -335,3 +335,12 @@ def function_mutating_incoming_gradient(x: Tensor) -> Tensor:
 def function_inside_larger_graph(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     hidden = SavesAll.apply(x.sin(), y, 2)
     return Doubled.apply(hidden) @ y.t(), hidden.mean()
+
+
+@cases(lambda: (tape(3, 4),))
+def function_that_saves_a_view_of_what_was_written(x: Tensor) -> Tensor:
+    """Autograd makes the history of the view anew where the backward asks for what it saved."""
+    flat = x.view(-1)
+    with torch.no_grad():
+        x.add_(1)
+    return SavesAll.apply(flat, flat, 2)
