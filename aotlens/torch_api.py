@@ -127,6 +127,7 @@ __all__ = [
     "functorch_names",
     "generators_noted_by",
     "get_decompositions",
+    "gradients_told",
     "graph_module_hooks",
     "graph_picture_format",
     "has_composite_kernel",
@@ -449,8 +450,7 @@ def tell_of_silent_changes() -> None:
 
     `fake.data = source` calls `data_assigned(fake, source)` before it is done; `storage.resize_(size)` calls
     `storage_resized(storage, size)` in its place, since a fake storage has no memory; `fake.detach_()` and
-    `fake.requires_grad_(False)` call `history_dropped(fake)` after they are done; whoever reads or sets
-    `fake.grad` calls `gradient_met(fake, "read" or "set")` before.
+    `fake.requires_grad_(False)` call `history_dropped(fake)` after they are done.
     """
     if "data" in vars(FakeTensor):
         return
@@ -480,27 +480,34 @@ def tell_of_silent_changes() -> None:
             told(target)
         return target
 
-    FakeTensor.grad = _telling_gradient()
     FakeTensor.detach_ = detach_and_tell  # type: ignore[assignment]
     FakeTensor.requires_grad_ = require_and_tell  # type: ignore[assignment, method-assign]
     FakeTensor.data = property(plain.__get__, assign)  # type: ignore[assignment]
     torch.UntypedStorage.resize_ = resize_and_tell  # type: ignore[assignment, method-assign]
 
 
-def _telling_gradient() -> Any:
+@contextmanager
+def gradients_told() -> Iterator[None]:
+    """Within it, whoever reads or sets `tensor.grad` calls `gradient_met(tensor, "read" or "set")` of the
+    dispatch modes that ask for it, which may name the tensor that stands for this one."""
+    if "grad" in vars(torch.Tensor):
+        yield
+        return
     gradient: Any = torch.Tensor.grad
 
-    def read_gradient(target: Any) -> Any:
-        for told in asking_modes("gradient_met"):
-            told(target, "read")
-        return gradient.__get__(target)
+    def stand_in(target: Any, how: str) -> Any:
+        told = (told(target, how) for told in asking_modes("gradient_met"))
+        return next((one for one in told if one is not None), target)
 
-    def set_gradient(target: Any, value: Any) -> None:
-        for told in asking_modes("gradient_met"):
-            told(target, "set")
-        gradient.__set__(target, value)
-
-    return property(read_gradient, set_gradient)
+    torch.Tensor.grad = property(  # type: ignore[assignment]
+        lambda target: gradient.__get__(stand_in(target, "read")),
+        lambda target, value: gradient.__set__(stand_in(target, "set"), value),
+        gradient.__delete__,
+    )
+    try:
+        yield
+    finally:
+        del torch.Tensor.grad
 
 
 # Autograd: its nodes, hooks on what it saves, checkpoints.

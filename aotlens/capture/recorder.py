@@ -126,9 +126,20 @@ class Recorder(Tape, TorchDispatchMode):
         """`tensor.detach_()` or `tensor.requires_grad_(False)` has happened, which no operator tells of."""
         note_left_behind(self, tensor)
 
-    def gradient_met(self, tensor: Any, how: str) -> None:
-        """The user's code is about to read or to set `tensor.grad`, which no operator tells of."""
-        self.met_gradients.setdefault(id(tensor), how)
+    def gradient_met(self, tensor: Any, how: str) -> Any:
+        """The user's code is about to read or to set `tensor.grad`, which no operator tells of.
+
+        Gives the argument that stands for a tensor of the caller's, which an optimizer holds.
+        """
+        known = tensor if type(tensor) is FakeTensor else self._stand_in_of(tensor)
+        if known is not None:
+            self.met_gradients.setdefault(id(known), how)
+        return known
+
+    def _stand_in_of(self, tensor: Any) -> Any:
+        given = (one for one in self.arguments if self.originals.get(id(one)) is tensor)
+        found = next(given, None)
+        return found if found is not None else self._constants.get(id(tensor), (None,))[0]
 
     def storage_resized(self, storage: Any, size: Any) -> None:
         """`storage.resize_(size)` is about to happen, which no operator tells of."""

@@ -55,6 +55,7 @@ from aotlens.torch_api import (
     draws_as_usual,
     function_mode_below,
     generators_noted_by,
+    gradients_told,
     has_saved_tensor_hooks,
     linearization_handled_by,
     object_methods_handled_by,
@@ -275,6 +276,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(apart_from_the_caller(recorder.saved))
         stack.enter_context(quiet_fake_tensors())
         stack.enter_context(draws_as_usual())
+        stack.enter_context(gradients_told())
         stack.enter_context(object_methods_handled_by(recorder.torchbind.call))
         stack.enter_context(random_state_handled_by(recorder.random))
         stack.enter_context(device_random_state_handled_by(recorder.random))

@@ -534,3 +534,19 @@ def test_a_gradient_that_the_function_reads_must_not_be_there_before() -> None:
         compile_direct(fn, (x,), {}, EAGER)
     x.grad = None
     torch.testing.assert_close(call(x), 4 * x.detach())
+
+
+def test_an_optimizer_that_holds_the_callers_parameters_is_refused() -> None:
+    """Its parameters are the caller's own tensors, whose gradients the recording does not have."""
+    layer = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+
+    def step(x: Tensor) -> Tensor:
+        loss = layer(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    with pytest.raises(UnsupportedError, match="neither argument, parameter nor buffer"):
+        compile_direct(step, (torch.randn(4, 3),), {}, EAGER)
+    assert layer.weight.grad is None
