@@ -123,8 +123,8 @@ def join_inputs(tape: Tape, group: Group, values: list[Any], slots: tuple[FlatIn
     storage = base.storage
     assert storage is not None  # a base is a tensor
     storage.inputs = group.members
-    found, roots = {}, dict[int, Any]()
-    for at in group.members:
+    found, roots = {}, dict[int, Place]()
+    for at in sorted(group.members, key=lambda at: not values[at].requires_grad):
         if at == group.root_member:
             found[at] = base
         elif group.kind == "flat" and values[at].requires_grad:
@@ -135,10 +135,15 @@ def join_inputs(tape: Tape, group: Group, values: list[Any], slots: tuple[FlatIn
     return Joined(group, base, found)
 
 
-def _root_of_member(base: CapturedInput, group: Group, value: Any, roots: dict[int, Any]) -> Any:
+Place = tuple[Any, Any]
+"""What stands for the tensor under members: a leaf, or None, and what they are taken of."""
+
+
+def _root_of_member(base: CapturedInput, group: Group, value: Any, roots: dict[int, Place]) -> Any:
     """What the member is taken of: on a flat stretch, those that are views of one tensor are so here too."""
     if group.kind == "flat":
-        return roots.setdefault(id(_root(value)), base.argument.detach())
+        leaf, under = roots.setdefault(id(_root(value)), (None, base.argument.detach()))
+        return under if leaf is None else under.detach()
     detached = base.requires_grad and not value.requires_grad
     return base.argument.detach() if detached else base.argument
 
@@ -261,7 +266,7 @@ def _join(base: CapturedInput, chain: tuple[ViewStep, ...], argument: Any, node:
     setattr(argument, TRACK, Tracked(storage, chain, node, storage.version))
 
 
-def _apart(tape: Tape, base: CapturedInput, roots: dict[int, Any], given: tuple[Any, FlatInput]) -> Any:
+def _apart(tape: Tape, base: CapturedInput, roots: dict[int, Place], given: tuple[Any, FlatInput]) -> Any:
     """A member with a place in the tape that leads to no other's, or to that of a view of the same tensor."""
     value, slot = given
     root, chain = value if value.is_leaf else _root(value), _chain(base.fake, value)
@@ -283,7 +288,7 @@ def _apart(tape: Tape, base: CapturedInput, roots: dict[int, Any], given: tuple[
     return replace(_captured(tape, slot, argument, known), is_apart=True)
 
 
-def _place(base: CapturedInput, root: Any, roots: dict[int, Any]) -> tuple[Any, Any]:
+def _place(base: CapturedInput, root: Any, roots: dict[int, Place]) -> Place:
     """The leaf that stands for a tensor with a history, and what the function's views of it are taken of."""
     if id(root) not in roots:
         with torch.no_grad(), below_views():
@@ -291,8 +296,7 @@ def _place(base: CapturedInput, root: Any, roots: dict[int, Any]) -> tuple[Any, 
         leaf.requires_grad_()
         with torch.enable_grad():
             roots[id(root)] = (leaf, leaf if root.is_leaf else NonLeaf.apply(leaf))
-    found: tuple[Any, Any] = roots[id(root)]
-    return found
+    return roots[id(root)]
 
 
 def starts_elsewhere(argument: Any) -> bool:
