@@ -15,6 +15,7 @@ from aotlens.codegen.permuted import take_rows_unchecked
 from aotlens.codegen.separate import (
     copies_of_one,
     doubtful_results,
+    memory_of_results,
     results_of_writes,
     views_of_results,
 )
@@ -24,8 +25,11 @@ from aotlens.ir.program import Program
 from aotlens.ir.slots import DIFFERENTIABLE_OUTPUTS
 
 
-def prepare(module: fx.GraphModule, program: Program) -> Around:
-    """Change the graph, within its fake mode, and mark which results the caller sees."""
+def prepare(module: fx.GraphModule, program: Program, recorded: Program | None = None) -> Around:
+    """Change the graph, within its fake mode, and mark which results the caller sees.
+
+    `recorded` is what Inductor's passes were run on, if they changed it.
+    """
     thread_token(module)
     give_sizes_to_loops(module)
     take_rows_unchecked(module)
@@ -42,5 +46,6 @@ def prepare(module: fx.GraphModule, program: Program) -> Around:
     ]
     output.meta["user_visible_output_idxs"] = visible
     doubtful, views = doubtful_results(module, visible), views_of_results(module, visible)
-    updated, copies = results_of_writes(module), copies_of_one(module, visible)
+    updated = results_of_writes(module)
+    copies = copies_of_one(module, visible, memory_of_results(program, recorded))
     return Around(negated, crossed, tuple(doubtful), tuple(views), tuple(updated), tuple(copies), lazy)

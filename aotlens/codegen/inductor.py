@@ -242,7 +242,7 @@ class _Unit:
     ) -> Callable[[list[Any]], Any]:
         refuse_objects(program, phase, self._parts.joint.captured.subject)
         with self._fake_mode:
-            around = prepare(module, program)
+            around = prepare(module, program, self._parts.joint.recorded)
         with_fresh_objects(module, self._fake_mode)
         # Code is found again by what the module holds: not what `torch.compile` made of an equal graph.
         module.__dict__["own_lowerings"] = OWN_LOWERINGS

@@ -12,7 +12,8 @@ import torch
 from torch import fx
 
 from aotlens.capture.operators import aten
-from aotlens.partition.storages import is_view_operator
+from aotlens.ir.program import Node, Program
+from aotlens.partition.storages import is_view_operator, storage_root
 
 
 def results_of_writes(module: fx.GraphModule) -> list[tuple[int, int]]:
@@ -47,15 +48,21 @@ def views_of_results(module: fx.GraphModule, visible: list[int]) -> list[int]:
     ]
 
 
-def copies_of_one(module: fx.GraphModule, visible: list[int]) -> list[int]:
+def memory_of_results(program: Program, recorded: Program | None) -> list[Node | None]:
+    """The value in whose memory each result lies, before Inductor's passes took copies for what they copy."""
+    known = {out.slot: out.value for out in (recorded or program).outputs}
+    values = [known.get(out.slot, out.value) for out in program.outputs]
+    return [storage_root(value) if isinstance(value, Node) else None for value in values]
+
+
+def copies_of_one(module: fx.GraphModule, visible: list[int], memory: list[Node | None]) -> list[int]:
     """The results that are copies of what another result is or copies; Inductor takes them for one value."""
     results: Any = module.graph.output_node().args[0]
-    shown = [_shown_by(result) if isinstance(result, fx.Node) else None for result in results]
     roots = [root_of(result) for result in results]
     return [
         at
         for at in visible
-        if shown.count(shown[at]) == 1
+        if memory.count(memory[at]) == 1
         and _is_tensor(results[at])
         and any(roots[at] is roots[other] for other in range(len(results)) if other != at)
     ]
@@ -101,10 +108,39 @@ def _cats_of(node: fx.Node) -> set[fx.Node]:
 def root_of(node: Any) -> Any:
     """What a value is seen through views, and may be after Inductor has removed copies."""
     while _is_same(node):
-        node = node.args[0]
+        node = _source(node)
     return node
+
+
+COPIES: dict[Any, int] = {
+    aten.clone.default: 0,
+    aten._to_copy.default: 0,
+    aten.repeat.default: 0,
+    aten.constant_pad_nd.default: 0,
+    aten.pow.Tensor_Scalar: 0,
+    aten.copy.default: 1,
+    aten.slice_scatter.default: 1,
+    torch.ops.prims.convert_element_type.default: 0,
+}
+"""Which argument an operator may give back as it is; Inductor removes it where it does."""
+ROUNDINGS = (aten.ceil.default, aten.floor.default, aten.round.default, aten.trunc.default)
+
+
+def _source(node: fx.Node) -> Any:
+    return node.args[COPIES.get(node.target, 0)]
 
 
 def _is_same(node: Any) -> bool:
     """Whether the value lies where its source does, or may after Inductor has removed a copy."""
-    return isinstance(node, fx.Node) and (node.target is aten.clone.default or is_view_operator(node.target))
+    if not isinstance(node, fx.Node):
+        return False
+    if is_view_operator(node.target) or node.target is aten.clone.default:
+        return True
+    return (node.target in COPIES or node.target in ROUNDINGS) and _is_like(node, _source(node))
+
+
+def _is_like(node: fx.Node, source: Any) -> bool:
+    own, other = node.meta.get("val"), source.meta.get("val") if isinstance(source, fx.Node) else None
+    if not isinstance(own, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return False
+    return own.dtype is other.dtype and own.dim() == other.dim()

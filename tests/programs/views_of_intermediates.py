@@ -280,6 +280,18 @@ def copied_twice(x: Tensor) -> tuple[Tensor, Tensor]:
     return made.clone(), made.clone()
 
 
+@cases(lambda: (plain(4, 4)[::2, 1:],), "inductor", "dynamic")
+def copies_of_an_input_with_gaps_that_is_written_to(x: Tensor) -> tuple[Tensor, Tensor]:
+    x.mul_(2)
+    return x.reshape(-1), x.flatten()[1:]
+
+
+@cases(lambda: (leaf(3, 4),), "inductor")
+def copies_by_other_operators(x: Tensor) -> tuple[Tensor, ...]:
+    made = x + 1
+    return made.to(torch.float32, copy=True), made.to(torch.float32, copy=True), made.repeat(1, 1), made**1
+
+
 @cases(lambda: (plain(3, 4),), "inductor")
 def input_written_and_copied_twice(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     x.sin_()

@@ -53,7 +53,7 @@ def lower_to_run(parts: Partitioned, config: dict[str, Any]) -> Iterator[Runnabl
     moving = Retargeting(mode, has_gpu_tensors(parts), draws_in_kernels(config))
     moving.assumptions += attentions_recorded(parts.joint.captured.calls)
     training = parts.backward is not None
-    forward = _Graph(parts.forward, "forward" if training else "inference", config)
+    forward = _Graph(parts.forward, "forward" if training else "inference", config, parts.joint.recorded)
     with _strides(mode) as strides:
         lowered = forward.lower(moving, {})
     yield lowered
@@ -63,7 +63,7 @@ def lower_to_run(parts: Partitioned, config: dict[str, Any]) -> Iterator[Runnabl
             for output, stride in zip(parts.forward.outputs, strides, strict=False)
             if stride is not None
         }
-        yield _Graph(parts.backward, "backward", config).lower(moving, known)
+        yield _Graph(parts.backward, "backward", config, parts.joint.recorded).lower(moving, known)
 
 
 @contextmanager
@@ -79,6 +79,7 @@ class _Graph:
     program: Program
     phase: Phase
     config: dict[str, Any]
+    recorded: Program | None
 
     def lower(self, moving: Retargeting, strides: dict[int, tuple[Any, ...]]) -> RunnableGraph:
         training = self.phase != "inference"
@@ -135,7 +136,7 @@ class _Graph:
             for given, node in zip(self.program.inputs, inputs, strict=True):
                 node.meta[OURS] = given.node.name
                 lay_out(node, strides.get(id(given.node)))
-            return prepare(module, self.program)
+            return prepare(module, self.program, self.recorded)
 
     def _flags(self) -> dict[str, bool]:
         if self.phase == "backward":
