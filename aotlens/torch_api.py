@@ -215,6 +215,7 @@ __all__ = [
     "triton_kernel_wrapper_functional",
     "triton_operators",
     "triton_source",
+    "turning_grad_on_told",
     "unbacked_symbols",
     "uncompiled_flex_attention",
     "use_torchs_tools_for_triton",
@@ -1176,6 +1177,42 @@ def generators_noted_by(note: Callable[[torch.Generator], None]) -> Iterator[Non
         yield
     finally:
         module.Generator = real
+
+
+@contextmanager
+def turning_grad_on_told(tell: Callable[[], None]) -> Iterator[None]:
+    """Within it, `tell` is called where code outside of torch turns grad mode on, whatever it was before.
+
+    What `no_grad` does at its end is no such call.
+    """
+    enter, init = torch.enable_grad.__enter__, torch.set_grad_enabled.__init__
+    own = (inspect.getfile(torch.enable_grad), torch.utils._contextlib.__file__)
+    inside = os.path.dirname(torch.__file__) + os.sep
+
+    def look() -> None:
+        frame = sys._getframe(2)
+        while frame.f_back is not None and frame.f_code.co_filename in own:
+            if frame.f_code.co_name == "__exit__":
+                return
+            frame = frame.f_back
+        if not frame.f_code.co_filename.startswith(inside):
+            tell()
+
+    def entered(self: Any) -> None:
+        look()
+        enter(self)
+
+    def made(self: Any, mode: bool) -> None:
+        if mode:
+            look()
+        init(self, mode)
+
+    kinds: Any = torch
+    kinds.enable_grad.__enter__, kinds.set_grad_enabled.__init__ = entered, made
+    try:
+        yield
+    finally:
+        kinds.enable_grad.__enter__, kinds.set_grad_enabled.__init__ = enter, init
 
 
 @contextmanager

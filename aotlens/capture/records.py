@@ -223,6 +223,8 @@ class Captured:
     recorder: Recorder
     grad_enabled: bool
     """Whether the caller's grad mode was on."""
+    fixed_modes: tuple[bool, bool] | None
+    """The caller's grad mode and inference mode, where the function turns grad mode on by itself."""
     grad_mode_after: bool
     """Whether grad mode was on when the function returned."""
     modes: Modes

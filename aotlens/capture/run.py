@@ -65,6 +65,7 @@ from aotlens.torch_api import (
     quiet_fake_tensors,
     random_state_handled_by,
     replace_gradient_rule,
+    turning_grad_on_told,
     uncompiled_flex_attention,
     without_compiled_autograd,
     without_modes,
@@ -92,7 +93,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     recorder.origins.called_at = subject.called_at
     recorder.random.is_functional = has_random_rules(settings.decompositions)
     recorder.split_region = settings.split_region
-    grad_enabled = torch.is_grad_enabled()
+    grad_enabled, turned_on = torch.is_grad_enabled(), list[bool]()
     observer = VariableObserver() if settings.observe_variables else None
     defined = Place(known_spans=(subject.span,) if subject.span is not None else ())
     with settings.fake_mode, recorder.adding("capture", "an argument", defined):
@@ -101,7 +102,8 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     recorder.originals = {id(g.argument): v for g, v in zip(inputs, call.values, strict=False)}
     random_state, modes = torch.get_rng_state(), current_modes()
     with recording(recorder, settings.dynamic), restored_grad_mode(), refusing(recorder):
-        with observer or nullcontext(), noting_guards(recorder):
+        noted = turning_grad_on_told(lambda: turned_on.append(True))
+        with observer or nullcontext(), noting_guards(recorder), noted:
             result = call_boundary(lambda: call.run(recorder, inputs))
         after = torch.is_grad_enabled()
     refuse_changed_modes(modes, recorder.span)
@@ -138,6 +140,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         ),
         recorder=recorder,
         grad_enabled=grad_enabled,
+        fixed_modes=(grad_enabled, torch.is_inference_mode_enabled()) if turned_on else None,
         grad_mode_after=after,
         modes=modes,
         forward_nodes=len(recorder.nodes),

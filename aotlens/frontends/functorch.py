@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.objects import is_told_by_attributes, is_value
+from aotlens.errors import RefusedAssertionError
 from aotlens.frontends.dynamo import compile_for_dynamo
 from aotlens.frontends.partitioners import default_partition, min_cut_rematerialization_partition
 from aotlens.frontends.signature import autocast_dtypes, signature
@@ -23,6 +25,12 @@ Decompositions = dict[Any, Callable[..., Any]]
 
 REFUSALS = (AssertionError, RuntimeError, TypeError, ValueError)
 """What the guards of a module text raise."""
+
+KNOWN = (
+    *(int, float, str, torch.dtype, torch.device, set, frozenset, torch.nn.Module),
+    *(torch.SymInt, torch.SymFloat, torch.SymBool),
+)
+"""Types of arguments, beside tensors and values, that each call is checked for."""
 
 ASSUMPTION = "At compilation time"
 """How the refusals start that `debug_assert` asks for."""
@@ -117,9 +125,30 @@ class Entries:
     def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any = None) -> Compiled:
         """Compile for these arguments, real or fake, and remember it as the last one."""
         self._key = key if key is not None else signature(self._fn, args, kwargs)
-        compiled = self.compiled[self._key] = compile_direct(self._fn, args, kwargs, self._options)
+        compiled = compile_direct(self._fn, args, kwargs, self._options)
+        _refuse_objects(compiled)
+        self.compiled[self._key] = compiled
         self.last, self.autocast = compiled.call, _autocast()
         return compiled
+
+
+def _refuse_objects(compiled: Compiled) -> None:
+    """Arguments that hold what no check of a call sees.
+
+    Raises:
+        AssertionError: with the words that programs look for.
+    """
+    for given in compiled.captured.flat_inputs:
+        value = given.argument
+        if given.is_tensor or given.node is not None or isinstance(value, KNOWN):
+            continue
+        if not is_value(value) and not is_told_by_attributes(value):
+            raise RefusedAssertionError(
+                f"an object of the class `{type(value).__qualname__}` as the argument `{given.slot.name}` "
+                "(all flat_args must be KNOWN_TYPES or opaque types)",
+                compiled.captured.subject.span,
+                "pass the tensors that it holds, or use `aotlens.compile`",
+            )
 
 
 def _autocast() -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.inputs import unsupported_kind
-from aotlens.capture.objects import plain_attributes
+from aotlens.capture.objects import hashable, plain_attributes
 from aotlens.capture.owned import module_tensors
 from aotlens.errors import UnsupportedError
 from aotlens.runtime.owner import tensor_places
@@ -74,8 +74,7 @@ def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
             described.append((torch.Generator, leaf.device))
             continue
         if not isinstance(leaf, torch.Tensor):
-            known = leaf if leaf.__hash__ is not None else id(leaf)
-            described.append((type(leaf), known, *plain_attributes(leaf).items()))
+            described.append((type(leaf), hashable(leaf), *plain_attributes(leaf).items()))
             continue
         described.append(
             (

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import ViewAndMutationMeta
-from aotlens.capture.objects import plain_attributes
+from aotlens.capture.objects import is_value, plain_attributes
 from aotlens.capture.places import place_of
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import has_symbols
@@ -35,6 +35,9 @@ from aotlens.runtime.tensor_checks import (
 from aotlens.torch_api import print_expression
 
 SHARED_MEMORY = "which arguments share memory is built into the graph"
+
+WRITTEN = (int, float, complex, str, bytes, range, slice)
+"""Types of values that the text has in place."""
 
 OVERLAP_HELPER = """
 def refuse_overlap(target, tensors, written):
@@ -115,21 +118,8 @@ class Guards:
             if given.is_tensor or given.node is not None:
                 continue
             value, wanted = given.argument, f"`{given.slot.name}` is built in as {given.argument!r}, got "
-            if value is None or isinstance(value, bool):
-                self._refuse(f"{name} is not {value!r}", "ValueError", wanted, name)
-            elif value != value:
-                self._refuse(f"{name} == {name}", "ValueError", wanted, name)
-            elif isinstance(value, (int, float, str)):
-                text, kind = literal(value, Names()), type(value).__name__
-                if type(value) not in (int, float, str):  # a member of an `IntEnum`, a number of numpy's
-                    kind = self._text_names.object(type(value), node_name(kind))
-                different = f"type({name}) is not {kind} or {name} != {text}"
-                self._refuse(different, "ValueError", wanted, name)
-            elif isinstance(value, (torch.dtype, torch.device)):
-                self._refuse(f"{name} != {literal(value, Names())}", "ValueError", wanted, name)
-            elif isinstance(value, (set, frozenset)):
-                known = self._text_names.object(type(value)(value), node_name(given.slot.name))
-                self._refuse(f"{name} != {known}", "ValueError", wanted, name)
+            if other := self._other_value(name, value, node_name(given.slot.name)):
+                self._refuse(other, "ValueError", wanted, name)
             elif isinstance(value, torch.nn.Module):
                 known = self._text_names.object(value, node_name(given.slot.name))
                 message = f"`{given.slot.name}` must be the module that it was compiled for, got "
@@ -141,7 +131,27 @@ class Guards:
             elif held := plain_attributes(value):
                 found = f"{{key: getattr({name}, key, None) for key in {tuple(held)!r}}}"
                 message = f"attributes of `{given.slot.name}` are built in as {held!r}, got "
-                self._refuse(f"{found} != {held!r}", "ValueError", message, found)
+                other = f"type({name}).__qualname__ != {type(value).__qualname__!r} or {found} != {held!r}"
+                self._refuse(other, "ValueError", message, found)
+
+    def _other_value(self, name: str, value: Any, base: str) -> str:
+        """The condition that an argument is not the value that is built in; empty where it is no value."""
+        if value is None or value is ... or isinstance(value, bool):
+            return f"{name} is not {value!r}"
+        if isinstance(value, (torch.dtype, torch.device)):
+            return f"{name} != {literal(value, Names())}"
+        if isinstance(value, (set, frozenset)):
+            return f"{name} != {self._text_names.object(type(value)(value), base)}"
+        if isinstance(value, (torch.nn.Module, torch.SymInt)) or not is_value(value):
+            return ""
+        kind = type(value).__name__
+        if isinstance(value, WRITTEN):
+            if type(value) not in WRITTEN:  # a member of an enum, a number of numpy's
+                kind = self._text_names.object(type(value), node_name(kind))
+            other = f"repr({name}) != {repr(value)!r}" if value != value else ""
+            return f"type({name}) is not {kind} or {other or f'{name} != {literal(value, Names())}'}"
+        known = self._text_names.object(value, base)
+        return f"type({name}) is not type({known}) or {name} != {known}"
 
     def _is_written_through(self, value: Any) -> bool:
         """Whether an object among the arguments may hold what the function changes."""
@@ -265,18 +275,25 @@ class Guards:
                 self._refuse(f"not ({_text(guard.expr)})", "ValueError", f"sizes must satisfy {guard.expr}")
 
     def _gradients(self) -> None:
-        grad_enabled = self._captured.grad_enabled
+        grad_enabled, fixed = self._captured.grad_enabled, self._captured.fixed_modes
+        if fixed is not None:
+            found = "(torch.is_grad_enabled(), torch.is_inference_mode_enabled())"
+            message = (
+                f"it turns grad mode on itself, for a call in grad mode and inference mode {fixed}, got "
+            )
+            self._refuse(f"{found} != {fixed}", "ValueError", message, found)
         fresh = [
             (at, name, given)
             for at, (name, given) in enumerate(self._inputs())
             if given.is_tensor
             and given.fake.dtype.is_floating_point | given.fake.dtype.is_complex
             and given.duplicate_of is None
-            and not (given.requires_grad and grad_enabled)
+            and not (given.requires_grad and (grad_enabled or fixed is not None))
         ]
         if fresh:
             condition = " or ".join(f"{name}.requires_grad" for _, name, _ in fresh)
-            with self._builder.block(f"if torch.is_grad_enabled() and ({condition}):"):
+            modes = "torch.is_grad_enabled() and " if fixed is None else ""
+            with self._builder.block(f"if {modes}({condition}):"):
                 named = ", ".join(f"({at}, {given.slot.name!r}, {name})" for at, name, given in fresh)
                 self._builder.add(
                     f"at, name = next((at, name) for at, name, tensor in ({named},) if tensor.requires_grad)",

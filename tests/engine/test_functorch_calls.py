@@ -1,8 +1,11 @@
 """`aot_function`, `aot_module`, `aot_module_simplified` beside the ones of `functorch.compile` (A, B, H)."""
 
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import functorch.compile as peer
+import numpy as np
 import pytest
 import torch
 from torch._functorch import config
@@ -438,3 +441,88 @@ def test_a_part_of_a_module_changes_its_mode() -> None:
     compiled(x)
     module[1].eval()
     torch.testing.assert_close(compiled(x), module(x))
+
+
+class Scale:
+    def __init__(self, by: Any) -> None:
+        self.by = by
+
+
+def of_argument(x: Any, given: Any) -> Any:
+    match given["value"]:
+        case slice(start=by) | Scale(by=by):
+            return x * by
+        case str() | bytes() | range() as sized:
+            return x * len(sized)
+        case torch.dtype() as dtype:
+            return x.to(dtype)
+        case None:
+            return x
+        case value if callable(value):
+            return value(x)
+        case complex() as by:
+            return x * by
+        case value:
+            return x * float(value if value is not ... else 7)
+
+
+def test_a_value_among_the_arguments_is_built_in_for_itself_alone() -> None:
+    """Numbers of all kinds, bytes, ranges, functions: each call is checked for its own."""
+    values = [
+        *(2j, 3j, 2.0, 3.0, 2, True, np.float32(2), np.float32(3), np.int64(3), float("nan")),
+        *(Fraction(1, 2), Fraction(1, 3), Decimal("1.5"), Decimal("2.5"), "ab", b"ab", b"abc", None, ...),
+        *(range(3), range(4), slice(1, 2), slice(3, 4), torch.sin, torch.cos, torch.float64, torch.int32),
+        *(lambda x: x * 2, lambda x: x * 3, Scale(2), Scale(3)),
+    ]
+    compiled = aotlens.aot_function(of_argument, aotlens.nop)
+    x = torch.arange(1.0, 3.0)
+    for value in [*values, *reversed(values)]:
+        found, wanted = compiled(x, {"value": value}), of_argument(x, {"value": value})
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
+
+
+def scaled(x: Any, scale: Any) -> Any:
+    held = scale.by
+    return x * (held if isinstance(held, torch.Tensor) else 2)
+
+
+@pytest.mark.parametrize("held", [torch.ones(2), [1.0], Scale(2)], ids=["tensor", "list", "object"])
+def test_an_object_that_no_call_can_check_is_refused(held: Any) -> None:
+    """As torch refuses it; `aotlens.compile` looks into it at each call."""
+    compiled = aotlens.aot_function(scaled, aotlens.nop)
+    with pytest.raises(AssertionError, match="all flat_args must be KNOWN_TYPES"):
+        compiled(torch.ones(2), Scale(held))
+
+
+def under_enable_grad(x: Any, y: Any) -> Any:
+    with torch.enable_grad():
+        own = y.detach().requires_grad_() * 2
+        inside = x * 2
+    return x * y, own, inside
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_grad_mode_is_checked_where_the_function_turns_it_on_itself(grad: bool) -> None:
+    compiled = aotlens.aot_function(under_enable_grad, aotlens.nop)
+    modes = (torch.enable_grad, torch.no_grad, torch.inference_mode)
+    for mode in (*modes, *reversed(modes)):
+        x, y = torch.randn(2, requires_grad=grad), torch.randn(2)
+        with mode():
+            found, wanted = compiled(x, y), under_enable_grad(x, y)
+        facts = [[(t.requires_grad, t.is_leaf, t.is_inference()) for t in one] for one in (found, wanted)]
+        assert facts[0] == facts[1], mode
+
+
+def test_grad_mode_is_not_checked_where_the_function_only_turns_it_off() -> None:
+    def function(x: Any, buffer: Any) -> Any:
+        with torch.no_grad():
+            buffer.add_(1)
+        return x * buffer
+
+    seen = Seen()
+    compiled = aotlens.aot_function(function, seen)
+    x = torch.ones(2, requires_grad=True)
+    compiled(x, torch.ones(2))
+    with torch.no_grad():
+        compiled(x, torch.ones(2))
+    assert len(seen.graphs) == 1
