@@ -471,8 +471,8 @@ def tell_of_silent_changes() -> None:
 
     def detach_and_tell(target: Any) -> Any:
         torch.Tensor.detach_(target)
-        for told in asking_modes("history_dropped"):
-            told(target)
+        for told in asking_modes("history_dropped") if not target.requires_grad else ():
+            told(target)  # inference mode leaves a history as it is
         return target
 
     def require_and_tell(target: Any, requires_grad: bool = True) -> Any:

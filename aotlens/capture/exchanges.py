@@ -88,6 +88,18 @@ def record_resize_of(tape: Tape, storage: Any, size: Any) -> None:
 
 def record_data_assignment(tape: Tape, target: Any, source: Any) -> None:
     """`target.data = source`, before it is done: the tensor will lie where the source lies."""
+    if target.dtype is not source.dtype:
+        raise UnsupportedError(
+            f"an assignment to `.data` of another dtype (`{source.dtype}`; it is `{target.dtype}`)",
+            tape.span,
+            "make a new tensor (`x = x.to(dtype)`)",
+        )
+    if source.is_inference() and not target.is_inference():
+        raise UnsupportedError(
+            "an assignment to `.data` of a tensor that was made under `inference_mode`",
+            tape.span,
+            "make it under `torch.no_grad()`",
+        )
     tape.keep_values(target)
     tape.hides_changes = tape.hides_changes or target.requires_grad
     node, look = tape.node_of(source), tape.tracked(source)

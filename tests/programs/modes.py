@@ -213,3 +213,10 @@ def write_with_grad_under_no_grad(x: Tensor) -> Tensor:
         x.mul_(2)
         x.t_()
     return x * 3
+
+
+@cases(lambda: (tape(3, 4),))
+def detaching_in_place_under_inference_mode_inside(x: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.inference_mode():
+        x.detach_()
+    return x.t(), x * 2

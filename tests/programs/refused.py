@@ -171,3 +171,16 @@ RECURRENT = nn.LSTM(3, 4, batch_first=True)
 def packed_sequences(x: Tensor) -> Tensor:
     packed = nn.utils.rnn.pack_padded_sequence(x, [5, 3], batch_first=True)
     return RECURRENT(packed)[0].data
+
+
+@cases(lambda: (plain(4, 4),), refused="an assignment to `.data` of another dtype")
+def data_of_another_dtype(x: Tensor) -> Tensor:
+    x.data = x.data.double()
+    return x * 2
+
+
+@cases(lambda: (plain(4, 4),), refused="made under `inference_mode`")
+def data_made_under_inference_mode(x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        x.data = x.data * 2
+    return x * 2
