@@ -39,13 +39,14 @@ def note_histories_between(tape: Tape, targets: list[Any]) -> None:
     if not torch.is_grad_enabled():
         return
     for at, target in enumerate(targets):
-        if target._base is None or not target._base.requires_grad:
+        given = tape.originals.get(id(target), target)
+        if given._base is None or not given._base.requires_grad:
             continue
         known = tape.tracked(target)
         later = [other for other in targets[at + 1 :] if tape.tracked(other).storage is known.storage]
         if any(overlap(target, other) for other in later):
             tape.between.append((known, known.storage.version, tape.span))
-            if known.chain in known.storage.joined:
+            if given is not target or known.chain in known.storage.joined:
                 _refuse(tape.span)
 
 

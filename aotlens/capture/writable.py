@@ -37,6 +37,11 @@ def check_writable(tape: Tape, target: Any, func: Any, args: tuple[Any, ...]) ->
             tape.span,
             "clone it before writing",
         )
+    under = tracked.storage.base_tensor
+    if tracked.chain and repeated_dims(under) and under.numel() != target.numel():
+        raise UnsupportedError(
+            "a write to a part of an expanded tensor, which shows in the others", tape.span, "clone it before"
+        )
     if meets_itself(target, tracked.chain) and func not in FILLS:
         raise UnsupportedError(
             f"`{op_name(func)}` on elements that overlap (`as_strided`)", tape.span, "clone them before"

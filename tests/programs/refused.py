@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.programs.program import Cases, leaf, plain
+from tests.programs.program import Cases, leaf, plain, tape
 
 cases = Cases("refused")
 
@@ -184,3 +184,15 @@ def data_made_under_inference_mode(x: Tensor) -> Tensor:
     with torch.inference_mode():
         x.data = x.data * 2
     return x * 2
+
+
+@cases(lambda: (tape(4, 4)[1:],), refused="a `torch._foreach_` operator that writes twice")
+def foreach_twice_on_an_argument_that_is_a_view(x: Tensor) -> Tensor:
+    torch._foreach_mul_([x, x], 2.0)
+    return x
+
+
+@cases(lambda: (plain(4).expand(4, 4),), refused="a write to a part of an expanded tensor")
+def write_to_a_part_of_an_expanded_argument(x: Tensor) -> Tensor:
+    x[1].mul_(2)
+    return x * 1
