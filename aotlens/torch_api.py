@@ -20,6 +20,7 @@ from functools import cache, partial
 from importlib.util import find_spec
 from inspect import signature
 from itertools import pairwise
+from keyword import iskeyword
 from types import SimpleNamespace
 from typing import Any
 
@@ -231,6 +232,7 @@ __all__ = [
     "without_modes",
     "without_onednn",
     "without_python_rules",
+    "write_keywords_as_names",
     "written_by_triton_kernel",
 ]
 
@@ -912,6 +914,29 @@ class _SaidToBeBfloat16:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tensor, name)
+
+
+def write_keywords_as_names() -> None:
+    """Have the text of fx's graphs call an operator whose name is a keyword of Python (`aten.random.from`).
+
+    Idempotent, and for all graphs: torch's own text of such a call is no Python.
+    """
+    from torch.fx import graph
+
+    module: Any = graph
+    qualified = module._get_qualified_name
+    if hasattr(qualified, "writes_keywords"):
+        return
+
+    def name_of(function: Any) -> str:
+        path: str = qualified(function)
+        if not isinstance(function, OpOverload) or not iskeyword(path.rpartition(".")[2]):
+            return path
+        packet, _, overload = path.rpartition(".")
+        return f"getattr({packet}, {overload!r})"
+
+    name_of.writes_keywords = True  # type: ignore[attr-defined]
+    module._get_qualified_name = name_of
 
 
 def know_grouped_products() -> None:
@@ -1779,6 +1804,25 @@ def _start_of_a_view(view: Any) -> Any:
     return value.node.expr if isinstance(value, torch.SymInt) else int(value)
 
 
+def _write_keywords_in_kernels() -> None:
+    """As `write_keywords_as_names`, in Inductor's text."""
+    from torch._inductor import ir
+
+    kind: Any = ir.ExternKernel
+    named = kind.set_python_kernel_name
+    if hasattr(named, "writes_keywords"):
+        return
+
+    def set_name(self: Any, name: str | None) -> None:
+        named(self, name)
+        packet, _, overload = (self.python_kernel_name or "").rpartition(".")
+        if iskeyword(overload):
+            self.python_kernel_name = f"getattr({packet}, {overload!r})"
+
+    set_name.writes_keywords = True  # type: ignore[attr-defined]
+    kind.set_python_kernel_name = set_name
+
+
 def compile_with_inductor(
     module: Any, inputs: list[Any], fake_mode: FakeTensorMode, **flags: Any
 ) -> tuple[Any, dict[str, Any]]:
@@ -1792,6 +1836,7 @@ def compile_with_inductor(
     from torch._inductor.fx_passes.replace_random import replace_random_passes
     from torch._inductor.virtualized import V
 
+    _write_keywords_in_kernels()
     target = _some_triton_target() if pretends_gpu() else nullcontext()
     with (
         target,

@@ -70,10 +70,12 @@ from aotlens.torch_api import (
     pytree,
     tell_of_silent_changes,
     with_true_device,
+    write_keywords_as_names,
 )
 
 tell_of_silent_changes()
 know_grouped_products()
+write_keywords_as_names()
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any], Any, Origin]
 """One operator as the user's code ran it: overload, arguments, keyword arguments, result, origin."""

@@ -75,6 +75,14 @@ def operator_path(op: Any) -> str:
     return f"{module}.{op.__qualname__ if hasattr(op, '__objclass__') else op.__name__}"
 
 
+def attribute_text(path: str) -> str:
+    """A path of attributes as Python text, also where a name in it is a keyword (`aten.random.from`)."""
+    text, *rest = path.split(".")
+    for name in rest:
+        text = f"getattr({text}, {name!r})" if keyword.iskeyword(name) else f"{text}.{name}"
+    return text
+
+
 def literal(value: Any, names: Names) -> str:
     """One argument as Python text."""
     if isinstance(value, Node):
@@ -98,7 +106,7 @@ def literal(value: Any, names: Names) -> str:
     if isinstance(value, Program):
         return value.name
     if isinstance(value, OpOverload):
-        return f"torch.ops.{value}"
+        return attribute_text(f"torch.ops.{value}")
     if not isinstance(value, (int, float, complex, str)) and is_graph_value(value):
         return names.object(value, type(value).__name__.lower())
     return _number(value)

@@ -13,7 +13,7 @@ from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.views import ViewStep
 from aotlens.codegen.records import GraphCode
 from aotlens.ir.program import Node, Program, TableIndex
-from aotlens.ir.render import Names, body_lines, constant_text, function_lines, literal
+from aotlens.ir.render import Names, attribute_text, body_lines, constant_text, function_lines, literal
 from aotlens.ir.slots import OutsideTensor
 from aotlens.partition.packing import is_of_hook
 from aotlens.partition.records import Partitioned
@@ -166,9 +166,9 @@ def write_operators(builder: TextBuilder, names: Names, bindings: Bindings) -> N
     own: list[str] = []
     for path, name in sorted(names.operators.items(), key=lambda item: item[1]):
         if bindings.stands_alone and operator_namespace(path) not in OF_TORCH:
-            own.append(f"    {name} = {path}")
+            own.append(f"    {name} = {attribute_text(path)}")
         else:
-            builder.add(f"{name} = {path}")
+            builder.add(f"{name} = {attribute_text(path)}")
     if own:
         wanted = sorted({operator_namespace(line.partition(" = ")[2]) or "" for line in own})
         message = f"operators of your own ({', '.join(wanted)}): import first what registers them"

@@ -87,6 +87,14 @@ def permutation(x: Tensor) -> Tensor:
     return x[torch.randperm(5)]
 
 
+@cases(lambda: (plain(4),), "dynamo")
+def numbers_between(x: Tensor) -> Tensor:
+    """`random.from`, whose name is no name in Python."""
+    own = torch.empty(3).random_(0, 5)
+    x.random_(1, 9)
+    return own.sum() + x * 2
+
+
 @cases(lambda: (leaf(2, 6, 4),))
 def random_view(x: Tensor) -> tuple[Tensor, Tensor]:
     made = torch.rand_like(x) * x
