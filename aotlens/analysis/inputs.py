@@ -74,7 +74,7 @@ def _analyse(captured: Captured, index: int, keep_mutations: bool) -> InputAlias
     seen = _is_seen(written)
     if given.base is not None:
         _refuse_lost_history(captured, given, written)
-    if seen and mutates_data and repeated_dims(given.fake):
+    if seen and mutates_data and given.base is None and repeated_dims(given.fake):
         raise UnsupportedError(
             f"a write that autograd sees to `{given.slot.name}`, which is expanded",
             span_of_writes(storage.writes),

@@ -14,6 +14,7 @@ from aotlens.capture.operators import aten
 from aotlens.capture.places import contains, overlap
 from aotlens.capture.records import CapturedInput, SyntheticBaseOf
 from aotlens.capture.storage import Storage, Tracked
+from aotlens.capture.strided import meets_itself
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
 from aotlens.ir.names import node_name
@@ -33,7 +34,7 @@ from aotlens.torch_api import (
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Distinct inputs on one storage of which at least two overlap."""
+    """Distinct inputs on one storage of which at least two overlap, or one that shows elements twice."""
 
     members: tuple[int, ...]
     """Flat indices."""
@@ -49,16 +50,23 @@ class Group:
         return "input" if self.root_member is not None else "view_base"
 
 
-def overlapping_groups(values: list[Any]) -> list[Group]:
-    """Inputs that need a base if one of them is written; nothing for the usual call."""
+def overlapping_groups(values: list[Any], dynamic: bool) -> list[Group]:
+    """Inputs that need a base if one of them is written; nothing for the usual call.
+
+    One that shows elements twice gets none where sizes are symbols: a base would fix them, also where it is
+    only read.
+    """
     storages: dict[int, list[int]] = {}
     seen: set[int] = set()
     for index, value in enumerate(values):
         if isinstance(value, torch.Tensor) and id(value) not in seen and _is_plain(value):
             seen.add(id(value))
             storages.setdefault(value.untyped_storage()._cdata, []).append(index)
-    shared = (members for members in storages.values() if len(members) > 1)
-    return [_group(values, tuple(members)) for members in shared if _any_overlap(values, members)]
+    return [
+        _group(values, tuple(members))
+        for members in storages.values()
+        if _any_overlap(values, members) or (not dynamic and any(meets_itself(values[at]) for at in members))
+    ]
 
 
 def _is_plain(value: Any) -> bool:

@@ -38,7 +38,9 @@ def make_inputs(
     A ragged size is a symbol that compares with no other, so beside one all sizes are known ones.
     """
     dynamic = dynamic and not any(is_wrapper(value) and has_ragged_size(value) for value in values)
-    joined = tuple(join_inputs(recorder, group, values, slots) for group in overlapping_groups(values))
+    joined = tuple(
+        join_inputs(recorder, group, values, slots) for group in overlapping_groups(values, dynamic)
+    )
     members = {index: given for one in joined for index, given in one.members.items()}
     first: dict[int, int] = {}
     storages: dict[int, list[int]] = {}

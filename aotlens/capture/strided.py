@@ -5,11 +5,12 @@ however little of the storage the tensor shows that it was called on.
 """
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from aotlens.capture.operators import aten
 from aotlens.capture.places import place_of
-from aotlens.capture.storage import EXACT_OVERLAP, Storage, Tracked, has_symbols
+from aotlens.capture.storage import EXACT_OVERLAP, Storage, Tracked
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
 from aotlens.report.records import Span
@@ -24,6 +25,8 @@ OTHER_ELEMENTS = frozenset(
     }
 )
 """Views that show other elements than the storage's base holds, so that no strides of the base give them."""
+MAY_REPEAT = frozenset({aten.expand.default, aten.unfold.default, aten.as_strided.default})
+"""Views that may show an element several times."""
 
 
 def looks_at_memory(chain: tuple[ViewStep, ...]) -> bool:
@@ -74,17 +77,34 @@ def refuse_other_history(span: Span | None) -> None:
     )
 
 
-def meets_itself(tensor: Any, chain: tuple[ViewStep, ...]) -> bool:
-    """Whether strides that the user's code chose show an element several times; large ones are said to."""
-    place = None if has_symbols(tensor) else place_of(tensor)
-    if place is None or not any(step.offset is not None for step in chain):
+def meets_itself(tensor: Any) -> bool:
+    """Whether a tensor shows an element several times; large ones of such strides are said to.
+
+    Symbolic sizes count as they came.
+    """
+    place = place_of(tensor)
+    if place is None or 0 in place.sizes:
         return False
     reach = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+    for stride, size in sorted(zip(place.strides, place.sizes, strict=True)):
         if size > 1 and stride < reach:
-            return tensor.numel() > EXACT_OVERLAP or len(place.elements()) < tensor.numel()
+            count = prod(place.sizes)
+            return count > EXACT_OVERLAP or len(place.elements()) < count
         reach += (size - 1) * stride
     return False
+
+
+def as_look_at_memory(chain: tuple[ViewStep, ...], tensor: Any, span: Span | None) -> tuple[ViewStep, ...]:
+    """The views that lead to a tensor as one by its own strides.
+
+    Raises:
+        UnsupportedError: it shows other elements than the base's.
+    """
+    if any(step.op in OTHER_ELEMENTS for step in chain):
+        case = "a write to a part of a view that shows elements twice, in another type or conjugated"
+        raise UnsupportedError(case, span, "clone it before")
+    place = (list(tensor.shape), list(tensor.stride()), tensor.storage_offset())
+    return (ViewStep(aten.as_strided.default, place, offset=place[2]),)
 
 
 def _is_inside(step: ViewStep, source: Any) -> bool:

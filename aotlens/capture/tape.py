@@ -16,7 +16,14 @@ from aotlens.capture.made_generators import MadeGenerators
 from aotlens.capture.operators import FAKES, aten
 from aotlens.capture.stale_views import refuse_stale
 from aotlens.capture.storage import Storage, Tracked, Write
-from aotlens.capture.strided import from_base, looks_at_memory, refuse_other_history
+from aotlens.capture.strided import (
+    MAY_REPEAT,
+    as_look_at_memory,
+    from_base,
+    looks_at_memory,
+    meets_itself,
+    refuse_other_history,
+)
 from aotlens.capture.symbols import Symbols
 from aotlens.capture.views import ViewStep, as_lazy_as, put_back
 from aotlens.errors import RefusedAssertionError, UnsupportedError
@@ -263,6 +270,14 @@ class Tape:
             return storage.base, from_base(storage, chain[-1])
         return self.replay(storage, chain[:-1]), chain[-1]
 
+    def _path(self, tracked: Tracked, target: Any) -> tuple[ViewStep, ...]:
+        """The views back through which a write goes: one, where a tensor on the way shows elements twice."""
+        chain = tracked.chain
+        ends = [end for end in range(1, len(chain)) if chain[end - 1].op in MAY_REPEAT]
+        if any(meets_itself(self.replay(tracked.storage, chain[:end]).val) for end in ends):
+            return as_look_at_memory(chain, target, self.span)
+        return chain
+
     def __call__(self, op: Any, *args: Any, **kwargs: Any) -> Node:
         """The recorder is the `Emit` of the view rules."""
         return self.emit(op, *args, **kwargs)
@@ -406,8 +421,9 @@ class Tape:
         if storage.reached_outside and self._any_gradient():
             refuse_other_history(self.span)
         new = value = as_lazy_as(self, target, value)
-        for end in range(len(tracked.chain), 0, -1):
-            source, step = self._source(storage, tracked.chain[:end])
+        chain = self._path(tracked, target)
+        for end in range(len(chain), 0, -1):
+            source, step = self._source(storage, chain[:end])
             new = put_back(self, source, step, new)
             if source is storage.base:
                 break

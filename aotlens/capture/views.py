@@ -98,7 +98,13 @@ def _diagonal(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
 
 
 def _as_strided(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
-    return emit(aten.as_strided_scatter.default, source, new, *step.args)
+    """An element that is shown along a whole dimension, where each has the same value, goes back once."""
+    size, stride, *offset = step.args
+    size = list(size)
+    for dim, distance in enumerate(stride):
+        if type(distance) is int and distance == 0 and size[dim] != 1:
+            new, size[dim] = emit(aten.slice.Tensor, new, dim, 0, 1), 1
+    return emit(aten.as_strided_scatter.default, source, new, size, stride, *offset)
 
 
 def _expand(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:

@@ -1,10 +1,12 @@
 """Which tensors a function may write to while it is recorded."""
 
+from math import prod
 from typing import Any
 
 import torch
 
 from aotlens.capture.operators import aten
+from aotlens.capture.places import place_of
 from aotlens.capture.stale_views import refuse_stale
 from aotlens.capture.storage import repeated_dims
 from aotlens.capture.strided import meets_itself
@@ -13,7 +15,7 @@ from aotlens.errors import RefusedRuntimeError, UnsupportedError
 from aotlens.ir.program import op_name
 from aotlens.torch_api import pytree
 
-FILLS = frozenset({aten.zero_.default, aten.fill_.Scalar, aten.fill_.Tensor})
+FILLS = frozenset({aten.zero_.default, aten.fill_.Scalar})
 """Writes of one value to every element, which may be made several times to the same memory."""
 
 
@@ -37,21 +39,36 @@ def check_writable(tape: Tape, target: Any, func: Any, args: tuple[Any, ...]) ->
             tape.span,
             "clone it before writing",
         )
-    under = tracked.storage.base_tensor
-    if tracked.chain and repeated_dims(under) and under.numel() != target.numel():
+    if func not in FILLS and meets_itself(target):
         raise UnsupportedError(
-            "a write to a part of an expanded tensor, which shows in the others", tape.span, "clone it before"
+            f"`{op_name(func)}` on elements that overlap (`as_strided`, or windows of `unfold`), of which "
+            "more than one refers to a single memory location",
+            tape.span,
+            "clone them before",
         )
-    if meets_itself(target, tracked.chain) and func not in FILLS:
-        raise UnsupportedError(
-            f"`{op_name(func)}` on elements that overlap (`as_strided`)", tape.span, "clone them before"
-        )
+    _refuse_part_of_repeating_input(tape, target)
     if tracked.storage.inside and len(tracked.storage.inputs) > 1:
         raise RefusedRuntimeError(
             "Encountered aliased inputs that are mutated in the graph, but "
             f"`{tracked.storage.inside}` is a tensor subclass. This is not supported today",
             tape.span,
             "clone one of them before the call",
+        )
+
+
+def _refuse_part_of_repeating_input(tape: Tape, target: Any) -> None:
+    """Of one with symbolic sizes, which has no base under it (`bases`)."""
+    storage = tape.tracked(target).storage
+    if not storage.inputs or not tape.tracked(target).chain or not meets_itself(storage.base_tensor):
+        return
+    whole, part = place_of(storage.base_tensor), place_of(target)
+    if whole is None or part is None or prod(whole.sizes) != prod(part.sizes):
+        name = f"`{storage.base.name}`, " if not storage.version else ""
+        raise UnsupportedError(
+            f"a write to a part of an input of symbolic sizes, {name}that shows the same memory several "
+            "times (`expand`, `unfold`, `as_strided`)",
+            tape.span,
+            "clone it before, pass the tensor under it, or compile without dynamic sizes",
         )
 
 

@@ -77,16 +77,17 @@ def _bookkeeping(captured: Captured) -> dict[int, int | None]:
 
     By position: the position of the call that such a view repeats, None for an alias.
     """
-    calls, bases = captured.calls, _hidden_bases(captured)
+    calls, hidden = captured.calls, {id(base) for base in _hidden_bases(captured)}
     taken: dict[tuple[Any, ...], int] = {}
     again: dict[int, int | None] = {}
-    for at, (func, args, _, _, _) in enumerate(calls):
+    for at, (func, args, _, result, _) in enumerate(calls):
         kind = _kind(func)
         if kind is Kind.SAME:
             again[at] = None
         elif kind is Kind.VIEW:
-            if any(args[0] is base for base in bases):
+            if id(args[0]) in hidden:
                 again[at] = None
+                hidden.update(id(tensor) for tensor in tensors_in([result]))
                 continue
             key = (func, *(id(arg) if isinstance(arg, torch.Tensor) else str(arg) for arg in args))
             if taken.setdefault(key, at) != at:

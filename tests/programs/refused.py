@@ -190,9 +190,3 @@ def data_made_under_inference_mode(x: Tensor) -> Tensor:
 def foreach_twice_on_an_argument_that_is_a_view(x: Tensor) -> Tensor:
     torch._foreach_mul_([x, x], 2.0)
     return x
-
-
-@cases(lambda: (plain(4).expand(4, 4),), refused="a write to a part of an expanded tensor")
-def write_to_a_part_of_an_expanded_argument(x: Tensor) -> Tensor:
-    x[1].mul_(2)
-    return x * 1

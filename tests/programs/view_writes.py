@@ -146,6 +146,69 @@ def write_to_strided_elements_that_overlap(x: Tensor) -> Tensor:
     return x
 
 
+@cases(lambda: (plain(2, 1).expand(2, 3),), "dynamo", "inductor")
+def part_of_an_expanded_input(x: Tensor) -> Tensor:
+    x[:, 1].add_(1)
+    return x + 0
+
+
+@cases(lambda: (plain(4).expand(4, 4),), "dynamo")
+def write_to_a_part_of_an_expanded_argument(x: Tensor) -> Tensor:
+    x[1].mul_(2)
+    return x * 1
+
+
+@cases(lambda: (tape(1, 3).expand(2, 3),), "dynamo")
+def part_of_an_expanded_input_with_history(x: Tensor) -> tuple[Tensor, Tensor]:
+    seen = x.sin()
+    x[0].mul_(2)
+    return x.sin(), seen
+
+
+def _windows_and_end() -> tuple[Tensor, Tensor]:
+    under = plain(5)
+    return under.unfold(0, 3, 1), under[3:]
+
+
+@cases(_windows_and_end, "dynamo")
+def part_of_an_input_of_windows(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    x[:, 0].mul_(2)
+    y.add_(1)
+    return x + 0, y * 2
+
+
+@cases(lambda: (plain(6).as_strided((2, 3), (2, 1)),), "dynamo")
+def part_of_an_input_whose_rows_overlap(x: Tensor) -> Tensor:
+    x[0] += x[1].sum()
+    return x
+
+
+@cases(lambda: (leaf(3),), "dynamo", "inductor", "dynamic")
+def part_of_an_expanded_value(x: Tensor) -> tuple[Tensor, Tensor]:
+    value = x * 2
+    rows = value.expand(2, x.shape[0])
+    rows[0].mul_(x)
+    return rows + 0, value
+
+
+@cases(lambda: (plain(3),), "dynamo")
+def part_of_windows_of_an_input(x: Tensor) -> tuple[Tensor, Tensor]:
+    windows = x.unfold(0, 2, 1)
+    windows.t()[0].mul_(3)
+    return windows + 0, windows
+
+
+@cases(lambda: (plain(6).as_strided((2, 3), (2, 1)),), later="elements that overlap")
+def all_of_an_input_whose_rows_overlap(x: Tensor) -> Tensor:
+    return x.add_(1)
+
+
+@cases(lambda: (plain(3, 1).expand(3, 3),), refused="single memory location")
+def row_of_an_expanded_input_set_to_a_number(x: Tensor) -> Tensor:
+    x[1] = 5.0
+    return x + 0
+
+
 @cases(lambda: (plain(4, 4),), "dynamic", later="refer to a single memory location")
 def rows_added_to_rows_that_overlap(x: Tensor) -> Tensor:
     x[1:].add_(x[:-1])
