@@ -396,26 +396,3 @@ def _assumption(assumed: str, found: str) -> str:
 
 def _text(expression: Any) -> str:
     return print_expression(expression, {str(symbol): str(symbol) for symbol in expression.free_symbols})
-
-
-def refuse_dual_tensors(builder: TextBuilder, captured: Captured, arguments: list[str]) -> None:
-    """Forward-mode AD would lose its tangents, since an inference graph runs below autograd."""
-    tensors = [
-        name
-        for name, given in zip(arguments, captured.inputs, strict=True)
-        if given.is_tensor and given.duplicate_of is None and given.fake.is_floating_point()
-    ]
-    if not tensors:
-        return
-    dual = "torch.autograd.forward_ad"
-    with (
-        builder.block(f"if {dual}._current_level >= 0:"),
-        builder.block("if torch._C._functorch.peek_interpreter_stack() is None:"),
-        builder.block(f"for tensor in ({', '.join(tensors)},):"),
-        builder.block(f"if {dual}.unpack_dual(tensor).tangent is not None:"),
-    ):
-        message = (
-            f"compiled `{captured.subject.name}`: a dual tensor of forward-mode AD is not "
-            "supported; call `torch.func.jvp` inside the compiled function"
-        )
-        builder.add(f"raise RuntimeError({message!r})")

@@ -33,7 +33,7 @@ from aotlens.runtime.autograd import function_outputs
 from aotlens.runtime.bases import write_bases
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import call_graph, graph_context, view_text
-from aotlens.runtime.guards import Guards, refuse_dual_tensors
+from aotlens.runtime.guards import Guards
 from aotlens.runtime.hooks import check_hooks, without_hooks
 from aotlens.runtime.leaves import (
     inputs_apart,
@@ -45,6 +45,7 @@ from aotlens.runtime.leaves import (
     write_leaves,
 )
 from aotlens.runtime.left_gradients import check_gradients, tensors_left, write_gradients
+from aotlens.runtime.lost_gradients import refuse_dual_tensors, refuse_kept_gradients
 from aotlens.runtime.random_state import write_advance, write_reading
 from aotlens.runtime.refills import check_places, refuse_export, write_refills
 from aotlens.runtime.result_bases import write_result_bases
@@ -93,6 +94,7 @@ class WrapperText:
             guards = Guards(builder, self._captured, self._meta, self.arguments, self._names)
             guards.behind_dynamo &= not self._code.stands_alone
             guards.write()
+            refuse_kept_gradients(builder, self._captured, self._meta, self.arguments)
             check_hooks(builder, self._parts, self._names)
             refuse_export(self._captured, self._code.stands_alone)
             check_places(builder, self._captured, self._names)

@@ -550,3 +550,14 @@ def test_an_optimizer_that_holds_the_callers_parameters_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="neither argument, parameter nor buffer"):
         compile_direct(step, (torch.randn(4, 3),), {}, EAGER)
     assert layer.weight.grad is None
+
+
+def test_a_gradient_that_is_kept_of_what_is_written_to_is_refused() -> None:
+    x, w = leaf(3, 4) * 1, leaf(3, 4)
+    call = compiled(written, leaf(3, 4) * 1, w).call
+    call(leaf(3, 4) * 1, w)
+    x.retain_grad()
+    before = x.detach().clone()
+    with pytest.raises(RuntimeError, match=r"writes to `x`, whose gradient is to be kept"):
+        call(x, w)
+    assert torch.equal(x, before)
