@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch.autograd.function import BackwardCFunction
-from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.autograd.graph import GradientEdge
 
 from aotlens.capture.bases import NonLeaf
 from aotlens.capture.wrapper_inputs import NonLeafWrapper
@@ -43,10 +43,13 @@ def arrivals(outputs: Sequence[Any], leaves: Sequence[Any]) -> Arrivals:
         at_edges[edge] = at_edges.get(edge, 0) | mask
         at_nodes[edge[0]] = at_nodes.get(edge[0], 0) | mask
 
-    for at, start in enumerate(starts):
-        arrive(start, 1 << at)
     variables: dict[int, int] = {}
-    for node in _in_order(start for start, _ in starts):
+    for at, (output, start) in enumerate(zip(outputs, starts, strict=True)):
+        if start is None:
+            variables[id(output)] = variables.get(id(output), 0) | 1 << at
+        else:
+            arrive(start, 1 << at)
+    for node in _in_order(start[0] for start in starts if start is not None):
         fills = fills or _function_of(node) not in (None, *PASSES_ON)
         mask, following = at_nodes[node], node.next_functions
         of_each = _of_each(node, len(following), at_edges)
@@ -55,7 +58,11 @@ def arrivals(outputs: Sequence[Any], leaves: Sequence[Any]) -> Arrivals:
                 arrive(edge, of_each[at] if at < len(of_each) else mask)
         if not following and hasattr(node, "variable"):  # a leaf has several places after `set_`
             variables[id(node.variable)] = variables.get(id(node.variable), 0) | mask
-    masks = [variables.get(id(leaf), at_edges.get(_edge(leaf), 0)) for leaf in leaves]
+    edges = (_edge(leaf) for leaf in leaves)
+    masks = [
+        variables.get(id(leaf), 0) if edge is None else at_edges.get(edge, 0)
+        for leaf, edge in zip(leaves, edges, strict=True)
+    ]
     tangents = range(len(starts))
     return Arrivals(tuple(frozenset(at for at in tangents if mask >> at & 1) for mask in masks), fills)
 
@@ -73,9 +80,11 @@ def _function_of(node: Any) -> Any:
     return node._forward_cls if isinstance(node, BackwardCFunction) else None  # type: ignore[attr-defined]
 
 
-def _edge(tensor: Any) -> Edge:
-    edge = tensor if isinstance(tensor, GradientEdge) else get_gradient_edge(tensor)
-    return edge.node, edge.output_nr
+def _edge(tensor: Any) -> Edge | None:
+    """Where gradients of a tensor arrive; None for a leaf, which the tape knows by itself."""
+    if isinstance(tensor, GradientEdge):
+        return tensor.node, tensor.output_nr
+    return None if tensor.grad_fn is None else (tensor.grad_fn, tensor.output_nr)
 
 
 def _in_order(starts: Iterator[Any]) -> Iterator[Any]:

@@ -12,9 +12,10 @@ def refuse_kept_gradients(
     builder: TextBuilder, captured: Captured, meta: ViewAndMutationMeta, arguments: list[str]
 ) -> None:
     """`retain_grad` asks for the gradient of a value that lies inside of autograd's one node."""
+    flat = len(captured.flat_inputs)  # after these come bases, which are nobody's
     for info in meta.inputs:
         given = captured.inputs[info.index]
-        if info.seen_by_autograd and given.requires_grad and not given.is_leaf and given.base is None:
+        if info.index < flat and info.seen_by_autograd and given.requires_grad and not given.is_leaf:
             with builder.block(f"if {arguments[info.index]}.retains_grad:"):
                 message = (
                     f"compiled `{captured.subject.name}` writes to `{given.slot.name}`, whose gradient is to "
