@@ -11,6 +11,7 @@ import inspect
 import json
 import logging
 import os
+import random
 import sys
 import threading
 import warnings
@@ -116,6 +117,7 @@ __all__ = [
     "dynamo_compiles",
     "dynamo_knows",
     "example_sizes",
+    "fake_collectives_draw_apart",
     "fake_of",
     "fakes_without_devices",
     "first_expression",
@@ -937,6 +939,16 @@ def write_keywords_as_names() -> None:
 
     name_of.writes_keywords = True  # type: ignore[attr-defined]
     module._get_qualified_name = name_of
+
+
+def fake_collectives_draw_apart() -> None:
+    """Have the fake kernels of collectives take their random ids from a generator of their own.
+
+    Idempotent: theirs is `random`, whose state is the user's.
+    """
+    module: Any = sys.modules.get("torch.distributed._meta_registrations")
+    if module is not None and getattr(module, "random", None) is random:
+        module.random = random.Random()
 
 
 def know_grouped_products() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from aotlens.errors import UnsupportedError
 from aotlens.report.records import Span
+from aotlens.torch_api import fake_collectives_draw_apart
 
 STEPS = 4
 """How far iterators over iterators (`zip(a, map(f, b))`) are looked into."""
@@ -53,6 +54,7 @@ def stateful(owner: Any) -> Stateful | None:
 def of_the_process() -> list[Stateful]:
     """The generators that `random` and `numpy.random` draw from."""
     numpy: Any = sys.modules.get("numpy.random")
+    fake_collectives_draw_apart()
     return [_of_python(random), *([_of_numpy(numpy)] if numpy is not None else [])]
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import random
 import re
 import warnings
 from collections import OrderedDict
@@ -21,6 +22,7 @@ import aotlens
 from aotlens.errors import UnsupportedError
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
+from tests.programs.distributed import not_spread
 from tests.programs.program import leaf, plain
 
 EAGER = CompileOptions(backend="eager")
@@ -755,3 +757,18 @@ def test_numbers_of_a_class_of_their_own() -> None:
     for number in (Level.LOW, Level.HIGH, np.float64(2.5), np.float64(0.5), 2, Level.LOW):
         assert torch.equal(call(x, number), x * number)
     assert len(call.compiled) == 5
+
+
+def reduced_in_place(x: Tensor) -> Tensor:
+    y = x * 2
+    torch.distributed.all_reduce(y)
+    return y + 1
+
+
+def test_a_collective_in_place_draws_nothing_of_the_users() -> None:
+    """Torch's fake kernel of one takes an id from `random`."""
+    x = not_spread(4).detach()
+    before = random.getstate()
+    compiled = aotlens.compile(reduced_in_place, options=aotlens.CompileOptions(backend="eager"))
+    assert torch.equal(compiled(x), reduced_in_place(x))
+    assert random.getstate() == before
