@@ -77,8 +77,8 @@ def _add(graph: fx.Graph, node: Node, made: dict[int, Any], owned: dict[str, Any
         result = graph.get_attr(node.name)
         result.meta["val"] = node.val
         return result
-    if isinstance(node.val, torch.SymInt) and node.val.node.expr.is_number:
-        return int(node.val)  # a comparison after it told what it is
+    if isinstance(node.val, (torch.SymInt, torch.SymBool)) and not node.val.node.expr.free_symbols:
+        return (int if isinstance(node.val, torch.SymInt) else bool)(node.val)  # a comparison told what it is
     if isinstance(node.op, SymbolicExpression):
         return expression_nodes(graph, node.op, [made[id(arg)] for arg in node.args], node.val)
     op: Any = operator.getitem if node.op is getitem else node.op
@@ -120,8 +120,9 @@ def _describe(result: fx.Node, node: Node) -> None:
     spans = node.origin.place.spans
     if spans:
         meta["stack_trace"] = "".join(_frame_text(span) for span in reversed(spans))
-    if node.op is not getitem and result.op == "call_function":
-        meta["original_aten"] = result.target
+    if result.op == "call_function":
+        whole: Any = result.args[0] if node.op is getitem else result
+        meta["original_aten"] = whole.target
     meta["source_fn_stack"] = [(node.name, node.op)]
 
 

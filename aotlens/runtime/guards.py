@@ -306,10 +306,9 @@ class Guards:
         for at, (name, given) in enumerate(self._inputs()):
             if given.duplicate_of is not None:
                 other = self._captured.inputs[given.duplicate_of]
-                message = _assumption(
-                    f"{at} would be a duplicate of input {given.duplicate_of}",
-                    f"`{given.slot.name}` was the same tensor as `{other.slot.name}`",
-                )
+                message = f"`{given.slot.name}` was the same tensor as `{other.slot.name}`"
+                if self._meta.inputs[given.duplicate_of].is_changed:  # else torch takes it
+                    message = _assumption(f"{at} would be a duplicate of input {given.duplicate_of}", message)
                 self._refuse(f"{name} is not {self._names[given.duplicate_of]}", "AssertionError", message)
 
     def _aliases(self) -> None:

@@ -1,5 +1,6 @@
 """`aot_function`, `aot_module`, `aot_module_simplified` beside the ones of `functorch.compile` (A, B, H)."""
 
+import operator
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -179,6 +180,25 @@ def test_every_node_but_the_output_carries_tensor_meta() -> None:
     assert "y = x.sin()" in sin.meta["stack_trace"]
 
 
+def test_a_part_of_several_results_names_the_operator() -> None:
+    seen = Seen()
+    aotlens.aot_function(lambda x: torch.sort(x)[0] * 2, seen)(torch.ones(3))
+    (part,) = seen.graphs[0].graph.find_nodes(op="call_function", target=operator.getitem)
+    assert part.meta["original_aten"] is torch.ops.aten.sort.default
+
+
+def test_a_comparison_of_sizes_among_the_results_is_known_behind_dynamo() -> None:
+    def function(x: Any, y: Any) -> Any:
+        return (x + y if x.shape == y.shape else x), x.shape[0] == y.shape[0]
+
+    torch.compiler.reset()
+    backend = aotlens.aot_autograd(fw_compiler=aotlens.nop)
+    compiled = torch.compile(function, dynamic=True, backend=backend)
+    for one, other in ((3, 3), (4, 4), (3, 4), (5, 2)):
+        found, same = compiled(torch.ones(one), torch.ones(other))
+        assert (found.tolist(), same) == ([1.0 + (one == other)] * one, one == other)
+
+
 def test_other_shapes_and_other_patterns_compile_anew() -> None:
     seen = Seen()
     fn = aotlens.aot_function(lambda x, y: x.mul_(2) + y, seen)
@@ -322,6 +342,14 @@ def test_debug_assert_refuses_other_duplicates(fake: Any) -> None:
         phrase = "under the assumption that input 1 would be a duplicate of input 0"
         with pytest.raises(AssertionError, match=phrase):
             same(square(), y)
+
+
+def test_debug_assert_takes_what_was_one_tensor_and_is_not_written_to() -> None:
+    fn = aotlens.aot_function(lambda x, y: x - y * 2, aotlens.nop)
+    x = torch.ones(2)
+    with config.patch(debug_assert=True):
+        fn(x, x)
+        assert fn(x, torch.zeros(2)).tolist() == [1, 1]
 
 
 def test_debug_assert_refuses_a_new_gradient() -> None:
