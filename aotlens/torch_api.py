@@ -121,6 +121,7 @@ __all__ = [
     "fake_of",
     "fakes_without_devices",
     "first_expression",
+    "fix_sizes",
     "flex_gradients_on_cpu",
     "forked_after_cuda",
     "frames_left_out",
@@ -1446,6 +1447,24 @@ def dynamo_knows(tensor: Any) -> bool:
     """Whether Dynamo has seen the tensor in the frame that it compiles now."""
     context = TracingContext.try_get()
     return context is not None and tensor in context.tensor_to_context
+
+
+def fix_sizes(mode: FakeTensorMode, wrapper: Any, even_marked: bool) -> None:
+    """Have Dynamo compile anew for a wrapper of its frame with other sizes, or other ones inside.
+
+    Dynamo refuses where a size is marked, as a jagged tensor marks the longest and the shortest length.
+    """
+    context, env = TracingContext.try_get(), mode.shape_env
+    if context is None or env is None or wrapper not in context.tensor_to_context:
+        return
+    contexts = [context.tensor_to_context[wrapper]]
+    for known in contexts:
+        contexts += getattr(known, "inner_contexts", {}).values()
+        if not even_marked and any(one is not None and not one.warn_only for one in known.constraint_sizes):
+            continue
+        for size in known.shape_env_to_source_to_symbol_cache.get(id(env), {}).values():
+            if size.is_symbol and size in env.var_to_range:  # a ragged size has none
+                env.evaluate_expr(size)
 
 
 def frames_left_out() -> Iterator[tuple[str, int, str, str | None, int | None]]:

@@ -20,6 +20,7 @@ from aotlens.capture.wrapper_inputs import (
     share_inner,
     storage_identities,
     wrapper_input,
+    wrapper_twin,
 )
 from aotlens.capture.wrappers import is_wrapper
 from aotlens.errors import UnsupportedError
@@ -103,6 +104,8 @@ def unsupported_kind(value: Any) -> str:
 
 def twin(fake_mode: FakeTensorMode, value: Any, slot: FlatInput, dynamic: bool) -> Any:
     """The fake tensor that stands for an input, the same one each time; call inside the fake mode."""
+    if is_wrapper(value):
+        return wrapper_twin(fake_mode, value, dynamic)
     return as_fake(fake_mode, value, dynamic and not isinstance(slot, (Parameter, Buffer, OutsideTensor)))
 
 

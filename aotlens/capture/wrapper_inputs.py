@@ -19,7 +19,7 @@ from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput
 from aotlens.ir.subclasses import is_plain
-from aotlens.torch_api import FakeTensor, below_views, fake_of
+from aotlens.torch_api import FakeTensor, FakeTensorMode, below_views, fake_of, fix_sizes
 
 Overlap = Callable[[Any, Any], bool]
 
@@ -38,7 +38,7 @@ class NonLeafWrapper(torch.autograd.Function):
 
 def wrapper_input(tape: Tape, value: Any, slot: FlatInput, name: str, dynamic: bool) -> CapturedInput:
     """Capture one wrapper; call inside the recorder's fake mode."""
-    fake = value if _is_fake(value) else _fake_of(tape, value, dynamic)
+    fake = value if _is_fake(value) else wrapper_twin(tape.fake_mode, value, dynamic)
 
     def make_inner(path: Path, inner: Any) -> tuple[Node, Any]:
         if inner.layout is not torch.strided:
@@ -72,8 +72,12 @@ def wrapper_input(tape: Tape, value: Any, slot: FlatInput, name: str, dynamic: b
     )
 
 
-def _fake_of(tape: Tape, value: Any, dynamic: bool) -> Any:
-    return fake_of(tape.fake_mode, value, static_shapes=not (dynamic and _sizes_may_vary(value)))
+def wrapper_twin(mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
+    """A wrapper as a fake one; Dynamo compiles anew where sizes that it lets vary are known ones here."""
+    if dynamic and _sizes_may_vary(value):
+        return fake_of(mode, value, static_shapes=False)
+    fix_sizes(mode, value, even_marked=not has_ragged_size(value))
+    return fake_of(mode, value, static_shapes=True)
 
 
 def _sizes_may_vary(value: Any) -> bool:

@@ -8,8 +8,10 @@ from torch import Tensor
 from torch.testing._internal.two_tensor import TwoTensor
 
 import aotlens
+from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
+from tests.programs.distributed import spread
 from tests.programs.subclasses import two, two_leaf, two_tape
 
 
@@ -175,3 +177,27 @@ def test_later_call_with_a_wrapper_where_a_plain_tensor_was(wrap: Any) -> None:
             ((found.a, wanted.a),) if isinstance(found, TwoTensor) else ((found, wanted),)  # type: ignore[attr-defined]
         ):
             torch.testing.assert_close(inside, expected)
+
+
+@pytest.mark.parametrize("dynamic", [None, True], ids=["automatic", "dynamic"])
+def test_later_sizes_of_a_distributed_tensor_behind_dynamo(dynamic: bool | None) -> None:
+    """The whole has sizes that its local part does not tell."""
+    backend = dynamo_backend(CompileOptions(backend="eager"))
+    call = torch.compile(lambda x: x.sin(), backend=backend, dynamic=dynamic)
+    for rows in (4, 6, 2):
+        x: Any = spread(rows, 4)
+        out = call(x)
+        out.sum().backward()
+        assert tuple(out.shape) == tuple(x.shape) == (2 * rows, 4)
+        torch.testing.assert_close(out.to_local(), x.to_local().sin())
+        torch.testing.assert_close(x.grad.to_local(), x.detach().to_local().cos())
+
+
+def test_later_lengths_of_a_jagged_tensor_behind_dynamo() -> None:
+    call = torch.compile(lambda x: x.values().mean(), backend=dynamo_backend(CompileOptions(backend="eager")))
+    for lengths in ([2, 4], [5, 1, 2], [3, 3], [1, 2, 3, 4, 5], [6, 9]):
+        rows = [torch.randn(length, 3) for length in lengths]
+        x = torch.nested.nested_tensor(rows, layout=torch.jagged, requires_grad=True)
+        call(x).backward()
+        count = sum(lengths) * 3
+        torch.testing.assert_close(x.grad.values(), torch.full((sum(lengths), 3), 1 / count))  # type: ignore[union-attr]
