@@ -190,3 +190,10 @@ def data_made_under_inference_mode(x: Tensor) -> Tensor:
 def foreach_twice_on_an_argument_that_is_a_view(x: Tensor) -> Tensor:
     torch._foreach_mul_([x, x], 2.0)
     return x
+
+
+@cases(lambda: (leaf(4, 4),), refused="a hook on a result that is a view")
+def hook_on_a_returned_view(x: Tensor) -> Tensor:
+    view = x.t()
+    view.register_hook(lambda gradient: gradient * 3)
+    return view
