@@ -1449,18 +1449,23 @@ def dynamo_knows(tensor: Any) -> bool:
     return context is not None and tensor in context.tensor_to_context
 
 
-def fix_sizes(mode: FakeTensorMode, wrapper: Any, even_marked: bool) -> None:
+def fix_sizes(mode: FakeTensorMode, wrapper: Any, jagged: bool) -> None:
     """Have Dynamo compile anew for a wrapper of its frame with other sizes, or other ones inside.
 
-    Dynamo refuses where a size is marked, as a jagged tensor marks the longest and the shortest length.
+    Dynamo refuses where a size is marked, as a jagged tensor marks the longest and the shortest length; the
+    rows of one that is a view are those of its base.
     """
     context, env = TracingContext.try_get(), mode.shape_env
     if context is None or env is None or wrapper not in context.tensor_to_context:
         return
-    contexts = [context.tensor_to_context[wrapper]]
-    for known in contexts:
-        contexts += getattr(known, "inner_contexts", {}).values()
-        if not even_marked and any(one is not None and not one.warn_only for one in known.constraint_sizes):
+    first = context.tensor_to_context[wrapper]
+    base = first.view_base_context if jagged else None
+    for known in (
+        first,
+        *getattr(first, "inner_contexts", {}).values(),
+        *((base,) if base is not None else ()),
+    ):
+        if jagged and any(one is not None and not one.warn_only for one in known.constraint_sizes):
             continue
         for size in known.shape_env_to_source_to_symbol_cache.get(id(env), {}).values():
             if size.is_symbol and size in env.var_to_range:  # a ragged size has none

@@ -76,7 +76,7 @@ def wrapper_twin(mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
     """A wrapper as a fake one; Dynamo compiles anew where sizes that it lets vary are known ones here."""
     if dynamic and _sizes_may_vary(value):
         return fake_of(mode, value, static_shapes=False)
-    fix_sizes(mode, value, even_marked=not has_ragged_size(value))
+    fix_sizes(mode, value, jagged=has_ragged_size(value))
     return fake_of(mode, value, static_shapes=True)
 
 
