@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotlens.capture.owned import module_tensors
 from aotlens.errors import RefusedAssertionError, RefusedRuntimeError
+from aotlens.frontends.apart import inputs_apart
 from aotlens.frontends.compilers import nop
 from aotlens.frontends.export_checks import (
     refuse_conventions,
@@ -58,20 +60,22 @@ def aot_export_module(  # noqa: PLR0913 (torch's signature)
     refuse_settings()
     call_args, call_kwargs = tuple(args), kwargs or {}
     options = _options(decompositions, dynamic=bool(dynamic_shapes))
-    with nullcontext() if trace_joint or pre_dispatch else torch.no_grad():
-        joint = trace_direct(mod, call_args, call_kwargs, options)
-    refuse_inexpressible(joint, trace_joint)
-    if trace_joint:
-        refuse_loss(_result(joint), output_loss_index)
-    if pre_dispatch:
-        module = pre_dispatch_module(joint, mod, call_args, call_kwargs)
-    else:
-        module = joint_module(joint)
+    with inputs_apart(mod, call_args, call_kwargs) as given:
+        with nullcontext() if trace_joint or pre_dispatch else torch.no_grad():
+            joint = trace_direct(mod, given.args, given.kwargs, options)
+        given.refuse_written(joint)
+        refuse_inexpressible(joint, trace_joint)
         if trace_joint:
-            _name_inputs(module)
-            _start_from_loss(module, joint)
-    owned = [*dict(mod.named_parameters()).values(), *dict(mod.named_buffers()).values()]
-    in_spec = pytree.tree_structure(((*owned, *call_args), call_kwargs))
+            refuse_loss(_result(joint), output_loss_index)
+        if pre_dispatch:
+            module = pre_dispatch_module(joint, mod, given.args, given.kwargs)
+        else:
+            module = joint_module(joint)
+        owned = module_tensors(mod)
+    if trace_joint:
+        _name_inputs(module)
+        _start_from_loss(module, joint)
+    in_spec = pytree.tree_structure(((*owned.values(), *call_args), call_kwargs))
     loss_index = output_loss_index if trace_joint else None
     return module, describe_graph(joint, module, in_spec, loss_index)
 
@@ -91,8 +95,9 @@ def aot_export_joint_simple(
     """
     refuse_pytrees(args, None)
     refuse_settings()
-    with nullcontext() if trace_joint else torch.no_grad():
-        joint = trace_direct(func, tuple(args), {}, _options(decompositions))
+    with inputs_apart(func, tuple(args), {}) as given, nullcontext() if trace_joint else torch.no_grad():
+        joint = trace_direct(func, given.args, {}, _options(decompositions))
+    given.refuse_written(joint)
     refuse_inexpressible(joint, trace_joint)
     refuse_conventions(joint)
     refuse_pytrees(args, joint.captured.structure.result)
@@ -141,16 +146,26 @@ def aot_export_joint_with_descriptors(  # noqa: PLR0913 (torch's signature)
     """
     options = _options(decompositions)
     options = replace(options, keep_input_mutations=keep_inference_input_mutations)
-    joint = trace_direct(mod, tuple(args), kwargs or {}, options)
-    owned = dict(mod.named_parameters()) | dict(mod.named_buffers())
+    joint, owned = _joint_of_module(mod, tuple(args), kwargs or {}, options)
     return JointWithDescriptors(
         graph_module=joint_module(joint),
-        params_spec=list(dict(mod.named_parameters())),
-        buffers_spec=list(dict(mod.named_buffers())),
+        params_spec=[fqn for fqn, tensor in owned.items() if isinstance(tensor, torch.nn.Parameter)],
+        buffers_spec=[fqn for fqn, tensor in owned.items() if not isinstance(tensor, torch.nn.Parameter)],
         in_spec=pytree.tree_structure(([*owned.values(), *args], kwargs or {})),
         out_spec=joint.captured.structure.result,
         joint=joint,
     )
+
+
+def _joint_of_module(
+    mod: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], options: CompileOptions
+) -> tuple[JointProgram, dict[str, Any]]:
+    """Also the module's tensors that are inputs; what is given twice and written to is one input."""
+    with inputs_apart(mod, args, kwargs) as given:
+        joint, owned = trace_direct(mod, given.args, given.kwargs, options), module_tensors(mod)
+    if given.written(joint):
+        return trace_direct(mod, args, kwargs, options), module_tensors(mod)
+    return joint, owned
 
 
 def aot_compile_joint_with_descriptors(

@@ -214,3 +214,81 @@ def test_a_serializable_callable_is_refused_and_says_what_to_use() -> None:
         jd = aotlens.aot_export_joint_with_descriptors(stack, torch.nn.Linear(2, 2), (torch.randn(3, 2),))
         with pytest.raises(RuntimeError, match=r"serializable=True.*cannot be written down.*aotlens.export"):
             aotlens.aot_compile_joint_with_descriptors(jd, serializable=True)
+
+
+class Tied(torch.nn.Module):
+    """A weight at two names, and a module at two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = torch.nn.Linear(2, 2)
+        self.b = torch.nn.Linear(2, 2, bias=False)
+        self.b.weight = self.a.weight
+        self.again = self.a
+
+    def forward(self, x: Any) -> Any:
+        return (self.again(self.b(self.a(x))).sum(),)
+
+
+def every_name(module: Any) -> list[str]:
+    return [name for name, _ in module.named_parameters(remove_duplicate=False)]
+
+
+@pytest.mark.parametrize("trace_joint", [False, True])
+def test_a_tied_parameter_is_an_input_by_each_name(trace_joint: bool) -> None:
+    module, x = Tied(), torch.ones(1, 2)
+    names, held = every_name(module), list(module.modules())
+    loss: Any = {"output_loss_index": 0} if trace_joint else {}
+    graph, signature = aotlens.aot_export_module(module, (x,), trace_joint=trace_joint, **loss)
+    assert signature.parameters == names == every_name(module)
+    assert list(module.modules()) == held
+    parameters = [*dict(module.named_parameters(remove_duplicate=False)).values()]
+    result, *gradients = graph(*parameters, x)
+    torch.testing.assert_close(result, module(x)[0])
+    if trace_joint:
+        wanted = torch.autograd.grad(module(x)[0], module.a.weight)[0]
+        weights = [one for name, one in zip(names, gradients, strict=True) if name.endswith("weight")]
+        torch.testing.assert_close(sum(weights), wanted)
+
+
+def test_a_joint_graph_takes_a_tied_parameter_by_each_name() -> None:
+    module, x = Tied(), torch.ones(1, 2)
+    with ExitStack() as stack:
+        joint = aotlens.aot_export_joint_with_descriptors(stack, module, (x,))
+        assert joint.params_spec == every_name(module)
+        call = aotlens.aot_compile_joint_with_descriptors(joint)
+        result = call(*dict(module.named_parameters(remove_duplicate=False)).values(), x)
+    found = torch.autograd.grad(result[0], module.a.weight)
+    torch.testing.assert_close(found, torch.autograd.grad(module(x)[0], module.a.weight))
+
+
+@pytest.mark.parametrize("trace_joint", [False, True])
+def test_a_tensor_given_twice_as_an_example_is_two_inputs(trace_joint: bool) -> None:
+    x = torch.ones(2, requires_grad=True)
+    graph = aotlens.aot_export_joint_simple(lambda a, b: [a - b * 2], [x, x], trace_joint=trace_joint)
+    given = [torch.ones(2), torch.full((2,), 3.0)]
+    found = graph(given, [torch.ones(2)]) if trace_joint else graph(*given)
+    (result,), gradients = found if trace_joint else (found, [])
+    assert result.tolist() == [-5, -5]
+    assert [one.tolist() for one in gradients] == ([[1, 1], [-2, -2]] if trace_joint else [])
+
+
+def test_a_tied_buffer_that_is_written_to_is_refused() -> None:
+    class Counts(torch.nn.Module):
+        count: torch.Tensor
+        same: torch.Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(2))
+            self.register_buffer("same", self.count)
+
+        def forward(self, x: Any) -> Any:
+            self.count.add_(1)
+            return (x * self.same,)
+
+    with pytest.raises(RuntimeError, match="duplicated inputs that are mutated in the graph: `count` and"):
+        aotlens.aot_export_module(Counts(), (torch.ones(2),), trace_joint=False)
+    with ExitStack() as stack:
+        joint = aotlens.aot_export_joint_with_descriptors(stack, Counts(), (torch.ones(2),))
+    assert joint.buffers_spec == ["count"]
