@@ -16,6 +16,7 @@ from aotlens.capture.masks import drawn_in_place, draws_mask
 from aotlens.capture.operators import Operator, aten, missing_defaults
 from aotlens.capture.partial_overlaps import refuse_partial_overlap
 from aotlens.capture.storage import Storage, Tracked, repeated_dims
+from aotlens.capture.strided import noted, refuse_beyond
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
 from aotlens.capture.writable import check_writable
@@ -58,11 +59,13 @@ def record_metadata_mutation(tape: Tape, call: Write) -> Any:
     functional = call.operator.functional
     if functional is None:
         raise UnsupportedError(f"metadata mutation by `{call.name}`", tape.span, "take a view instead")
-    node = tape.emit(functional, tape.node_of(tensor), *call.args[1:], **call.kwargs)
     keywords = tuple(call.kwargs.items())
     step = ViewStep(functional, call.args[1:], keywords, None, torch.is_grad_enabled(), in_place=True)
+    node, step = _moved(tape, tensor, step)
     before, unseen = tensor.shape, not torch.is_grad_enabled() and not tracked.storage.inputs
     tape.keep_values(tensor)
+    if tensor is tracked.storage.base_tensor and tracked.storage.came_as is None:
+        tracked.storage.came_as = tensor.detach()
     call.func(*call.args, **call.kwargs)
     unseen = unseen and tensor._base is None  # the history of a view is made again, as the view lies then
     if unseen and tensor.requires_grad and tensor.grad_fn is not None and tensor.shape != before:
@@ -77,6 +80,17 @@ def record_metadata_mutation(tape: Tape, call: Write) -> Any:
     tracked.storage.last_move = step
     setattr(tensor, TRACK, Tracked(tracked.storage, (*tracked.chain, step), node, tracked.version))
     return tensor
+
+
+def _moved(tape: Tape, tensor: Any, step: ViewStep) -> tuple[Node, ViewStep]:
+    """The value that a tensor has as that view of itself, and the step as its chain has it."""
+    tracked, source = tape.tracked(tensor), tape.node_of(tensor)
+    if step.op is not aten.as_strided.default:
+        return step.apply(tape, source), step
+    step = noted(step, tensor, tracked, tape.span)
+    node = tape.replay(tracked.storage, (*tracked.chain, step))
+    refuse_beyond(tracked.storage, step, node.val, tape.span)
+    return node, step
 
 
 def record_mutation(tape: Tape, call: Write) -> Any:

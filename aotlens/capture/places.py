@@ -32,6 +32,15 @@ class Place:
             found = {start + at * stride for start in found for at in range(size)}
         return found
 
+    def holds(self, part: "Place") -> bool:
+        """Whether all of another lies on its elements; large ones with gaps hold none."""
+        inside = self.offset * self.element_bytes <= part.offset * part.element_bytes
+        inside &= (part.last + 1) * part.element_bytes <= (self.last + 1) * self.element_bytes
+        if not inside or self.last + 1 - self.offset == prod(self.sizes):
+            return inside
+        exact = max(prod(self.sizes), prod(part.sizes)) <= EXACT_OVERLAP
+        return exact and self.element_bytes == part.element_bytes and part.elements() <= self.elements()
+
 
 def place_of(tensor: Any) -> Place | None:
     """None where only the data tells a size."""
@@ -64,14 +73,7 @@ def overlap(left: Any, right: Any) -> bool:
 def contains(whole: Any, part: Any) -> bool:
     """Whether all of a tensor lies on elements of another on its storage; large ones with gaps do not."""
     one, other = place_of(whole), place_of(part)
-    if one is None or other is None:
-        return False
-    inside = one.offset * one.element_bytes <= other.offset * other.element_bytes
-    inside &= (other.last + 1) * other.element_bytes <= (one.last + 1) * one.element_bytes
-    if not inside or one.last + 1 - one.offset == prod(one.sizes):
-        return inside
-    exact = max(prod(one.sizes), prod(other.sizes)) <= EXACT_OVERLAP
-    return exact and one.element_bytes == other.element_bytes and other.elements() <= one.elements()
+    return one is not None and other is not None and one.holds(other)
 
 
 def _bytes_meet(one: Place, other: Place) -> bool:

@@ -46,6 +46,8 @@ class Storage:
     writes: list[Write] = field(default_factory=list)
     moves: list[Write] = field(default_factory=list)
     """Changes of a tensor's sizes or strides."""
+    came_as: Any = None
+    """The base tensor as it was before its own sizes or strides changed; None where they never did."""
     last_move: ViewStep | None = None
     """The latest of these, as a step of that tensor's chain; None after a write."""
     grown: bool = False

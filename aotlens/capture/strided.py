@@ -10,7 +10,7 @@ from typing import Any
 
 from aotlens.capture.operators import aten
 from aotlens.capture.places import place_of
-from aotlens.capture.storage import EXACT_OVERLAP, Storage, Tracked
+from aotlens.capture.storage import EXACT_OVERLAP, Storage, Tracked, has_symbols
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
 from aotlens.report.records import Span
@@ -38,8 +38,33 @@ def looks_at_memory(chain: tuple[ViewStep, ...]) -> bool:
 def from_base(storage: Storage, step: ViewStep) -> ViewStep:
     """The `as_strided` as a view of the storage's current value, which begins where that value begins."""
     size, stride = step.args[:2]
-    offset = step.offset - storage.base_tensor.storage_offset() + storage.base.val.storage_offset()
+    offset = step.offset - _first(storage).storage_offset() + storage.base.val.storage_offset()
     return replace(step, args=(size, stride, offset))
+
+
+def _first(storage: Storage) -> Any:
+    """The storage's base with the sizes and strides that it was first seen with."""
+    return storage.base_tensor if storage.came_as is None else storage.came_as
+
+
+def refuse_beyond(storage: Storage, step: ViewStep, view: Any, span: Span | None) -> None:
+    """Of an input's memory the graph has the elements of the input; a base has those of all that overlap.
+
+    Raises:
+        UnsupportedError: the `as_strided` shows others.
+    """
+    whole = _first(storage)
+    place, shown = place_of(whole), place_of(view)
+    if not storage.inputs or place is None or shown is None:
+        return
+    if type(step.offset) is int:
+        shown = replace(shown, offset=step.offset)  # a value begins elsewhere in memory, after a write
+    if not (_is_inside(step, whole) if has_symbols(whole) else place.holds(shown)):
+        raise UnsupportedError(
+            "`as_strided` that shows elements of the storage which the input does not have",
+            span,
+            "pass the tensor that has them",
+        )
 
 
 def noted(step: ViewStep, source: Any, looked_at: Tracked, span: Span | None) -> ViewStep:

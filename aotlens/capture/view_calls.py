@@ -7,7 +7,7 @@ import torch
 
 from aotlens.capture.operators import HIDDEN_SPLITS, aten
 from aotlens.capture.storage import Tracked
-from aotlens.capture.strided import noted
+from aotlens.capture.strided import noted, refuse_beyond
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep, viewed
 
@@ -28,6 +28,7 @@ def record_view(
     node: Any = None
     if func is aten.as_strided.default:
         step = noted(step, source, tracked, tape.span)
+        refuse_beyond(tracked.storage, step, result, tape.span)
     if tracked.storage.version and step.offset is not None:
         node = tape.replay(tracked.storage, (*tracked.chain, step))
     elif not rewritten and source_node.val.stride() == source.stride():

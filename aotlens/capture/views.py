@@ -99,6 +99,8 @@ def _diagonal(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
 
 def _as_strided(emit: Emit, source: Any, step: ViewStep, new: Any) -> Any:
     """An element that is shown along a whole dimension, where each has the same value, goes back once."""
+    if source.val.requires_grad and not source.val.is_contiguous():  # torch refuses it as it came
+        source = emit(aten.alias.default, source)
     size, stride, *offset = step.args
     size = list(size)
     for dim, distance in enumerate(stride):

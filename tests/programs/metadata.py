@@ -43,6 +43,21 @@ def as_strided_in_place(x: Tensor) -> Tensor:
     return x + 1
 
 
+@cases(lambda: (tape(6),), "dynamo")
+def data_then_as_strided_in_place_from_the_second_on(x: Tensor) -> Tensor:
+    x.add_(1)
+    x.as_strided_((2,), (2,), 1)
+    return x * 2
+
+
+@cases(lambda: (plain(8)[2:],), "dynamo")
+def data_and_as_strided_in_place_further_inside(x: Tensor) -> Tensor:
+    x.mul_(2)
+    x.as_strided_((2,), (2,), 3)
+    x.add_(1)
+    return x * 2
+
+
 @cases(lambda: (plain(3, 4),), "dynamic")
 def data_then_metadata(x: Tensor) -> Tensor:
     x.mul_(2)

@@ -135,6 +135,24 @@ def strided_view_past_the_slice_with_a_gradient(x: Tensor) -> Tensor:
     return seen.sin()
 
 
+@cases(lambda: (tape(8)[2:],), "dynamic", later="elements of the storage which the input does not have")
+def write_to_strided_elements_before_the_input(x: Tensor) -> Tensor:
+    x.as_strided((2,), (2,), 1).mul_(2)
+    return x * 1
+
+
+@cases(lambda: (plain(8)[::2],), later="elements of the storage which the input does not have")
+def strided_view_of_what_lies_between(x: Tensor) -> Tensor:
+    return x.as_strided((5,), (1,)) * 2
+
+
+@cases(lambda: (tape(8)[2:],), "dynamo")
+def write_under_a_strided_view_inside_the_input(x: Tensor) -> tuple[Tensor, Tensor]:
+    seen = x.as_strided((2,), (2,), 3)
+    x.mul_(2)
+    return seen * 1, x.as_strided((2,), (2,), 2)
+
+
 @cases(lambda: (torch.randn(4, dtype=torch.complex64),), later="outside of a view of another type")
 def strided_view_past_a_slice_of_reals(x: Tensor) -> Tensor:
     return torch.view_as_real(x)[1:].as_strided((2, 2), (1, 2), 1) + 1
