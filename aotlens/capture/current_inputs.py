@@ -45,6 +45,8 @@ class CurrentInputs:
         """By the identity of the storage."""
         self._saved: dict[int, bool] = {}
         """Whether the custom function that met a storage first had saved it."""
+        self._looking: dict[int, bool] = {}
+        """Storages of which that is being asked, and whether they were met meanwhile."""
 
     def meet(self, tracked: Tracked, is_write: bool = False) -> None:
         """A tensor is about to be read, or written to, in the backward."""
@@ -63,10 +65,19 @@ class CurrentInputs:
             storage.version += 1
 
     def _is_saved(self, storage: Storage) -> bool:
-        """The first meeting decides: a write makes autograd refuse to look again."""
-        if id(storage) not in self._saved:
-            self._saved[id(storage)] = _is_saved_here(storage)
-        return self._saved[id(storage)]
+        """The first meeting decides: a write makes autograd refuse to look again.
+
+        Looking runs the hooks on saved tensors: what these meet meanwhile was saved.
+        """
+        key = id(storage)
+        if key in self._looking:
+            self._looking[key] = True
+            return True
+        if key not in self._saved:
+            self._looking[key] = False
+            found = _is_saved_here(storage)
+            self._saved[key] = self._looking.pop(key) or found
+        return self._saved[key]
 
     def settle(self) -> None:
         """Inputs that neither side wrote to are plain inputs again: autograd may look after their values."""
