@@ -10,7 +10,7 @@ from aotlens.capture.places import place_of
 from aotlens.capture.stale_views import refuse_stale
 from aotlens.capture.storage import repeated_dims
 from aotlens.capture.strided import meets_itself
-from aotlens.capture.tape import Tape
+from aotlens.capture.tape import TRACK, Tape
 from aotlens.errors import RefusedRuntimeError, UnsupportedError
 from aotlens.ir.program import op_name
 from aotlens.torch_api import pytree
@@ -24,6 +24,8 @@ def check_writable(tape: Tape, target: Any, func: Any, args: tuple[Any, ...]) ->
     tracked = tape.tracked(target)
     if tracked.storage.moves and target._base is not None and _has_gradient(target, args):
         refuse_stale(target, tape.span, written=target.requires_grad)
+    if tape.exchanged and _has_gradient(target, args):
+        _refuse_history_of_other_memory(tape, target)
     base = tracked.storage.base
     is_constant = base.constant is not None or tape.is_constant(target)
     if is_constant or any(base is node for node, _ in tape.outside):
@@ -53,6 +55,17 @@ def check_writable(tape: Tape, target: Any, func: Any, args: tuple[Any, ...]) ->
             f"`{tracked.storage.inside}` is a tensor subclass. This is not supported today",
             tape.span,
             "clone one of them before the call",
+        )
+
+
+def _refuse_history_of_other_memory(tape: Tape, target: Any) -> None:
+    """Of a view that lies elsewhere by now: autograd then gives the input under it a new history."""
+    under = getattr(target._base, TRACK, None)
+    if under is not None and under.storage.inputs and under.storage is not tape.tracked(target).storage:
+        raise UnsupportedError(
+            "a write with a gradient to a view of an input that was given other memory (`.data`, `set_`)",
+            tape.span,
+            "assign to a tensor of its own, or write under `torch.no_grad()`",
         )
 
 

@@ -186,6 +186,14 @@ def data_made_under_inference_mode(x: Tensor) -> Tensor:
     return x * 2
 
 
+@cases(lambda: (tape(4, 4),), refused="a view of an input that was given other memory")
+def data_of_a_view_assigned_and_written_with_a_gradient(x: Tensor) -> Tensor:
+    row = x[0]
+    row.data = row.data * 2
+    row += row
+    return x
+
+
 @cases(lambda: (tape(4, 4)[1:],), refused="a `torch._foreach_` operator that writes twice")
 def foreach_twice_on_an_argument_that_is_a_view(x: Tensor) -> Tensor:
     torch._foreach_mul_([x, x], 2.0)
