@@ -19,6 +19,7 @@ PROPERTIES = (
     "whether it is conjugated or negated",
     "which arguments are one tensor",
     "which arguments share memory",
+    "the metadata of a subclass",
 )
 """What is told of a tensor in a signature, in its order (`frontends/signature.py`)."""
 

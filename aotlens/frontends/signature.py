@@ -11,6 +11,7 @@ import torch
 from aotlens.capture.inputs import unsupported_kind
 from aotlens.capture.objects import hashable, plain_attributes
 from aotlens.capture.owned import module_tensors
+from aotlens.capture.wrappers import is_wrapper
 from aotlens.errors import UnsupportedError
 from aotlens.runtime.owner import tensor_places
 from aotlens.torch_api import (
@@ -88,9 +89,16 @@ def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
                 leaf.is_neg() or (leaf.dtype.is_complex and leaf.is_conj()),
                 objects.setdefault(id(leaf), len(objects)),
                 storages.setdefault(_storage(leaf), len(storages)),
+                None if type(leaf) in PLAIN else _metadata(leaf),
             )
         )
     return tuple(described)
+
+
+def _metadata(tensor: Any) -> Any:
+    """What a wrapper says of itself beside its sizes; None where that is no key."""
+    metadata = tensor.__tensor_flatten__()[1] if is_wrapper(tensor) else None
+    return metadata if metadata.__hash__ is not None else None
 
 
 def _storage(tensor: Any) -> int:
@@ -108,6 +116,10 @@ def _storage(tensor: Any) -> int:
 
 def _layout(tensor: Any) -> tuple[Any, ...]:
     strides = tensor.stride()
+    if (
+        tensor.layout is torch.jagged
+    ):  # its ragged size has no order, and its sizes are known ones in any case
+        return tensor.shape, strides
     order = tuple(sorted(range(len(strides)), key=lambda dim: -strides[dim]))
     return len(strides), order, tensor.is_contiguous()
 

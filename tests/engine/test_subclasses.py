@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.distributed.tensor import Partial, Replicate
 from torch.testing._internal.two_tensor import TwoTensor
 
 import aotlens
@@ -12,6 +13,7 @@ from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from tests.programs.distributed import spread
+from tests.programs.jagged import jagged
 from tests.programs.subclasses import two, two_leaf, two_tape
 
 
@@ -201,3 +203,27 @@ def test_later_lengths_of_a_jagged_tensor_behind_dynamo() -> None:
         call(x).backward()
         count = sum(lengths) * 3
         torch.testing.assert_close(x.grad.values(), torch.full((sum(lengths), 3), 1 / count))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda fn: aotlens.aot_function(fn, aotlens.nop),
+        lambda fn: aotlens.compile(fn, options=CompileOptions(backend="eager")),
+        lambda fn: aotlens.compile(fn, options=CompileOptions(backend="eager", dynamic=True)),
+    ],
+    ids=["flat", "compile", "dynamic"],
+)
+def test_later_call_with_another_placement(wrap: Any) -> None:
+    call = wrap(lambda x: x + 1)
+    for placement in (Replicate(), Partial(), Replicate()):
+        x: Any = spread(4, 4, placement=placement)
+        found, wanted = call(x), x + 1
+        assert found.placements == wanted.placements
+        torch.testing.assert_close(found.to_local(), wanted.to_local())
+
+
+def test_jagged_tensors_with_symbolic_sizes() -> None:
+    call = aotlens.compile(lambda x: x.sin(), options=CompileOptions(backend="eager", dynamic=True))
+    for x in (jagged(grad=True), jagged()):
+        torch.testing.assert_close(call(x).values(), x.sin().values())
