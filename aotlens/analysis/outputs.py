@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from aotlens.analysis.exchanges import Exchanges, span_of_exchange
+from aotlens.analysis.elsewhere import refuse_foreign_history, refuse_view_elsewhere
+from aotlens.analysis.exchanges import Exchanges
 from aotlens.analysis.function_views import (
     function_view,
     is_function_view,
@@ -41,15 +42,15 @@ from aotlens.analysis.records import (
     OutputBase,
     OutputType,
 )
-from aotlens.capture.left_behind import is_left_behind, requires_grad, span_of_detaching
-from aotlens.capture.records import Captured, CapturedInput
+from aotlens.capture.left_behind import is_left_behind, requires_grad
+from aotlens.capture.records import Captured
 from aotlens.capture.storage import Storage, root
-from aotlens.capture.tape import PLAIN, TRACK
+from aotlens.capture.tape import PLAIN
 from aotlens.capture.views import ViewStep
 from aotlens.capture.wrappers import inner_storages, is_wrapper, value_of
 from aotlens.errors import UnsupportedError
 from aotlens.ir.outer import Outer
-from aotlens.torch_api import FakeTensor, is_graph_value, shares_versions, sizes_of_gradient
+from aotlens.torch_api import FakeTensor, is_graph_value, shares_versions
 
 aten = torch.ops.aten
 
@@ -70,7 +71,7 @@ def analyse_outputs(
         if type(value) is not FakeTensor and not is_wrapper(value):
             found.append(_constant(captured, index, value))
             continue
-        _refuse_view_elsewhere(captured, value)
+        refuse_view_elsewhere(captured, value)
         same = next((i for i in range(index) if captured.outputs[i] is value), None)
         storage = captured.recorder.tracked(value).storage
         inside = _storage_inside(captured, value, storage)
@@ -106,58 +107,6 @@ def _refuse_hook(captured: Captured, info: OutputAliasInfo) -> None:
             captured.subject.span,
             "register it on the result after the call, or on what the view is taken of",
         )
-
-
-def _refuse_view_elsewhere(captured: Captured, value: Any) -> None:
-    """A view, for autograd, of a tensor whose memory or history it does not share."""
-    recorder, base = captured.recorder, value._base
-    if base is not None and is_left_behind(recorder, value) and not _is_as_it_was(captured, value):
-        raise UnsupportedError(
-            "a view with a gradient that was taken before the tensor under it is detached in place, which is "
-            "no input or is written to or moved too",
-            span_of_detaching(recorder, base) or captured.subject.span,
-            "use `detach`, or take the view after that",
-        )
-    start = root(value)
-    if not value.requires_grad or not any(start is one for one in recorder.exchanged):
-        return _refuse_other_memory(captured, value)
-    if start.requires_grad and history(start) is not None and sizes_of_gradient(start) != tuple(start.shape):
-        raise UnsupportedError(
-            "a result with a gradient that was given memory of other sizes (`.data`, `set_`), whose gradient "
-            "then has not the sizes that its operator gave",
-            span_of_exchange(captured, start),
-            "give it memory of the same sizes, or return a clone",
-        )
-    is_input = any(given.argument is start for given in captured.inputs)
-    if not is_input and recorder.tracked(start).storage is not recorder.tracked(value).storage:
-        raise UnsupportedError(
-            "a result that is a view with a gradient, of a tensor that was given other memory after it was "
-            "taken (`.data`, `set_`)",
-            span_of_exchange(captured, start),
-            "take the view after that, or return a clone",
-        )
-    return None
-
-
-def _refuse_other_memory(captured: Captured, value: Any) -> None:
-    recorder, base = captured.recorder, value._base
-    if base is None or not value.requires_grad or not getattr(base, TRACK, None):
-        return
-    if recorder.tracked(base).storage is not recorder.tracked(value).storage:
-        raise UnsupportedError(
-            "a result that is a view with a gradient and was given other memory (`.data`, `set_`)",
-            span_of_exchange(captured, value),
-            "assign to a tensor of its own, or return a clone",
-        )
-
-
-def _is_as_it_was(captured: Captured, value: Any) -> bool:
-    """Whether the view of an input that is detached later can be taken before that, as in the function."""
-    base, storage = value._base, captured.recorder.tracked(value).storage
-    if captured.recorder.tracked(base).storage is not storage or storage.moves:
-        return False
-    is_input = any(given.argument is base for given in captured.inputs) and not base.requires_grad
-    return is_input and not any(write.grad_enabled for write in storage.writes)
 
 
 def _view_of_leaf(captured: Captured, index: int, value: Any) -> OutputAliasInfo | None:
@@ -255,7 +204,7 @@ def _alias_of_input(
     storage = captured.recorder.tracked(value).storage
     at = _nearest_input(captured, value, storage)
     given = captured.inputs[at]
-    _refuse_foreign_history(captured, given, value)
+    refuse_foreign_history(captured, given, value)
     if value.requires_grad and history(value) is None:
         refuse_written(value, storage)
     exchanged = at in exchanges.by_input
@@ -286,25 +235,6 @@ def _alias_of_input(
         viewed_without_grad=without_grad,
         taken_before=exchanged or before,
     )
-
-
-def _refuse_foreign_history(captured: Captured, given: CapturedInput, value: Any) -> None:
-    """A result in an input's memory whose history is not the input's, as that leaves the function."""
-    has_history = value.requires_grad and (history(value) is not None or refuses_use(value))
-    is_detached = given.requires_grad and not given.argument.requires_grad
-    if has_history and is_detached and not is_left_behind(captured.recorder, value):
-        raise UnsupportedError(
-            f"a view of `{given.slot.name}` that was taken before `{given.slot.name}` is detached in place",
-            span_of_detaching(captured.recorder, given.argument) or captured.subject.span,
-            "use `detach`, or take the view after that",
-        )
-    if value.requires_grad and any(root(value) is tensor for tensor in captured.recorder.exchanged):
-        raise UnsupportedError(
-            f"a result with a gradient of its own that was given the memory of `{given.slot.name}` "
-            "(`set_`, `.data`)",
-            span_of_exchange(captured, root(value)),
-            "return a clone",
-        )
 
 
 def _view_of_input(
