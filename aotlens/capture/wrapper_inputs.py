@@ -139,11 +139,13 @@ def overlaps_wrapper(left: Any, right: Any, overlap: Overlap) -> bool:
 
 
 def share_inner(index: int, given: CapturedInput, others: list[tuple[int, Any]], overlap: Overlap) -> None:
-    """Tell each inner storage, and the wrapper's own, which inputs stand on it."""
+    """Tell each inner storage, and the wrapper's own, which inputs stand on it; its own again if twice inside."""
     assert given.storage is not None  # it was made here
     given.storage.inputs = (index,)
     befores = dict(inner_tensors(given.fake))
     for path, tensor in inner_tensors(given.argument):
         shared = [other for other, fake in others if overlaps_wrapper(befores[path], fake, overlap)]
+        beside = (inner for at, inner in befores.items() if at != path)
+        shared += [index for inner in beside if overlaps_wrapper(befores[path], inner, overlap)]
         storage = getattr(tensor, TRACK).storage
         storage.inputs, storage.inside = (index, *shared), given.slot.name

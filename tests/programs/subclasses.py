@@ -211,6 +211,22 @@ def inside_another_mutated(x: Tensor, y: Tensor) -> Tensor:
     return x + y
 
 
+def same_inside_twice() -> tuple[Tensor]:
+    inside = plain(3, 4)
+    return (TwoTensor(inside, inside),)
+
+
+@cases(same_inside_twice)
+def one_tensor_inside_twice(x: Tensor) -> Tensor:
+    return x * 3
+
+
+@cases(same_inside_twice, later="aliased inputs that are mutated in the graph, but `x` is a tensor subclass")
+def one_tensor_inside_twice_mutated(x: Tensor) -> Tensor:
+    x.add_(2)
+    return x * 3
+
+
 @cases(lambda: (two(3, 4),), later="metadata mutation of a subclass")
 def transposed_in_place(x: Tensor) -> Tensor:
     x.t_()
