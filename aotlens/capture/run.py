@@ -42,9 +42,16 @@ from aotlens.capture.settings import Settings
 from aotlens.capture.size_guards import noting_guards
 from aotlens.capture.splits import splits_at_numbers
 from aotlens.capture.stale_views import is_stale, stale_error
+from aotlens.capture.tape import REAL
 from aotlens.capture.variables import VariableObserver
 from aotlens.capture.views import CANNOT_VIEW
-from aotlens.errors import AotlensError, RefusedRuntimeError, UnsupportedError, UserError
+from aotlens.errors import (
+    AotlensError,
+    RefusedAssertionError,
+    RefusedRuntimeError,
+    UnsupportedError,
+    UserError,
+)
 from aotlens.ir.origin import Place, span_of
 from aotlens.report.records import Span
 from aotlens.torch_api import (
@@ -108,6 +115,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         after = torch.is_grad_enabled()
     refuse_changed_modes(modes, recorder.span)
     _refuse_seeding(recorder, random_state)
+    _refuse_second_way(recorder, inputs, call.values)
     recorder.random.refuse_seeding()
     changes = result if isinstance(result, WithRefills) else WithRefills(result, (), ())
     result, filled = changes.result, changes.leaves
@@ -161,6 +169,29 @@ def _carried(inputs: tuple[CapturedInput, ...], changes: WithRefills) -> tuple[C
         given if given.outside is None else replace(given, found_at=places.get(id(given.outside)))
         for given in inputs
     )
+
+
+def _refuse_second_way(recorder: Recorder, inputs: tuple[CapturedInput, ...], values: list[Any]) -> None:
+    """An input that is written to, and that the function reaches past its arguments too: there it is old.
+
+    Raises:
+        AssertionError: as torch, which refuses any tensor that is reached so.
+    """
+    written = {
+        value.untyped_storage()._cdata: (given.slot.name, given.storage.writes[-1])
+        for given, value in zip(inputs, values, strict=False)
+        if given.storage is not None and given.storage.writes and type(value) in REAL
+    }
+    if not written:
+        return
+    for tensor in recorder.constants_in(set(written)):
+        name, write = written[tensor.untyped_storage()._cdata]
+        raise RefusedAssertionError(
+            f"a write to `{name}`, which the function also reads past its arguments "
+            f"(as an attribute that is no buffer, a closure, a global): {list(tensor.shape)}",
+            write.origin.place.innermost,
+            "read it by the one name, or use `aotlens.compile`",
+        )
 
 
 def _refuse_seeding(recorder: Recorder, before: torch.Tensor) -> None:

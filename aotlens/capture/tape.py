@@ -37,6 +37,9 @@ from aotlens.torch_api import FakeScriptObject, FakeTensor, FakeTensorMode, Scri
 PLAIN = frozenset(
     {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
 )
+REAL = (torch.Tensor, torch.nn.Parameter)
+"""Types of tensors with memory of their own."""
+
 TRACK = "_aotlens_tracked"
 """The attribute under which a fake tensor carries its `Tracked`."""
 
@@ -301,6 +304,15 @@ class Tape:
             self.track(alias, Storage(node, alias))
             known = self._constants[id(tensor)] = (alias, tensor)
         return known[0]
+
+    def constants_in(self, storages: set[int]) -> list[Any]:
+        """Tensors that the function came with, in any of these storages, and that are no inputs."""
+        found = (
+            tensor
+            for alias, tensor in self._constants.values()
+            if type(tensor) in REAL and not self.tracked(alias).storage.inputs
+        )
+        return [tensor for tensor in found if tensor.untyped_storage()._cdata in storages]
 
     def is_constant(self, tensor: Any) -> bool:
         """Whether it stands for a tensor that the function came with, and that no call gives."""

@@ -352,6 +352,33 @@ def test_debug_assert_takes_what_was_one_tensor_and_is_not_written_to() -> None:
         assert fn(x, torch.zeros(2)).tolist() == [1, 1]
 
 
+class Counting(torch.nn.Module):
+    """A buffer, and an attribute that is its tensor."""
+
+    count: torch.Tensor
+
+    def __init__(self, writes: bool) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(2))
+        self.same = self.count
+        self.writes = writes
+
+    def forward(self, x: Any) -> Any:
+        if self.writes:
+            self.count.add_(1)
+        return self.same * x + self.count
+
+
+def test_a_written_buffer_that_is_also_an_attribute_is_refused() -> None:
+    with pytest.raises(AssertionError, match="a write to `count`, which the function also reads"):
+        aotlens.aot_module(Counting(writes=True), aotlens.nop)(torch.ones(2))
+    kept = Counting(writes=False)
+    compiled = aotlens.aot_module(kept, aotlens.nop)
+    for now in (0.0, 2.0):
+        kept.count.fill_(now)
+        assert compiled(torch.ones(2)).tolist() == [2 * now] * 2
+
+
 def test_debug_assert_refuses_a_new_gradient() -> None:
     fn = aotlens.aot_function(lambda x, y: (x + y, y * 1), aotlens.nop)
     x, y = torch.ones(2, requires_grad=True), torch.ones(2)
