@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from aotlens.ir.program import Node, ProgramOutput
+from aotlens.ir.program import Node, ProgramOutput, ancestors
 from aotlens.ir.render import Names, literal
 from aotlens.ir.slots import GRADIENTS, Tangent
 from aotlens.ir.subclasses import Wrapped
@@ -99,7 +99,7 @@ class BackwardWrappers:
 
     def write_functions(self, builder: TextBuilder) -> None:
         """Functions of the module that the backward calls."""
-        if any(self._wrapped) or self._checks_plain:
+        if any(self._wrapped) or self._checks_plain or self._gradients:
             builder.add("", *COERCION.splitlines())
         if self._gradients:
             symbols = "".join(f", {symbol}" for symbol in self._symbols())
@@ -161,6 +161,18 @@ class BackwardWrappers:
             return []
         return [(path, node) for path, node in out.wrapped.leaves() if not _is_number(node)]
 
+    def _inside_wrappers(self) -> set[int]:
+        """What gradients that are wrapped are computed from: a wrapper there would be in another."""
+        program = self._parts.backward
+        if not self._gradients or program is None:
+            return set()
+        wrapped = [
+            out.value
+            for out in program.outputs
+            if isinstance(out.slot, GRADIENTS) and (type(out.slot), out.slot.index) in self._gradients
+        ]
+        return ancestors(wrapped, program.nodes)
+
     def saved_arguments(self) -> list[str]:
         """Wrappers that a second derivative would reach: saved beside the tensors inside them."""
         assert self._parts.backward is not None  # written for training only
@@ -213,7 +225,7 @@ class BackwardWrappers:
             fitted = f"fitting_tangent({tangent.parameter}, {kind}, {context}, {tangent.name!r})"
             builder.add(f"{tangent.parameter} = {fitted}")
             unwrap(builder, tangent.parameter, tangent.wrapped, self._names)
-        elif self._checks_plain:
+        elif self._checks_plain or id(tangent.nodes[0]) in self._inside_wrappers():
             with builder.block(f"if type({tangent.parameter}) is not torch.Tensor:"):
                 fitted = f"fitting_tangent({tangent.parameter}, torch.Tensor, None, {tangent.name!r})"
                 builder.add(f"{tangent.parameter} = {fitted}")

@@ -77,6 +77,16 @@ def test_unexpected_subclass_as_tangent_is_refused() -> None:
         out.backward(TwoTensor(torch.ones(3), torch.ones(3)))
 
 
+def test_wrapper_for_a_plain_result_is_no_part_of_a_wrapped_gradient() -> None:
+    """The gradient of `y` is a wrapper by the first result; what the second gets would be in it."""
+    y = torch.ones(3, requires_grad=True)
+    first, second = compiled(lambda x, y: (x * y, y.cos()), two(3), y).call(two(3), y)
+    with pytest.raises(RuntimeError, match=r"The gradient of `out\[1\]` was expected as Tensor"):
+        (first.sum() + second.sum()).backward(retain_graph=True)
+    torch.autograd.backward((first, second), (two(3), torch.ones(3)))
+    assert isinstance(y.grad, TwoTensor)
+
+
 def test_tangent_without_its_wrapper_is_refused() -> None:
     out = compiled(lambda x: x * 2, two_leaf(3)).call(two_leaf(3))
     with pytest.raises(RuntimeError, match="must implement __coerce_same_metadata_as_tangent__"):
