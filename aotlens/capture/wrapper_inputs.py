@@ -139,7 +139,7 @@ def overlaps_wrapper(left: Any, right: Any, overlap: Overlap) -> bool:
 
 
 def share_inner(index: int, given: CapturedInput, others: list[tuple[int, Any]], overlap: Overlap) -> None:
-    """Tell each inner storage, and the wrapper's own, which inputs stand on it; its own again if twice inside."""
+    """Tell each inner storage, and the wrapper's own, which inputs stand on it, or itself twice."""
     assert given.storage is not None  # it was made here
     given.storage.inputs = (index,)
     befores = dict(inner_tensors(given.fake))
