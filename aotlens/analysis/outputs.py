@@ -16,6 +16,7 @@ from aotlens.analysis.function_views import (
     refuse_written,
     view_of_intermediate,
 )
+from aotlens.analysis.hooked import refuse_lost_hooks
 from aotlens.analysis.inputs import geometry_of, history, refuses_use
 from aotlens.analysis.leaves import (
     detached_after,
@@ -93,20 +94,8 @@ def analyse_outputs(
         else:
             group = groups[id(storage)]
             found.append(_intermediate(captured, index, group, known, bases))
-    for info in found:
-        _refuse_hook(captured, info)
+    refuse_lost_hooks(captured, found, bases)
     return tuple(found), tuple(bases)
-
-
-def _refuse_hook(captured: Captured, info: OutputAliasInfo) -> None:
-    """Of a result that the wrapper makes, outside of what the recording saw of its hook."""
-    is_made = info.new_leaf or (info.value is None and info.output_type is not OutputType.IS_INPUT)
-    if is_made and info.tensor is not None and info.tensor._backward_hooks:
-        raise UnsupportedError(
-            "a hook on a result that is a view or a leaf made in the function (`register_hook`)",
-            captured.subject.span,
-            "register it on the result after the call, or on what the view is taken of",
-        )
 
 
 def _view_of_leaf(captured: Captured, index: int, value: Any) -> OutputAliasInfo | None:

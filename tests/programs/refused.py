@@ -201,6 +201,13 @@ def foreach_twice_on_an_argument_that_is_a_view(x: Tensor) -> Tensor:
 
 
 @cases(lambda: (leaf(4, 4),), refused="a hook on a result that is a view")
+def hook_on_a_view_under_a_returned_one(x: Tensor) -> tuple[Tensor, Tensor]:
+    view = (x * 2).t()
+    view.register_hook(lambda gradient: gradient * 3)
+    return view[1:], view[0]
+
+
+@cases(lambda: (leaf(4, 4),), refused="a hook on a result that is a view")
 def hook_on_a_returned_view(x: Tensor) -> Tensor:
     view = x.t()
     view.register_hook(lambda gradient: gradient * 3)
