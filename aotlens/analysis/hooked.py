@@ -37,8 +37,8 @@ def refuse_lost_hooks(
     for info in made:
         if info.tensor._backward_hooks or (hooked and _leads_through(captured, info, bases, hooked)):
             raise UnsupportedError(
-                "a hook on a result that is a view, or a leaf made in the function, or on a view that a result "
-                "is taken of (`register_hook`)",
+                "a hook on a result that is a view, or a leaf made in the function, or on a view that such "
+                "a result is taken of (`register_hook`)",
                 captured.subject.span,
                 "register it on the result after the call, or on what the view is taken of",
             )
