@@ -174,7 +174,9 @@ def base_input(tape: Tape, slot: FlatInput, fake: Any, like: Any, name: str) -> 
         argument.item_memo = fake.item_memo
     storage = Storage(node, argument)
     tape.track(argument, storage)
-    return _captured(tape, slot, argument, (node, leaf if requires_grad else None, is_leaf))
+    given = _captured(tape, slot, argument, (node, leaf if requires_grad else None, is_leaf))
+    is_part = requires_grad and is_leaf and not _root(like).requires_grad
+    return replace(given, is_part=True) if is_part else given
 
 
 def be_of_kind(argument: Any, like: Any) -> None:

@@ -49,6 +49,8 @@ class CapturedInput:
     """The input, or synthetic base after the flat inputs, that the graph takes in its place."""
     is_apart: bool = False
     """Whether it has a place in the tape of its own although its memory is a synthetic base's."""
+    is_part: bool = False
+    """Whether it is a leaf within a tensor without gradient: views of it without grad mode have none."""
     outside: Any = None
     """The tensor itself, where the function reaches it without being given it."""
     found_at: tuple[Any, Any] | None = None

@@ -179,8 +179,15 @@ def _output(name: str, info: OutputAliasInfo, parts: Partitioned) -> rows.Output
         base=_base(info, parts),
         reason=info.reason,
         sites=_output_sites(info, parts),
-        requires_grad=info.requires_grad,
+        requires_grad=info.requires_grad and not _is_without_grad(info, parts),
     )
+
+
+def _is_without_grad(info: OutputAliasInfo, parts: Partitioned) -> bool:
+    """Whether it is a view that was taken without grad mode, and the tensor under it all has no gradient."""
+    if not info.viewed_without_grad or not isinstance(info.base, InputBase):
+        return False
+    return parts.joint.captured.inputs[info.base.index].is_part
 
 
 def _base(info: OutputAliasInfo, parts: Partitioned) -> rows.Base | None:
