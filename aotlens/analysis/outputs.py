@@ -231,6 +231,12 @@ def _view_of_input(
 ) -> OutputAliasInfo:
     """The result as the views of a chain say, or by its strides where there is none."""
     given, value = captured.inputs[at], captured.outputs[index]
+    if chain is None and value.dtype is not given.argument.dtype:
+        raise UnsupportedError(
+            f"a view of `{given.slot.name}` as another dtype, beside a change of its sizes or storage",
+            captured.subject.span,
+            "return a clone",
+        )
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.ALIAS_OF_INPUT,

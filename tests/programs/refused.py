@@ -207,6 +207,13 @@ def hook_on_a_view_under_a_returned_one(x: Tensor) -> tuple[Tensor, Tensor]:
     return view[1:], view[0]
 
 
+@cases(lambda: (plain(4, 4),), refused="a view of `x` as another dtype")
+def bits_of_an_input_that_is_turned_after(x: Tensor) -> Tensor:
+    bits = x.view(torch.int32)
+    x.t_()
+    return bits
+
+
 @cases(lambda: (leaf(4, 4),), refused="a hook on a result that is a view")
 def hook_on_a_returned_view(x: Tensor) -> Tensor:
     view = x.t()
