@@ -89,6 +89,7 @@ __all__ = [
     "asking_modes",
     "assert_size_stride",
     "assumed_sizes",
+    "attribute_text",
     "auto_functionalized",
     "auto_functionalized_v2",
     "below_autograd",
@@ -919,6 +920,14 @@ class _SaidToBeBfloat16:
         return getattr(self._tensor, name)
 
 
+def attribute_text(path: str) -> str:
+    """A path of attributes as Python text, also where a name in it is a keyword (`aten.random.from`)."""
+    text, *rest = path.split(".")
+    for name in rest:
+        text = f"getattr({text}, {name!r})" if iskeyword(name) else f"{text}.{name}"
+    return text
+
+
 def write_keywords_as_names() -> None:
     """Have the text of fx's graphs call an operator whose name is a keyword of Python (`aten.random.from`).
 
@@ -933,10 +942,7 @@ def write_keywords_as_names() -> None:
 
     def name_of(function: Any) -> str:
         path: str = qualified(function)
-        if not isinstance(function, OpOverload) or not iskeyword(path.rpartition(".")[2]):
-            return path
-        packet, _, overload = path.rpartition(".")
-        return f"getattr({packet}, {overload!r})"
+        return attribute_text(path) if isinstance(function, OpOverload) else path
 
     name_of.writes_keywords = True  # type: ignore[attr-defined]
     module._get_qualified_name = name_of
@@ -1851,9 +1857,8 @@ def _write_keywords_in_kernels() -> None:
 
     def set_name(self: Any, name: str | None) -> None:
         named(self, name)
-        packet, _, overload = (self.python_kernel_name or "").rpartition(".")
-        if iskeyword(overload):
-            self.python_kernel_name = f"getattr({packet}, {overload!r})"
+        if self.python_kernel_name:
+            self.python_kernel_name = attribute_text(self.python_kernel_name)
 
     set_name.writes_keywords = True  # type: ignore[attr-defined]
     kind.set_python_kernel_name = set_name

@@ -1,6 +1,6 @@
 """Walks over autograd's own graph.
 
-Invariant: every node is met once, depth first from the last start.
+Invariant: every node is met once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def autograd_nodes(starts: Iterable[Any], ends: Iterable[Any] = ()) -> Iterator[Any]:
-    """The starts and all that they lead to, up to the ends; None is passed over."""
+    """The starts and all they lead to, up to the ends, depth first from the last; None is passed over."""
     waiting = list(starts)
     seen: set[Any] = set(ends)
     while waiting:
@@ -18,3 +18,21 @@ def autograd_nodes(starts: Iterable[Any], ends: Iterable[Any] = ()) -> Iterator[
         seen.add(node)
         yield node
         waiting.extend(following for following, _ in node.next_functions)
+
+
+def nodes_in_order(starts: Iterable[Any]) -> Iterator[Any]:
+    """The starts and all that they lead to, each after all that lead to it."""
+    finished: list[Any] = []
+    seen: set[Any] = set()
+    waiting = [(start, False) for start in starts]
+    while waiting:
+        node, is_done = waiting.pop()
+        if is_done:
+            finished.append(node)
+        elif node not in seen:
+            seen.add(node)
+            waiting.append((node, True))
+            waiting.extend(
+                (following, False) for following, _ in node.next_functions if following is not None
+            )
+    return reversed(finished)

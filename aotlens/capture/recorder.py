@@ -420,9 +420,8 @@ class Recorder(Tape, TorchDispatchMode):
         if not torch.is_inference_mode_enabled():
             with self:
                 return func.decompose(*args, **kwargs)
-        self._notes_views = not notes_its_views(
-            func
-        )  # the mode leaves the operator whole, views are views still
+        # This mode leaves the operator whole, and views are views still.
+        self._notes_views = not notes_its_views(func)
         try:
             with noting_views() if self._notes_views else nullcontext(), self:
                 return composed(func)(*args, **kwargs)

@@ -96,10 +96,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     Raises:
         UnsupportedError: data-dependent control flow, an operator or case that is refused.
     """
-    recorder = Recorder(settings.fake_mode, settings.decompositions, call_boundary.__code__)
-    recorder.origins.called_at = subject.called_at
-    recorder.random.is_functional = has_random_rules(settings.decompositions)
-    recorder.split_region = settings.split_region
+    recorder = _recorder(subject, settings)
     grad_enabled, turned_on = torch.is_grad_enabled(), list[bool]()
     observer = VariableObserver() if settings.observe_variables else None
     defined = Place(known_spans=(subject.span,) if subject.span is not None else ())
@@ -158,6 +155,14 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         hooks=callers_hooks(),
         has_hooks=has_saved_tensor_hooks(),
     )
+
+
+def _recorder(subject: Subject, settings: Settings) -> Recorder:
+    recorder = Recorder(settings.fake_mode, settings.decompositions, call_boundary.__code__)
+    recorder.origins.called_at = subject.called_at
+    recorder.random.is_functional = has_random_rules(settings.decompositions)
+    recorder.split_region = settings.split_region
+    return recorder
 
 
 def _carried(inputs: tuple[CapturedInput, ...], changes: WithRefills) -> tuple[CapturedInput, ...]:

@@ -20,7 +20,7 @@ from aotlens.ir.program import Node, Program, TableIndex, getitem, is_higher_ord
 from aotlens.ir.sizes import SymbolicExpression, is_ragged
 from aotlens.report.describe import dimension, short_dtype
 from aotlens.report.records import Span
-from aotlens.torch_api import OpOverload, is_graph_value, print_expression
+from aotlens.torch_api import OpOverload, attribute_text, is_graph_value, print_expression
 
 RESERVED = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | {"torch", "ctx", "call"}
 
@@ -73,14 +73,6 @@ def operator_path(op: Any) -> str:
         return f"torch.ops.higher_order.{op}"
     module = getattr(op, "__module__", "torch")
     return f"{module}.{op.__qualname__ if hasattr(op, '__objclass__') else op.__name__}"
-
-
-def attribute_text(path: str) -> str:
-    """A path of attributes as Python text, also where a name in it is a keyword (`aten.random.from`)."""
-    text, *rest = path.split(".")
-    for name in rest:
-        text = f"getattr({text}, {name!r})" if keyword.iskeyword(name) else f"{text}.{name}"
-    return text
 
 
 def literal(value: Any, names: Names) -> str:

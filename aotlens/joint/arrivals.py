@@ -3,13 +3,14 @@
 Invariant: autograd's own tape of the recorded function says it, as it does in eager.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge
 
+from aotlens.capture.autograd_nodes import nodes_in_order
 from aotlens.capture.bases import NonLeaf
 from aotlens.capture.wrapper_inputs import NonLeafWrapper
 
@@ -49,7 +50,7 @@ def arrivals(outputs: Sequence[Any], leaves: Sequence[Any]) -> Arrivals:
             variables[id(output)] = variables.get(id(output), 0) | 1 << at
         else:
             arrive(start, 1 << at)
-    for node in _in_order(start[0] for start in starts if start is not None):
+    for node in nodes_in_order(start[0] for start in starts if start is not None):
         fills = fills or _function_of(node) not in (None, *PASSES_ON)
         mask, following = at_nodes[node], node.next_functions
         of_each = _of_each(node, len(following), at_edges)
@@ -85,21 +86,3 @@ def _edge(tensor: Any) -> Edge | None:
     if isinstance(tensor, GradientEdge):
         return tensor.node, tensor.output_nr
     return None if tensor.grad_fn is None else (tensor.grad_fn, tensor.output_nr)
-
-
-def _in_order(starts: Iterator[Any]) -> Iterator[Any]:
-    """Each node after all that lead to it."""
-    finished: list[Any] = []
-    seen: set[Any] = set()
-    waiting = [(start, False) for start in starts]
-    while waiting:
-        node, is_done = waiting.pop()
-        if is_done:
-            finished.append(node)
-        elif node not in seen:
-            seen.add(node)
-            waiting.append((node, True))
-            waiting.extend(
-                (following, False) for following, _ in node.next_functions if following is not None
-            )
-    return reversed(finished)

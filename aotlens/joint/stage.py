@@ -5,7 +5,7 @@ derivative.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -42,7 +42,7 @@ from aotlens.joint.leaves import gradients_of
 from aotlens.joint.records import Differentiated, FailingBackward, JointProgram
 from aotlens.joint.sizes_only import replace_needless_reads
 from aotlens.joint.wrappers import wrapper_tangent
-from aotlens.joint.writes import states_of, write_in_backward, write_in_graph
+from aotlens.joint.writes import State, states_of, write_in_backward, write_in_graph
 from aotlens.torch_api import assumed_sizes, numbers_of_data, take_back_assumed_sizes, without_autocast
 
 aten = torch.ops.aten
@@ -67,6 +67,10 @@ class Backward:
     gradients: tuple[tuple[Gradient | LeafGradient, Value | None], ...] = ()
     failing: FailingBackward | None = None
     arrivals: Arrivals = NOTHING_ARRIVES
+    currents: tuple[ProgramInput, ...] = ()
+    """Inputs as it finds them."""
+    bumps: dict[int, int] = field(default_factory=dict)
+    """As the joint program has them (`bumps_in_backward`)."""
 
     def outputs(self) -> tuple[ProgramOutput, ...]:
         return _expanded(self.gradients)
@@ -98,23 +102,22 @@ def build_joint(
     differentiable = [output for output in outputs if output.differentiable]
     training = bool(differentiable)
     backward = Backward()
-    currents: tuple[ProgramInput, ...] = ()
-    bumps: dict[int, int] = {}
     if training:
         before = states_of(captured)
-        captured.recorder.current = CurrentInputs(captured.recorder, captured.inputs)
         backward = record_backward(captured, differentiable, wanted, dynamic)
-        refuse_changes_in_backward(captured)
-        if backward.failing is None:
-            bumps = write_in_backward(captured, meta, before)
-            currents = captured.recorder.current.inputs()
-        captured.recorder.current = None
+        backward = with_writes(captured, meta, before, backward)
     check_sizes(captured)
     write_in_graph(captured, meta)
     captured.recorder.originals.clear()  # the recording outlives the call, whose arguments it must not hold
     tangents = (given for tangent in backward.tangents for given in tangent.inputs)
     random = random_state(captured)
-    inputs = (*graph_inputs(captured), *random.inputs(False), *tangents, *currents, *random.inputs(True))
+    inputs = (
+        *graph_inputs(captured),
+        *random.inputs(False),
+        *tangents,
+        *backward.currents,
+        *random.inputs(True),
+    )
     results = (
         *_expanded((output.slot, output.value) for output in outputs),
         *random.outputs(False),
@@ -149,7 +152,7 @@ def build_joint(
         fills_missing=backward.arrivals.fills,
         differentiated=_differentiated(differentiable, wanted, backward),
         failing=backward.failing,
-        bumps_in_backward=bumps,
+        bumps_in_backward=backward.bumps,
     )
 
 
@@ -281,7 +284,7 @@ def record_backward(
 ) -> Backward:
     """Run autograd's backward on the recording."""
     recorder = captured.recorder
-    recorder.in_backward = True
+    recorder.in_backward, recorder.current = True, CurrentInputs(recorder, captured.inputs)
     with recorder.fake_mode:
         tangents = [_tangent(recorder, output) for output in differentiable]
     numbers = numbers_of_data(recorder.fake_mode)  # the gradient of a loop counts its steps
@@ -308,6 +311,18 @@ def record_backward(
             if gradient is not None or isinstance(item.slot, Gradient)
         )
     return Backward(tuple(tangents), results, arrivals=arrivals(outputs, leaves))
+
+
+def with_writes(
+    captured: Captured, meta: ViewAndMutationMeta, before: list[State | None], backward: Backward
+) -> Backward:
+    """The backward with what it writes to inputs, which were in these states before it."""
+    refuse_changes_in_backward(captured)
+    if backward.failing is None:
+        bumps = write_in_backward(captured, meta, before)
+        backward = replace(backward, bumps=bumps, currents=captured.recorder.current.inputs())
+    captured.recorder.current = None
+    return backward
 
 
 def _tangent(recorder: Recorder, output: ForwardOutput) -> TangentInput:

@@ -7,7 +7,7 @@ import ast
 import linecache
 from collections.abc import Iterator
 
-from aotlens.report.places import text_of
+from aotlens.report.places import site_at
 from aotlens.report.records import Site, Span
 
 
@@ -23,7 +23,7 @@ def requiring_sites(function: Span | None, name: str) -> tuple[Site, ...]:
     for node in ast.walk(tree):
         if isinstance(node, kinds) and function.line in _first_lines(node):
             spans = (_span(function.file, found) for found in _requiring(node, name))
-            return tuple(Site(span, text_of(span)) for span in spans)
+            return tuple(site_at(span) for span in spans)
     return ()
 
 

@@ -14,7 +14,7 @@ from aotlens.capture.records import Captured
 from aotlens.capture.records import Leaving as HowLeft
 from aotlens.report import records as rows
 from aotlens.report.left_records import Leaving
-from aotlens.report.places import text_of
+from aotlens.report.places import site_at
 from aotlens.report.sites import site_of
 
 REASONS: dict[Leaving, str] = {
@@ -107,7 +107,7 @@ def _writes(captured: Captured, refill: Refill) -> list[tuple[Any, rows.Site]]:
 def _sites(writes: Any) -> Iterator[tuple[Any, rows.Site]]:
     for write in writes:
         if write.span is not None:
-            yield write.key, rows.Site(write.span, text_of(write.span), None)
+            yield write.key, site_at(write.span)
 
 
 def _with_reason(row: rows.Left, captured: Captured, outputs: tuple[rows.Output, ...]) -> rows.Left:
@@ -115,6 +115,6 @@ def _with_reason(row: rows.Left, captured: Captured, outputs: tuple[rows.Output,
     sites = row.sites or tuple(dict.fromkeys(site for at in row.outputs for site in outputs[at].sites))
     span = captured.subject.span
     if not sites and span is not None:
-        sites = (rows.Site(span, text_of(span), None),)
+        sites = (site_at(span),)
     reason = REASONS[row.handling] + (CARRIED if row.carried else "")
     return replace(row, reason=reason, sites=sites)

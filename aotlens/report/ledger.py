@@ -11,8 +11,19 @@ from rich.text import Text
 
 from aotlens.report.fold import Fold, fold
 from aotlens.report.layout import Row, heading, paragraph, table
+from aotlens.report.left_records import Left
 from aotlens.report.places import place
-from aotlens.report.records import BUILT_IN, Base, Guard, Input, Output, Site, Target, Tensor
+from aotlens.report.records import (
+    BUILT_IN,
+    Base,
+    Guard,
+    Input,
+    Output,
+    Site,
+    SpecialOperator,
+    Target,
+    Tensor,
+)
 from aotlens.report.summary import counted, human_bytes
 
 KINDS = {
@@ -79,15 +90,12 @@ def left_lines(target: Target, width: int) -> Iterator[Text]:
     if not target.left:
         return
     yield heading("Left outside", f"{counted(len(target.left), 'place')}, at each call")
-    rows = [
-        Row(
-            (row.place, row.handling),
-            ("cyan", "yellow"),
-            tuple(_details(row.reason, row.sites, width)),
-        )
-        for row in target.left
-    ]
-    yield from table(rows, width)
+    yield from table([_pair((row.place, row.handling), "yellow", row, width) for row in target.left], width)
+
+
+def _pair(cells: tuple[str, str], style: str, told: Left | SpecialOperator, width: int) -> Row:
+    """A name and a word about it, and below these why and where."""
+    return Row(cells, ("cyan", style), tuple(_details(told.reason, told.sites, width)))
 
 
 def guard_lines(target: Target, width: int) -> Iterator[Text]:
@@ -123,15 +131,7 @@ def operator_lines(target: Target, width: int) -> Iterator[Text]:
     if not target.operators:
         return
     yield heading("Effects and higher-order operators", str(len(target.operators)))
-    rows = [
-        Row(
-            (entry.op, entry.phase),
-            ("cyan", "dim"),
-            tuple(_details(entry.reason, entry.sites, width)),
-        )
-        for entry in target.operators
-    ]
-    yield from table(rows, width)
+    yield from table([_pair((row.op, row.phase), "dim", row, width) for row in target.operators], width)
 
 
 def handling(target: Target, entry: Input) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
-from aotlens.report.records import Span
+from aotlens.report.records import Site, Span
 
 
 def source_line(file: str, line: int) -> str:
@@ -21,6 +21,11 @@ def source_line(file: str, line: int) -> str:
 def text_of(span: Span) -> str:
     """The source text of a span, stripped; up to the line's end when it is empty or runs over several."""
     return _text(span, _lines(span.file))
+
+
+def site_at(span: Span) -> Site:
+    """An expression of the user's that is no operator."""
+    return Site(span, text_of(span), None)
 
 
 def texts() -> Callable[[Span], str]:

@@ -1,6 +1,6 @@
 """The text of the `autograd.Function` that joins forward and backward."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -32,7 +32,7 @@ from aotlens.runtime.double import double_call, write_double, write_kept
 from aotlens.runtime.function_views import write_function_views
 from aotlens.runtime.graphs import call_graph, graph_context, graph_name
 from aotlens.runtime.leaves import inputs_apart, made_leaves, reshaped_leaves
-from aotlens.runtime.missing import write_missing
+from aotlens.runtime.missing import Conditions, write_missing
 from aotlens.runtime.random_state import draws_functionally, write_advance, write_reading
 from aotlens.runtime.subclass_backward import BackwardWrappers
 from aotlens.runtime.subclasses import (
@@ -44,6 +44,14 @@ from aotlens.runtime.subclasses import (
 )
 from aotlens.runtime.tensor_checks import lazy_bits
 from aotlens.runtime.versions import only_moved
+
+
+class Position(NamedTuple):
+    """Where a gradient is among the backward's results."""
+
+    key: tuple[type, int]
+    """The class of its slot, and its index."""
+    at: int
 
 
 def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, names: Names) -> None:
@@ -201,9 +209,7 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
                 builder.add(f"gradients = {wrappers.wrapped_call(f'{graph_name(code.program)}(inputs)')}")
         tell_of_writes(builder, parts, program, names)
         write_advance(builder, parts, program, "gradients[-1]")
-        order = _positions(parts)
-        arriving = {order[key]: condition for key, condition in conditions.items() if key in order}
-        _return_gradients(builder, gradients, arriving, draws_functionally(program))
+        _return_gradients(builder, gradients, conditions, draws_functionally(program))
 
 
 def _hand_over(
@@ -257,20 +263,21 @@ def _refuse_surroundings(builder: TextBuilder, parts: Partitioned, tangents: lis
 
 
 def _return_gradients(
-    builder: TextBuilder, gradients: list[int | None], conditions: dict[int, str], gives_offset: bool
+    builder: TextBuilder, gradients: list[Position | None], conditions: Conditions, gives_offset: bool
 ) -> None:
     """One gradient per input of the forward; inputs that need none get None."""
-    is_all = [at for at in gradients if at is not None] == list(range(len(gradients)))
+    is_all = [one.at for one in gradients if one is not None] == list(range(len(gradients)))
     if is_all and not conditions and not gives_offset:
         builder.add("return gradients if len(gradients) > 1 else gradients[0]")
         return
-    given = (
-        f"gradients[{at}]{f' if {conditions[at]} else None' if at in conditions else ''}"
-        for at in gradients
-        if at is not None
-    )
-    items = ["None" if at is None else next(given) for at in gradients]
-    builder.add(f"return {', '.join(items)}")
+    builder.add(f"return {', '.join(_gradient_text(one, conditions) for one in gradients)}")
+
+
+def _gradient_text(one: Position | None, conditions: Conditions) -> str:
+    if one is None:
+        return "None"
+    arrives = conditions.get(one.key)
+    return f"gradients[{one.at}] if {arrives} else None" if arrives else f"gradients[{one.at}]"
 
 
 def _unpack(builder: TextBuilder, saved: list[Node], arguments: list[str], names: Names) -> None:
@@ -327,22 +334,15 @@ def _dense_order(val: Any) -> tuple[int, ...] | None:
         return order if val.permute(order).is_contiguous() else None
 
 
-def _positions(parts: Partitioned) -> dict[tuple[type, int], int]:
-    """Where each gradient is among the backward's results."""
+def _gradients(parts: Partitioned, names: Names) -> list[Position | None]:
+    """For each input of the forward, where its gradient is."""
     assert parts.backward is not None  # written for training only
-    order = dict[tuple[type, int], int]()
-    for out in parts.backward.outputs:
-        if isinstance(out.slot, GRADIENTS):
-            order.setdefault((type(out.slot), out.slot.index), len(order))
-    return order
-
-
-def _gradients(parts: Partitioned, names: Names) -> list[int | None]:
-    """For each input of the forward, the position of its gradient among the backward's results."""
-    order = _positions(parts)
+    slots = (out.slot for out in parts.backward.outputs if isinstance(out.slot, GRADIENTS))
+    keys = dict.fromkeys((type(slot), slot.index) for slot in slots)
+    order = {key: Position(key, at) for at, key in enumerate(keys)}
     inputs = outer_inputs(parts.joint.captured, parts.forward.inputs, names)
     found = [order.get((Gradient, given.index)) for given in inputs]
     found += [order.get((Gradient, given.slot.index)) for given in inputs_apart(parts)]
     found += [None] * len(reshaped_leaves(parts))
-    leaves: list[int | None] = [at for (kind, _), at in order.items() if kind is LeafGradient]
+    leaves: list[Position | None] = [one for one in order.values() if one.key[0] is LeafGradient]
     return found + (leaves or [None] * len(made_leaves(parts)))

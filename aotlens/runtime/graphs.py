@@ -13,7 +13,7 @@ from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.views import ViewStep
 from aotlens.codegen.records import GraphCode
 from aotlens.ir.program import Node, Program, TableIndex
-from aotlens.ir.render import Names, attribute_text, body_lines, constant_text, function_lines, literal
+from aotlens.ir.render import Names, body_lines, constant_text, function_lines, literal
 from aotlens.ir.slots import OutsideTensor
 from aotlens.partition.packing import is_of_hook
 from aotlens.partition.records import Partitioned
@@ -21,7 +21,7 @@ from aotlens.runtime.bindings import Bindings
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.outside import write_outside
 from aotlens.runtime.records import ModuleText
-from aotlens.torch_api import FakeTensor, in_callers_context
+from aotlens.torch_api import FakeTensor, attribute_text, in_callers_context
 
 REACHED = (list, dict, deque, CellType)
 NO_NOTES: Mapping[str, str] = MappingProxyType({})

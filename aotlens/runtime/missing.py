@@ -28,7 +28,7 @@ def write_missing(
         _write_none(builder, received, count)
     arriving = _arriving(parts, received)
     named = {condition: f"arrives_{at}" for at, condition in enumerate(dict.fromkeys(arriving.values()))}
-    with builder.step("fill in missing gradients", _reason(parts, several, arriving)):
+    with builder.step("fill in missing gradients", _reason(parts, several, fills, arriving)):
         if several and not fills:
             _write_none(builder, received, count)
         builder.add(*(f"{name} = {condition}" for condition, name in named.items()))
@@ -58,9 +58,9 @@ def _arriving(parts: Partitioned, received: list[TangentText]) -> Conditions:
     }
 
 
-def _reason(parts: Partitioned, several: bool, arriving: Conditions) -> str:
+def _reason(parts: Partitioned, several: bool, fills: bool, arriving: Conditions) -> str:
     assert parts.backward is not None  # written for training only
-    if not several and _fills(parts):
+    if fills and not several:
         return "a custom function takes zeros for a gradient that is missing"
     slots = (out.slot for out in parts.backward.outputs if isinstance(out.slot, GRADIENTS))
     names = dict.fromkeys(f"`{slot.name}`" for slot in slots if (type(slot), slot.index) in arriving)

@@ -15,7 +15,7 @@ from aotlens.capture.records import Captured
 from aotlens.capture.surroundings import same_items
 from aotlens.errors import UnsupportedError
 from aotlens.ir.render import Names
-from aotlens.report.places import text_of
+from aotlens.report.places import site_at
 from aotlens.report.records import Site
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.structure import written_out
@@ -103,7 +103,7 @@ def write_refills(builder: TextBuilder, captured: Captured, names: Names, leaves
 
 def _sites(refills: Sequence[Refill]) -> tuple[Site, ...]:
     spans = (refill.span for refill in refills if refill.span is not None)
-    return tuple(dict.fromkeys(Site(span, text_of(span), None) for span in spans))
+    return tuple(dict.fromkeys(site_at(span) for span in spans))
 
 
 def _lines(box: str, refill: Refill, leaves: Iterator[str], names: Names) -> Iterator[str]:

@@ -5,6 +5,7 @@ refused with the method that the subclass lacks.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -161,6 +162,7 @@ class BackwardWrappers:
             return []
         return [(path, node) for path, node in out.wrapped.leaves() if not _is_number(node)]
 
+    @cached_property
     def _inside_wrappers(self) -> set[int]:
         """What gradients that are wrapped are computed from: a wrapper there would be in another."""
         program = self._parts.backward
@@ -225,7 +227,7 @@ class BackwardWrappers:
             fitted = f"fitting_tangent({tangent.parameter}, {kind}, {context}, {tangent.name!r})"
             builder.add(f"{tangent.parameter} = {fitted}")
             unwrap(builder, tangent.parameter, tangent.wrapped, self._names)
-        elif self._checks_plain or id(tangent.nodes[0]) in self._inside_wrappers():
+        elif self._checks_plain or id(tangent.nodes[0]) in self._inside_wrappers:
             with builder.block(f"if type({tangent.parameter}) is not torch.Tensor:"):
                 fitted = f"fitting_tangent({tangent.parameter}, torch.Tensor, None, {tangent.name!r})"
                 builder.add(f"{tangent.parameter} = {fitted}")

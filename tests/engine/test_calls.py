@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import aotlens
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
+from tests.programs.functions import CountsBothWays
 from tests.programs.program import leaf, plain, tape
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what torch warns of, eager warns of too
@@ -277,13 +278,7 @@ def test_several_threads_compile_at_once() -> None:
     assert all(torch.allclose(gradient, 2 * torch.ones(3).cos()) for gradient in found)
 
 
-class CountsInBackward(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, state: Tensor) -> Tensor:
-        state.add_(1)
-        ctx.state = state
-        return x * state
-
+class CountsInBackward(CountsBothWays):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         ctx.state.mul_(2)
