@@ -224,12 +224,14 @@ def _fake_base(tape: Tape, group: Group, values: list[Any]) -> Any:
     Dynamo named the sizes of a root after the first member that is a view of it: they keep those names where
     that is made first here too, and lives.
     """
+    kept = [values[at] for at in group.members if dynamo_knows(values[at])]
+    kept = [as_fake(tape.fake_mode, value, dynamic=False) for value in kept]
+    for known in kept:
+        _fix(known)
     if group.root is not None:
-        kept = [values[at] for at in group.members if dynamo_knows(values[at])]
-        kept = [as_fake(tape.fake_mode, value, dynamic=False) for value in kept]
         fake = as_fake(tape.fake_mode, group.root, dynamic=False)
         if group.root_member is None:  # no argument gives symbols of its sizes, which Dynamo made
-            fake.shape.numel().__index__()
+            _fix(fake)
         return fake
     members = [values[at] for at in group.members]
     plain = (value for value in members if not value.is_neg() and not value.is_conj())
@@ -240,6 +242,12 @@ def _fake_base(tape: Tape, group: Group, values: list[Any]) -> Any:
     wide = max(end + values[at].element_size() for end, at in zip(ends, group.members, strict=True))
     with torch.no_grad(), below_views():
         return fake.detach().as_strided((-(-wide // size),), (1,), 0)
+
+
+def _fix(fake: Any) -> None:
+    """Let Dynamo compile anew for another place in memory: members are taken of their base by numbers."""
+    for number in (*fake.shape, *fake.stride(), fake.storage_offset()):
+        number.__index__()
 
 
 def as_fake(fake_mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:

@@ -137,6 +137,16 @@ def test_overlapping_inputs_of_other_sizes(dynamic: bool | None, requires_grad: 
         assert all(map(torch.equal, *runs))
 
 
+def test_memory_under_overlapping_inputs_is_seen_at_each_size() -> None:
+    def seen(row: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
+        return row.as_strided(row.size(), row.stride()).sin(), whole * 2
+
+    compiled = torch.compile(seen, backend=dynamo_backend(EAGER), dynamic=True)
+    for size in (4, 6, 5):
+        whole = plain(size, size)
+        assert all(map(torch.equal, compiled(whole[0], whole), seen(whole[0], whole)))
+
+
 def test_requires_grad_recompiles() -> None:
     compiled = torch.compile(lambda x: x * 2, backend=dynamo_backend(EAGER))
     assert not compiled(plain(3)).requires_grad

@@ -270,6 +270,11 @@ def overlapping_start_to_require_grad(x: Tensor, y: Tensor, w: Tensor) -> Tensor
     return y * 2
 
 
+@cases(lambda: views_of(tape(4, 4), lambda t: t[0], lambda t: t), "dynamo")
+def overlapping_seen_as_memory_at_its_own_size(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return x.as_strided(x.size(), x.stride()).sin(), y * 2
+
+
 @cases(lambda: views_of(tape(4, 4), lambda t: t.t(), lambda t: t[1:, ::2]), "dynamo")
 def overlapping_with_strides(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     y.add_(1)
