@@ -4,6 +4,8 @@ Invariant: only autograd's own refusals are put off to the backward; a limit of 
 """
 
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch.autograd.graph import get_gradient_edge
@@ -14,7 +16,7 @@ from aotlens.capture.stale_views import is_stale
 from aotlens.errors import placed
 from aotlens.ir.origin import Origin
 from aotlens.joint.records import FailingBackward
-from aotlens.torch_api import without_modes
+from aotlens.torch_api import assumed_sizes, take_back_assumed_sizes, without_modes
 
 AUTOGRAD_REFUSES = (
     "modified by an inplace operation",
@@ -34,8 +36,66 @@ SUBCLASS_REFUSES = (
 )
 """What a jagged tensor's own rules raise, on fake tensors: type, phrase, and how it is told."""
 
+Run = Callable[[Sequence[int]], list[Any]]
+"""Gives the gradients by those of the results, by their order."""
+
 INVALID = "returned an invalid gradient"
 """Said of an operator whose derivative is wrong in torch, and of a view that we take otherwise than eager."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What came of running a backward."""
+
+    gradients: list[Any] | None
+    """By the results for which it does not fail; None where it fails for each."""
+    failing: FailingBackward | None = None
+    """Set where it fails for all of the results together."""
+    failing_tangents: dict[int, FailingBackward] = field(default_factory=dict)
+    """As the joint program has them."""
+
+
+def differentiated(
+    recorder: Recorder, outputs: list[Any], run: Run, is_unchanged: Callable[[], bool]
+) -> Attempt:
+    """Runs the backward of all results; where that fails of each alone, then of those for which it does not.
+
+    One that changes what it reads, as `is_unchanged` tells, is run once.
+    """
+    every = range(len(outputs))
+    gradients, failing = _run(recorder, outputs, run, every)
+    if failing is None:
+        return Attempt(gradients)
+    alone = dict[int, FailingBackward]()
+    try:
+        for at in every:
+            _, fails = _run(recorder, outputs, run, [at])
+            if fails is not None:
+                alone[at] = fails
+            _forget(recorder)
+        rest = [at for at in every if at not in alone]
+        if not rest or not is_unchanged():
+            return Attempt(None, failing)
+        gradients, again = _run(recorder, outputs, run, rest)
+    except Exception:  # noqa: BLE001 - of a result that may never be differentiated
+        return Attempt(None, failing)
+    return Attempt(None, failing) if again is not None else Attempt(gradients, failing, alone)
+
+
+def _run(
+    recorder: Recorder, outputs: list[Any], run: Run, among: Sequence[int]
+) -> tuple[list[Any] | None, FailingBackward | None]:
+    environment: Any = recorder.fake_mode.shape_env
+    assumed = assumed_sizes(environment) if environment is not None else {}
+    try:
+        return run(among), None
+    except (RuntimeError, AttributeError) as error:
+        failing = failing_backward(recorder, [outputs[at] for at in among], error)
+        if failing is None:
+            raise
+        if assumed:  # by a backward that never runs: autograd's message has numbers for sizes
+            take_back_assumed_sizes(environment, assumed)
+        return None, failing
 
 
 def failing_backward(recorder: Recorder, outputs: list[Any], error: Exception) -> FailingBackward | None:

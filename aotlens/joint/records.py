@@ -66,6 +66,8 @@ class FailingBackward:
     """The operator whose gradient cannot be computed; None where it is not known."""
     error: Literal["RuntimeError", "NotImplementedError"] = "RuntimeError"
     """The type of eager's error."""
+    results: tuple[str, ...] = ()
+    """The user's names of the results for which it is so; empty where it is for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +92,19 @@ class JointProgram(Joint):
     """Whether eager fills in zeros where no gradient arrives at all: a custom function does."""
     differentiated: Differentiated = Differentiated()
     failing: FailingBackward | None = None
-    """Set where the backward raises, as in eager: no gradient is a value of the program then."""
+    """Set where the backward of all results raises, as in eager."""
+    failing_tangents: dict[int, FailingBackward] = field(default_factory=dict)
+    """By their order, the tangents with which it raises; where it raises with every one, none are listed."""
     bumps_in_backward: dict[int, int] = field(default_factory=dict)
     """By how much the backward raises the version counters of inputs that it writes to, by the identity of
     the graph input."""
     recorded: Program | None = None
     """The program before Inductor's passes over it; None where these changed nothing, or did not run."""
+
+    @property
+    def always_fails(self) -> bool:
+        """Whether the backward raises whatever arrives: no gradient is a value of the program then."""
+        return self.failing is not None and not self.failing_tangents
 
     @property
     def changed_inputs(self) -> frozenset[int]:

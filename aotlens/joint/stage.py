@@ -4,13 +4,13 @@ Invariant: the backward is what autograd runs for this function on these tensors
 derivative.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from aotlens.analysis.records import InputAliasInfo, ViewAndMutationMeta
+from aotlens.analysis.records import InputAliasInfo, IntermediateBaseOf, ViewAndMutationMeta
 from aotlens.capture.current_inputs import CurrentInputs
 from aotlens.capture.effects import refuse_changes_in_backward
 from aotlens.capture.philox import FunctionalRandom, refuse_other_draws
@@ -37,13 +37,13 @@ from aotlens.ir.slots import (
 from aotlens.ir.subclasses import Value, Wrapped, leaves_of
 from aotlens.joint.arrivals import NOTHING_ARRIVES, Arrivals, arrivals
 from aotlens.joint.checks import check_sizes, sizes_for_wrapper
-from aotlens.joint.failing import failing_backward
+from aotlens.joint.failing import differentiated
 from aotlens.joint.leaves import gradients_of
 from aotlens.joint.records import Differentiated, FailingBackward, JointProgram
 from aotlens.joint.sizes_only import replace_needless_reads
 from aotlens.joint.wrappers import wrapper_tangent
 from aotlens.joint.writes import State, states_of, write_in_backward, write_in_graph
-from aotlens.torch_api import assumed_sizes, numbers_of_data, take_back_assumed_sizes, without_autocast
+from aotlens.torch_api import numbers_of_data, without_autocast
 
 aten = torch.ops.aten
 
@@ -66,6 +66,7 @@ class Backward:
     tangents: tuple[TangentInput, ...] = ()
     gradients: tuple[tuple[Gradient | LeafGradient, Value | None], ...] = ()
     failing: FailingBackward | None = None
+    failing_tangents: dict[int, FailingBackward] = field(default_factory=dict)
     arrivals: Arrivals = NOTHING_ARRIVES
     currents: tuple[ProgramInput, ...] = ()
     """Inputs as it finds them."""
@@ -152,6 +153,10 @@ def build_joint(
         fills_missing=backward.arrivals.fills,
         differentiated=_differentiated(differentiable, wanted, backward),
         failing=backward.failing,
+        failing_tangents={
+            at: replace(failing, results=_results_of(captured, meta, differentiable[at].slot))
+            for at, failing in backward.failing_tangents.items()
+        },
         bumps_in_backward=backward.bumps,
     )
 
@@ -161,11 +166,20 @@ def _differentiated(
 ) -> Differentiated:
     plain = all(tangent.wrapped is None for tangent in backward.tangents)
     inputs = [item for item in wanted if isinstance(item.slot, Gradient)]
+    taken = [pair for pair in zip(outputs, backward.tangents, strict=False) if pair[1].inputs]
     return Differentiated(
-        tuple(output.tensor for output in outputs),
-        tuple(tangent.inputs[0].node for tangent in backward.tangents) if plain else (),
+        tuple(output.tensor for output, _ in taken),
+        tuple(tangent.inputs[0].node for _, tangent in taken) if plain else (),
         tuple(item.leaf for item in inputs),
     )
+
+
+def _results_of(captured: Captured, meta: ViewAndMutationMeta, slot: Any) -> tuple[str, ...]:
+    """The user's names for what the caller differentiates a graph output by."""
+    if not isinstance(slot, IntermediateBase):
+        return (slot.name,)
+    views = (info for info in meta.outputs if info.base == IntermediateBaseOf(slot.index))
+    return tuple(captured.output_names[info.index] for info in views)
 
 
 def random_state(captured: Captured) -> FunctionalRandom:
@@ -288,29 +302,32 @@ def record_backward(
     with recorder.fake_mode:
         tangents = [_tangent(recorder, output) for output in differentiable]
     numbers = numbers_of_data(recorder.fake_mode)  # the gradient of a loop counts its steps
-    environment: Any = recorder.fake_mode.shape_env
-    assumed = assumed_sizes(environment) if environment is not None else {}
+    before = states_of(captured)
     with recording(recorder, dynamic), refusing(recorder), torch.enable_grad(), without_autocast(), numbers:
         outputs = [output.tensor for output in differentiable]
         leaves, arriving = [item.leaf for item in wanted], [tangent.tensor for tangent in tangents]
-        try:
-            gradients = call_boundary(lambda: gradients_of(outputs, leaves, arriving, recorder.reset_leaves))
-        except (RuntimeError, AttributeError) as error:
-            failing = failing_backward(recorder, outputs, error)
-            if failing is None:
-                raise
-            if assumed:  # by a backward that never runs: autograd's message has numbers for sizes
-                take_back_assumed_sizes(environment, assumed)
+
+        def differentiate(among: Sequence[int]) -> list[Any]:
+            recorder.current = CurrentInputs(recorder, captured.inputs)
+            starts, given = [outputs[at] for at in among], [arriving[at] for at in among]
+            return call_boundary(lambda: gradients_of(starts, leaves, given, recorder.reset_leaves))
+
+        attempt = differentiated(recorder, outputs, differentiate, lambda: states_of(captured) == before)
+        if attempt.gradients is None:
             none = tuple((item.slot, None) for item in wanted if isinstance(item.slot, Gradient))
-            return Backward(tuple(tangents), none, failing)
+            return Backward(tuple(tangents), none, attempt.failing)
+    for at in attempt.failing_tangents:
+        tangents[at] = replace(tangents[at], inputs=(), wrapped=None)
     recorder.current.settle()
     with recorder.fake_mode, recorder.adding("joint", "a gradient, brought up to date after a write"):
         results = tuple(
             (item.slot, None if gradient is None else value_of(recorder, gradient))
-            for item, gradient in zip(wanted, gradients, strict=True)
+            for item, gradient in zip(wanted, attempt.gradients, strict=True)
             if gradient is not None or isinstance(item.slot, Gradient)
         )
-    return Backward(tuple(tangents), results, arrivals=arrivals(outputs, leaves))
+    return Backward(
+        tuple(tangents), results, attempt.failing, attempt.failing_tangents, arrivals(outputs, leaves)
+    )
 
 
 def with_writes(
@@ -318,7 +335,7 @@ def with_writes(
 ) -> Backward:
     """The backward with what it writes to inputs, which were in these states before it."""
     refuse_changes_in_backward(captured)
-    if backward.failing is None:
+    if backward.failing is None or backward.failing_tangents:
         bumps = write_in_backward(captured, meta, before)
         backward = replace(backward, bumps=bumps, currents=captured.recorder.current.inputs())
     captured.recorder.current = None

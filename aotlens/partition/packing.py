@@ -44,7 +44,7 @@ UNPACKING = "the caller's hook on saved tensors unpacks it"
 
 def with_hooks(parts: Partitioned, hooks: Hooks) -> Partitioned:
     """The same partition with the hooks in its graphs; as it is where they cannot be recorded."""
-    if parts.backward is None or parts.joint.failing is not None:
+    if parts.backward is None or parts.joint.always_fails:
         return parts
     recorder = _Recording(parts.joint, hooks)
     try:

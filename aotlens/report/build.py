@@ -87,7 +87,10 @@ def _failing(parts: Partitioned) -> rows.FailingBackward | None:
     failing = parts.joint.failing
     if failing is None:
         return None
-    return rows.FailingBackward(failing.message, site_of(failing.origin) if failing.origin else None)
+    alone = parts.joint.failing_tangents.values()
+    failing = next(iter(alone), failing)
+    results = tuple(name for one in alone for name in one.results)
+    return rows.FailingBackward(failing.message, site_of(failing.origin) if failing.origin else None, results)
 
 
 def _spared(

@@ -156,7 +156,8 @@ def failing_backward(target: Target, limits: Limits) -> Iterator[Diagnostic]:
     found = target.failing_backward
     if found is not None:
         sites = (found.site,) if found.site is not None else ()
-        message = f"the backward fails, in eager too: {found.message}"
+        results = f" for {', '.join(f'`{name}`' for name in found.results)}" if found.results else ""
+        message = f"the backward fails{results}, in eager too: {found.message}"
         yield finding_at(sites, target, "AL702", "warning", message)
 
 

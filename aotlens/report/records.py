@@ -372,7 +372,7 @@ class Target:
     operators: tuple[SpecialOperator, ...] = ()
     """Effects and higher-order operators, in the order in which they run."""
     failing_backward: FailingBackward | None = None
-    """Set where the backward raises whenever it runs, as eager's does."""
+    """Set where the backward raises, of all results or of some, as eager's does."""
     verified: Verdict | None = None
     """How a call compared with eager; None where nobody asked, or it was never called."""
     timings_ms: dict[str, float] = field(default_factory=dict)

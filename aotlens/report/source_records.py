@@ -39,12 +39,14 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class FailingBackward:
-    """A backward that raises whenever it runs, in eager too."""
+    """A backward that raises when it runs, in eager too."""
 
     message: str
     """Autograd's own words, and the user's line."""
     site: Site | None
     """The expression whose gradient cannot be computed; None where its source is not known."""
+    results: tuple[str, ...] = ()
+    """Results for which it does; empty where it does for all."""
 
 
 @dataclass(frozen=True, slots=True)

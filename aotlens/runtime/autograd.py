@@ -17,7 +17,7 @@ from aotlens.ir.slots import (
     SavedForBackward,
     SavedInput,
 )
-from aotlens.joint.records import JointProgram
+from aotlens.joint.records import FailingBackward, JointProgram
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
 from aotlens.runtime.backward_writes import (
@@ -34,7 +34,7 @@ from aotlens.runtime.graphs import call_graph, graph_context, graph_name
 from aotlens.runtime.leaves import inputs_apart, made_leaves, reshaped_leaves
 from aotlens.runtime.missing import Conditions, write_missing
 from aotlens.runtime.random_state import draws_functionally, write_advance, write_reading
-from aotlens.runtime.subclass_backward import BackwardWrappers
+from aotlens.runtime.subclass_backward import BackwardWrappers, TangentText
 from aotlens.runtime.subclasses import (
     outer_inputs,
     outer_outputs,
@@ -65,7 +65,7 @@ def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, na
         _forward(builder, parts, code.forward, names)
         builder.add("", "@staticmethod")
         _backward(builder, parts, code.backward, names)
-    if parts.joint.failing is None:
+    if not parts.joint.always_fails:
         write_double(builder, parts, code.backward, names)
 
 
@@ -176,13 +176,14 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
     wrappers = BackwardWrappers(parts, names, code.compile is not None)
     tangents = wrappers.tangents(function_outputs(parts), parts.joint.differentiable)
     saved = [given for given in program.inputs if isinstance(given.slot, SavedInput)]
-    if failing := parts.joint.failing:
+    if (failing := parts.joint.failing) and parts.joint.always_fails:
         with builder.block("def backward(ctx, *tangents):"):
-            builder.add(f"raise {failing.error}({failing_message(parts.joint)!r})")
+            builder.add(f"raise {failing.error}({failing_message(parts.joint, failing)!r})")
         return
     with builder.block(f"def backward(ctx, {', '.join(tangent.parameter for tangent in tangents)}):"):
         if code.compile is not None:
             _refuse_surroundings(builder, parts, [tangent.parameter for tangent in tangents])
+        _write_failing(builder, parts, tangents)
         wrappers.read_symbols(builder)
         received = [tangent for tangent in tangents if tangent.nodes]
         gradients = _gradients(parts, names)
@@ -232,10 +233,21 @@ def _hand_over(
     builder.add(f"del {', '.join(tangents)}")
 
 
-def failing_message(joint: JointProgram) -> str:
+def _write_failing(builder: TextBuilder, parts: Partitioned, tangents: list[TangentText]) -> None:
+    """The results whose own backward raises."""
+    if not parts.joint.failing_tangents:
+        return
+    taken = [tangent for tangent in tangents if tangent.differentiable]
+    with builder.step("fail as eager", "autograd refuses the backward of some of the results"):
+        for at, failing in sorted(parts.joint.failing_tangents.items()):
+            with builder.block(f"if {taken[at].parameter} is not None:"):
+                builder.add(f"raise {failing.error}({failing_message(parts.joint, failing)!r})")
+
+
+def failing_message(joint: JointProgram, failing: FailingBackward) -> str:
     """What the backward raises where eager's raises too."""
-    reason = joint.failing.message if joint.failing is not None else ""
-    return f"the backward of `{joint.captured.subject.name}` fails, in eager too: {reason}"
+    results = f" for {', '.join(f'`{name}`' for name in failing.results)}" if failing.results else ""
+    return f"the backward of `{joint.captured.subject.name}` fails{results}, in eager too: {failing.message}"
 
 
 def _refuse_surroundings(builder: TextBuilder, parts: Partitioned, tangents: list[str]) -> None:

@@ -23,7 +23,7 @@ BOUND_NAME = "differentiable_backward"
 def why_not(parts: Partitioned) -> str | None:
     """What keeps the function from being differentiated twice; None when nothing does."""
     joint = parts.joint
-    if joint.failing is not None:
+    if joint.always_fails:
         return "it fails, in eager too"
     if written_in_backward(parts.backward):
         return "its backward writes to an input"

@@ -26,7 +26,7 @@ def write_missing(
     several, fills = len(received) > 1, _fills(parts)
     if len(received) == 1 and not fills:
         _write_none(builder, received, count)
-    arriving = _arriving(parts, received)
+    arriving = _arriving(parts, [tangent for tangent in tangents if tangent.differentiable], len(received))
     named = {condition: f"arrives_{at}" for at, condition in enumerate(dict.fromkeys(arriving.values()))}
     with builder.step("fill in missing gradients", _reason(parts, several, fills, arriving)):
         if several and not fills:
@@ -49,13 +49,14 @@ def _write_none(builder: TextBuilder, received: list[TangentText], count: int) -
         builder.add(f"return {', '.join(['None'] * count)}")
 
 
-def _arriving(parts: Partitioned, received: list[TangentText]) -> Conditions:
-    """The condition for each gradient that comes from some of the results."""
-    return {
-        key: " or ".join(f"{received[at].parameter} is not None" for at in sorted(tangents))
-        for key, tangents in parts.joint.arrivals.items()
-        if 0 < len(tangents) < len(received)
-    }
+def _arriving(parts: Partitioned, tangents: list[TangentText], received: int) -> Conditions:
+    """The condition for each gradient that comes from some of those that are received."""
+    found: Conditions = {}
+    for key, of in parts.joint.arrivals.items():
+        named = [tangents[at].parameter for at in sorted(of) if tangents[at].nodes]
+        if 0 < len(named) < received:
+            found[key] = " or ".join(f"{name} is not None" for name in named)
+    return found
 
 
 def _reason(parts: Partitioned, several: bool, fills: bool, arriving: Conditions) -> str:

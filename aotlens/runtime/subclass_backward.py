@@ -61,8 +61,9 @@ class TangentText:
     """The user's name of the output that it belongs to."""
     output: OuterOutput
     nodes: tuple[Node, ...]
-    """The graph inputs inside it; none where the output is not differentiable."""
+    """The graph inputs inside it; none where the output is not differentiable, or its backward fails."""
     wrapped: Wrapped | None = None
+    differentiable: bool = True
 
 
 class BackwardWrappers:
@@ -82,7 +83,7 @@ class BackwardWrappers:
         assert self._parts.backward is not None  # written for training only
         program = self._parts.backward
         nodes = iter([given.node for given in program.inputs if isinstance(given.slot, Tangent)])
-        wrapped = iter(self._wrapped)
+        wrapped = enumerate(self._wrapped)
         at = {id(out): index for index, out in enumerate(self._parts.joint.forward_outputs)}
         found = []
         for out in outer_outputs(self._parts, outputs):
@@ -90,9 +91,12 @@ class BackwardWrappers:
             inside = getattr(slot, "inner", ())
             name = slot.name.removesuffix("." + ".".join(inside)) if inside else slot.name
             if not differentiable[at[id(out.inner[0])]]:
-                found.append(TangentText(f"_{out.name}", name, out, ()))
+                found.append(TangentText(f"_{out.name}", name, out, (), differentiable=False))
                 continue
-            like = next(wrapped)
+            at_tangent, like = next(wrapped)
+            if at_tangent in self._parts.joint.failing_tangents:
+                found.append(TangentText(f"tangent_{out.name}", name, out, ()))
+                continue
             taken = tuple(next(nodes) for _ in (like.nodes() if like is not None else (None,)))
             parameter = self._names.node(taken[0]) if like is None else f"tangent_{out.name}"
             found.append(TangentText(parameter, name, out, taken, like))

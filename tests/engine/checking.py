@@ -64,7 +64,7 @@ def check(
             state = callable_tensors(eager.fn)
             has_freed_history = any(item.tensor.grad_fn is not None for item in state)
             expected, found = again(program, (eager, compiled), call, repeat)
-            if not overwrites_saved_values(expected):
+            if repeat.probe.write_first is None or not overwrites_saved_values(expected):
                 differences += judged(compare(found, expected).differences, repeat, has_freed_history)
     return Outcome(tuple(differences))
 
@@ -147,8 +147,10 @@ def roots_worth_trying(seen: Observation) -> Sequence[int]:
 
     Not where wrappers stand beside plain tensors: which of them a gradient is then depends on what arrives.
     """
+    tensors = [one for one in (*seen.outputs, *seen.inputs) if isinstance(one, Facts)]
+    if seen.backward_failure is not None:  # of one of them, maybe
+        return range(sum(one.requires_grad for one in tensors))
     roots = () if seen.gradients is None else seen.gradients.roots
-    tensors = (one for one in (*seen.outputs, *seen.inputs) if isinstance(one, Facts))
     kinds = {one.kind for one in tensors if one.name in roots}
     return (0, len(roots) - 1) if len(roots) > 1 and len(kinds) == 1 else ()
 

@@ -63,6 +63,40 @@ def backward_fails_since_a_gradient_inside_used_it_up(x: Tensor) -> tuple[Tensor
     return hidden, gradient
 
 
+@cases(lambda: (leaf(3, 4),))
+def backward_of_one_result_was_used_up_inside(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    hidden = x.exp()
+    (gradient,) = torch.autograd.grad(hidden.sum(), x)
+    return hidden, gradient, x.sin()
+
+
+@cases(lambda: (leaf(3, 4), leaf(3, 4)), "dynamo", "dynamic", "inductor")
+def backward_of_one_result_fails(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    hidden = x.exp()
+    hidden.add_(1)
+    return hidden, y.sin() * x
+
+
+@cases(lambda: (leaf(3, 4), leaf(3, 4)), "dynamic")
+def backward_fails_of_views_beside_others(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    both = x * y
+    hidden = both.exp()
+    hidden.add_(1)
+    return hidden.t(), hidden[0], both.view(-1), y * 2
+
+
+@cases(lambda: (leaf(3, 4), tape(3, 4)))
+def backward_of_a_written_input_fails(x: Tensor, y: Tensor) -> Tensor:
+    y.exp_()
+    y.add_(x)
+    return x * 3
+
+
+@cases(lambda: (leaf(3, 4), leaf(3, 4)))
+def backward_of_one_result_is_not_implemented(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.special.zeta(x, y), x * y
+
+
 @cases(lambda: (plain(3, 4),))
 def gradient_inside_by_what_requires_grad_inside(x: Tensor) -> tuple[Tensor, Tensor]:
     x.requires_grad_()
