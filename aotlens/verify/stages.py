@@ -366,14 +366,15 @@ def _wrapper_gradients(
             continue
         if out.value is not None and tensor is not None and tensor.requires_grad:
             wanted[slot.name] = tensor
+    pairs = zip(compiled.joint.forward_outputs, compiled.joint.differentiable, strict=True)
+    started = [out.slot for out, differentiable in pairs if differentiable]
+    started = [slot for at, slot in enumerate(started) if at not in compiled.joint.failing_tangents]
     outputs = [
-        (tensor, tangents[out.slot.name])
-        for out, differentiable in zip(
-            compiled.joint.forward_outputs, compiled.joint.differentiable, strict=True
-        )
-        if differentiable and (tensor := _output(compiled, out.slot, flat, leaves)) is not None
+        (tensor, tangents[slot.name])
+        for slot in started
+        if (tensor := _output(compiled, slot, flat, leaves)) is not None
     ]
-    if not wanted or len(outputs) != sum(compiled.joint.differentiable):
+    if not wanted or len(outputs) != len(started):
         return {}
     gradients = torch.autograd.grad(
         [tensor for tensor, _ in outputs],
