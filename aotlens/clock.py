@@ -11,6 +11,27 @@ COMPILING = threading.RLock()
 """One stage runs at a time: torch's modes, and Inductor, hold state of the whole process."""
 
 
+class Exchanged:
+    """Counts the times that a module's tensors were exchanged for the recording's, and given back.
+
+    A thread that read them meanwhile sees it: `ended` before it read differs from `begun` after.
+    """
+
+    begun = 0
+    ended = 0
+
+
+@contextmanager
+def exchanging() -> Iterator[None]:
+    """Within it, a module may hold the recording's tensors; other threads that call it wait for the end."""
+    with COMPILING:
+        Exchanged.begun += 1
+        try:
+            yield
+        finally:
+            Exchanged.ended += 1
+
+
 class Clock:
     """Announces each stage and takes its time."""
 

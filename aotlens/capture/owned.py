@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from aotlens.clock import exchanging
+
 
 def module_tensors(function: Any) -> dict[str, Any]:
     """A module's parameters, then its buffers, by qualified name; tied ones once."""
@@ -37,14 +39,15 @@ def call_on(
         for key, tensor in store.items()
         if id(tensor) in names
     ]
-    try:
-        for store, key, tensor in places:
-            store[key] = tensors[names[id(tensor)]]
-        return call(*args) if call is not None and not kwargs else module(*args, **kwargs)
-    finally:
-        for store, key, tensor in reversed(places):
-            tensors[names[id(tensor)]] = store.get(key)
-            store[key] = tensor
+    with exchanging():
+        try:
+            for store, key, tensor in places:
+                store[key] = tensors[names[id(tensor)]]
+            return call(*args) if call is not None and not kwargs else module(*args, **kwargs)
+        finally:
+            for store, key, tensor in reversed(places):
+                tensors[names[id(tensor)]] = store.get(key)
+                store[key] = tensor
 
 
 def _stores(owner: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.objects import is_told_by_attributes, is_value
+from aotlens.clock import COMPILING
 from aotlens.errors import RefusedAssertionError
 from aotlens.frontends.dynamo import compile_for_dynamo
 from aotlens.frontends.partitioners import default_partition, min_cut_rematerialization_partition
@@ -72,30 +73,34 @@ class Request:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """The compilation that is tried first.  One value, since other threads put theirs in its place."""
+
+    call: Callable[..., Any]
+    """When it raises one of `REFUSALS`, `Entries.again` goes on."""
+    key: Any = None
+    autocast: Any = None
+    """The autocast that the compilation is for, which no argument shows; False when it is off."""
+
+
 class Entries:
     """The compilations of one function: the last one is tried first, without looking at the arguments."""
 
     def __init__(self, fn: Callable[..., Any], options: CompileOptions) -> None:
         self._fn = fn
         self._options = options
-        self._key: Any = None
-        self.last: Callable[..., Any] = _not_compiled
-        """What to call; when it raises one of `REFUSALS`, `again` goes on."""
-        self.autocast: Any = None
-        """The autocast that the last compilation is for, which no argument shows; False when it is off."""
+        self._latest = Latest(_not_compiled)
         self.compiled: dict[Any, Compiled] = {}
 
-    def again(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call with arguments that the last compilation refused; an error of the call's own is raised."""
-        key = signature(self._fn, args, kwargs)
-        if key == self._key or (ASSUMPTION in str(error) and debug_assert()):
+    def again(self, error: Exception, tried: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call with arguments that the compilation under `tried` refused; an error of the call is raised."""
+        with COMPILING:  # no other thread's recording stands in the module
+            key = signature(self._fn, args, kwargs)
+        if key == tried or (ASSUMPTION in str(error) and debug_assert()):
             raise error
-        found = self.compiled.get(key)
-        if found is not None:
-            self.last, self._key, self.autocast = found.call, key, _autocast()
-            return found.call(*args, **kwargs)
-        if self._options.dynamic:
-            for known, other in self.compiled.items():
+        if self._options.dynamic and key not in self.compiled:
+            for known, other in tuple(self.compiled.items()):
                 if isinstance(known, tuple) and known[-1] != key[-1]:  # the modes
                     continue
                 try:
@@ -103,32 +108,38 @@ class Entries:
                 except REFUSALS as refused:
                     if not _is_of_guards(refused):
                         raise
-        return self.compile(args, kwargs, key).call(*args, **kwargs)
+        with COMPILING:  # a second thread finds what the first has compiled
+            found = self.compiled.get(key)
+            if found is None:
+                found = self.compile(args, kwargs, key)
+            self._latest = Latest(found.call, key, _autocast())
+        return found.call(*args, **kwargs)
 
     def function(self) -> Callable[..., Any]:
         """What the user calls."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             refused: Exception
-            if (is_any_autocast_enabled() and autocast_dtypes()) == self.autocast:
+            latest = self._latest
+            if (is_any_autocast_enabled() and autocast_dtypes()) == latest.autocast:
                 try:
-                    return self.last(*args, **kwargs)
+                    return latest.call(*args, **kwargs)
                 except REFUSALS as error:
                     refused = error
             else:
                 refused = RuntimeError("not compiled for calls under this autocast")
-            return self.again(refused, args, kwargs)
+            return self.again(refused, latest.key, args, kwargs)
 
         call.compiled = self.compiled  # type: ignore[attr-defined]
         return call
 
     def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any = None) -> Compiled:
         """Compile for these arguments, real or fake, and remember it as the last one."""
-        self._key = key if key is not None else signature(self._fn, args, kwargs)
+        found = key if key is not None else signature(self._fn, args, kwargs)
         compiled = compile_direct(self._fn, args, kwargs, self._options)
         _refuse_objects(compiled)
-        self.compiled[self._key] = compiled
-        self.last, self.autocast = compiled.call, _autocast()
+        self.compiled[found] = compiled
+        self._latest = Latest(compiled.call, found, _autocast())
         return compiled
 
 

@@ -1,7 +1,7 @@
 """The text that takes a caller's containers apart, one line each.
 
-Invariant: lists, tuples and dicts are taken apart in place, with their sizes checked; any other container
-goes through pytree and its spec.
+Invariant: lists, tuples and dicts are taken apart in place, with their sizes and the order of their keys
+checked, which the function may see; any other container goes through pytree and its spec.
 """
 
 from typing import Any
@@ -76,11 +76,12 @@ class Unpacking:
     def _children(self, spec: Any, source: str, leaves: list[str], checked: str | None = None) -> None:
         """Check one container and bind its items; `leaves` names the leaves below it, in flat order."""
         children, kind = spec.children(), spec.type.__name__
-        keyed = spec.type is dict
+        keyed, keys = spec.type is dict, list(spec.context or ())
+        words = f"a dict with the keys {keys}" if keyed else f"a {kind} of {len(children)}"
         if checked is None:
-            size = f"{source}.keys() != {_key_set(spec)}" if keyed else f"len({source}) != {len(children)}"
+            words += " in this order" if keyed and len(keys) > 1 else ""
+            size = f"list({source}) != {keys}" if keyed else f"len({source}) != {len(children)}"
             checked = f"type({source}) is not {kind} or {size}"
-        words = f"a dict with the keys {list(spec.context)}" if keyed else f"a {kind} of {len(children)}"
         self._check(checked, source, words)
         names, below, at = [], [], 0
         for child in children:

@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from aotlens.clock import COMPILING, Exchanged
+
 Place = tuple[dict[str, Any], str]
 """A dictionary of a layer, and the key in it."""
 
@@ -19,7 +21,11 @@ def bind_module(
     places, ties = _distinct_places(module)
 
     def call_module(*args: Any, **kwargs: Any) -> Any:
+        before = Exchanged.ended
         tensors = [store[key] for store, key in places]
+        if Exchanged.begun != before:
+            with COMPILING:  # another thread's recording, if any, is over
+                tensors = [store[key] for store, key in places]
         for (store, key), first in ties:
             if store.get(key) is not tensors[first]:
                 raise AssertionError(_untied(module, (store, key), places[first]))

@@ -300,3 +300,34 @@ def _counts(fn: Callable[..., Any], x: Tensor, backwards: str) -> list[Any]:
     outs = [fn(x, state), fn(x, state)] if backwards == "two" else [fn(x, state)] * 2
     gradients = [torch.autograd.grad(out.sum(), x, retain_graph=out is outs[-1])[0] for out in outs]
     return [*gradients, state, state._version]
+
+
+def test_threads_call_a_compiled_module_while_another_size_is_compiled() -> None:
+    """The recording's tensors stand in the module meanwhile."""
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))
+    f, x = aotlens.aot_module(model, aotlens.nop), torch.ones(2, 3)
+    expected, done, found = model(x), threading.Event(), list[Any]()
+
+    def call_again() -> None:
+        while not done.is_set():
+            try:
+                found.append(f(x))
+            except Exception as error:  # noqa: BLE001 (whatever a thread raises)
+                found.append(error)
+
+    f(x)
+    thread = threading.Thread(target=call_again)
+    thread.start()
+    for rows in range(3, 9):
+        f(torch.ones(rows, 3))
+    done.set()
+    thread.join()
+    assert {torch.Tensor} == {type(one) for one in found}
+    assert all(torch.equal(one, expected) for one in found)
+
+
+def test_the_order_of_a_dictionary_is_seen() -> None:
+    f = aotlens.aot_function(lambda given: [value * 2 for value in given.values()], aotlens.nop)
+    one, two = torch.ones(1), torch.full((1,), 2.0)
+    assert [float(value) for value in f({"b": one, "a": two})] == [2, 4]
+    assert [float(value) for value in f({"a": two, "b": one})] == [4, 2]
