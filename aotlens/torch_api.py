@@ -156,6 +156,7 @@ __all__ = [
     "is_functional",
     "is_functionalized",
     "is_graph_value",
+    "is_recorded",
     "is_traceable_wrapper_subclass",
     "is_view_of_custom_function",
     "kernel_settings",
@@ -412,6 +413,11 @@ def current_mode() -> Any:
 def asking_modes(method: str) -> list[Any]:
     """That method of each dispatch mode that has it, the outermost first."""
     return [getattr(mode, method) for mode in _get_current_dispatch_mode_stack() if hasattr(mode, method)]
+
+
+def is_recorded() -> bool:
+    """Whether a recording of ours runs on this thread; a compiled function called in it is part of it."""
+    return torch._C._len_torch_dispatch_stack() > 0 and bool(asking_modes("gradient_met"))
 
 
 @contextmanager

@@ -15,12 +15,14 @@ import torch
 
 from aotlens.capture.effects import carried_places, unwritten_surroundings
 from aotlens.capture.surroundings import surroundings_check
+from aotlens.frontends.compiled_module import compiled_module
 from aotlens.frontends.recompiles import Recompilations
 from aotlens.frontends.signature import KeptTensors, argument_signature, signature
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
 from aotlens.report.records import Report
 from aotlens.session.chooser import with_chooser
+from aotlens.torch_api import is_recorded
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -44,8 +46,10 @@ def compile(fn: None = None, *, options: CompileOptions | None = None) -> Callab
 def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
     """Compile a function or module at its first call, and again for arguments of another kind.
 
-    Usable as a decorator, with or without arguments.  The result has the attribute `compiled`: the
-    compilations so far, by signature.  After many of them a warning tells which argument differs.
+    Usable as a decorator, with or without arguments.  A module gives a module with the same parameters,
+    buffers and names.  The result has the attribute `compiled`: the compilations so far, by signature.
+    After many of them a warning tells which argument differs.  Called within a function that is being
+    compiled, it is part of that one.
     """
     if fn is None:
         return functools.partial(compile, options=options)
@@ -56,6 +60,8 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
 
     @functools.wraps(fn.forward if isinstance(fn, torch.nn.Module) else fn)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if is_recorded():
+            return fn(*args, **kwargs)
         leaves, key = argument_signature(args, kwargs, sizes=not chosen.dynamic)
         variants = variants_of.setdefault(key, [])
         for variant in variants:
@@ -77,6 +83,8 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
         return compiled.call(*args, **kwargs)
 
     call.compiled = cache  # type: ignore[attr-defined]
+    if isinstance(fn, torch.nn.Module):
+        return compiled_module(fn, call, functools.partial(compile, options=options))
     return call
 
 

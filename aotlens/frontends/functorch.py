@@ -20,7 +20,7 @@ from aotlens.frontends.partitioners import default_partition, min_cut_rematerial
 from aotlens.frontends.signature import autocast_dtypes, signature
 from aotlens.options import Backend, CompileOptions, Compilers, PartitionFunction
 from aotlens.pipeline import Compiled, compile_direct
-from aotlens.torch_api import FakeTensor, debug_assert, dynamo_compiles, is_any_autocast_enabled
+from aotlens.torch_api import FakeTensor, debug_assert, dynamo_compiles, is_any_autocast_enabled, is_recorded
 
 Decompositions = dict[Any, Callable[..., Any]]
 
@@ -119,6 +119,8 @@ class Entries:
         """What the user calls."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            if is_recorded():
+                return self._fn(*args, **kwargs)
             refused: Exception
             latest = self._latest
             if (is_any_autocast_enabled() and autocast_dtypes()) == latest.autocast:
@@ -130,6 +132,8 @@ class Entries:
                 refused = RuntimeError("not compiled for calls under this autocast")
             return self.again(refused, latest.key, args, kwargs)
 
+        if not isinstance(self._fn, torch.nn.Module):
+            functools.update_wrapper(call, self._fn)
         call.compiled = self.compiled  # type: ignore[attr-defined]
         return call
 

@@ -14,13 +14,14 @@ import torch
 
 import aotlens
 from aotlens.errors import AotlensError
+from aotlens.frontends.compiled_module import compiled_module
 from aotlens.frontends.dynamo import dynamo_backend, with_user_options
 from aotlens.frontends.signature import signature
 from aotlens.options import CompileOptions
 from aotlens.session.blame import blaming, eager_agrees, in_eager
 from aotlens.session.collect import Collector
 from aotlens.session.failures import failure_of
-from aotlens.torch_api import quiet_fake_tensors
+from aotlens.torch_api import is_recorded, quiet_fake_tensors
 
 __all__ = ["AroundBackend", "BeforeDirect", "Router", "intercepted", "is_routed"]
 
@@ -70,6 +71,8 @@ class Router:
         compiled: Any = aotlens.frontends.compile.compile(function, options=options)
 
         def routed(*args: Any, **kwargs: Any) -> Any:
+            if is_recorded():
+                return function(*args, **kwargs)
             key = signature(function, args, kwargs)
             if key not in compiled.compiled:
                 self.before_direct(function, args, kwargs, options)
@@ -90,6 +93,8 @@ class Router:
             return result
 
         setattr(routed, _ROUTED, True)
+        if isinstance(function, torch.nn.Module):
+            return compiled_module(function, routed, partial(self.direct, asked=asked))
         return routed
 
     def _merged(self, asked: CompileOptions | None) -> CompileOptions:

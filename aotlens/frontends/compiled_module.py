@@ -1,0 +1,34 @@
+"""A module that calls compiled code, and is the user's own in all else.
+
+Invariant: both have one dictionary of attributes, so parameters, buffers, `training` and `state_dict` are the
+same ones by the same names, whichever of the two they are asked of or set on.
+"""
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import torch
+
+
+def compiled_module(
+    module: torch.nn.Module, call: Callable[..., Any], again: Callable[[torch.nn.Module], Any]
+) -> torch.nn.Module:
+    """`module`, whose calls go to `call`; `again` compiles a copy, as `copy.deepcopy` and pickle ask."""
+    kind = type(module)
+
+    def copied(self: Any, memo: dict[int, Any]) -> Any:
+        return again(deepcopy(module, memo))
+
+    methods = {
+        "__call__": lambda self, *args, **kwargs: call(*args, **kwargs),
+        "__deepcopy__": copied,
+        "__reduce_ex__": lambda self, protocol: (again, (module,)),
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+        "__doc__": kind.__doc__,
+        **{name: value for name, value in vars(call).items() if name != "__wrapped__"},
+    }
+    found: torch.nn.Module = object.__new__(type(kind.__name__, (kind,), methods))
+    object.__setattr__(found, "__dict__", vars(module))
+    return found
