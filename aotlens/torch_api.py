@@ -1461,27 +1461,28 @@ def dynamo_knows(tensor: Any) -> bool:
     return context is not None and tensor in context.tensor_to_context
 
 
-def fix_sizes(mode: FakeTensorMode, wrapper: Any, jagged: bool) -> None:
+def fix_sizes(mode: FakeTensorMode, wrapper: Any, jagged: bool) -> dict[str, Any]:
     """Have Dynamo compile anew for a wrapper of its frame with other sizes, or other ones inside.
 
-    Dynamo refuses where a size is marked, as a jagged tensor marks the longest and the shortest length; the
-    rows of one that is a view are those of its base.
+    Dynamo refuses where a size is marked, as a jagged tensor marks the longest and the shortest row: these
+    come back by their names, as fake tensors of Dynamo's symbols.  The rows of a view are those of its base.
     """
     context, env = TracingContext.try_get(), mode.shape_env
     if context is None or env is None or wrapper not in context.tensor_to_context:
-        return
-    first = context.tensor_to_context[wrapper]
+        return {}
+    first, marked = context.tensor_to_context[wrapper], {}
     base = first.view_base_context if jagged else None
-    for known in (
-        first,
-        *getattr(first, "inner_contexts", {}).values(),
-        *((base,) if base is not None else ()),
-    ):
+    inner = getattr(first, "inner_contexts", {})
+    for name, known in (("", first), *inner.items(), *((("", base),) if base is not None else ())):
         if jagged and any(one is not None and not one.warn_only for one in known.constraint_sizes):
+            if name:
+                source = known.tensor_source
+                marked[name] = mode.from_tensor(getattr(wrapper, name), symbolic_context=known, source=source)
             continue
         for size in known.shape_env_to_source_to_symbol_cache.get(id(env), {}).values():
             if size.is_symbol and size in env.var_to_range:  # a ragged size has none
                 env.evaluate_expr(size)
+    return marked
 
 
 def frames_left_out() -> Iterator[tuple[str, int, str, str | None, int | None]]:

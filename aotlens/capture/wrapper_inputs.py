@@ -76,8 +76,11 @@ def wrapper_twin(mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
     """A wrapper as a fake one; Dynamo compiles anew where sizes that it lets vary are known ones here."""
     if dynamic and _sizes_may_vary(value):
         return fake_of(mode, value, static_shapes=False)
-    fix_sizes(mode, value, jagged=has_ragged_size(value))
-    return fake_of(mode, value, static_shapes=True)
+    varying = fix_sizes(mode, value, jagged=has_ragged_size(value))
+    fake = fake_of(mode, value, static_shapes=True)
+    for name, inner in varying.items():
+        setattr(fake, name, inner)
+    return fake
 
 
 def _sizes_may_vary(value: Any) -> bool:

@@ -11,7 +11,7 @@ import torch
 from aotlens.capture.inputs import unsupported_kind
 from aotlens.capture.objects import hashable, plain_attributes
 from aotlens.capture.owned import module_tensors
-from aotlens.capture.wrappers import is_wrapper
+from aotlens.capture.wrappers import inner_tensors, is_wrapper
 from aotlens.errors import UnsupportedError
 from aotlens.runtime.owner import tensor_places
 from aotlens.torch_api import (
@@ -89,16 +89,19 @@ def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
                 leaf.is_neg() or (leaf.dtype.is_complex and leaf.is_conj()),
                 objects.setdefault(id(leaf), len(objects)),
                 storages.setdefault(_storage(leaf), len(storages)),
-                None if type(leaf) in PLAIN else _metadata(leaf),
+                None if type(leaf) in PLAIN else _inside(leaf, sizes),
             )
         )
     return tuple(described)
 
 
-def _metadata(tensor: Any) -> Any:
-    """What a wrapper says of itself beside its sizes; None where that is no key."""
-    metadata = tensor.__tensor_flatten__()[1] if is_wrapper(tensor) else None
-    return metadata if metadata.__hash__ is not None else None
+def _inside(tensor: Any, sizes: bool) -> Any:
+    """What a wrapper says of itself beside its sizes, where that is a key, and the tensors inside by name."""
+    if not is_wrapper(tensor):
+        return None
+    _, metadata = tensor.__tensor_flatten__()
+    inner = tuple((path, one.shape if sizes else None) for path, one in inner_tensors(tensor))
+    return metadata if metadata.__hash__ is not None else None, inner
 
 
 def _storage(tensor: Any) -> int:

@@ -193,6 +193,10 @@ class Guards:
         kind = self._text_names.object(wrapped.meta.kind, wrapped.meta.name)
         message = f"`{given.slot.name}` must be a `{wrapped.meta.name}`, got a "
         self._refuse(f"type({name}) is not {kind}", "TypeError", message, f"type({name}).__name__")
+        held = [part for part, _ in wrapped.parts]
+        message = f"`{given.slot.name}` must hold {held}, got "
+        found = f"list({name}.__tensor_flatten__()[0])"
+        self._refuse(f"{found} != {held}", "TypeError", message, found)
         known = all(isinstance(size, int) for size in wrapped.meta.size)
         if wrapped.meta.context is not None and (known or is_plain(wrapped.meta.context)):
             condition = f"{name}.__tensor_flatten__()[1] != {context_text(wrapped, self._text_names)}"

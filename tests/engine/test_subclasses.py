@@ -205,6 +205,27 @@ def test_later_sizes_of_a_distributed_tensor_behind_dynamo(dynamic: bool | None)
         torch.testing.assert_close(x.grad.to_local(), x.detach().to_local().cos())
 
 
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: (x * 2).to_padded_tensor(0.0),
+        lambda x: x.softmax(1).values() * 2,
+        lambda x: x.values() * x._get_max_seqlen(),
+    ],
+    ids=["padded", "softmax", "number"],
+)
+def test_later_longest_row_of_as_many_rows_behind_dynamo(fn: Any) -> None:
+    """torch marks these sizes as ones that vary, and nothing else tells that the rows are others."""
+    call = torch.compile(fn, backend=dynamo_backend(CompileOptions(backend="eager")))
+    for lengths in ([2, 4], [3, 3], [5, 1], [1, 4, 1], [6], [3, 3]):
+        rows = [torch.randn(length, 3) for length in lengths]
+        x = torch.nested.nested_tensor(rows, layout=torch.jagged, requires_grad=True)
+        found, wanted = call(x), fn(x)
+        torch.testing.assert_close(found, wanted)
+        gradients = [torch.autograd.grad(result.sin().sum(), x)[0].values() for result in (found, wanted)]
+        torch.testing.assert_close(*gradients)
+
+
 def test_later_lengths_of_a_jagged_tensor_behind_dynamo() -> None:
     call = torch.compile(lambda x: x.values().mean(), backend=dynamo_backend(CompileOptions(backend="eager")))
     for lengths in ([2, 4], [5, 1, 2], [3, 3], [1, 2, 3, 4, 5], [6, 9]):
@@ -215,15 +236,29 @@ def test_later_lengths_of_a_jagged_tensor_behind_dynamo() -> None:
         torch.testing.assert_close(x.grad.values(), torch.full((sum(lengths), 3), 1 / count))  # type: ignore[union-attr]
 
 
+WRAPS = [
+    lambda fn: aotlens.aot_function(fn, aotlens.nop),
+    lambda fn: aotlens.compile(fn, options=CompileOptions(backend="eager")),
+    lambda fn: aotlens.compile(fn, options=CompileOptions(backend="eager", dynamic=True)),
+]
+
+
 @pytest.mark.parametrize(
     "wrap",
-    [
-        lambda fn: aotlens.aot_function(fn, aotlens.nop),
-        lambda fn: aotlens.compile(fn, options=CompileOptions(backend="eager")),
-        lambda fn: aotlens.compile(fn, options=CompileOptions(backend="eager", dynamic=True)),
-    ],
-    ids=["flat", "compile", "dynamic"],
+    [*WRAPS, lambda fn: torch.compile(fn, backend=dynamo_backend(CompileOptions(backend="eager")))],
+    ids=["flat", "compile", "dynamic", "dynamo"],
 )
+def test_later_call_with_other_rows_between_the_same_offsets(wrap: Any) -> None:
+    """What a jagged tensor knows of its longest row decides how far it is padded; it may know nothing."""
+    values, offsets = torch.randn(6, 2), torch.tensor([0, 2, 6])
+    call = wrap(lambda x: (x * 2).to_padded_tensor(0.0))
+    for longest in (4, 5, None, 6, None, 4):
+        lengths: Any = {} if longest is None else {"min_seqlen": 2, "max_seqlen": longest}
+        x = torch.nested.nested_tensor_from_jagged(values, offsets, **lengths)
+        torch.testing.assert_close(call(x), (x * 2).to_padded_tensor(0.0))
+
+
+@pytest.mark.parametrize("wrap", WRAPS, ids=["flat", "compile", "dynamic"])
 def test_later_call_with_another_placement(wrap: Any) -> None:
     call = wrap(lambda x: x + 1)
     for placement in (Replicate(), Partial(), Replicate()):

@@ -1,5 +1,7 @@
 """Nested tensors with jagged layout: a wrapper around values and offsets, with a ragged size."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -63,6 +65,17 @@ def two_results(x: Tensor) -> tuple[Tensor, Tensor]:
 @cases(lambda: (jagged(grad=True),))
 def padded(x: Tensor) -> Tensor:
     return x.to_padded_tensor(0.0)
+
+
+@cases(lambda: (jagged(grad=True),), "dynamo", "inductor")
+def padded_to_the_longest_row(x: Tensor) -> tuple[Tensor, Tensor]:
+    return (x * 2).to_padded_tensor(0.0), x.softmax(1)
+
+
+@cases(lambda: (jagged(),), "dynamo")
+def longest_row_as_a_number(x: Tensor) -> Tensor:
+    y: Any = x
+    return x.values() * (y._get_max_seqlen() if y._get_min_seqlen() < 4 else y._get_min_seqlen())
 
 
 @cases(lambda: (leaf(Fixed(6), Fixed(3)), torch.tensor([0, 2, 6])))
