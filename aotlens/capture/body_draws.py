@@ -96,7 +96,7 @@ class Drawing(TorchDispatchMode):
         """Run a random operator, or do something in its place."""
         result = func(*args, **kwargs)
         targets = _targets(operator, args, kwargs)
-        results = () if operator.returns_written else pytree.tree_leaves(result)
+        results = () if operator.returned else pytree.tree_leaves(result)
         for drawn in (*targets, *(value for value in results if isinstance(value, torch.Tensor))):
             self.keep(drawn)
         return result
@@ -170,8 +170,8 @@ class Giving(Drawing):
         targets = _targets(operator, args, kwargs)
         for target in targets:
             target.copy_(self._next())
-        if operator.returns_written:
-            return targets[0] if len(targets) == 1 else targets
+        if operator.returned:
+            return operator.given_back(targets)
         if is_higher_order(func):
             count = next(arg.draws for arg in args if isinstance(arg, Part) and arg.draws is not None)
             return tuple(self._next() for _ in range(count))

@@ -75,8 +75,8 @@ def _results(tape: Tape, call: Write, node: Node, count: int) -> Any:
     """What the operator returns: new tensors, or the written arguments themselves."""
     if not call.func._schema.returns:
         return None
-    if call.operator.returns_written:
-        return call.targets[0] if len(call.targets) == 1 else tuple(call.targets)
+    if call.operator.returned:
+        return call.operator.given_back(call.targets)
     found = []
     for index in range(count):
         item = tape.item(node, index)

@@ -4,7 +4,9 @@ Invariant: after a write the tape gives the new value for the written tensor and
 its storage, and no node changes anything in place.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,6 +24,11 @@ from aotlens.capture.views import ViewStep
 from aotlens.capture.writable import check_writable
 from aotlens.errors import RefusedRuntimeError, UnsupportedError
 from aotlens.ir.program import Node, op_name
+
+LEAKY_RELUS = {
+    aten.rrelu_with_noise.default: aten.leaky_relu.default,
+    aten.rrelu_with_noise_.default: aten.leaky_relu_.default,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +121,7 @@ def record_mutation(tape: Tape, call: Write) -> Any:
         increment_version([target for target in targets if not target.is_inference()])
     if not call.func._schema.returns:
         return None
-    if not call.operator.returns_written:
-        return results
-    return targets[0] if len(targets) == 1 else tuple(targets)
+    return call.operator.given_back(targets) if call.operator.returned else results
 
 
 def _new_values(tape: Tape, call: Write, count: int) -> tuple[list[Node], Any]:
@@ -211,6 +216,15 @@ def grow(tape: Tape, target: Any) -> None:
             case = "a tensor that gets more memory while another looks at it"
             raise UnsupportedError(case, tape.span, "make a new tensor")
     storage.grown = bool(storage.inputs)
+
+
+def leaky_relu_for(call: Write) -> Callable[[], Any] | None:
+    """RReLU outside of training, which draws nothing and writes no noise; None for all else."""
+    if call.func not in LEAKY_RELUS:
+        return None
+    given = call.args[2:5]
+    lower, upper, training = given + (0.125, 1 / 3, False)[len(given) :]
+    return None if training else partial(LEAKY_RELUS[call.func], call.args[0], (lower + upper) / 2)
 
 
 def only_reads(call: Write) -> bool:

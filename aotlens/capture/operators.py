@@ -4,7 +4,7 @@ Invariant: the answer comes from the operator's schema and tags; the few operato
 tell the truth stand in the tables below, each with the truth.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -107,8 +107,8 @@ class Operator:
     kind: Kind
     written: tuple[int | str, ...] = ()
     """Positions (or keyword names) of the arguments that it writes to."""
-    returns_written: bool = False
-    """Whether its results are the written arguments themselves."""
+    returned: tuple[int, ...] = ()
+    """Which of those are its results, by their place there; empty where it gives new ones."""
     functional: Any = None
     """The overload that gives the new values instead of writing them; None when there is none."""
     kind_of_result: tuple[str, ...] = ()
@@ -116,6 +116,11 @@ class Operator:
     random: bool = False
     fake: Any = None
     """What gives its fake result where torch's fake kernel gives another shape than eager, or None."""
+
+    def given_back(self, targets: Sequence[Any]) -> Any:
+        """What it returns of the tensors that it writes to."""
+        found = [targets[at] for at in self.returned]
+        return found[0] if len(found) == 1 else tuple(found)
 
 
 @cache
@@ -128,17 +133,19 @@ def describe(func: Any) -> Operator:
         return Operator(KINDS[func])
     if func in WRITES_WITHOUT_SAYING:
         functional, fake = FUNCTIONAL_BY_NAME[func], FAKES.get(func)
-        return Operator(Kind.MUTATION, WRITES_WITHOUT_SAYING[func], False, functional, fake=fake)
+        return Operator(Kind.MUTATION, WRITES_WITHOUT_SAYING[func], (), functional, fake=fake)
     if func.overloadpacket in EXCHANGES:
         return Operator(Kind.EXCHANGE)
     written = written_arguments(func)
     if Tag.inplace_view in func.tags:
-        return Operator(Kind.METADATA_MUTATION, written, True, functional_variant(func))
+        return Operator(Kind.METADATA_MUTATION, written, _returned(func), functional_variant(func))
     if written:
-        returns = func._schema.returns
-        same = bool(returns) and all(r.alias_info is not None and r.alias_info.is_write for r in returns)
         functional = functional_variant(func)
-        return Operator(Kind.MUTATION, written, same, functional, _kind_of_result(func, functional), random)
+        if functional is None and has_composite_kernel(func):  # `dropout_`, met whole in inference mode
+            return Operator(Kind.COMPOSITE)
+        return Operator(
+            Kind.MUTATION, written, _returned(func), functional, _kind_of_result(func, functional), random
+        )
     if has_ordered_effect(func) or isinstance(func, TorchBindOpOverload):
         return Operator(Kind.EFFECT)
     if has_composite_kernel(func):
@@ -167,6 +174,16 @@ def written_arguments(func: Any) -> tuple[int | str, ...]:
     return tuple(found)
 
 
+def _returned(func: Any) -> tuple[int, ...]:
+    """Places among what it writes: `rrelu_with_noise_` writes the noise too, and gives the value alone."""
+    aliases = [arg.alias_info for arg in func._schema.arguments if arg.alias_info is not None]
+    names = [alias.before_set for alias in aliases if alias.is_write]
+    results = [result.alias_info for result in func._schema.returns]
+    if not all(alias is not None and alias.is_write for alias in results):
+        return ()
+    return tuple(names.index(alias.before_set) for alias in results)
+
+
 def functional_variant(func: Any) -> Any:
     """The overload that gives new values: `add_` to `add`, `mul.out` to `mul`, `_fused_x_` to `_fused_x`."""
     if func in FUNCTIONAL_BY_NAME:
@@ -175,7 +192,8 @@ def functional_variant(func: Any) -> Any:
     packets = getattr(torch.ops, namespace)
     wanted = _inputs_of(func)
     operator = name.replace("__i", "__", 1)  # `x <<= 1` calls `__ilshift__`
-    for packet_name in dict.fromkeys((name.removesuffix("_"), name, name + "_functional", operator)):
+    plain = name.removesuffix("_")
+    for packet_name in dict.fromkeys((plain, name, plain + "_functional", name + "_functional", operator)):
         packet = getattr(packets, packet_name, None)
         for overload in packet.overloads() if packet is not None else ():
             variant = getattr(packet, overload)

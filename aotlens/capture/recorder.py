@@ -28,7 +28,13 @@ from aotlens.capture.floats import Floats
 from aotlens.capture.known_values import note_literal, read_number
 from aotlens.capture.left_behind import note_left_behind
 from aotlens.capture.masks import draws_mask, through_booleans
-from aotlens.capture.mutations import Write, only_reads, record_metadata_mutation, record_mutation
+from aotlens.capture.mutations import (
+    Write,
+    leaky_relu_for,
+    only_reads,
+    record_metadata_mutation,
+    record_mutation,
+)
 from aotlens.capture.operators import (
     QUERIES,
     RESIZE_STORAGE,
@@ -448,6 +454,9 @@ class Recorder(Tape, TorchDispatchMode):
         call = Write(func, operator, args, kwargs)
         if operator.functional is None and not is_builtin(func):
             return record_custom_mutation(self, call)
+        if (leaky_relu := leaky_relu_for(call)) is not None:
+            with self:
+                return leaky_relu()
         if only_reads(call):
             return self.pure(func, Operator(Kind.PURE, fake=operator.fake), args, kwargs)
         return record_mutation(self, call)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from tests.programs.program import Cases, leaf, plain
+from tests.programs.program import Cases, leaf, plain, tape
 
 cases = Cases("randomness")
 
@@ -127,6 +127,30 @@ def unused_draw_last(x: Tensor) -> Tensor:
 @cases(lambda: (leaf(5, 4),))
 def rrelu(x: Tensor) -> Tensor:
     return torch.nn.functional.rrelu(x, training=True)
+
+
+@cases(lambda: (tape(5, 4),))
+def rrelu_in_place(x: Tensor) -> Tensor:
+    return torch.nn.functional.rrelu(x, training=True, inplace=True).sin()
+
+
+@cases(lambda: (tape(5, 4), leaf(5, 4)), "inductor", "dynamo")
+def rrelu_in_eval(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    torch.nn.functional.rrelu(x, inplace=True)
+    return x.sin(), torch.nn.functional.rrelu(y)
+
+
+@cases(lambda: (plain(5, 4),), context=torch.inference_mode)
+def dropout_in_place_under_inference_mode(x: Tensor) -> Tensor:
+    y = x * 2
+    torch.nn.functional.dropout(y, 0.5, inplace=True)
+    return y
+
+
+@cases(lambda: (plain(4, 4),), context=torch.inference_mode)
+def diagonal_filled_under_inference_mode(x: Tensor) -> Tensor:
+    y = x * 2
+    return y.fill_diagonal_(3.0)
 
 
 def generator(seed: int = 3) -> torch.Generator:
