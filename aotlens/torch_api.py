@@ -50,6 +50,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
     unset_fake_temporarily,
 )
+from torch.autograd.function import BackwardCFunction
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 from torch.fx.node import _get_qualified_name
@@ -106,6 +107,7 @@ __all__ = [
     "current_autograd_node",
     "current_fake_mode",
     "current_mode",
+    "custom_backwards_told",
     "debug_assert",
     "decompositions_in_python",
     "dense_kernel",
@@ -141,6 +143,7 @@ __all__ = [
     "hide_from_dynamo",
     "hold_gpu",
     "hooked_values",
+    "hooks_told",
     "in_callers_context",
     "indexing_by_tensors",
     "inductor_config_patch",
@@ -521,6 +524,40 @@ def gradients_told() -> Iterator[None]:
         yield
     finally:
         del torch.Tensor.grad
+
+
+@contextmanager
+def hooks_told() -> Iterator[None]:
+    """Within it, who registers a hook on a tensor calls `hook_met(tensor)` of the dispatch modes that ask."""
+    register = torch.Tensor.register_hook
+
+    def told(tensor: Any, hook: Any) -> Any:
+        for tell in asking_modes("hook_met"):
+            tell(tensor)
+        return register(tensor, hook)
+
+    torch.Tensor.register_hook = told  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.Tensor.register_hook = register  # type: ignore[method-assign]
+
+
+@contextmanager
+def custom_backwards_told(tell: Callable[[Any, Any], None]) -> Iterator[None]:
+    """Within it, `tell` gets each node of a custom function whose backward has run, and what that gives."""
+    apply = BackwardCFunction.apply
+
+    def told(self: Any, *gradients: Any) -> Any:
+        found = apply(self, *gradients)
+        tell(self, found)
+        return found
+
+    BackwardCFunction.apply = told  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        BackwardCFunction.apply = apply  # type: ignore[method-assign]
 
 
 # Autograd: its nodes, hooks on what it saves, checkpoints.

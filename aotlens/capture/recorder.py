@@ -119,6 +119,8 @@ class Recorder(Tape, TorchDispatchMode):
             Kind.EFFECT: self._effect,
         }
         self.split_region: SplitRegion | None = None
+        self.hooked: list[tuple[Any, int]] = []
+        """Where in the tape the function has registered hooks on tensors that are no inputs."""
         self.met_gradients: dict[int, str] = {}
         """What the function did first to the `.grad` of a tensor, `read` or `set`, by identity."""
         self.arguments: tuple[Any, ...] = ()
@@ -143,6 +145,11 @@ class Recorder(Tape, TorchDispatchMode):
         if known is not None:
             self.met_gradients.setdefault(id(known), how)
         return known
+
+    def hook_met(self, tensor: Any) -> None:
+        """The user's code is about to register a hook on a tensor, which no operator tells of."""
+        if tensor.grad_fn is not None and not any(tensor is given for given in self.arguments):
+            self.hooked.append((tensor.grad_fn, tensor.output_nr))
 
     def _stand_in_of(self, tensor: Any) -> Any:
         given = (one for one in self.arguments if self.originals.get(id(one)) is tensor)

@@ -64,6 +64,7 @@ from aotlens.torch_api import (
     generators_noted_by,
     gradients_told,
     has_saved_tensor_hooks,
+    hooks_told,
     linearization_handled_by,
     object_methods_handled_by,
     pretends_gpu,
@@ -316,6 +317,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(quiet_fake_tensors())
         stack.enter_context(draws_as_usual())
         stack.enter_context(gradients_told())
+        stack.enter_context(hooks_told())
         stack.enter_context(object_methods_handled_by(recorder.torchbind.call))
         stack.enter_context(random_state_handled_by(recorder.random))
         stack.enter_context(device_random_state_handled_by(recorder.random))

@@ -4,7 +4,7 @@ Invariant: autograd's own tape of the recorded function says it, as it does in e
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch.autograd.function import BackwardCFunction
@@ -21,6 +21,18 @@ PASSES_ON = (NonLeaf, NonLeafWrapper)
 
 
 @dataclass(frozen=True, slots=True)
+class Teller:
+    """A custom function or a hook, which may tell a gradient that is missing from zeros."""
+
+    name: str
+    """With its article: "the custom function `Clip`"."""
+    is_users: bool
+    """Not torch's own."""
+    tangents: frozenset[int]
+    """From which a gradient that it takes comes."""
+
+
+@dataclass(frozen=True, slots=True)
 class Arrivals:
     """What the tape tells beside the gradients."""
 
@@ -28,44 +40,106 @@ class Arrivals:
     """For each gradient that autograd was asked for, the tangents that it comes from, by their order."""
     fills: bool = False
     """Whether a custom function is on the way: it takes zeros for what is missing, and gives no None."""
+    tellers: tuple[Teller, ...] = ()
 
 
 NOTHING_ARRIVES = Arrivals()
 
 
-def arrivals(outputs: Sequence[Any], leaves: Sequence[Any]) -> Arrivals:
-    """Walks the tape of the outputs once; leaves are tensors or edges."""
-    starts = [_edge(output) for output in outputs]
-    at_edges: dict[Edge, int] = {}
-    at_nodes: dict[Any, int] = {}
-    fills = False
+@dataclass(slots=True)
+class Met:
+    """What a backward has met that the tape does not tell."""
 
-    def arrive(edge: Edge, mask: int) -> None:
-        at_edges[edge] = at_edges.get(edge, 0) | mask
-        at_nodes[edge[0]] = at_nodes.get(edge[0], 0) | mask
+    hooked: Sequence[Edge] = ()
+    """Where in the tape the user's hooks are."""
+    nones: dict[Any, frozenset[int]] = field(default_factory=dict)
+    """Custom functions that gave None for inputs that require grad: which of their edges."""
 
-    variables: dict[int, int] = {}
-    for at, (output, start) in enumerate(zip(outputs, starts, strict=True)):
-        if start is None:
-            variables[id(output)] = variables.get(id(output), 0) | 1 << at
-        else:
-            arrive(start, 1 << at)
-    for node in nodes_in_order(start[0] for start in starts if start is not None):
-        fills = fills or _function_of(node) not in (None, *PASSES_ON)
-        mask, following = at_nodes[node], node.next_functions
-        of_each = _of_each(node, len(following), at_edges)
-        for at, edge in enumerate(following):
-            if edge[0] is not None:
-                arrive(edge, of_each[at] if at < len(of_each) else mask)
-        if not following and hasattr(node, "variable"):  # a leaf has several places after `set_`
-            variables[id(node.variable)] = variables.get(id(node.variable), 0) | mask
+    def given(self, node: Any, gradients: Any) -> None:
+        """What a custom function's backward gives, one for each of its inputs."""
+        found = gradients if isinstance(gradients, tuple) else (gradients,)
+        wanted = [gradient for gradient, needs in zip(found, node.needs_input_grad, strict=False) if needs]
+        edges = [at for at, (following, _) in enumerate(node.next_functions) if following is not None]
+        pairs = zip(edges, wanted, strict=False)
+        self.nones.pop(node, None)
+        if none := frozenset(at for at, gradient in pairs if gradient is None):
+            self.nones[node] = none
+
+
+def arrivals(outputs: Sequence[Any], leaves: Sequence[Any], met: Met) -> Arrivals:
+    """Walks the tape of the outputs; leaves are tensors or edges."""
+    reached = walk = _Walk({}, {})
+    reached.run(outputs)
+    if met.nones:
+        walk = _Walk(met.nones, reached.at_nodes)
+        walk.run(outputs)
     edges = (_edge(leaf) for leaf in leaves)
     masks = [
-        variables.get(id(leaf), 0) if edge is None else at_edges.get(edge, 0)
+        walk.variables.get(id(leaf), 0) if edge is None else walk.at_edges.get(edge, 0)
         for leaf, edge in zip(leaves, edges, strict=True)
     ]
-    tangents = range(len(starts))
-    return Arrivals(tuple(frozenset(at for at in tangents if mask >> at & 1) for mask in masks), fills)
+    custom = walk.custom
+    tellers = _tellers(walk, reached, met.hooked) if custom or met.hooked else ()
+    return Arrivals(tuple(map(_bits, masks)), bool(tellers), tellers)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One walk over the tape: the tangents that arrive, as bits."""
+
+    nones: dict[Any, frozenset[int]]
+    """As `Met` has them."""
+    run_by: dict[Any, int]
+    """The tangents that have a node run, be it with None: what a custom function gives comes from these."""
+    at_edges: dict[Edge, int] = field(default_factory=dict)
+    at_nodes: dict[Any, int] = field(default_factory=dict)
+    variables: dict[int, int] = field(default_factory=dict)
+    """At leaves, by identity."""
+    custom: list[Any] = field(default_factory=list)
+    """The nodes of custom functions."""
+
+    def run(self, outputs: Sequence[Any]) -> None:
+        starts = [_edge(output) for output in outputs]
+        for at, (output, start) in enumerate(zip(outputs, starts, strict=True)):
+            if start is None:
+                self.variables[id(output)] = self.variables.get(id(output), 0) | 1 << at
+            else:
+                self._arrive(start, 1 << at)
+        for node in nodes_in_order(start[0] for start in starts if start is not None):
+            mask, following = self.at_nodes.get(node, 0), node.next_functions
+            of_each = _of_each(node, len(following), self.at_edges)
+            if _function_of(node) not in (None, *PASSES_ON):
+                self.custom.append(node)
+                mask, none = self.run_by.get(node, mask), self.nones.get(node, ())
+                of_each = [0 if at in none else mask for at in range(len(following))] if none else []
+            for at, edge in enumerate(following):
+                if edge[0] is not None:
+                    self._arrive(edge, of_each[at] if at < len(of_each) else mask)
+            if not following and hasattr(node, "variable"):  # a leaf has several places after `set_`
+                key = id(node.variable)
+                self.variables[key] = self.variables.get(key, 0) | mask
+
+    def _arrive(self, edge: Edge, mask: int) -> None:
+        self.at_edges[edge] = self.at_edges.get(edge, 0) | mask
+        self.at_nodes[edge[0]] = self.at_nodes.get(edge[0], 0) | mask
+
+
+def _bits(mask: int) -> frozenset[int]:
+    return frozenset(at for at in range(mask.bit_length()) if mask >> at & 1)
+
+
+def _tellers(walk: _Walk, reached: _Walk, hooked: Sequence[Edge]) -> tuple[Teller, ...]:
+    """One for each gradient that such a function or hook takes, be it always None."""
+    functions = {node: _function_of(node) for node in walk.custom}
+    found: list[Teller] = []
+    for edge, mask in walk.at_edges.items():
+        function = functions.get(edge[0])
+        if function is not None:
+            is_users = function.__module__.partition(".")[0] not in ("torch", "aotlens")
+            of = mask or reached.at_nodes[edge[0]]
+            found.append(Teller(f"the custom function `{function.__name__}`", is_users, _bits(of)))
+    at_hooks = (walk.at_edges.get(edge, 0) or reached.at_edges.get(edge, 0) for edge in hooked)
+    return (*found, *(Teller("a hook", True, _bits(mask)) for mask in at_hooks if mask))
 
 
 def _of_each(node: Any, count: int, at_edges: dict[Edge, int]) -> list[int]:

@@ -19,6 +19,7 @@ from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
 from aotlens.joint.leaves import gradients_of
 from aotlens.joint.records import JointProgram
+from aotlens.joint.some import Arrived, guard_count, only
 from aotlens.torch_api import without_autocast
 
 
@@ -40,8 +41,10 @@ class Order:
 class Derivatives:
     """The orders recorded so far."""
 
-    def __init__(self, joint: JointProgram) -> None:
+    def __init__(self, joint: JointProgram, arrived: Arrived | None = None) -> None:
         self._joint = joint
+        self._arrived = arrived
+        """Of which gradients; None for all."""
         self._orders: list[Order] = []
 
     def order(self, number: int) -> Order:
@@ -65,18 +68,18 @@ class Derivatives:
 
     def _next(self) -> Order:
         known, recorder = self._joint.differentiated, self._joint.captured.recorder
-        guards = _guard_count(recorder)
+        guards = guard_count(recorder)
         with recorder.fake_mode:
             if not self._orders:
-                outputs: list[Any] = list(known.outputs)
-                tangents: list[Any] = [_again(recorder, node) for node in known.tangents]
+                outputs: list[Any] = only(known.outputs, self._arrived)
+                tangents = only([_again(recorder, node) for node in known.tangents], self._arrived)
             else:
                 outputs = [tensor if _has_history(tensor) else None for tensor in self._orders[-1].gradients]
                 tangents = [None if tensor is None else self._tangent(tensor) for tensor in outputs]
         earlier = [tangent for order in self._orders for tangent in order.tangents]
         sources = [*known.leaves, *earlier]
         found = _differentiate(self._joint, outputs, sources, tangents)
-        if _guard_count(recorder) != guards:
+        if guard_count(recorder) != guards:
             raise UnsupportedError("a derivative that fixes a size", self._joint.captured.subject.span)
         with recorder.fake_mode, recorder.adding("joint", "a derivative, brought up to date after a write"):
             values = tuple(None if tensor is None else recorder.node_of(tensor) for tensor in found)
@@ -127,11 +130,6 @@ def _differentiate(
 
 def _has_history(tensor: Any) -> bool:
     return tensor is not None and tensor.requires_grad
-
-
-def _guard_count(recorder: Recorder) -> int:
-    environment = recorder.fake_mode.shape_env
-    return 0 if environment is None else len(environment.guards)
 
 
 def _dependencies(tensors: list[Any], sources: list[Any]) -> tuple[int, ...]:

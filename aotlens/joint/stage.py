@@ -35,7 +35,7 @@ from aotlens.ir.slots import (
     inner_slot,
 )
 from aotlens.ir.subclasses import Value, Wrapped, leaves_of
-from aotlens.joint.arrivals import NOTHING_ARRIVES, Arrivals, arrivals
+from aotlens.joint.arrivals import NOTHING_ARRIVES, Arrivals, Met, arrivals
 from aotlens.joint.checks import check_sizes, sizes_for_wrapper
 from aotlens.joint.failing import differentiated
 from aotlens.joint.leaves import gradients_of
@@ -43,7 +43,7 @@ from aotlens.joint.records import Differentiated, FailingBackward, JointProgram
 from aotlens.joint.sizes_only import replace_needless_reads
 from aotlens.joint.wrappers import wrapper_tangent
 from aotlens.joint.writes import State, states_of, write_in_backward, write_in_graph
-from aotlens.torch_api import numbers_of_data, without_autocast
+from aotlens.torch_api import custom_backwards_told, numbers_of_data, without_autocast
 
 aten = torch.ops.aten
 
@@ -151,6 +151,7 @@ def build_joint(
             for item, tangents in zip(wanted, backward.arrivals.of, strict=False)
         },
         fills_missing=backward.arrivals.fills,
+        tellers=backward.arrivals.tellers,
         differentiated=_differentiated(differentiable, wanted, backward),
         failing=backward.failing,
         failing_tangents={
@@ -303,7 +304,9 @@ def record_backward(
         tangents = [_tangent(recorder, output) for output in differentiable]
     numbers = numbers_of_data(recorder.fake_mode)  # the gradient of a loop counts its steps
     before = states_of(captured)
-    with recording(recorder, dynamic), refusing(recorder), torch.enable_grad(), without_autocast(), numbers:
+    met = Met(recorder.hooked)
+    run, told = recording(recorder, dynamic), custom_backwards_told(met.given)
+    with run, refusing(recorder), torch.enable_grad(), without_autocast(), numbers, told:
         outputs = [output.tensor for output in differentiable]
         leaves, arriving = [item.leaf for item in wanted], [tangent.tensor for tangent in tangents]
 
@@ -325,9 +328,8 @@ def record_backward(
             for item, gradient in zip(wanted, attempt.gradients, strict=True)
             if gradient is not None or isinstance(item.slot, Gradient)
         )
-    return Backward(
-        tuple(tangents), results, attempt.failing, attempt.failing_tangents, arrivals(outputs, leaves)
-    )
+    arriving_at = arrivals(outputs, leaves, met)
+    return Backward(tuple(tangents), results, attempt.failing, attempt.failing_tangents, arriving_at)
 
 
 def with_writes(

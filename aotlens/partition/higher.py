@@ -35,16 +35,20 @@ def recorded_nodes(parts: Partitioned) -> dict[str, Node]:
 
 
 def derivative_program(
-    parts: Partitioned, name: str, tangents: Sequence[Node | None], wanted: Sequence[Node | None]
+    parts: Partitioned,
+    name: str,
+    tangents: Sequence[Node | None],
+    wanted: Sequence[Node | None],
+    kept: Sequence[Node] | None = None,
 ) -> Program:
-    """The program that gives the wanted nodes, with None for None.
+    """The program that gives the wanted nodes, with None for None, from `kept` (by itself `kept_nodes`).
 
     Raises:
         UnsupportedError: a value is needed that nothing keeps.
     """
     recorder = parts.joint.captured.recorder
     arriving = [node for node in tangents if node is not None]
-    kept = kept_nodes(parts)
+    kept = kept_nodes(parts) if kept is None else kept
     given = {id(node) for node in (*kept, *arriving)}
     swaps, unpacking = unpacked_values(parts.packing), unpacking_nodes(parts.packing)
     first = {id(node) for node in unpacking}

@@ -23,6 +23,7 @@ from aotlens.reuse.tensors import input_text, sharing_lines
 from aotlens.runtime.double import BOUND_NAME
 from aotlens.runtime.graphs import graph_name
 from aotlens.runtime.records import ModuleText
+from aotlens.runtime.some import BOUND_NAME as BACKWARD_OF_SOME
 
 __all__ = ["NO_GRAPH", "graph_shelf", "graphs_of", "is_wanted", "keep", "known_constants"]
 
@@ -126,6 +127,10 @@ def _entry(
             found.append(Constant(name, constants[id(value)]))
         else:
             raise NoFingerprintError(f"what `{name}` of the module text is bound to")
+    if BACKWARD_OF_SOME in text.late:
+        raise NoFingerprintError(
+            "a custom function or a hook whose backward depends on the gradients that arrive"
+        )
     if set(text.late) - {BOUND_NAME}:
         raise NoFingerprintError("a tensor that the function reaches by itself")
     sizes, took_ms = known

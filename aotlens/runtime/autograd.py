@@ -34,6 +34,7 @@ from aotlens.runtime.graphs import call_graph, graph_context, graph_name
 from aotlens.runtime.leaves import inputs_apart, made_leaves, reshaped_leaves
 from aotlens.runtime.missing import Conditions, write_missing
 from aotlens.runtime.random_state import draws_functionally, write_advance, write_reading
+from aotlens.runtime.some import write_choice, write_refusal
 from aotlens.runtime.subclass_backward import BackwardWrappers, TangentText
 from aotlens.runtime.subclasses import (
     outer_inputs,
@@ -67,6 +68,7 @@ def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, na
         _backward(builder, parts, code.backward, names)
     if not parts.joint.always_fails:
         write_double(builder, parts, code.backward, names)
+        write_refusal(builder, parts)
 
 
 def function_outputs(parts: Partitioned) -> list[ProgramOutput]:
@@ -184,6 +186,7 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
         if code.compile is not None:
             _refuse_surroundings(builder, parts, [tangent.parameter for tangent in tangents])
         _write_failing(builder, parts, tangents)
+        graph = write_choice(builder, parts, tangents, graph_name(program))
         wrappers.read_symbols(builder)
         received = [tangent for tangent in tangents if tangent.nodes]
         gradients = _gradients(parts, names)
@@ -198,7 +201,7 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
         with builder.block("if torch.is_grad_enabled():"):
             _unpack(builder, [given.node for given in saved], wrappers.saved_arguments(), names)
             refuse_second_write(builder, parts)
-            builder.add(f"gradients = {double_call(parts, code, names, wrappers.also_seen(received))}")
+            builder.add(f"gradients = {double_call(parts, code, names, wrappers.also_seen(received), graph)}")
         with builder.block("else:"):
             arrived = [
                 names.node(given.node) for given in program.inputs if not isinstance(given.slot, SavedInput)
@@ -207,7 +210,7 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
             find_written(builder, program, names)
             _hand_over(builder, [given.node for given in saved], arrived, code, only_some)
             with builder.block(graph_context(parts)):
-                builder.add(f"gradients = {wrappers.wrapped_call(f'{graph_name(code.program)}(inputs)')}")
+                builder.add(f"gradients = {wrappers.wrapped_call(f'{graph}(inputs)')}")
         tell_of_writes(builder, parts, program, names)
         write_advance(builder, parts, program, "gradients[-1]")
         _return_gradients(builder, gradients, conditions, draws_functionally(program))

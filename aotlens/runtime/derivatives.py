@@ -15,10 +15,12 @@ from aotlens.errors import AotlensError
 from aotlens.ir.program import Node
 from aotlens.ir.slots import SavedInput
 from aotlens.joint.higher import Derivatives
+from aotlens.joint.some import Arrived
 from aotlens.partition.higher import derivative_program, kept_nodes, recorded_nodes
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.double import changed_inputs, refusal, unsaved_inputs, wanted_slots
 from aotlens.runtime.graphs import load_program
+from aotlens.runtime.some import GraphOfSome
 from aotlens.torch_api import below_views, hide_from_dynamo, is_batched, one_by_one, without_autocast
 
 Run = Callable[[list[Any]], Sequence[Any]]
@@ -42,11 +44,13 @@ class Request:
 class DifferentiableBackward:
     """The gradients of one compiled function, in autograd's graph."""
 
-    def __init__(self, parts: Partitioned, donated: tuple[int, ...]) -> None:
+    def __init__(self, parts: Partitioned, donated: tuple[int, ...], arrived: Arrived | None = None) -> None:
         self._parts = parts
+        self._of_some: dict[Arrived, DifferentiableBackward] = {}
+        """Of gradients of which some are not there."""
         self._name = parts.joint.captured.subject.name
         self._donated = donated
-        self._derivatives = Derivatives(parts.joint)
+        self._derivatives = Derivatives(parts.joint, arrived)
         self._programs: dict[tuple[int, tuple[bool, ...]], tuple[Any, list[int]]] = {}
         self._kept = kept_nodes(parts)
         given = parts.backward.inputs if parts.backward is not None else ()
@@ -59,6 +63,11 @@ class DifferentiableBackward:
 
     def __call__(self, graph: Run, inputs: list[Any], unsaved: Any, versions: Any, former: Any) -> Any:
         """The gradients, in the backward's order."""
+        if isinstance(graph, GraphOfSome):
+            arrived, inside = graph.arrived, graph.run
+            if arrived not in self._of_some:
+                self._of_some[arrived] = DifferentiableBackward(self._parts, (), arrived)
+            return self._of_some[arrived](inside, inputs, unsaved, versions, former)
         given = list(zip(self._saved, inputs, strict=True))
         found = {id(node): value for node, value in given if node is not None}
         saved, places = list(found.values()), dict(found)

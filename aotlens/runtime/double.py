@@ -12,7 +12,7 @@ from aotlens.ir.slots import Buffer, Gradient, OutsideTensor, Parameter
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.backward_writes import current_inputs, written_in_backward
 from aotlens.runtime.builder import TextBuilder
-from aotlens.runtime.graphs import call_graph, graph_context, graph_name
+from aotlens.runtime.graphs import call_graph, graph_context
 from aotlens.runtime.leaves import inputs_apart, made_leaves
 from aotlens.runtime.random_state import draws_functionally
 from aotlens.runtime.subclass_backward import BackwardWrappers
@@ -117,7 +117,7 @@ def needs_weakref(parts: Partitioned) -> bool:
     return any(not _is_held(given) for given in unsaved_inputs(parts))
 
 
-def double_call(parts: Partitioned, code: GraphCode, names: Names, also_seen: list[str]) -> str:
+def double_call(parts: Partitioned, code: GraphCode, names: Names, also_seen: list[str], graph: str) -> str:
     """The expression that gives the gradients where they are to be differentiated again.
 
     What is `also_seen` by autograd are the wrappers, of which the graph gets the tensors inside.
@@ -128,7 +128,7 @@ def double_call(parts: Partitioned, code: GraphCode, names: Names, also_seen: li
         return f"DoubleBackward.apply({', '.join([*arguments, differentiable, *also_seen])})"
     unsaved = "ctx.unsaved, ctx.versions" if unsaved_inputs(parts) else "(), ()"
     former = "ctx.former" if changed_inputs(parts) else "()"
-    return f"{BOUND_NAME}({graph_name(code.program)}, [{', '.join(arguments)}], {unsaved}, {former})"
+    return f"{BOUND_NAME}({graph}, [{', '.join(arguments)}], {unsaved}, {former})"
 
 
 def write_double(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names) -> None:

@@ -33,6 +33,8 @@ from aotlens.runtime.double import BOUND_NAME, needs_weakref, why_not
 from aotlens.runtime.graphs import outside_tensors, write_graph, write_header
 from aotlens.runtime.guards import OVERLAP_HELPER
 from aotlens.runtime.records import LoadedModule, ModuleText
+from aotlens.runtime.some import BOUND_NAME as BACKWARD_OF_SOME
+from aotlens.runtime.some import BackwardOfSome, is_recorded
 from aotlens.runtime.structure import ARGUMENT_SPEC, RESULT_SPEC, needs_spec, spec_text
 from aotlens.runtime.wrapper import WrapperText
 from aotlens.torch_api import leave_to_python
@@ -66,6 +68,8 @@ def write_module(parts: Partitioned, code: Generated) -> ModuleText:
     late: dict[str, Any] = {name: given.outside for name, given in outside if name not in bindings.bound}
     if parts.backward is not None and why_not(parts) is None:
         late[BOUND_NAME] = DifferentiableBackward(parts, code.backward.donated if code.backward else ())
+    if is_recorded(parts):
+        late[BACKWARD_OF_SOME] = BackwardOfSome(parts)
     return ModuleText("\n".join([*head.lines, *body.lines]) + "\n", steps, bindings.bound, late)
 
 

@@ -235,6 +235,9 @@ class WrapperText:
             return frozenset()
         gradients = ((out.slot, out.value) for out in self._parts.joint.gradients)
         none = {slot.index for slot, value in gradients if isinstance(slot, Gradient) and value is None}
+        if self._parts.joint.tellers:  # which give one, maybe, where some of the results have none
+            arriving = self._parts.joint.arrivals
+            none = {index for index in none if not arriving.get((Gradient, index))}
         return frozenset(self.arguments[index] for index in none)
 
     def _viewed_without_gradient(self, without: frozenset[str]) -> dict[str, str]:
