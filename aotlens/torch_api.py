@@ -129,6 +129,7 @@ __all__ = [
     "forked_after_cuda",
     "frames_left_out",
     "function_calls_handled_by",
+    "function_graphs_applied_by",
     "function_mode_below",
     "functionalizes_rng",
     "functorch_names",
@@ -541,6 +542,30 @@ def hooks_told() -> Iterator[None]:
         yield
     finally:
         torch.Tensor.register_hook = register  # type: ignore[method-assign]
+
+
+@contextmanager
+def function_graphs_applied_by(
+    apply: Callable[[tuple[Any, Any], Any, dict[str, Any]], Any],
+) -> Iterator[None]:
+    """Within it, custom functions that Dynamo made two graphs of go there: graphs, arguments, settings."""
+    module: Any = sys.modules.get("torch._functorch.autograd_function")
+    kind = getattr(module, "AutogradFunctionApply", None)
+    if kind is None:
+        yield
+        return
+    usual = kind.__call__
+
+    def call(self: Any, forward: Any, backward: Any, *args: Any, **how: Any) -> Any:
+        if "saved_for_backward_idx" not in how or torch._C._functorch.peek_interpreter_stack() is not None:
+            return usual(self, forward, backward, *args, **how)
+        return apply((forward, backward), args, how)
+
+    kind.__call__ = call
+    try:
+        yield
+    finally:
+        kind.__call__ = usual
 
 
 @contextmanager

@@ -20,12 +20,22 @@ ONE_OF_A_KIND = (
 """Types of values that equal themselves only, and stay what they are."""
 
 
+def is_told_by_text(value: Any) -> bool:
+    """Whether equality does not tell a number from others: zeros have a sign, and nan equals nothing."""
+    return isinstance(value, (float, complex)) and (not value or value != value or isinstance(value, complex))
+
+
+def is_same_number(now: Any, then: Any) -> bool:
+    """Whether two values of one class are one to a compiled function."""
+    return repr(now) == repr(then) if is_told_by_text(then) else bool(now == then)
+
+
 def plain_attributes(value: Any) -> dict[str, Any]:
     """The attributes of an object that hold a number, a flag or a text; nothing for other values."""
     if isinstance(value, (*PLAIN_VALUES, type)) or not hasattr(value, "__dict__") or callable(value):
         return {}
     held = vars(value).items()
-    return {key: kept for key, kept in held if type(kept) in PLAIN_VALUES and kept == kept}
+    return {key: kept for key, kept in held if type(kept) in PLAIN_VALUES}
 
 
 def is_value(value: Any) -> bool:
@@ -48,7 +58,9 @@ def is_told_by_attributes(value: Any) -> bool:
 
 
 def hashable(value: Any) -> Any:
-    """What tells a value from others as a dictionary's key."""
+    """What tells a value from others of its class as a dictionary's key."""
+    if isinstance(value, (float, complex)) and is_told_by_text(value):
+        return repr(value)
     if isinstance(value, slice):
         return value.start, value.stop, value.step
     if isinstance(value, set):

@@ -28,6 +28,7 @@ class Origins:
         """Of what runs where no code of the user's does: see `Subject.called_at`."""
         self.in_users_backward = False
         """Whether the user's code called the operator of a backward whose origin was asked for last."""
+        self._in_users_code = False
         self._caller = caller
         """Of the higher-order operator whose body is recorded; None for the user's function itself."""
         self._stage: tuple[str, str] | None = None
@@ -44,6 +45,15 @@ class Origins:
             yield
         finally:
             self._stage = None
+
+    @contextmanager
+    def users_code(self) -> Iterator[None]:
+        """Within the block, what runs of a backward is the user's code, as a graph that Dynamo made of it."""
+        before, self._in_users_code = self._in_users_code, True
+        try:
+            yield
+        finally:
+            self._in_users_code = before
 
     def here(self) -> Place:
         """The user's expression that runs; where none does, the one that called what runs."""
@@ -69,7 +79,7 @@ class Origins:
         return origin
 
     def _in_backward(self, func: Any, place: Place) -> Origin:
-        self.in_users_backward = bool(place.frames)
+        self.in_users_backward = bool(place.frames) or self._in_users_code
         node = current_autograd_node()
         forward = self.forward_of(node) if node is not None else None
         if forward is not None and not place.frames:

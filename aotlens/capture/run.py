@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from aotlens.capture.devices import refuse_mixed_devices
 from aotlens.capture.draws_first import CALLS, draw_first
 from aotlens.capture.foreach import refuse_histories_between
 from aotlens.capture.frames import is_user_code
+from aotlens.capture.function_graphs import apply_function
 from aotlens.capture.hooks import callers_hooks
 from aotlens.capture.input_hooks import take_hooks
 from aotlens.capture.inputs import make_inputs, outside_inputs
@@ -60,6 +62,7 @@ from aotlens.torch_api import (
     checkpoints_run_once,
     device_random_state_handled_by,
     draws_as_usual,
+    function_graphs_applied_by,
     function_mode_below,
     generators_noted_by,
     gradients_told,
@@ -324,6 +327,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(generators_noted_by(recorder.made_generators.note))
         stack.enter_context(checkpoints_run_once(recorder.checkpoints.region))
         stack.enter_context(launches_as_operators())
+        stack.enter_context(function_graphs_applied_by(partial(apply_function, recorder.origins)))
         recorder.at_number_of_data = stack.enter_context(function_mode_below(Brackets()))
         stack.enter_context(without_compiled_autograd())
         stack.enter_context(averages_as_tensors())

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.namespaces import reading
+from aotlens.capture.objects import is_same_number
 from aotlens.capture.reach import CONTAINERS, Instance, Place, Reach, base_of
 
 ANYTHING = object()
@@ -52,7 +53,7 @@ def _equal(now: Any, then: Any) -> bool:
         return False
     if isinstance(now, tuple):
         return same_items(now, then)
-    return isinstance(now, PLAIN) and bool(now == then)
+    return isinstance(now, PLAIN) and is_same_number(now, then)
 
 
 def surroundings_check(before: Reach) -> Callable[[], bool]:

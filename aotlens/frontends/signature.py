@@ -75,7 +75,8 @@ def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
             described.append((torch.Generator, leaf.device))
             continue
         if not isinstance(leaf, torch.Tensor):
-            described.append((type(leaf), hashable(leaf), *plain_attributes(leaf).items()))
+            held = ((name, type(kept), hashable(kept)) for name, kept in plain_attributes(leaf).items())
+            described.append((type(leaf), hashable(leaf), *held))
             continue
         described.append(
             (

@@ -18,16 +18,16 @@ Edge = tuple[Any, int]
 """A node of the tape, and which of its inputs."""
 PASSES_ON = (NonLeaf, NonLeafWrapper)
 """Functions of ours, which give None for None."""
+USERS = ("torch._library.", "aotlens.capture.function_graphs")
+"""Modules in which functions are made of the user's; all others there do as well with zeros."""
 
 
 @dataclass(frozen=True, slots=True)
 class Teller:
-    """A custom function or a hook, which may tell a gradient that is missing from zeros."""
+    """A custom function of the user's or a hook, which may tell a gradient that is missing from zeros."""
 
     name: str
     """With its article: "the custom function `Clip`"."""
-    is_users: bool
-    """Not torch's own."""
     tangents: frozenset[int]
     """From which a gradient that it takes comes."""
 
@@ -80,7 +80,7 @@ def arrivals(outputs: Sequence[Any], leaves: Sequence[Any], met: Met) -> Arrival
     ]
     custom = walk.custom
     tellers = _tellers(walk, reached, met.hooked) if custom or met.hooked else ()
-    return Arrivals(tuple(map(_bits, masks)), bool(tellers), tellers)
+    return Arrivals(tuple(map(_bits, masks)), bool(custom or met.hooked), tellers)
 
 
 @dataclass(slots=True)
@@ -134,12 +134,16 @@ def _tellers(walk: _Walk, reached: _Walk, hooked: Sequence[Edge]) -> tuple[Telle
     found: list[Teller] = []
     for edge, mask in walk.at_edges.items():
         function = functions.get(edge[0])
-        if function is not None:
-            is_users = function.__module__.partition(".")[0] not in ("torch", "aotlens")
+        if function is not None and _is_users(function):
             of = mask or reached.at_nodes[edge[0]]
-            found.append(Teller(f"the custom function `{function.__name__}`", is_users, _bits(of)))
+            found.append(Teller(f"the custom function `{function.__name__}`", _bits(of)))
     at_hooks = (walk.at_edges.get(edge, 0) or reached.at_edges.get(edge, 0) for edge in hooked)
-    return (*found, *(Teller("a hook", True, _bits(mask)) for mask in at_hooks if mask))
+    return (*found, *(Teller("a hook", _bits(mask)) for mask in at_hooks if mask))
+
+
+def _is_users(function: Any) -> bool:
+    name = function.__module__
+    return name.startswith(USERS) or name.partition(".")[0] not in ("torch", "aotlens")
 
 
 def _of_each(node: Any, count: int, at_edges: dict[Edge, int]) -> list[int]:

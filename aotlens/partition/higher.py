@@ -6,6 +6,8 @@ holds, and the gradients that arrive; what cannot be computed from these is refu
 
 from collections.abc import Sequence
 
+from torch import Tensor
+
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, has_effect, is_draw
 from aotlens.ir.slots import RNG_STATES, Gradient, SavedInput, Tangent
@@ -29,7 +31,13 @@ def kept_nodes(parts: Partitioned) -> tuple[Node, ...]:
 
 
 def recorded_nodes(parts: Partitioned) -> dict[str, Node]:
-    """The recording's nodes by name, where a pass changed the joint graph: it leaves a value its name."""
+    """The recording's nodes by name, where a pass changed the joint graph, which leaves a value its name, or
+    a function of the user's divided it, which leaves a value what it is in the recording."""
+    if parts.modules is not None:
+        nodes = parts.joint.captured.recorder.nodes
+        known = {id(node.val): node for node in nodes if isinstance(node.val, Tensor)}
+        saved = (given.node for given in parts.saved_inputs)
+        return {node.name: known[id(node.val)] for node in saved if id(node.val) in known}
     before = parts.joint.recorded
     return {} if before is None else {node.name: node for node in before.nodes}
 

@@ -34,6 +34,7 @@ from aotlens.runtime.graphs import call_graph, graph_context, graph_name
 from aotlens.runtime.leaves import inputs_apart, made_leaves, reshaped_leaves
 from aotlens.runtime.missing import Conditions, write_missing
 from aotlens.runtime.random_state import draws_functionally, write_advance, write_reading
+from aotlens.runtime.second_time import is_counted, write_count
 from aotlens.runtime.some import write_choice, write_refusal
 from aotlens.runtime.subclass_backward import BackwardWrappers, TangentText
 from aotlens.runtime.subclasses import (
@@ -98,6 +99,8 @@ def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: N
         with builder.step("save for backward", _save_reason(parts)):
             _save(builder, parts, names)
             write_kept(builder, parts, names)
+            if is_counted(parts):
+                builder.add("ctx.spent = False")
             keep_current(builder, parts, names)
         write_function_views(builder, parts, function_outputs(parts), names)
         with builder.step("mark non-differentiable results", "results that carry no gradient"):
@@ -191,6 +194,7 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
         received = [tangent for tangent in tangents if tangent.nodes]
         gradients = _gradients(parts, names)
         conditions = write_missing(builder, parts, wrappers, tangents, len(gradients))
+        write_count(builder, parts)
         with builder.step("coerce gradients", "the backward was traced for gradients in this layout"):
             for tangent in received:
                 wrappers.write_coercion(builder, tangent)

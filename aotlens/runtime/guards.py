@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import ViewAndMutationMeta
-from aotlens.capture.objects import is_value, plain_attributes
+from aotlens.capture.objects import is_told_by_text, is_value, plain_attributes
 from aotlens.capture.places import place_of
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import has_symbols
@@ -131,7 +131,10 @@ class Guards:
             elif held := plain_attributes(value):
                 found = f"{{key: getattr({name}, key, None) for key in {tuple(held)!r}}}"
                 message = f"attributes of `{given.slot.name}` are built in as {held!r}, got "
-                other = f"type({name}).__qualname__ != {type(value).__qualname__!r} or {found} != {held!r}"
+                differs = f"{found} != {held!r}"
+                if any(map(is_told_by_text, held.values())):
+                    differs = f"repr({found}) != {repr(held)!r}"
+                other = f"type({name}).__qualname__ != {type(value).__qualname__!r} or {differs}"
                 self._refuse(other, "ValueError", message, found)
 
     def _other_value(self, name: str, value: Any, base: str) -> str:
@@ -148,7 +151,7 @@ class Guards:
         if isinstance(value, WRITTEN):
             if type(value) not in WRITTEN:  # a member of an enum, a number of numpy's
                 kind = self._text_names.object(type(value), node_name(kind))
-            other = f"repr({name}) != {repr(value)!r}" if value != value else ""
+            other = f"repr({name}) != {repr(value)!r}" if is_told_by_text(value) else ""
             return f"type({name}) is not {kind} or {other or f'{name} != {literal(value, Names())}'}"
         known = self._text_names.object(value, base)
         return f"type({name}) is not type({known}) or {name} != {known}"

@@ -14,7 +14,7 @@ from aotlens.ir.program import has_effect
 from aotlens.ir.slots import GRADIENTS, SavedInput, Tangent
 from aotlens.joint.arrivals import Teller
 from aotlens.joint.some import Arrived, gradients_of_some
-from aotlens.partition.higher import derivative_program
+from aotlens.partition.higher import derivative_program, recorded_nodes
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.double import why_not
@@ -24,18 +24,9 @@ from aotlens.runtime.subclass_backward import TangentText
 BOUND_NAME = "backward_of_some"
 
 
-def tellers(parts: Partitioned) -> tuple[Teller, ...]:
-    """What is on the way and tells a gradient that is missing from zeros.
-
-    Functions of torch's own among them are known to do as well with zeros where nothing else can be had.
-    """
-    found = parts.joint.tellers
-    return found if _cannot(parts) is None else tuple(teller for teller in found if teller.is_users)
-
-
 def is_recorded(parts: Partitioned) -> bool:
     """Whether the module is bound to what records such a backward."""
-    return parts.backward is not None and bool(tellers(parts)) and _cannot(parts) is None
+    return parts.backward is not None and bool(parts.joint.tellers) and _cannot(parts) is None
 
 
 def _cannot(parts: Partitioned) -> str | None:
@@ -50,7 +41,7 @@ def write_choice(builder: TextBuilder, parts: Partitioned, tangents: list[Tangen
     tangents = [tangent for tangent in tangents if tangent.differentiable]
     received = [tangent.parameter for tangent in tangents if tangent.nodes]
     conditions = dict[str, Teller]()
-    for teller in tellers(parts):
+    for teller in parts.joint.tellers:
         of = [tangents[at].parameter for at in sorted(teller.tangents) if tangents[at].nodes]
         if of:
             conditions.setdefault(" and ".join(f"{name} is None" for name in of), teller)
@@ -67,7 +58,7 @@ def write_choice(builder: TextBuilder, parts: Partitioned, tangents: list[Tangen
 
 def write_refusal(builder: TextBuilder, parts: Partitioned) -> None:
     """What the module does by itself; where it is loaded by aotlens, `BackwardOfSome` stands there."""
-    if not tellers(parts):
+    if not parts.joint.tellers:
         return
     reason = _cannot(parts)
     builder.add("", "")
@@ -80,7 +71,7 @@ def write_refusal(builder: TextBuilder, parts: Partitioned) -> None:
 
 
 def refusal(parts: Partitioned, reason: str) -> str:
-    names = ", ".join(dict.fromkeys(teller.name for teller in tellers(parts)))
+    names = ", ".join(dict.fromkeys(teller.name for teller in parts.joint.tellers))
     return (
         f"the backward of `{parts.joint.captured.subject.name}` was run where some of its results have no "
         f"gradient, which {names} may tell from zeros, and is not supported here: {reason}; "
@@ -125,11 +116,14 @@ class BackwardOfSome:
         assert backward is not None  # written for training only
         values = gradients_of_some(joint, arrived)
         slots = [out.slot for out in backward.outputs if isinstance(out.slot, GRADIENTS)]
-        saved = [given.node for given in backward.inputs if isinstance(given.slot, SavedInput)]
-        tangents = [given.node for given in backward.inputs if isinstance(given.slot, Tangent)]
+        recorded = recorded_nodes(self._parts)
+        nodes = [recorded.get(given.node.name, given.node) for given in backward.inputs]
+        pairs = list(zip(nodes, backward.inputs, strict=True))
+        saved = [node for node, given in pairs if isinstance(given.slot, SavedInput)]
+        tangents = [node for node, given in pairs if isinstance(given.slot, Tangent)]
         assert len(slots) == len(values)  # one per wanted input: `why_not` excludes all else
         program = derivative_program(self._parts, BOUND_NAME, tangents, values, saved)
-        position = {id(given.node): at for at, given in enumerate(backward.inputs)}
+        position = {id(node): at for at, node in enumerate(nodes)}
         reads = [position[id(given.node)] for given in program.inputs]
         run = load_program(program)
 

@@ -101,6 +101,34 @@ def test_backward_twice_without_it_is_refused_as_in_eager() -> None:
         out.backward()
 
 
+def tripled_and_turned(x: Tensor) -> Tensor:
+    return (x * 3).t()
+
+
+def turned(x: Tensor) -> Tensor:
+    return x.t() + 1
+
+
+@pytest.mark.parametrize("function", [tripled_and_turned, turned])
+@pytest.mark.parametrize("retained", [0, 2])
+def test_backward_twice_of_what_saves_nothing(function: Callable[..., Any], retained: int) -> None:
+    """Eager's multiplication keeps its factor, which is a constant of the compiled one."""
+    x = leaf(3, 4)
+    ends = []
+    for call in (function, compiled(function, x)):
+        out = call(x).sum()
+        for _ in range(retained):
+            out.backward(retain_graph=True)
+        out.backward()
+        try:
+            out.backward()
+            ends.append("runs")
+        except RuntimeError as error:
+            ends.append(str(error))
+    assert ends[0] == ends[1]
+    assert ("second time" in ends[0]) is (function is tripled_and_turned)
+
+
 def test_gradients_accumulate() -> None:
     x, w = leaf(3, 4), leaf(4, 5)
     call = compiled(chain, x, w)

@@ -2,8 +2,10 @@
 
 import functools
 import importlib
+import math
 import random
 import re
+import sys
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
@@ -772,3 +774,50 @@ def test_a_collective_in_place_draws_nothing_of_the_users() -> None:
     compiled = aotlens.compile(reduced_in_place, options=aotlens.CompileOptions(backend="eager"))
     assert torch.equal(compiled(x), reduced_in_place(x))
     assert random.getstate() == before
+
+
+class Signed:
+    """An object whose attribute is built in."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+
+def signs(x: torch.Tensor, a: Any) -> torch.Tensor:
+    value = a.value if isinstance(a, Signed) else a.real
+    return x * math.copysign(1.0, value) + torch.full((2,), value)
+
+
+@pytest.mark.parametrize("made", [float, Signed, lambda value: complex(value, 1.0)])
+def test_zeros_have_a_sign_and_nan_equals_itself(made: Any) -> None:
+    x, call = torch.ones(2), aotlens.compile(signs, options=EAGER)
+    flat = aotlens.aot_function(signs, fw_compiler=aotlens.nop)
+    for value in (0.0, -0.0, 0.0, float("nan"), float("nan"), 1.0):
+        expected = signs(x, made(value))
+        for found in (call(x, made(value)), *([flat(x, value)] if made is float else [])):
+            assert torch.equal(found.signbit(), expected.signbit()) or value != value
+            torch.testing.assert_close(found, expected, equal_nan=True)
+    if made is float:
+        assert len(getattr(call, "compiled")) == 4  # noqa: B009
+
+
+def test_the_module_text_tells_the_sign_of_zero() -> None:
+    x = torch.ones(2)
+    call = compile_direct(signs, (x, 0.0), {}, CompileOptions("eager")).call
+    assert torch.equal(call(x, 0.0), torch.ones(2))
+    with pytest.raises(ValueError, match=r"`a` is built in as 0.0, got -0.0"):
+        call(x, -0.0)
+
+
+def test_a_global_zero_has_a_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, call = torch.ones(2), aotlens.compile(signed_by_a_global, options=EAGER)
+    assert call(x).tolist() == [1.0, 1.0]
+    monkeypatch.setattr(sys.modules[__name__], "ZERO", -0.0)
+    assert call(x).tolist() == [-1.0, -1.0]
+
+
+ZERO = 0.0
+
+
+def signed_by_a_global(x: torch.Tensor) -> torch.Tensor:
+    return x * math.copysign(1.0, ZERO)

@@ -344,3 +344,67 @@ def function_that_saves_a_view_of_what_was_written(x: Tensor) -> Tensor:
     with torch.no_grad():
         x.add_(1)
     return SavesAll.apply(flat, flat, 2)
+
+
+class SavesBoth(Function):
+    """Its arguments are checked for changes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        x, y = ctx.saved_tensors
+        return grads[0] * y, grads[0] * x
+
+
+class KeepsBoth(Function):
+    """Its arguments are found as they are by then."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        ctx.x, ctx.y = x, y
+        return x * y
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] * ctx.y, grads[0] * ctx.x
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)), "dynamo", "dynamic")
+def function_that_saves_what_is_written_then(x: Tensor, y: Tensor) -> Tensor:
+    out = SavesBoth.apply(x, y)
+    y.mul_(2)
+    return out
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)), "dynamo", "inductor")
+def function_that_keeps_what_is_written_then(x: Tensor, y: Tensor) -> Tensor:
+    out = KeepsBoth.apply(x, y)
+    y.mul_(2)
+    return out
+
+
+@cases(lambda: (leaf(3, 4), plain(4, 3)), "dynamo")
+def function_that_keeps_a_view_of_what_is_written_then(x: Tensor, y: Tensor) -> Tensor:
+    out = KeepsBoth.apply(x, y.t())
+    y.mul_(2)
+    return out
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)), "dynamo", "inductor")
+def functions_that_save_and_keep_what_is_written_then(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    hidden, other = y * 2, y * 3
+    saved, kept = SavesBoth.apply(x, hidden), KeepsBoth.apply(x, other)
+    other.mul_(2)
+    return saved, kept, hidden, other
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)), "dynamo")
+def function_that_saves_what_is_written_beside_another(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    hidden = y * 2
+    out = SavesBoth.apply(x, hidden)
+    hidden.mul_(2)
+    return out, x.sin()
