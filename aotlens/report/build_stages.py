@@ -11,7 +11,7 @@ from aotlens.partition.twins import side_notes
 from aotlens.report.build_layers import Layers
 from aotlens.report.build_programs import StageProgram, stage_programs
 from aotlens.report.describe import describe_tensor
-from aotlens.report.records import Stage, StageNode, Tensor
+from aotlens.report.records import OF_GRADIENT, Stage, StageNode, Tensor
 from aotlens.runtime.graphs import NO_NOTES, write_program
 
 BEFORE_JOINT = ("captured", "desugared", "functional", "decomposed")
@@ -62,7 +62,7 @@ def _row(node: Node, stage: StageProgram, note: str, layer: str | None) -> Stage
     from_ = stage.ancestors(node)
     reason = note or node.origin.reason
     if not reason and node.origin.differentiates is not None:
-        reason = f"part of the gradient of `{node.origin.differentiates.op}`"
+        reason = f"{OF_GRADIENT} `{node.origin.differentiates.op}`"
     if not reason and not node.origin.place.spans:
         what = f"runs while `{node.target}` is captured" if stage.parent is None else None
         reason = what or f"added by the stage {node.origin.stage}"

@@ -6,7 +6,7 @@ another's ancestors are compared over the stage that both come from.
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from aotlens.errors import UserError
@@ -67,7 +67,7 @@ def stage_difference(target: Target, before: str, after: str) -> StageDifference
     """The difference of two stages; None when the target lacks one of them."""
     old = target.stage(before)
     if after == WRAPPER and old is not None and target.wrapper is not None:
-        return _wrapped(old, target.wrapper)
+        return _wrapped(target, old, target.wrapper)
     found = compared(target, before, after)
     return found.difference() if found is not None else None
 
@@ -94,13 +94,16 @@ def _heirs(names: Sequence[str], found: Mapping[str, Sequence[str]]) -> tuple[st
     return tuple(dict.fromkeys(one for name in names for one in found.get(name, ())))
 
 
-def _wrapped(stage: Stage, wrapper: Wrapper) -> StageDifference:
-    """What the module text does around a graph on each call."""
-    steps = (
+def _wrapped(target: Target, stage: Stage, wrapper: Wrapper) -> StageDifference:
+    """What the module text does around a graph on each call, after what becomes of an earlier stage in it."""
+    steps = tuple(
         StageChange("added", (), (_step_node(step),), step.reason) for step in wrapper.steps if step.applied
     )
-    kept = sum(node.op != "output" for node in stage.nodes)
-    return StageDifference(stage.name, WRAPPER, kept, tuple(steps))
+    graph = next(name for name in ("inference", "forward") if target.stage(name) is not None)
+    found = compared(target, stage.name, stage.name if stage.name == "backward" else graph)
+    assert found is not None  # the target has both
+    before = found.difference()
+    return replace(before, after=WRAPPER, changes=(*before.changes, *steps))
 
 
 def _step_node(step: WrapperStep) -> StageNode:
@@ -143,6 +146,7 @@ class Comparison:
     def __init__(self, old: Stage, new: Stage, from_: dict[str, tuple[str, ...]]) -> None:
         self._old, self._new, self._from = old, new, from_
         self._old_nodes = {node.name: node for node in old.nodes}
+        self._new_nodes = {node.name: node for node in new.nodes}
         self.kept: dict[str, str] = {}
         """Name in the old stage by the name in the new one."""
         self._pair([node for node in new.nodes if node.op != "output"])
@@ -159,7 +163,7 @@ class Comparison:
         for node in new:
             if node.name in self.kept:
                 continue
-            gone = tuple(name for name in self._from.get(node.name, ()) if name not in taken)
+            gone = tuple(name for name in self._stands_for(node) if name not in taken)
             if gone:
                 groups.setdefault(gone, []).append(node)
             else:
@@ -174,9 +178,23 @@ class Comparison:
             if node.op != "output" and node.name not in taken and node.name not in replaced
         ]
         changes += self._rewired(groups)
-        order = {node.name: at for at, node in enumerate((*self._new.nodes, *self._old.nodes))}
-        changes.sort(key=lambda change: order[(change.after or change.before)[0].name])
+        places = {node.name: at for at, node in enumerate(self._new.nodes)}
+        removed = self._removed_places(places)
+        changes.sort(key=lambda one: places[one.after[0].name] if one.after else removed[one.before[0].name])
         return StageDifference(self._old.name, self._new.name, len(self.kept), tuple(changes))
+
+    def _removed_places(self, places: Mapping[str, int]) -> dict[str, float]:
+        """Where each old node is shown that has no new one: right after what the node before it became."""
+        last: dict[str, int] = {}
+        for node in self._new.nodes:
+            for name in self._stands_for(node):
+                last[name] = max(last.get(name, -1), places[node.name])
+        found: dict[str, float] = {}
+        at = -1
+        for node in self._old.nodes:
+            at = max(at, last.get(node.name, at))
+            found[node.name] = at + 0.5
+        return found
 
     def _pair(self, nodes: list[StageNode]) -> None:
         """A node is kept where the same operator stands for it; each old one is kept once."""
@@ -184,10 +202,22 @@ class Comparison:
         for node in nodes:
             for name in self._from.get(node.name, ()):
                 old = self._old_nodes[name]
-                if name not in taken and _is_same(old, node):
+                if name not in taken and self._is_same(old, node):
                     self.kept[node.name] = name
                     taken.add(name)
                     break
+
+    def _stands_for(self, node: StageNode) -> Iterator[str]:
+        """The old nodes that it comes from, without those whose gradient it computes."""
+        for name in self._from.get(node.name, ()):
+            if self._old_nodes[name].is_of_gradient or not node.is_of_gradient:
+                yield name
+
+    def _is_same(self, old: StageNode, new: StageNode) -> bool:
+        """Whether one operator stands for the other; what is given stays what it is, whoever gives it."""
+        same = old.op == new.op and (old.op == "placeholder" or old.target == new.target)
+        same = same and old.is_of_gradient == new.is_of_gradient
+        return same and _wrappers(old, self._old_nodes) == _wrappers(new, self._new_nodes)
 
     def _why(self, node: StageNode) -> str:
         from_ = ", ".join(f"`{name}`" for name in self._from.get(node.name, ()))
@@ -199,18 +229,18 @@ class Comparison:
         for gone, nodes in groups.items():
             for node in nodes:
                 stands_for[node.name] = set(gone)
-        after = {node.name: node for node in self._new.nodes}
         for new_name, old_name in self.kept.items():
-            old, new = self._old_nodes[old_name], after[new_name]
+            old, new = self._old_nodes[old_name], self._new_nodes[new_name]
             fresh = [name for name in new.inputs if not stands_for.get(name, set()) & set(old.inputs)]
             if fresh and new.op == "call_function":
                 reads = ", ".join(f"`{name}`" for name in fresh)
                 yield StageChange("rewired", (old,), (new,), f"reads {reads}")
 
 
-def _is_same(old: StageNode, new: StageNode) -> bool:
-    """Whether one operator stands for the other; what is given stays what it is, whoever gives it."""
-    return old.op == new.op and (old.op == "placeholder" or old.target == new.target)
+def _wrappers(node: StageNode, nodes: Mapping[str, StageNode]) -> list[str | None]:
+    """The subclasses of what a node gives and reads."""
+    tensors = (node.tensor, *(nodes[name].tensor for name in node.inputs))
+    return [tensor.subclass for tensor in tensors if tensor is not None and tensor.subclass is not None]
 
 
 def parse_range(text: str) -> tuple[str, str] | None:

@@ -28,7 +28,8 @@ def difference_lines(found: StageDifference) -> Iterator[Text]:
         if span is not None and at != shown:
             yield Text(f"  {_heading(span)}", "dim")
         elif span is None and (shown is not None or change is found.changes[0]):
-            yield Text("  added by the compiler", "dim")
+            given = all(node.op == "placeholder" for node in (*change.before, *change.after))
+            yield Text(f"  {'inputs' if given else 'added by the compiler'}", "dim")
         shown = at
         yield from _change_lines(change)
 
@@ -53,16 +54,17 @@ def _change_lines(change: StageChange) -> Iterator[Text]:
     for node in change.before:
         yield _line("-", node, "")
     for node in change.after:
-        yield _line("+", node, change.reason)
+        yield _line("+", node, change.reason or (node.reason if node.op == "placeholder" else ""))
 
 
 def _line(mark: str, node: StageNode, reason: str) -> Text:
     read = ", ".join(node.inputs)
-    item = node.target.removeprefix("getitem")
+    part = node.target.removeprefix("getitem").removeprefix("getattr")
     called = {
-        "call_function": f" = {node.target}({read})" if item == node.target else f" = {read}{item}",
+        "call_function": f" = {node.target}({read})" if part == node.target else f" = {read}{part}",
         "step": "",
     }.get(node.op, f" = {node.op}")
-    shape = f"  {node.tensor.short()}" if node.tensor else ""
+    kind = f"{node.tensor.subclass} " if node.tensor and node.tensor.subclass else ""
+    shape = f"  {kind}{node.tensor.short()}" if node.tensor else ""
     text = Text.assemble((f"    {mark} ", STYLES[mark]), (node.name, STYLES[mark]), called, (shape, "dim"))
     return text.append(f"  # {reason}", "dim") if reason else text

@@ -234,6 +234,10 @@ class Output:
     """Whether the wrapper leaves it at a place outside (`Target.left`); the caller is not given it."""
 
 
+OF_GRADIENT = "part of the gradient of"
+"""How the reason of a node begins that autograd recorded."""
+
+
 @dataclass(frozen=True, slots=True)
 class StageNode:
     """One node of a stage's program."""
@@ -253,6 +257,11 @@ class StageNode:
     reason: str = ""
     layer: str | None = None
     """The layer of the model that it belongs to (`blocks.3`); None outside of layers."""
+
+    @property
+    def is_of_gradient(self) -> bool:
+        """Whether it comes from the nodes whose gradient it computes."""
+        return self.reason.startswith(OF_GRADIENT)
 
 
 @dataclass(frozen=True, slots=True)
