@@ -7,7 +7,7 @@ wrote to them where, is known at every moment (`aotlens.capture.tape`).
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
@@ -87,6 +87,16 @@ Call = tuple[Any, tuple[Any, ...], dict[str, Any], Any, Origin]
 """One operator as the user's code ran it: overload, arguments, keyword arguments, result, origin."""
 
 
+@dataclass(frozen=True, slots=True)
+class Desugared:
+    """An operator on wrappers as the user's code ran it, and the calls that their subclass made of it."""
+
+    call: Call
+    first: int
+    """The place of the first of them among all calls."""
+    end: int
+
+
 class Recorder(Tape, TorchDispatchMode):
     """Records one function's forward, and then its backward, as nodes."""
 
@@ -96,6 +106,7 @@ class Recorder(Tape, TorchDispatchMode):
         Tape.__init__(self, fake_mode)
         TorchDispatchMode.__init__(self)
         self.calls: list[Call] = []
+        self.desugared: list[Desugared] = []
         self.saved = SavedValues(self)
         self.checkpoints = Checkpoints(self.saved)
         self.random, self.torchbind = RandomState(self), Objects(self)
@@ -231,12 +242,16 @@ class Recorder(Tape, TorchDispatchMode):
         if not query:
             self.origins.place = self.origins.here()
         self._declines = True
+        first, noted = len(self.calls), len(self.desugared)
         try:
             with self:
                 result = func(*args, **kwargs)
             if not query:
                 self.origin = self.origins.of(func, self.in_backward)
                 note_result(self, Write(func, describe(func), args, kwargs), result)
+                if not self.in_backward:  # of wrappers in wrappers the outermost operator is the user's
+                    call = (func, args, kwargs, result, self.origin)
+                    self.desugared[noted:] = [Desugared(call, first, len(self.calls))]
         finally:
             self._declines, self.origins.place = False, place
         return result

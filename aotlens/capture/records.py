@@ -11,7 +11,7 @@ from aotlens.capture.containers import Refill
 from aotlens.capture.hooks import Hooks
 from aotlens.capture.modes import Modes
 from aotlens.capture.reach import NOTHING, Reach
-from aotlens.capture.recorder import Call, Recorder
+from aotlens.capture.recorder import Call, Desugared, Recorder
 from aotlens.capture.storage import Storage
 from aotlens.capture.views import ViewStep
 from aotlens.ir.origin import NOWHERE, Origin, Place
@@ -234,7 +234,9 @@ class Captured:
     forward_nodes: int
     """How many nodes the forward recorded."""
     calls: tuple[Call, ...] = ()
-    """The operators as the user's code ran them."""
+    """The operators as the user's code ran them; in place of those on wrappers, what was made of them."""
+    desugared: tuple[Desugared, ...] = ()
+    """The operators on wrappers."""
     variables: tuple[Variable, ...] = ()
     bases: tuple[SyntheticBaseOf, ...] = ()
     surroundings: Reach = NOTHING

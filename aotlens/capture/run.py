@@ -154,6 +154,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         modes=modes,
         forward_nodes=len(recorder.nodes),
         calls=tuple(recorder.calls),
+        desugared=tuple(recorder.desugared),
         variables=observer.variables() if observer is not None else (),
         bases=bases,
         hooks=callers_hooks(),

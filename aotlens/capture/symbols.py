@@ -11,7 +11,7 @@ import torch
 
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
-from aotlens.ir.sizes import SymbolicExpression
+from aotlens.ir.sizes import SymbolicExpression, is_ragged
 from aotlens.report.records import Span
 from aotlens.torch_api import first_expression
 
@@ -74,7 +74,7 @@ class Symbols:
         return self._add_node(SymbolicExpression(expression, symbols), arguments, {}, value)
 
     def _source(self, value: Any, op: Any, *args: Any) -> None:
-        if isinstance(value, torch.SymInt):
+        if isinstance(value, torch.SymInt) and not is_ragged(value):
             expression = first_expression(value)
             if expression.is_symbol:
                 make = lambda: self._add_node(op, args, {}, value)

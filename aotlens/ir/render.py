@@ -18,6 +18,7 @@ from aotlens.ir.lifetimes import last_uses
 from aotlens.ir.outer import Outer
 from aotlens.ir.program import Node, Program, TableIndex, getitem, is_higher_order
 from aotlens.ir.sizes import SymbolicExpression, is_ragged
+from aotlens.ir.subclasses import MadeAround, TakenOut, is_plain
 from aotlens.report.describe import dimension, short_dtype
 from aotlens.report.records import Span
 from aotlens.torch_api import OpOverload, attribute_text, is_graph_value, print_expression
@@ -126,10 +127,45 @@ def call_text(node: Node, names: Names) -> str:
     arguments = [literal(arg, names) for arg in node.args]
     if node.op is getitem:
         return f"{arguments[0]}[{arguments[1]}]"
-    if isinstance(node.op, SymbolicExpression):
-        return node.op.text(tuple(arguments))
+    match node.op:
+        case SymbolicExpression() as expression:
+            return expression.text(tuple(arguments))
+        case TakenOut(attribute=attribute):
+            return f"{arguments[0]}.{attribute}"
+        case MadeAround() as made:
+            return _made_text(made, node, names)
     arguments += [f"{key}={literal(value, names)}" for key, value in node.kwargs.items()]
     return f"{names.operator(node.op if names.as_called else _kernel(node))}({', '.join(arguments)})"
+
+
+def _made_text(made: MadeAround, node: Node, names: Names) -> str:
+    inner, size, stride = node.args
+    parts = {name: literal(value, names) for name, value in zip(made.inner, inner, strict=True)}
+    parts |= {name: opaque_text(name, value, names) for name, value in made.others}
+    return unflatten_text(
+        made.kind, made.context, parts, (literal(size, names), literal(stride, names)), names
+    )
+
+
+def unflatten_text(
+    kind: type[Any], context: Any, parts: Mapping[str, str], place: tuple[str, str], names: Names
+) -> str:
+    """The expression that makes a wrapper; `place` is the text of its sizes and of its strides."""
+    inner = ", ".join(f"{name!r}: {text}" for name, text in parts.items())
+    size, stride = place
+    size = size if "None" in size else f"torch.Size({size})"
+    made = f"{names.object(kind, kind.__name__)}.__tensor_unflatten__"
+    return f"{made}({{{inner}}}, {context_text(context, names)}, {size}, {stride})"
+
+
+def opaque_text(attribute: str, value: Any, names: Names) -> str:
+    """What a wrapper has besides tensors, such as a device mesh."""
+    return names.object(value, attribute.upper().strip("_"))
+
+
+def context_text(context: Any, names: Names) -> str:
+    """A subclass's own metadata, written out where it is made of plain values."""
+    return repr(context) if is_plain(context) else names.object(context, "CONTEXT")
 
 
 def _kernel(node: Node) -> Any:
@@ -143,9 +179,10 @@ def _kernel(node: Node) -> Any:
 
 
 def type_text(val: Any) -> str:
-    """`f32[8, 16]`; empty for what is no tensor."""
+    """`f32[8, 16]`, `TwoTensor f32[8, 16]`; empty for what is no tensor."""
     if isinstance(val, torch.Tensor):
-        return f"{short_dtype(val.dtype)}[{', '.join(str(dimension(size)) for size in val.shape)}]"
+        kind = f"{type(val).__name__} " if hasattr(val, "__tensor_flatten__") else ""
+        return f"{kind}{short_dtype(val.dtype)}[{', '.join(str(dimension(size)) for size in val.shape)}]"
     if isinstance(val, (list, tuple)):
         return ", ".join(type_text(item) for item in val)
     return ""
@@ -200,7 +237,8 @@ def body_lines(program: Program, names: Names) -> list[str]:
 def _heading(node: Node) -> str | None:
     span = node.origin.place.innermost
     if span is None:
-        return f"added by {node.origin.stage}: {node.origin.reason}" if node.origin.reason else None
+        of = "" if node.origin.stage == "captured" else f"added by {node.origin.stage}: "
+        return f"{of}{node.origin.reason}" if node.origin.reason else None
     return f"{'backward of ' if node.origin.backward else ''}{source_text(span)}"
 
 

@@ -223,3 +223,9 @@ def stays_in_place(slot: Any) -> bool:
 def inner_slot(slot: Any, path: tuple[str, ...]) -> Any:
     """The slot of one tensor inside a wrapper, named as the user would: `x.a`."""
     return replace(slot, name=".".join((slot.name, *path)), inner=path) if path else slot
+
+
+def outer_slot(slot: Any) -> Any:
+    """The slot of the whole that a tensor is part of: itself, where it is inside no wrapper."""
+    inner = "".join(f".{name}" for name in getattr(slot, "inner", ()))
+    return replace(slot, name=slot.name.removesuffix(inner), inner=()) if inner else slot

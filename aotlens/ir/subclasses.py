@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import torch
+
 from aotlens.ir.program import Node
 
 
@@ -71,6 +73,41 @@ class Wrapped:
             else:
                 parts.append((name, change((*at, name), part) if isinstance(part, Node) else part))
         return Wrapped(self.meta, tuple(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOut:
+    """An operator that gives the tensor under one attribute of a wrapper: `x.a`."""
+
+    attribute: str
+
+    @property
+    def __name__(self) -> str:
+        return f"getattr.{self.attribute}"
+
+    def __call__(self, wrapper: Any) -> Any:
+        return getattr(wrapper, self.attribute)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeAround:
+    """An operator that makes a wrapper around tensors, given those, its sizes and its strides."""
+
+    kind: type[Any]
+    context: Any
+    inner: tuple[str, ...]
+    """The attributes that the tensors become."""
+    others: tuple[tuple[str, Any], ...]
+    """Attributes that are no tensors, and their values."""
+
+    @property
+    def __name__(self) -> str:
+        return self.kind.__name__
+
+    def __call__(self, inner: Any, size: Any, stride: Any) -> Any:
+        parts = {**dict(zip(self.inner, inner, strict=True)), **dict(self.others)}
+        size = size if None in size else torch.Size(size)
+        return self.kind.__tensor_unflatten__(parts, self.context, size, stride)
 
 
 Value: TypeAlias = Node | Wrapped

@@ -13,9 +13,9 @@ import torch
 from aotlens.capture.body_states import AS_CALLED
 from aotlens.capture.operators import Kind, aten, describe, is_operator
 from aotlens.capture.recorder import Call
-from aotlens.capture.records import Captured
+from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.tape import Tape
-from aotlens.capture.wrappers import inner_tensors
+from aotlens.capture.wrappers import inner_tensors, is_wrapper
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, is_higher_order
@@ -36,20 +36,17 @@ class CapturedProgram:
     twins: dict[int, Origin]
     """The origin of the call that a view taken again by autograd repeats, by the identity of its own."""
 
+    def original(self, node: Node) -> Origin:
+        """The origin of the call that a node belongs to."""
+        return self.origins.get(id(node.origin), node.origin)
 
-def captured_program(captured: Captured, values: tuple[Any, ...] | None = None) -> CapturedProgram:
-    """The recorded calls as a program over the flat inputs.
 
-    `values` holds each call's result as it was when the call returned, where tensors change their sizes.
+def called_program(captured: Captured, values: tuple[Any, ...], name: str) -> CapturedProgram:
+    """The recorded calls as a program over the flat inputs, of wrappers over the tensors inside.
+
+    `values` holds each call's result as it was when the call returned.
     """
-    writer = _Writer(captured)
-    calls = captured.calls
-    unread = _bookkeeping(captured)
-    for at, call in enumerate(calls):
-        if at not in unread:
-            writer.add(call, call[3] if values is None else values[at])
-    twins = {id(calls[at][4]): calls[twin][4] for at, twin in unread.items() if twin is not None}
-    return CapturedProgram(writer.program(), writer.origins, twins)
+    return CallWriter(captured).write(captured.calls, values, name)
 
 
 def changes_sizes(captured: Captured) -> bool:
@@ -72,13 +69,14 @@ def tensors_in(values: Iterable[Any]) -> Iterator[Any]:
             yield from tensors_in(value.values())
 
 
-def _bookkeeping(captured: Captured) -> dict[int, int | None]:
+def _bookkeeping(captured: Captured, calls: tuple[Call, ...]) -> dict[int, int | None]:
     """Calls of autograd's own that nobody reads: aliases that it saves, views that it takes again.
 
     By position: the position of the call that such a view repeats, None for an alias.
     """
-    calls, hidden = captured.calls, {id(base) for base in _hidden_bases(captured)}
+    hidden = {id(base) for base in _hidden_bases(captured)}
     taken: dict[tuple[Any, ...], int] = {}
+    same: dict[int, int] = {}
     again: dict[int, int | None] = {}
     for at, (func, args, _, result, _) in enumerate(calls):
         kind = _kind(func)
@@ -89,18 +87,29 @@ def _bookkeeping(captured: Captured) -> dict[int, int | None]:
                 again[at] = None
                 hidden.update(id(tensor) for tensor in tensors_in([result]))
                 continue
-            key = (func, *(id(arg) if isinstance(arg, torch.Tensor) else str(arg) for arg in args))
-            if taken.setdefault(key, at) != at:
-                again[at] = taken[key]
-    read = {id(tensor) for tensor in tensors_in(captured.outputs)}
+            source = same.get(id(args[0]), id(args[0]))
+            rest = (id(arg) if isinstance(arg, torch.Tensor) else str(arg) for arg in args[1:])
+            first = taken.setdefault((func, source, *rest), at)
+            if first != at:
+                again[at] = first
+                pairs = zip(tensors_in([result]), tensors_in([calls[first][3]]), strict=True)
+                same |= {id(one): id(other) for one, other in pairs}
+    read = _identities(captured.outputs)
     for at, call in enumerate(calls):
         if at not in again:
-            read.update(id(tensor) for tensor in tensors_in(call[1:3]))
+            read |= _identities(call[1:3])
     for at in reversed(tuple(again)):
-        if any(id(tensor) in read for tensor in tensors_in([calls[at][3]])):
-            read.update(id(tensor) for tensor in tensors_in(calls[at][1:3]))
+        if not read.isdisjoint(_identities([calls[at][3]])):
+            read |= _identities(calls[at][1:3])
             del again[at]
     return again
+
+
+def _identities(values: Iterable[Any]) -> set[int]:
+    """Of every tensor among the values, and of those inside a wrapper."""
+    found = {id(tensor) for tensor in tensors_in(values)}
+    wrappers = (tensor for tensor in tensors_in(values) if is_wrapper(tensor))
+    return found.union(id(inner) for wrapper in wrappers for _, inner in inner_tensors(wrapper))
 
 
 def _hidden_bases(captured: Captured) -> list[Any]:
@@ -129,27 +138,42 @@ def _before(fake: Any, path: tuple[str, ...]) -> Any:
     return fake
 
 
-class _Writer:
+class CallWriter:
     """Writes calls down as nodes on a tape of its own."""
 
     def __init__(self, captured: Captured) -> None:
         self._captured = captured
         self._tape = Tape(captured.recorder.fake_mode)
         self._of: dict[int, Node] = {}
-        self.origins: dict[int, Origin] = {}
+        self._origins: dict[int, Origin] = {}
         self._inputs: list[ProgramInput] = []
         for given in captured.flat_inputs:
-            if given.duplicate_of is None and given.is_tensor:
-                slot: Any = given.slot
-                for path, tensor in inner_tensors(given.argument):
-                    self._add_input(inner_slot(slot, path), tensor, _before(given.fake, path))
-            elif isinstance(given.argument, torch.Generator):
-                self._of[id(given.argument)] = self._add_input(given.slot, given.argument, None)
-            elif isinstance(given.argument, OBJECTS):
-                self._of[id(given.argument)] = self._add_input(given.slot, given.argument, given.argument)
-            elif given.duplicate_of is None and isinstance(given.argument, SYMBOLIC):
-                node = self._add_input(given.slot, given.argument, given.argument)
-                self._tape.symbols.define(given.argument, node)
+            self._add_given(given)
+
+    def write(self, calls: tuple[Call, ...], values: tuple[Any, ...], name: str) -> CapturedProgram:
+        """The program of these calls, whose results have these values."""
+        unread = _bookkeeping(self._captured, calls)
+        for at, (call, value) in enumerate(zip(calls, values, strict=True)):
+            if at not in unread:
+                self._add(call, value)
+        twins = {id(calls[at][4]): calls[twin][4] for at, twin in unread.items() if twin is not None}
+        return CapturedProgram(self._program(name), self._origins, twins)
+
+    def _add_given(self, given: CapturedInput) -> None:
+        if given.duplicate_of is None and given.is_tensor:
+            self._add_tensor(given)
+        elif isinstance(given.argument, torch.Generator):
+            self._of[id(given.argument)] = self._add_input(given.slot, given.argument, None)
+        elif isinstance(given.argument, OBJECTS):
+            self._of[id(given.argument)] = self._add_input(given.slot, given.argument, given.argument)
+        elif given.duplicate_of is None and isinstance(given.argument, SYMBOLIC):
+            node = self._add_input(given.slot, given.argument, given.argument)
+            self._tape.symbols.define(given.argument, node)
+
+    def _add_tensor(self, given: CapturedInput) -> None:
+        slot: Any = given.slot
+        for path, tensor in inner_tensors(given.argument):
+            self._add_input(inner_slot(slot, path), tensor, _before(given.fake, path))
 
     def _add_input(self, slot: Any, argument: Any, val: Any) -> Node:
         node = Node(self._tape.name(node_name(slot.name)), None, (), {}, val, Origin(NOWHERE, ""))
@@ -159,7 +183,7 @@ class _Writer:
             self._tape.symbols.define_sizes(node)
         return node
 
-    def add(self, call: Call, value: Any) -> None:
+    def _add(self, call: Call, value: Any) -> None:
         func, args, kwargs, result, origin = call
         self._tape.origin = origin
         arguments = tuple(self._argument(arg) for arg in args)
@@ -171,7 +195,7 @@ class _Writer:
         fresh = [tensor for tensor in tensors_in([result]) if id(tensor) not in self._of]
         if not fresh and not isinstance(result, (*SYMBOLIC, torch.Generator)):
             origin, value = replace(origin, effect=True), None
-            self.origins[id(origin)] = call[4]
+            self._origins[id(origin)] = call[4]
         if func is aten.lift_fresh.default:  # the text keeps its constant for the next run
             func = aten.lift_fresh_copy.default
         node = self._tape.add_node(func, arguments, keywords, value, origin)
@@ -254,15 +278,18 @@ class _Writer:
         self._of[id(tensor)] = node
         return node
 
-    def program(self) -> Program:
+    def _program(self, name: str) -> Program:
+        named = zip(self._captured.outputs, self._captured.output_names, strict=True)
         outputs = tuple(
-            ProgramOutput(self._argument(inner), inner_slot(UserOutput(name, index), path))
-            for index, (value, name) in enumerate(
-                zip(self._captured.outputs, self._captured.output_names, strict=True)
-            )
-            for path, inner in inner_tensors(value)
+            output
+            for at, (value, of) in enumerate(named)
+            for output in self._results(value, UserOutput(of, at))
         )
-        return Program("captured", tuple(self._inputs), tuple(self._sizes_first()), outputs)
+        return Program(name, tuple(self._inputs), tuple(self._sizes_first()), outputs)
+
+    def _results(self, value: Any, slot: UserOutput) -> Iterator[ProgramOutput]:
+        for path, inner in inner_tensors(value):
+            yield ProgramOutput(self._argument(inner), inner_slot(slot, path))
 
     def _sizes_first(self) -> list[Node]:
         """Sizes of inputs are read before anything can change them."""

@@ -10,13 +10,16 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.records import Captured
 from aotlens.capture.wrappers import inner_tensors
+from aotlens.ir.origin import Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, ancestors, getitem
-from aotlens.ir.slots import UserOutput, inner_slot
+from aotlens.ir.slots import UserOutput, inner_slot, outer_slot
 from aotlens.ir.subclasses import leaves_of
 from aotlens.partition.records import Partitioned
-from aotlens.report.build_captured import CapturedProgram, captured_program, changes_sizes
+from aotlens.report.build_captured import CapturedProgram, called_program, changes_sizes
 from aotlens.report.build_replayed import replay, written_inputs
+from aotlens.report.build_wrapped import has_wrappers, wrapped_program
 
 Ancestors = Callable[[Node], tuple[str, ...]]
 """The names, in the parent stage, of what a node came from."""
@@ -37,12 +40,9 @@ class StageProgram:
 
 def stage_programs(parts: Partitioned) -> tuple[StageProgram, ...]:
     """Captured, desugared, functional and decomposed; then joint, forward and backward, or inference."""
-    captured, functional, decomposed = _forward_programs(parts)
-    first = StageProgram("captured", None, captured.program, lambda node: ())
-    second = unchanged("desugared", first)
-    third = StageProgram(
-        "functional", "desugared", functional, related(functional, captured.program, captured)
-    )
+    values, functional, decomposed = _pure_programs(parts)
+    first, second, called = _called_programs(parts.joint.captured, values)
+    third = StageProgram("functional", "desugared", functional, related(functional, called.program, called))
     fourth = unchanged("decomposed", third)
     if decomposed is not functional:
         fourth = StageProgram("decomposed", "functional", decomposed, related(decomposed, functional))
@@ -67,25 +67,39 @@ def unchanged(name: str, parent: StageProgram) -> StageProgram:
     return StageProgram(name, parent.name, parent.program, same, parent.same_as or parent.name)
 
 
-def _forward_programs(parts: Partitioned) -> tuple[CapturedProgram, Program, Program]:
-    """What the user's code ran, and what that is as a pure function, before and after decomposition."""
+def _called_programs(
+    captured: Captured, values: tuple[Any, ...]
+) -> tuple[StageProgram, StageProgram, CapturedProgram]:
+    """What the user's code ran, on wrappers and on the tensors inside, and what the latter come from."""
+    if not has_wrappers(captured):
+        called = called_program(captured, values, "captured")
+        first = StageProgram("captured", None, called.program, lambda node: ())
+        return first, unchanged("desugared", first), called
+    wrapped, whose = wrapped_program(captured, values)
+    called = called_program(captured, values, "desugared")
+    outer = lambda node: whose.get(id(original := called.original(node)), original)
+    first = StageProgram("captured", None, wrapped.program, lambda node: ())
+    ancestors = related(called.program, wrapped.program, wrapped, outer)
+    return first, StageProgram("desugared", "captured", called.program, ancestors), called
+
+
+def _pure_programs(parts: Partitioned) -> tuple[tuple[Any, ...], Program, Program]:
+    """The calls' results as they were; and as a pure function, before and after decomposition."""
     captured, meta = parts.joint.captured, parts.joint.meta
     recorder = captured.recorder
-    if any(given.wrapped is not None for given in captured.inputs):  # only the subclass can play its calls
-        inner = _recorded(parts)
-        return captured_program(captured), inner, inner
+    results = tuple(call[3] for call in captured.calls)
     recorded = None if _out_of_date(parts) else _recorded(parts)
     replayed = None
     if recorded is None or recorder.decomposed or changes_sizes(captured):
         replayed = replay(captured, meta, "functional", {})
-    first = captured_program(captured, replayed.values if replayed is not None else None)
+    results = replayed.values if replayed is not None else results
     if not recorder.decomposed:
         functional = recorded or replayed.program  # type: ignore[union-attr]  # one of the two was made
-        return first, functional, functional
+        return results, functional, functional
     if recorded is None:
         recorded = replay(captured, meta, "decomposed", recorder.decompositions).program
     assert replayed is not None  # since operators were taken apart
-    return first, replayed.program, replace(recorded, name="decomposed")
+    return results, replayed.program, replace(recorded, name="decomposed")
 
 
 def _out_of_date(parts: Partitioned) -> bool:
@@ -125,18 +139,28 @@ def _written_back(node: Node) -> bool:
     return node.origin.effect and node.origin.stage == "joint"
 
 
-def related(program: Program, parent: Program, captured: CapturedProgram | None = None) -> Ancestors:
+def related(
+    program: Program,
+    parent: Program,
+    captured: CapturedProgram | None = None,
+    own: Callable[[Node], Origin] = lambda node: node.origin,
+) -> Ancestors:
     """Who came from whom: the same node; else the same step of the same call; else that call's nodes.
 
-    A node of the backward comes from the nodes whose gradient it computes.
+    A node of the backward comes from the nodes whose gradient it computes.  `captured` knows the calls of the
+    parent's nodes, and `own` gives that of a node.
     """
-    original = (lambda node: captured.origins.get(id(node.origin), node.origin)) if captured else _origin
-    known = {id(node): (node.name,) for node in parent.nodes}
-    inputs = {_key(given): given.node.name for given in parent.inputs}
-    inputs_of = {id(given.node): inputs.get(_key(given)) for given in program.inputs}
+    original = captured.original if captured else _origin
+    known: dict[int, tuple[str, ...]] = {id(node): (node.name,) for node in parent.nodes}
+    inputs = {key: given.node.name for given in parent.inputs for key in _keys(given)[:1]}
+    inputs_of = {
+        id(given.node): next((inputs[key] for key in _keys(given) if key in inputs), None)
+        for given in program.inputs
+    }
     known |= {id(given.node): (given.node.name,) for given in parent.inputs}
+    known |= _same_constants(program, parent)
     steps = {step: node.name for node, step in _steps(parent, original)}
-    own = {id(node): step for node, step in _steps(program, _origin)}
+    own_steps = {id(node): step for node, step in _steps(program, own)}
     by_origin: dict[int, tuple[str, ...]] = {}
     for node in parent.nodes:
         if node.op is not getitem:
@@ -151,21 +175,30 @@ def related(program: Program, parent: Program, captured: CapturedProgram | None 
             return (name,) if name is not None else ()
         if node.origin.differentiates is not None:
             return by_origin.get(id(node.origin.differentiates), ())
-        same = steps.get(own[id(node)]) if id(node) in own else None
+        same = steps.get(own_steps[id(node)]) if id(node) in own_steps else None
         if same is not None:
             return (same,)
-        twin = captured.twins.get(id(node.origin)) if captured else None
-        return by_origin.get(id(twin or node.origin), ())
+        twin = captured.twins.get(id(own(node))) if captured else None
+        return by_origin.get(id(twin or own(node)), ())
 
     return of
+
+
+def _same_constants(program: Program, parent: Program) -> dict[int, tuple[str, ...]]:
+    """The names in the parent of what both have from outside."""
+    names = {id(node.constant): (node.name,) for node in parent.constants()}
+    constants = (node for node in program.constants() if id(node.constant) in names)
+    return {id(node): names[id(node.constant)] for node in constants}
 
 
 def _origin(node: Node) -> Any:
     return node.origin
 
 
-def _key(given: ProgramInput) -> tuple[str, str]:
-    return type(given.slot).__name__, given.slot.name
+def _keys(given: ProgramInput) -> tuple[tuple[str, str], ...]:
+    """What an input is known by: its name; and, of a tensor inside a wrapper, the wrapper's."""
+    slots: tuple[Any, ...] = (given.slot, outer_slot(given.slot))
+    return tuple((type(slot).__name__, slot.name) for slot in slots)
 
 
 Step = tuple[int, str, int]
@@ -176,7 +209,7 @@ def _steps(program: Program, origin: Callable[[Node], Any]) -> list[tuple[Node, 
     counts: dict[tuple[int, str], int] = {}
     found = []
     for node in program.nodes:
-        key = (id(origin(node)), node.target)
+        key = (id(node.origin), node.target)
         counts[key] = counts.get(key, 0) + 1
-        found.append((node, (*key, counts[key])))
+        found.append((node, (id(origin(node)), node.target, counts[key])))
     return found

@@ -20,9 +20,10 @@ from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.run import call_boundary
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.tape import TRACK
+from aotlens.capture.wrappers import inner_tensors
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput
-from aotlens.ir.slots import MutatedInput, UserOutput
+from aotlens.ir.slots import MutatedInput, UserOutput, inner_slot
 from aotlens.report.build_captured import SYMBOLIC
 from aotlens.torch_api import (
     FakeScriptObject,
@@ -57,18 +58,7 @@ def replay(
     with _below_autograd(recorder, dynamic):
         values = [_as_it_is(player.play(call)) for call in captured.calls]
         with recorder.adding(name, "a result or an input, brought up to date after a write"):
-            outputs = (
-                *(
-                    ProgramOutput(player.written(captured.inputs[info.index]), slot)
-                    for info, slot in written_inputs(captured, meta)
-                ),
-                *(
-                    ProgramOutput(player.node(value), UserOutput(output_name, index))
-                    for index, (value, output_name) in enumerate(
-                        zip(captured.outputs, captured.output_names, strict=True)
-                    )
-                ),
-            )
+            outputs = (*player.written(captured, meta), *player.results(captured))
     return Replayed(Program(name, inputs, tuple(recorder.nodes), outputs), tuple(values))
 
 
@@ -111,10 +101,10 @@ class _Player:
 
     def inputs(self, captured: Captured) -> tuple[ProgramInput, ...]:
         """The graph's inputs made again, and as views of their base the inputs that it does not take."""
-        found = []
+        found: list[ProgramInput] = []
         for given in captured.inputs:
             if given.is_graph_input and given.is_tensor:
-                found.append(self._tensor(given))
+                found += self._tensors(given)
             elif given.is_graph_input:
                 found.append(self._number(given))
         for given in captured.inputs:
@@ -122,15 +112,17 @@ class _Player:
                 self._view_of_base(given)
         return tuple(found)
 
-    def _tensor(self, given: CapturedInput) -> ProgramInput:
-        assert given.node is not None  # a graph input
-        new = base_input(self._recorder, given.slot, given.fake, None, given.node.name)
-        assert new.node is not None  # as of every graph input
-        assert new.storage is not None  # as of every tensor
-        new.storage.inputs = (0,)
-        self._storages[id(given.storage)] = new.storage
-        self.pair(given.argument, new.argument)
-        return ProgramInput(new.node, given.slot)
+    def _tensors(self, given: CapturedInput) -> Iterator[ProgramInput]:
+        """One, or those inside a wrapper."""
+        for (path, argument), node in zip(inner_tensors(given.argument), given.nodes, strict=True):
+            slot = inner_slot(given.slot, path)
+            new = base_input(self._recorder, slot, node.val, None, node.name)
+            assert new.node is not None  # as of every graph input
+            assert new.storage is not None  # as of every tensor
+            new.storage.inputs = (0,)
+            self._storages[id(_storage(given, path, argument))] = new.storage
+            self.pair(argument, new.argument)
+            yield ProgramInput(new.node, slot)
 
     def _number(self, given: CapturedInput) -> ProgramInput:
         """A size, a generator, or a torchbind object."""
@@ -153,9 +145,20 @@ class _Player:
         setattr(argument, TRACK, Tracked(storage, chain, storage.base, never))
         self.pair(given.argument, argument)
 
-    def written(self, given: CapturedInput) -> Node:
-        """The value that a written input's storage has at the end."""
-        return self._storages[id(given.storage)].base
+    def written(self, captured: Captured, meta: ViewAndMutationMeta) -> Iterator[ProgramOutput]:
+        """The values that the storages of written inputs have at the end."""
+        for info, slot in written_inputs(captured, meta):
+            given = captured.inputs[info.index]
+            for path, argument in inner_tensors(given.argument):
+                storage = self._storages[id(_storage(given, path, argument))]
+                yield ProgramOutput(storage.base, inner_slot(slot, path))
+
+    def results(self, captured: Captured) -> Iterator[ProgramOutput]:
+        """The nodes, or plain values, of the old recording's results."""
+        for index, (value, name) in enumerate(zip(captured.outputs, captured.output_names, strict=True)):
+            for path, inner in inner_tensors(value):
+                slot = inner_slot(UserOutput(name, index), path)
+                yield ProgramOutput(self._recorder.argument(self._now.get(id(inner), inner)), slot)
 
     def play(self, call: Any) -> Any:
         func, args, kwargs, result, origin = call
@@ -198,6 +201,7 @@ class _Player:
             return {key: self._argument(item) for key, item in arg.items()}
         return arg
 
-    def node(self, value: Any) -> Any:
-        """The node, or the plain value, of one of the old recording's results."""
-        return self._recorder.argument(self._now.get(id(value), value))
+
+def _storage(given: CapturedInput, path: tuple[str, ...], argument: Any) -> Any:
+    """Of an input as it was recorded, or of a tensor inside."""
+    return getattr(argument, TRACK).storage if path else given.storage

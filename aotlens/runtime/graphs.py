@@ -222,7 +222,7 @@ def load_program(program: Program) -> Any:
 
 def write_program(program: Program, notes: Mapping[str, str] = NO_NOTES) -> ModuleText:
     """One program as a module of its own, with the function `NAME_graph`: runs with torch alone."""
-    names, bindings = Names(as_called=program.name == "captured"), Bindings()
+    names, bindings = Names(as_called=program.name in ("captured", "desugared")), Bindings()
     lines = function_lines(program, graph_name(program), names, notes=notes)
     function = [*body_lines(program, names), *lines]
     builder = TextBuilder()

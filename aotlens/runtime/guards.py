@@ -17,12 +17,11 @@ from aotlens.capture.storage import has_symbols
 from aotlens.capture.wrappers import inner_tensors
 from aotlens.errors import UnsupportedError
 from aotlens.ir.names import node_name
-from aotlens.ir.render import Names, literal
+from aotlens.ir.render import Names, context_text, literal
 from aotlens.ir.sizes import is_ragged
 from aotlens.ir.slots import UserInput, inner_slot
 from aotlens.ir.subclasses import Wrapped, is_plain
 from aotlens.runtime.builder import TextBuilder
-from aotlens.runtime.subclasses import context_text
 from aotlens.runtime.tensor_checks import (
     not_plain,
     other_device,
@@ -202,7 +201,9 @@ class Guards:
         self._refuse(f"{found} != {held}", "TypeError", message, found)
         known = all(isinstance(size, int) for size in wrapped.meta.size)
         if wrapped.meta.context is not None and (known or is_plain(wrapped.meta.context)):
-            condition = f"{name}.__tensor_flatten__()[1] != {context_text(wrapped, self._text_names)}"
+            condition = (
+                f"{name}.__tensor_flatten__()[1] != {context_text(wrapped.meta.context, self._text_names)}"
+            )
             message = f"`{given.slot.name}` must have the metadata that it was compiled for, got "
             self._refuse(condition, "TypeError", message, f"{name}.__tensor_flatten__()[1]")
         for path, node in wrapped.leaves():

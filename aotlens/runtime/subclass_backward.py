@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from aotlens.ir.program import Node, ProgramOutput, ancestors
-from aotlens.ir.render import Names, literal
+from aotlens.ir.render import Names, context_text, literal
 from aotlens.ir.slots import GRADIENTS, Tangent
 from aotlens.ir.subclasses import Wrapped
 from aotlens.partition.records import Partitioned
@@ -20,7 +20,6 @@ from aotlens.runtime.random_state import draws_functionally
 from aotlens.runtime.subclasses import (
     OuterOutput,
     Path,
-    context_text,
     inner_name,
     outer_outputs,
     size_sources,
@@ -227,7 +226,7 @@ class BackwardWrappers:
         """Make a wrapper what the backward was traced for, and take it apart."""
         if tangent.wrapped is not None:
             kind = self._names.object(tangent.wrapped.meta.kind, tangent.wrapped.meta.name)
-            context = context_text(tangent.wrapped, self._names)
+            context = context_text(tangent.wrapped.meta.context, self._names)
             fitted = f"fitting_tangent({tangent.parameter}, {kind}, {context}, {tangent.name!r})"
             builder.add(f"{tangent.parameter} = {fitted}")
             unwrap(builder, tangent.parameter, tangent.wrapped, self._names)

@@ -12,7 +12,7 @@ import torch
 from aotlens.capture.records import Captured
 from aotlens.errors import InternalError
 from aotlens.ir.program import Node, ProgramInput, ProgramOutput
-from aotlens.ir.render import Names, literal
+from aotlens.ir.render import Names, literal, opaque_text, unflatten_text
 from aotlens.ir.slots import (
     DataSize,
     FlatInput,
@@ -22,7 +22,7 @@ from aotlens.ir.slots import (
     RngState,
     UserOutput,
 )
-from aotlens.ir.subclasses import Opaque, Wrapped, is_plain
+from aotlens.ir.subclasses import Opaque, Wrapped
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.builder import TextBuilder
 
@@ -137,20 +137,17 @@ def write_wrapping(builder: TextBuilder, outputs: list[OuterOutput], kept: set[i
 
 def wrap_text(wrapped: Wrapped, text: Callable[[Path, Node], str], names: Names, at: Path = ()) -> str:
     """The expression that makes a wrapper around values whose text is given by path."""
-    parts = []
+    parts = {}
     for name, part in wrapped.parts:
         if isinstance(part, Wrapped):
-            value = wrap_text(part, text, names, (*at, name))
+            parts[name] = wrap_text(part, text, names, (*at, name))
         elif isinstance(part, Opaque):
-            value = names.object(part.value, name.upper().strip("_"))
+            parts[name] = opaque_text(name, part.value, names)
         else:
-            value = text((*at, name), part)
-        parts.append(f"{name!r}: {value}")
+            parts[name] = text((*at, name), part)
     meta = wrapped.meta
-    kind, context = names.object(meta.kind, meta.name), context_text(wrapped, names)
-    size, stride = _sizes_text(meta.size, names), _sizes_text(meta.stride, names)
-    size = size if "None" in size else f"torch.Size({size})"
-    return f"{kind}.__tensor_unflatten__({{{', '.join(parts)}}}, {context}, {size}, {stride})"
+    place = (_sizes_text(meta.size, names), _sizes_text(meta.stride, names))
+    return unflatten_text(meta.kind, meta.context, parts, place, names)
 
 
 def _sizes_text(sizes: tuple[Any, ...], names: Names) -> str:
@@ -159,12 +156,6 @@ def _sizes_text(sizes: tuple[Any, ...], names: Names) -> str:
     return literal(
         tuple(None if unknown else size for unknown, size in zip(ragged, sizes, strict=True)), names
     )
-
-
-def context_text(wrapped: Wrapped, names: Names) -> str:
-    """A subclass's own metadata, written out where it is made of plain values."""
-    context = wrapped.meta.context
-    return repr(context) if is_plain(context) else names.object(context, "CONTEXT")
 
 
 def symbols_in(values: Iterable[Any]) -> set[str]:

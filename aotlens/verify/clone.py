@@ -38,8 +38,7 @@ class Cloner:
             return known
         with torch.inference_mode(original.is_inference()):
             made = self._make(original)
-        if vars(original):
-            vars(made).update({k: v for k, v in vars(original).items() if not isinstance(v, Tensor)})
+        self._copy_attributes(original, made)
         self._remember(original, made)
         if made.is_leaf and made.requires_grad:
             self.leaves.append((made, made))
@@ -53,6 +52,10 @@ class Cloner:
                 if isinstance(value, Tensor):
                     memo[id(value)] = self.tensor(value)
         return copy.deepcopy(original, memo)
+
+    def _copy_attributes(self, original: Tensor, made: Tensor) -> None:
+        if vars(original):
+            vars(made).update({k: v for k, v in vars(original).items() if not isinstance(v, Tensor)})
 
     def _remember(self, original: Tensor, made: Tensor) -> None:
         self._tensors[id(original)] = made

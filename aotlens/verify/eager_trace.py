@@ -8,7 +8,7 @@ from torch import Tensor
 
 from aotlens.ir.program import Program, op_name
 from aotlens.torch_api import TorchDispatchMode
-from aotlens.verify.nodes import WrongNode, differs
+from aotlens.verify.nodes import WrongNode, first_difference
 
 Ran = tuple[str, Any]
 """An operator's name, and a copy of what it gave."""
@@ -44,6 +44,7 @@ def first_not_as_eager(program: Program, values: Mapping[str, Any], ran: list[Ra
         wanted = next((value for name, value in rest if name == node.target), None)
         if wanted is None:
             return None  # they are not the same operators any more, and nothing can be said by their values
-        if differs(values.get(node.name), wanted):
-            return WrongNode(node, values.get(node.name), wanted)
+        wrong = first_difference(values.get(node.name), wanted)
+        if wrong is not None:
+            return WrongNode(node, *wrong)
     return None

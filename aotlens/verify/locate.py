@@ -22,11 +22,9 @@ from aotlens.verify.eager_trace import first_not_as_eager, operators_of
 from aotlens.verify.gradient_nodes import first_wrong_gradient
 from aotlens.verify.nodes import WrongNode, differs, first_wrong, play
 from aotlens.verify.observe import Observation
+from aotlens.verify.stage_call import WRAPPER
+from aotlens.verify.stage_inputs import AFTER, GENERATED, Given, StageResult, told
 from aotlens.verify.stages import (
-    GENERATED,
-    WRAPPER,
-    Given,
-    StageResult,
     compare_stages,
     replay_stages,
     stage_tangents,
@@ -87,7 +85,7 @@ def locate(
 ) -> Located | None:
     """`found` is the first difference, what eager gave, and a call of eager on the same arguments.
 
-    None where the stages cannot be replayed: wrapper subclasses, tensors from outside that change.
+    None where the stages cannot be replayed: tensors from outside that change.
     """
     if values is None or compiled.code.interpreted is not None:
         return None
@@ -124,10 +122,13 @@ class _Search:
     def _not_as_eager(self, eager: Observation) -> str:
         """A result or changed input that the first stage gives otherwise than eager; empty where none is."""
         given = self.results[0].values
-        facts = dict(zip(eager.output_names, eager.outputs, strict=True))
-        facts |= {f"{item.name} after the call": item for item in eager.inputs}
+        facts: dict[str, Any] = {}
+        for name, item in zip(eager.output_names, eager.outputs, strict=True):
+            facts |= told(name, getattr(item, "value", None))
+        for item in eager.inputs:
+            facts |= told(item.name, getattr(item, "value", None), AFTER)
         for name, value in given.items():
-            wanted = getattr(facts.get(name), "value", None)
+            wanted = facts.get(name)
             if isinstance(value, Tensor) and isinstance(wanted, Tensor):
                 other = value.shape != wanted.shape or value.dtype != wanted.dtype
                 if other or differs(value, wanted):

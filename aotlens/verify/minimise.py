@@ -21,7 +21,7 @@ from aotlens.runtime.graphs import graph_name, load_program, write_program
 from aotlens.verify.compare import Verification
 from aotlens.verify.nodes import play
 from aotlens.verify.shrinking import Candidate, candidate_of, shrunk
-from aotlens.verify.stages import Given
+from aotlens.verify.stage_inputs import Given
 from aotlens.verify.targets import Checked, compare_function
 
 LIMIT_S = 300

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from aotlens.capture.wrappers import inner_tensors
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Node, Program
 from aotlens.report.build_programs import StageProgram
@@ -66,17 +67,27 @@ def first_wrong(
 ) -> WrongNode | None:
     """The first node whose value is not that of the node which it stands for."""
     for node, ancestor in _pairs(stage, parent):
-        found, wanted = values.get(node.name), expected.get(ancestor)
-        if differs(found, wanted):
-            return WrongNode(node, found, wanted, ancestor if ancestor != node.name else "")
+        wrong = first_difference(values.get(node.name), expected.get(ancestor))
+        if wrong is not None:
+            return WrongNode(node, *wrong, ancestor if ancestor != node.name else "")
     return None
 
 
 def differs(found: Any, wanted: Any) -> bool:
     """Whether two values that can be compared are not close."""
+    return first_difference(found, wanted) is not None
+
+
+def first_difference(found: Any, wanted: Any) -> tuple[Tensor, Tensor] | None:
+    """Two tensors that can be compared and are not close; of wrappers the first such two inside."""
     if not isinstance(found, Tensor) or not isinstance(wanted, Tensor):
-        return False
-    return found.shape == wanted.shape and found.dtype == wanted.dtype and not close(found, wanted)
+        return None
+    inner: dict[tuple[str, ...], Tensor] = dict(inner_tensors(wanted))
+    for path, one in inner_tensors(found):
+        other = inner.get(path, one)
+        if one.shape == other.shape and one.dtype == other.dtype and not close(one, other):
+            return one, other
+    return None
 
 
 def _pairs(stage: StageProgram, parent: StageProgram) -> Iterator[tuple[Node, str]]:

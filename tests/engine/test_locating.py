@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.testing._internal.two_tensor import TwoTensor
 
 from aotlens.options import CompileOptions
 from aotlens.verify import Verification, verify_with
@@ -55,6 +56,10 @@ def replacing(wrong: Any, right: Any, only: str = "") -> Callable[..., Any]:
 COS_IS_SIN = CompileOptions(replacing(aten.sin.default, aten.cos.default))
 
 
+def wrapped_leaf(*sizes: int) -> Tensor:
+    return TwoTensor(plain(*sizes), plain(*sizes)).requires_grad_()
+
+
 def checked(options: CompileOptions, fn: Callable[..., Any] = layer) -> Verification:
     torch.manual_seed(0)
     return verify_with(options, fn, (leaf(4, 4), leaf(4, 4)), {})
@@ -85,10 +90,12 @@ def checked(options: CompileOptions, fn: Callable[..., Any] = layer) -> Verifica
     ],
     ids=["decomposition", "decomposition of a gradient", "kernel", "kernel of the backward"],
 )
+@pytest.mark.parametrize("make", [leaf, wrapped_leaf], ids=["plain", "wrappers"])
 def test_the_first_stage_and_node_are_named(
-    options: CompileOptions, stage: str, node: str, line: str
+    options: CompileOptions, stage: str, node: str, line: str, make: Callable[..., Tensor]
 ) -> None:
-    verification = checked(options)
+    torch.manual_seed(0)
+    verification = verify_with(options, layer, (make(4, 4), make(4, 4)), {})
     assert not verification.ok
     first, second, third = verification.where.splitlines()
     assert first.startswith(f"the first stage that differs is {stage}: ")

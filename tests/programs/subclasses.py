@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.testing._internal.two_tensor import TwoTensor
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import return_and_correct_aliasing
 
 from tests.programs.program import Cases, leaf, plain
 
@@ -24,6 +26,50 @@ def two_leaf(*sizes: int) -> Tensor:
 def two_tape(*sizes: int) -> Tensor:
     """A wrapper with a history."""
     return two_leaf(*sizes) * 2
+
+
+class Beside(Tensor):
+    """A wrapper whose operators call composite ones, and which keeps the sum of what they give."""
+
+    v: Tensor
+    beside: Tensor
+
+    @staticmethod
+    def __new__(cls: Any, v: Tensor) -> "Beside":
+        made: Beside = torch.Tensor._make_wrapper_subclass(
+            cls, v.shape, dtype=v.dtype, strides=v.stride(), requires_grad=v.requires_grad
+        )
+        made.v = v
+        return made
+
+    def __init__(self, v: Tensor) -> None:
+        """What `__new__` is given."""
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["v"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner: dict[str, Tensor], context: None, size: Any, stride: Any) -> "Beside":
+        return Beside(inner["v"])
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]  # torch's declaration lacks `func`
+        cls, func: Any, types: Any, args: Any, kwargs: Any = None
+    ) -> Any:
+        bare = lambda value: value.v if isinstance(value, Beside) else value
+        inner, keywords = pytree.tree_map(bare, (args, kwargs or {}))
+        result = func(*inner, **keywords)
+        if func is torch.ops.aten.mul.Tensor:
+            result = nn.functional.linear(result, torch.eye(result.shape[-1]))
+
+        def wrapped(value: Any) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            made = Beside(value)
+            made.beside = value.sum()
+            return made
+
+        return return_and_correct_aliasing(func, args, kwargs or {}, pytree.tree_map(wrapped, result))
 
 
 def twice(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -388,3 +434,63 @@ def some_of_what_is_wrapped_mutated(x: Any, w: Tensor) -> Tensor:
 @cases(lambda: (TwoTensor(two(3, 4), two(3, 4)),), "dynamic")
 def what_a_nested_wrapper_wraps_returned(x: Any) -> tuple[Tensor, Tensor, Tensor]:
     return x.a, x.b.b[0], x[1:]
+
+
+@cases(lambda: (Beside(plain(3, 4)).requires_grad_(),), "dynamic")
+def composite_inside(x: Tensor) -> Tensor:
+    return (x * 2).sin() + 1
+
+
+@cases(lambda: (Beside(plain(3, 4)),))
+def kept_beside(x: Tensor) -> tuple[Tensor, Tensor]:
+    hidden: Any = x * 2
+    return hidden.beside + 1, hidden
+
+
+@cases(lambda: (two_leaf(3, 4),), "dynamic")
+def made_like_it(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.zeros_like(x) + x, x.new_ones(3), torch.full_like(x, 2.0) * x
+
+
+@cases(lambda: (two_leaf(3, 4),))
+def views_of_views_written(x: Tensor) -> tuple[Tensor, Tensor]:
+    hidden = x.sin()
+    view = hidden.t()[1:]
+    view.add_(1)
+    hidden.view(-1)[2].mul_(3)
+    return hidden, view
+
+
+@cases(lambda: (leaf(3, 4),), "dynamic")
+def nested_made_inside(x: Tensor) -> tuple[Tensor, Tensor]:
+    wrapped = TwoTensor(TwoTensor(x * 2, x * 3), x * 4)
+    doubled: Any = wrapped * 2
+    doubled.a.b.add_(1)
+    return doubled, doubled.a * 2
+
+
+@cases(lambda: (two(3, 4),))
+def taken_out_and_written(x: Tensor) -> tuple[Tensor, Tensor]:
+    hidden: Any = x * 2
+    hidden.a.mul_(3)
+    return hidden + 1, hidden.a * 1
+
+
+class WeighedSquare(torch.autograd.Function):
+    """Saves wrappers and a plain tensor, and gives a wrapper and another."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(x, w)
+        return x * x * w, x.sum()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        x, w = ctx.saved_tensors
+        return gradients[0] * x * 2 * w + gradients[1], (gradients[0] * x * x).sum(0)
+
+
+@cases(lambda: (two_leaf(3, 4), two_leaf(4)), "dynamic")
+def custom_function_that_saves_wrappers(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    squared, summed = WeighedSquare.apply(x.sin(), w)
+    return squared * 2, summed
