@@ -28,6 +28,7 @@ from aotlens.torch_api import (
     dynamo_knows,
     fake_of,
     is_traceable_wrapper_subclass,
+    shares_versions,
     symbolic_sizes,
 )
 
@@ -132,11 +133,14 @@ def join_inputs(tape: Tape, group: Group, values: list[Any], slots: tuple[FlatIn
     assert storage is not None  # a base is a tensor
     storage.inputs = group.members
     found, roots = {}, dict[int, Place]()
+    plain = [values[at] for at in group.members if not values[at].requires_grad]
     for at in sorted(group.members, key=lambda at: not values[at].requires_grad):
         if at == group.root_member:
             found[at] = base
         elif group.kind == "flat" and values[at].requires_grad:
-            found[at] = _apart(tape, base, roots, (values[at], slots[at]))
+            root = values[at] if values[at].is_leaf else _root(values[at])
+            place = roots[id(root)] = roots.get(id(root)) or _place(base, root, plain)
+            found[at] = _apart(tape, base, (root, *place), (values[at], slots[at]))
         else:
             under = _root_of_member(base, group, values[at], roots)
             found[at] = _member(tape, base, under, (values[at], slots[at]))
@@ -284,11 +288,10 @@ def _join(base: CapturedInput, chain: tuple[ViewStep, ...], argument: Any, node:
     setattr(argument, TRACK, Tracked(storage, chain, node, storage.version))
 
 
-def _apart(tape: Tape, base: CapturedInput, roots: dict[int, Place], given: tuple[Any, FlatInput]) -> Any:
+def _apart(tape: Tape, base: CapturedInput, under: Any, given: tuple[Any, FlatInput]) -> Any:
     """A member with a place in the tape that leads to no other's, or to that of a view of the same tensor."""
     value, slot = given
-    root, chain = value if value.is_leaf else _root(value), _chain(base.fake, value)
-    leaf, argument = _place(base, root, roots)
+    (root, leaf, argument), chain = under, _chain(base.fake, value)
     if root is not value:
         with torch.enable_grad():
             argument = _apply(chain, argument)
@@ -306,15 +309,22 @@ def _apart(tape: Tape, base: CapturedInput, roots: dict[int, Place], given: tupl
     return replace(_captured(tape, slot, argument, known), is_apart=True)
 
 
-def _place(base: CapturedInput, root: Any, roots: dict[int, Place]) -> Place:
-    """The leaf that stands for a tensor with a history, and what the function's views of it are taken of."""
-    if id(root) not in roots:
-        with torch.no_grad(), below_views():
-            leaf = _apply(_chain(base.fake, root), base.argument).data  # counts its own writes
-        leaf.requires_grad_()
+def _place(base: CapturedInput, root: Any, plain: list[Any]) -> Place:
+    """The leaf that stands for a tensor with a history, and what the function's views of it are taken of.
+
+    A leaf that is a part of one of the plain members counts their writes too; any other counts its own.
+    """
+    chain = _chain(base.fake, root)
+    if root.is_leaf and any(shares_versions(root, member) for member in plain):
         with torch.enable_grad():
-            roots[id(root)] = (leaf, leaf if root.is_leaf else NonLeaf.apply(leaf))
-    return roots[id(root)]
+            leaf = _apply(chain, base.argument.detach())
+        leaf = leaf.detach() if root._base is None else leaf
+    else:
+        with torch.no_grad(), below_views():
+            leaf = _apply(chain, base.argument).data
+    leaf.requires_grad_()
+    with torch.enable_grad():
+        return leaf, leaf if root.is_leaf else NonLeaf.apply(leaf)
 
 
 def starts_elsewhere(argument: Any) -> bool:

@@ -287,7 +287,8 @@ SAID_BY_TORCH: tuple[tuple[tuple[str, ...], type[UnsupportedError], str, str], .
     (
         ("new_fn INTERNAL ASSERT FAILED",),
         UnsupportedError,
-        "a view of a tensor that was detached in place and written to since the view was taken",
+        "a view of a tensor that was detached in place, or is a leaf in the memory of another, and was written "
+        "to since the view was taken",
         "take the view after that",
     ),
     (

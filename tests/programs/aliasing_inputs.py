@@ -578,3 +578,46 @@ def leaf_in_other_memory_beside_its_bits(x: Tensor, y: Tensor) -> tuple[Tensor, 
     with torch.no_grad():
         y.mul_(2)
     return y * 2, x + 1
+
+
+def _flat_memory_and_a_leaf_in_it() -> tuple[Tensor, Tensor]:
+    flat = plain(Fixed(6))
+    return flat, flat[:3].requires_grad_()
+
+
+def _flat_memory_and_a_parameter_in_it() -> tuple[Tensor, Tensor]:
+    flat = plain(Fixed(6))
+    return flat, torch.nn.Parameter(flat[:3])
+
+
+@cases(_flat_memory_and_a_leaf_in_it, "dynamo")
+def leaf_in_memory_that_is_written_after_it_is_saved(flat: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
+    before = part * part
+    with torch.no_grad():
+        flat[2:].mul_(2)
+    return before, part * part
+
+
+@cases(_flat_memory_and_a_parameter_in_it, "dynamo")
+def parameter_in_memory_that_is_written_after_it_is_saved(
+    flat: Tensor, part: Tensor
+) -> tuple[Tensor, Tensor]:
+    before = part * part
+    flat.detach()[2:].mul_(2)
+    return before, part * part
+
+
+@cases(_flat_memory_and_a_leaf_in_it, "dynamo")
+def leaf_in_memory_that_is_written_read_before_and_after(flat: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
+    before = part * 3
+    with torch.no_grad():
+        flat[2:].mul_(2)
+    return before, part * 2
+
+
+@cases(_flat_memory_and_a_leaf_in_it, refused="is a leaf in the memory of another")
+def view_of_a_leaf_in_memory_that_is_written(flat: Tensor, part: Tensor) -> Tensor:
+    view = part[1:]
+    with torch.no_grad():
+        flat[2:].mul_(2)
+    return view * 2
