@@ -287,8 +287,7 @@ SAID_BY_TORCH: tuple[tuple[tuple[str, ...], type[UnsupportedError], str, str], .
     (
         ("new_fn INTERNAL ASSERT FAILED",),
         UnsupportedError,
-        "a view of a tensor that was detached in place, or is a leaf in the memory of another, and was written "
-        "to since the view was taken",
+        "a view, taken before a write, of a tensor detached in place or a leaf in the memory of another",
         "take the view after that",
     ),
     (

@@ -25,11 +25,13 @@ def refuse_kept_gradients(
 
 
 def refuse_dual_tensors(builder: TextBuilder, captured: Captured, arguments: list[str]) -> None:
-    """Forward-mode AD would lose its tangents, since an inference graph runs below autograd."""
+    """Forward-mode AD would lose its tangents: neither graphs nor `CompiledFunction` take any."""
     tensors = [
-        name
+        f"({given.slot.name!r}, {name})"
         for name, given in zip(arguments, captured.inputs, strict=True)
-        if given.is_tensor and given.duplicate_of is None and given.fake.is_floating_point()
+        if given.is_tensor
+        and given.duplicate_of is None
+        and (given.fake.is_floating_point() or given.fake.is_complex())
     ]
     if not tensors:
         return
@@ -37,11 +39,12 @@ def refuse_dual_tensors(builder: TextBuilder, captured: Captured, arguments: lis
     with (
         builder.block(f"if {dual}._current_level >= 0:"),
         builder.block("if torch._C._functorch.peek_interpreter_stack() is None:"),
-        builder.block(f"for tensor in ({', '.join(tensors)},):"),
+        builder.block(f"for name, tensor in ({', '.join(tensors)},):"),
         builder.block(f"if {dual}.unpack_dual(tensor).tangent is not None:"),
     ):
-        message = (
-            f"compiled `{captured.subject.name}`: a dual tensor of forward-mode AD is not "
-            "supported; call `torch.func.jvp` inside the compiled function"
+        before = f"compiled `{captured.subject.name}`: `"
+        after = (
+            "` is a dual tensor of forward-mode AD, which is not supported; "
+            "call `torch.func.jvp` inside the compiled function"
         )
-        builder.add(f"raise RuntimeError({message!r})")
+        builder.add(f"raise RuntimeError({before!r} + name + {after!r})")

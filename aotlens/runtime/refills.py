@@ -18,7 +18,7 @@ from aotlens.ir.render import Names
 from aotlens.report.places import site_at
 from aotlens.report.records import Site
 from aotlens.runtime.builder import TextBuilder
-from aotlens.runtime.structure import written_out
+from aotlens.runtime.structure import needs_spec, spec_of_own, structure_text
 from aotlens.runtime.tensor_checks import not_plain, other_shape, other_strides
 
 
@@ -139,8 +139,5 @@ def _item(box: str, item: Item, leaves: Iterator[str], names: Names) -> str:
         return f"{box}[{item.before}]"
     count = item.spec.num_leaves
     given = [next(leaves) for _ in range(count)]
-    text = written_out(item.spec, iter(given))
-    if text is not None:
-        return text
-    spec = names.object(item.spec, "item_spec")
-    return f"torch.utils._pytree.tree_unflatten([{', '.join(given)}], {spec})"
+    spec = names.object(spec_of_own(item.spec), "item_spec") if needs_spec(item.spec) else ""
+    return structure_text(item.spec, iter(given), spec)

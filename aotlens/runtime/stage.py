@@ -35,7 +35,7 @@ from aotlens.runtime.guards import OVERLAP_HELPER
 from aotlens.runtime.records import LoadedModule, ModuleText
 from aotlens.runtime.some import BOUND_NAME as BACKWARD_OF_SOME
 from aotlens.runtime.some import BackwardOfSome, is_recorded
-from aotlens.runtime.structure import ARGUMENT_SPEC, RESULT_SPEC, needs_spec, spec_text
+from aotlens.runtime.structure import ARGUMENT_SPEC, RESULT_SPEC, needs_spec, spec_of_own, spec_text
 from aotlens.runtime.wrapper import WrapperText
 from aotlens.torch_api import leave_to_python
 
@@ -136,7 +136,7 @@ def _specs(head: TextBuilder, parts: Partitioned, bindings: Bindings) -> None:
     if structure.arguments is not None and not structure.parameters and not is_plain(structure.arguments):
         wanted[ARGUMENT_SPEC] = structure.arguments
     if structure.result is not None and needs_spec(structure.result):
-        wanted[RESULT_SPEC] = structure.result
+        wanted[RESULT_SPEC] = spec_of_own(structure.result)
     for name, spec in wanted.items():
         text = spec_text(spec)
         if text is None:

@@ -1,8 +1,10 @@
 """How the text takes the caller's arguments apart and puts the result together.
 
-Invariant: tuples, lists and dicts are written out; any other container goes through pytree with its spec.
+Invariant: tuples, lists and dicts are written out; any other container goes through pytree with its spec,
+around what is written out in it.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -18,11 +20,7 @@ def result_text(spec: Any, leaves: list[str], standing: dict[tuple[int, ...], st
 
     `standing` has the text of containers in it that are there already, by the positions that lead to them.
     """
-    remaining = iter(leaves)
-    written = written_out(spec, remaining, standing)
-    if written is not None:
-        return written
-    return f"torch.utils._pytree.tree_unflatten([{', '.join(leaves)}], {RESULT_SPEC})"
+    return structure_text(spec, iter(leaves), RESULT_SPEC, standing)
 
 
 def needs_spec(spec: Any) -> bool:
@@ -31,6 +29,34 @@ def needs_spec(spec: Any) -> bool:
 
 
 NONE_STANDING: dict[tuple[int, ...], str] = {}
+
+
+def structure_text(
+    spec: Any, leaves: Iterator[str], name: str, standing: dict[tuple[int, ...], str] = NONE_STANDING
+) -> str:
+    """The structure as an expression, with the text `name` for `spec_of_own(spec)` if it needs that."""
+    if not needs_spec(spec):
+        return str(written_out(spec, leaves, standing))
+    parts = ", ".join(_parts(spec, leaves, standing, ()))
+    return f"torch.utils._pytree.tree_unflatten([{parts}], {name})"
+
+
+def spec_of_own(spec: Any) -> Any:
+    """The structure with what can be written out as leaves: pytree makes a tuple of a `torch.Size`."""
+    if not needs_spec(spec):
+        return pytree.tree_structure(0)
+    return pytree.TreeSpec(spec.type, spec.context, [spec_of_own(child) for child in spec.children()])
+
+
+def _parts(
+    spec: Any, leaves: Iterator[str], standing: dict[tuple[int, ...], str], path: tuple[int, ...]
+) -> Iterator[str]:
+    """The text of each leaf of `spec_of_own(spec)`."""
+    if not needs_spec(spec):
+        yield str(written_out(spec, leaves, standing, path))
+        return
+    for at, child in enumerate(spec.children()):
+        yield from _parts(child, leaves, standing, (*path, at))
 
 
 def written_out(

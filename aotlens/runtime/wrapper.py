@@ -194,6 +194,7 @@ class WrapperText:
     def _run(self) -> None:
         outputs = function_outputs(self._parts)
         outer = outer_outputs(self._parts, outputs)
+        refuse_dual_tensors(self._builder, self._captured, self.arguments)
         if self._code.backward is not None:
             graph_inputs = [
                 name
@@ -220,7 +221,6 @@ class WrapperText:
         results = [output_name(out) for out in self._parts.forward.outputs]
         program = self._code.forward.program
         graph_inputs = [self._names.node(given.node) for given in program.inputs]
-        refuse_dual_tensors(self._builder, self._captured, self.arguments)
         write_unwrapping(self._builder, self._captured, self._names)
         write_reading(self._builder, self._parts, program, self._names)
         targets = f"{', '.join(results)}{',' if len(results) == 1 else ''} = " if results else ""

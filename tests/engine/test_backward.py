@@ -386,6 +386,9 @@ def test_forward_mode_around_a_compiled_function_is_refused() -> None:
     call = compiled(torch.sin, x).call
     with forward_ad.dual_level(), pytest.raises(RuntimeError, match="dual tensor of forward-mode AD"):
         call(forward_ad.make_dual(x, torch.ones(3)))
+    train = compiled(lambda w, given: given.sin() * w, leaf(3), x).call
+    with forward_ad.dual_level(), pytest.raises(RuntimeError, match="`given` is a dual tensor of forward-m"):
+        train(leaf(3), forward_ad.make_dual(x, torch.ones(3)))
     torch.testing.assert_close(torch.func.jvp(call, (x,), (torch.ones(3),))[1], x.cos())
 
 

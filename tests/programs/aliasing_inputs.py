@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.programs.program import Cases, leaf, plain, tape
+from tests.programs.program import Cases, Fixed, leaf, plain, tape
 
 cases = Cases("aliasing_inputs")
 
@@ -613,11 +613,3 @@ def leaf_in_memory_that_is_written_read_before_and_after(flat: Tensor, part: Ten
     with torch.no_grad():
         flat[2:].mul_(2)
     return before, part * 2
-
-
-@cases(_flat_memory_and_a_leaf_in_it, refused="is a leaf in the memory of another")
-def view_of_a_leaf_in_memory_that_is_written(flat: Tensor, part: Tensor) -> Tensor:
-    view = part[1:]
-    with torch.no_grad():
-        flat[2:].mul_(2)
-    return view * 2

@@ -1,6 +1,6 @@
 """Arguments and results that are nested, and arguments that are no tensors."""
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, deque
 from typing import Any, NamedTuple
 
 import torch
@@ -181,3 +181,19 @@ pytree.register_pytree_node(
 def class_that_names_its_parts_in_a_dict(x: Tensor, kept: dict[str, Any]) -> Outputs:
     kept["all"] = x * 3
     return Outputs(loss=x.sum(), hidden=(x * 2, None))
+
+
+@cases(lambda: (leaf(3, 4),), "dynamic")
+def sizes_beside_a_named_tuple(x: Tensor) -> tuple[Any, ...]:
+    return Pair(x * 2, x + 1), x.size(), [Pair(x.cos(), x.sin()), x.shape[1:]]
+
+
+@cases(lambda: (leaf(3, 4),), "dynamic")
+def sizes_in_containers_of_their_own(x: Tensor) -> Any:
+    found = defaultdict(list, sizes=[x.shape, x * 2])
+    return OrderedDict(a=x.shape, b=x * 2), found, deque([x.size(), x + 1], maxlen=4)
+
+
+@cases(lambda: (leaf(3, 4),), "dynamic")
+def sizes_beside_what_torch_gives_by_name(x: Tensor) -> tuple[Any, ...]:
+    return torch.max(x, 0), x.shape, torch.sort(x), {"sizes": x.shape}

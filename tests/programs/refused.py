@@ -219,3 +219,16 @@ def hook_on_a_returned_view(x: Tensor) -> Tensor:
     view = x.t()
     view.register_hook(lambda gradient: gradient * 3)
     return view
+
+
+def _memory_and_a_leaf_in_it() -> tuple[Tensor, Tensor]:
+    memory = plain(4, 4)
+    return memory, memory[:2].requires_grad_()
+
+
+@cases(_memory_and_a_leaf_in_it, refused="or a leaf in the memory of another")
+def view_of_a_leaf_in_memory_that_is_written(memory: Tensor, part: Tensor) -> Tensor:
+    view = part[1:]
+    with torch.no_grad():
+        memory[1:].mul_(2)
+    return view * 2
