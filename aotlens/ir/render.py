@@ -39,6 +39,8 @@ class Names:
 
         self.objects: dict[str, Any] = {}
         """What the text names but cannot write out in place: classes, the metadata of wrappers."""
+        self.ragged: dict[str, str] = {}
+        """Where the text finds the ragged size of a jagged argument, by its symbol."""
 
     def object(self, value: Any, base: str) -> str:
         """The name of an object, the same for the same one."""
@@ -87,7 +89,7 @@ def literal(value: Any, names: Names) -> str:
         return f"[{items}]"
     if isinstance(value, torch.SymInt):
         if is_ragged(value):
-            return str(value)
+            return names.ragged.get(str(value), str(value))
         expression = value.node.expr
         return print_expression(expression, {str(symbol): str(symbol) for symbol in expression.free_symbols})
     if isinstance(value, (TableIndex, Outer)):

@@ -245,6 +245,7 @@ class Guards:
 
     def _bind(self, size: Any, source: str, given: CapturedInput, checked: bool, what: str = "size") -> None:
         if is_ragged(size):
+            self._text_names.ragged.setdefault(str(size), source)
             return
         expression = size.node.expr
         if expression.is_symbol and str(expression) not in self._sizes:

@@ -106,3 +106,16 @@ def sum_whose_gradient_torch_lacks(x: Tensor) -> Tensor:
 @cases(lambda: (jagged(grad=True),), "dynamo")
 def mean_whose_gradient_torch_lacks(x: Tensor) -> Tensor:
     return x.mean(1) * 2
+
+
+@cases(lambda: (jagged(grad=True),), "dynamo")
+def views_by_the_ragged_size(x: Tensor) -> tuple[Tensor, Tensor]:
+    heads = x.unflatten(-1, [3, 1]).transpose(1, 2)
+    return heads, (heads * 2).transpose(1, 2).flatten(-2)
+
+
+@cases(lambda: (jagged(grad=True),), "dynamo", later="attention of jagged tensors in a direct call")
+def attention(x: Tensor) -> Tensor:
+    heads = x.unflatten(-1, [3, 1]).transpose(1, 2)
+    mixed = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
+    return mixed.transpose(1, 2).flatten(-2)
