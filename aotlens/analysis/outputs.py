@@ -118,13 +118,20 @@ def _by_storage(captured: Captured) -> dict[int, list[int]]:
 def _plain(captured: Captured, index: int, value: Any) -> OutputAliasInfo:
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         value = captured.recorder.symbols.value(value)
-    elif type(value) not in PLAIN and type(value) is not Outer and not is_graph_value(value):
+    elif not _is_number_like(value):
         raise UnsupportedError(
             f"a result of type `{type(value).__name__}`",
             captured.subject.span,
             "return tensors in tuples, lists or dicts, or register the class with pytree",
         )
     return OutputAliasInfo(index, OutputType.NON_ALIAS, "not a tensor", value)
+
+
+def _is_number_like(value: Any) -> bool:
+    if isinstance(value, slice):
+        ends = (value.start, value.stop, value.step)
+        return all(end is None or isinstance(end, int) for end in ends)
+    return type(value) in (*PLAIN, range, Outer) or is_graph_value(value)
 
 
 def _constant(captured: Captured, index: int, value: Any) -> OutputAliasInfo:

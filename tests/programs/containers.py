@@ -197,3 +197,8 @@ def sizes_in_containers_of_their_own(x: Tensor) -> Any:
 @cases(lambda: (leaf(3, 4),), "dynamic")
 def sizes_beside_what_torch_gives_by_name(x: Tensor) -> tuple[Any, ...]:
     return torch.max(x, 0), x.shape, torch.sort(x), {"sizes": x.shape}
+
+
+@cases(lambda: (leaf(3, 4),), "dynamic", "inductor")
+def slices_and_ranges(x: Tensor) -> tuple[Any, ...]:
+    return slice(0, 2), [slice(1, None)], range(3), x * 2
