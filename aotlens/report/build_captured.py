@@ -99,8 +99,9 @@ def _bookkeeping(captured: Captured, calls: tuple[Call, ...]) -> dict[int, int |
         if at not in again:
             read |= _identities(call[1:3])
     for at in reversed(tuple(again)):
-        if not read.isdisjoint(_identities([calls[at][3]])):
-            read |= _identities(calls[at][1:3])
+        given = _identities(calls[at][1:3])
+        if not read.isdisjoint(_identities([calls[at][3]]) - given):  # a jagged tensor shares its offsets
+            read |= given
             del again[at]
     return again
 
