@@ -135,6 +135,9 @@ class WrapperText:
         with self._builder.step("register hooks on inputs", "the function registers a hook on an input"):
             for index, method, hook in registered:
                 given = "" if hook is None else self._names.object(hook, f"hook_on_{self.arguments[index]}")
+                if method == "register_hook" and sum(self._parts.joint.differentiable) > 1:
+                    # eager runs no hook where no gradient arrives: autograd runs it for None of this backward
+                    given = f"lambda gradient: None if gradient is None else {given}(gradient)"
                 self._builder.add(f"{self.arguments[index]}.{method}({given})")
 
     def _reshape(self) -> None:

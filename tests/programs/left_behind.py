@@ -339,6 +339,13 @@ def hooks_on_inputs(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return (x * y).sin(), y
 
 
+@cases(lambda: (leaf(3), tape(3), leaf(3)))
+def hooks_on_inputs_of_separate_results(x: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    x.register_hook(lambda gradient: gradient * 3)
+    y.register_hook(lambda gradient: gradient + 1)
+    return (x * y).sin(), z * 2
+
+
 @cases(lambda: (leaf(3),))
 def hook_on_an_input_that_reads_an_intermediate(x: Tensor) -> Tensor:
     scale = x.detach() * 2
