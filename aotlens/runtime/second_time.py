@@ -14,13 +14,8 @@ from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
 from aotlens.runtime.builder import TextBuilder
 
-MESSAGE = (
-    "Trying to backward through the graph a second time (or directly access saved tensors after they have "
-    "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
-    "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or "
-    "if you need to access saved tensors after calling backward."
-)
-"""As autograd says it."""
+SECOND_TIME = "Trying to backward through the graph a second time"
+"""What programs match on."""
 
 
 def is_counted(parts: Partitioned) -> bool:
@@ -55,5 +50,9 @@ def write_count(builder: TextBuilder, parts: Partitioned) -> None:
         return
     with builder.step("refuse a second backward", "eager's has freed what it saved; this one saves nothing"):
         with builder.block("if ctx.spent:"):
-            builder.add(f"raise RuntimeError({MESSAGE!r})")
+            name = parts.joint.captured.subject.name
+            message = (
+                f"the backward of `{name}` runs again: {SECOND_TIME}; give the first `retain_graph=True`"
+            )
+            builder.add(f"raise RuntimeError({message!r})")
         builder.add("ctx.spent = not torch._C._autograd._get_current_graph_task_keep_graph()")
