@@ -653,6 +653,12 @@ def shares_versions(one: torch.Tensor, other: torch.Tensor) -> bool:
         return one._version != before
 
 
+def viewed_under_inference_mode(tensor: torch.Tensor) -> bool:
+    """Whether a tensor that is none of inference itself is a view that was taken under `inference_mode`."""
+    made = torch._C._autograd.CreationMeta.INFERENCE_MODE
+    return tensor._base is not None and torch._C._autograd._get_creation_meta(tensor) == made
+
+
 def sizes_of_gradient(tensor: torch.Tensor) -> tuple[Any, ...] | None:
     """The sizes in which the tensor's place in the tape takes a gradient; None where it has none."""
     step: Any = tensor.grad_fn

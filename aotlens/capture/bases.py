@@ -5,6 +5,7 @@ for writes; the graph takes them one by one until a write makes it take their ba
 with a gradient after another got a new geometry.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -163,16 +164,12 @@ def _root_of_member(base: CapturedInput, group: Group, value: Any, roots: dict[i
 def base_input(tape: Tape, slot: FlatInput, fake: Any, like: Any, name: str) -> CapturedInput:
     """One graph input: its fake tensor, and what the user's function gets, a leaf exactly when `like` is."""
     node = Node(tape.name(name), None, (), {}, fake, Origin(NOWHERE, ""))
-    with torch.no_grad(), below_views():
-        leaf = fake.detach()
-    argument = leaf
     requires_grad = like is not None and like.requires_grad
+    argument = leaf = _leaf(fake, requires_grad)
     is_leaf = like is None or like.is_leaf
-    if requires_grad:
-        leaf.requires_grad_()
-        if not is_leaf:
-            with torch.enable_grad():
-                argument = NonLeaf.apply(leaf)
+    if requires_grad and not is_leaf:
+        with torch.enable_grad():
+            argument = NonLeaf.apply(leaf)
     be_of_kind(argument, like)
     if not fake.dim() and fake.item_memo is not None:  # Dynamo knows the value, and guards on it
         argument.item_memo = fake.item_memo
@@ -181,6 +178,17 @@ def base_input(tape: Tape, slot: FlatInput, fake: Any, like: Any, name: str) -> 
     given = _captured(tape, slot, argument, (node, leaf if requires_grad else None, is_leaf))
     is_part = requires_grad and is_leaf and not _root(like).requires_grad
     return replace(given, is_part=True) if is_part else given
+
+
+def _leaf(fake: Any, requires_grad: bool) -> Any:
+    """A tensor without history on the memory of another; an inference tensor where that is one."""
+    inference = fake.is_inference()
+    with (
+        torch.inference_mode() if inference else torch.no_grad(),
+        nullcontext() if inference else below_views(),
+    ):
+        leaf = fake.detach()
+        return leaf.requires_grad_() if requires_grad else leaf
 
 
 def be_of_kind(argument: Any, like: Any) -> None:

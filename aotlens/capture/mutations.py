@@ -13,6 +13,7 @@ import torch
 from torch.autograd.graph import increment_version
 
 from aotlens.capture.foreach import FOREACH, in_turns, note_histories_between
+from aotlens.capture.inference_tensors import refuse_inference_write
 from aotlens.capture.layouts import laid_out_as
 from aotlens.capture.masks import drawn_in_place, draws_mask
 from aotlens.capture.operators import Operator, aten, missing_defaults
@@ -63,6 +64,7 @@ def record_metadata_mutation(tape: Tape, call: Write) -> Any:
                 "use `detach`",
             )
         return call.func(*call.args, **call.kwargs)
+    refuse_inference_write(tape, tensor)
     functional = call.operator.functional
     if functional is None:
         raise UnsupportedError(f"metadata mutation by `{call.name}`", tape.span, "take a view instead")

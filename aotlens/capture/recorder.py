@@ -25,6 +25,7 @@ from aotlens.capture.exchanges import (
     set_from_tensor,
 )
 from aotlens.capture.floats import Floats
+from aotlens.capture.inference_tensors import takes_writes_outside
 from aotlens.capture.known_values import note_literal, read_number
 from aotlens.capture.left_behind import note_left_behind
 from aotlens.capture.masks import draws_mask, through_booleans
@@ -441,7 +442,8 @@ class Recorder(Tape, TorchDispatchMode):
             return result
         node = self.node_of(source)
         known = self.tracked(source)
-        setattr(result, TRACK, Tracked(known.storage, known.chain, node, known.version))
+        outside = takes_writes_outside(func, result)
+        setattr(result, TRACK, Tracked(known.storage, known.chain, node, known.version, outside))
         return result
 
     def _composite(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

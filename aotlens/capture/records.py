@@ -227,6 +227,8 @@ class Captured:
     """Whether the caller's grad mode was on."""
     fixed_modes: tuple[bool, bool] | None
     """The caller's grad mode and inference mode, where the function turns grad mode on by itself."""
+    inference_mode: bool
+    """Whether the caller's inference mode was on."""
     grad_mode_after: bool
     """Whether grad mode was on when the function returned."""
     modes: Modes

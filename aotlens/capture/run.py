@@ -102,6 +102,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     """
     recorder = _recorder(subject, settings)
     grad_enabled, turned_on = torch.is_grad_enabled(), list[bool]()
+    inference = torch.is_inference_mode_enabled()
     observer = VariableObserver() if settings.observe_variables else None
     defined = Place(known_spans=(subject.span,) if subject.span is not None else ())
     with settings.fake_mode, recorder.adding("capture", "an argument", defined):
@@ -149,7 +150,8 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         ),
         recorder=recorder,
         grad_enabled=grad_enabled,
-        fixed_modes=(grad_enabled, torch.is_inference_mode_enabled()) if turned_on else None,
+        fixed_modes=(grad_enabled, inference) if turned_on else None,
+        inference_mode=inference,
         grad_mode_after=after,
         modes=modes,
         forward_nodes=len(recorder.nodes),

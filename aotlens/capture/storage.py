@@ -86,6 +86,8 @@ class Tracked:
     chain: tuple[ViewStep, ...]
     node: Node
     version: int
+    takes_writes_outside: bool = False
+    """An inference tensor that may be written to with inference mode off."""
 
 
 def root(tensor: Any) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.inference_tensors import refuse_inference_write
 from aotlens.capture.operators import aten
 from aotlens.capture.places import place_of
 from aotlens.capture.stale_views import refuse_stale
@@ -21,6 +22,7 @@ FILLS = frozenset({aten.zero_.default, aten.fill_.Scalar})
 
 def check_writable(tape: Tape, target: Any, func: Any, args: tuple[Any, ...]) -> None:
     """Raises UnsupportedError or RefusedRuntimeError where the tensor cannot be written to."""
+    refuse_inference_write(tape, target)
     tracked = tape.tracked(target)
     if tracked.storage.moves and target._base is not None and _has_gradient(target, args):
         refuse_stale(target, tape.span, written=target.requires_grad)

@@ -99,10 +99,12 @@ def _reference(given: CapturedInput, names: Names) -> str:
 
 
 def _version(given: CapturedInput, names: Names) -> str:
-    inference = given.is_tensor and given.argument.is_inference()
-    return (
-        f"{names.node(given.node)}._version" if given.node and given.is_tensor and not inference else "None"
-    )
+    """An inference tensor has none; a parameter that were one could not be saved in eager either."""
+    if given.node is None or not given.is_tensor or given.argument.is_inference():
+        return "None"
+    name = names.node(given.node)
+    asks = "" if isinstance(given.slot, Parameter) else f"None if {name}.is_inference() else "
+    return f"{asks}{name}._version"
 
 
 def _is_held(given: CapturedInput) -> bool:

@@ -32,6 +32,7 @@ from aotlens.runtime.derivatives import DifferentiableBackward
 from aotlens.runtime.double import BOUND_NAME, needs_weakref, why_not
 from aotlens.runtime.graphs import outside_tensors, write_graph, write_header
 from aotlens.runtime.guards import OVERLAP_HELPER
+from aotlens.runtime.inference_tensors import OF_THIS_MODE
 from aotlens.runtime.records import LoadedModule, ModuleText
 from aotlens.runtime.some import BOUND_NAME as BACKWARD_OF_SOME
 from aotlens.runtime.some import BackwardOfSome, is_recorded
@@ -119,6 +120,8 @@ def _settings(head: TextBuilder, parts: Partitioned, body: TextBuilder) -> None:
         head.add("without_autocast = torch._C._DisableAutocast")
     if _uses(body, "increment_version("):
         head.add("increment_version = torch.autograd.graph.increment_version")
+    if _uses(body, "of_this_mode("):
+        head.add(*OF_THIS_MODE.splitlines())
     if owned_names(captured):
         head.add("", *order_lines(captured))
     if captured.structure.rebound:

@@ -35,6 +35,7 @@ from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import call_graph, graph_context, view_text
 from aotlens.runtime.guards import Guards
 from aotlens.runtime.hooks import check_hooks, without_hooks
+from aotlens.runtime.inference_tensors import in_mode_of, refuse_inference_inputs, write_inference_tensors
 from aotlens.runtime.leaves import (
     inputs_apart,
     is_leaf,
@@ -101,6 +102,7 @@ class WrapperText:
             check_gradients(builder, self._captured, self.arguments)
             self.needs_overlap_helper = guards.needs_helper
             write_bases(builder, self._captured, self.arguments)
+            refuse_inference_inputs(builder, self._meta, self.arguments)
             write_versions_of_unwritten(builder, self._meta, self.arguments)
             self._require_grad()
             self._register()
@@ -112,6 +114,7 @@ class WrapperText:
             self._exchange()
             self._move()
             self._raise_versions()
+            write_inference_tensors(self._builder, self._captured, self._meta)
             self._aliases()
             self._grad_mode()
             self._return()
@@ -365,7 +368,10 @@ class WrapperText:
             self._builder.add(f"{name} = out_{info.same_object_as}")
             return
         base = self._base_name(info.base)
-        with at_other_version(self._builder, base) if info.refuses_use else nullcontext():
+        with (
+            in_mode_of(self._builder, self._captured, info.tensor),
+            at_other_version(self._builder, base) if info.refuses_use else nullcontext(),
+        ):
             self._write_views(base, info, ambient)
 
     def _write_views(self, text: str, info: OutputAliasInfo, ambient: bool) -> None:

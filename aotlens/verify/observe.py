@@ -41,7 +41,7 @@ class Facts:
     requires_grad: bool
     is_leaf: bool
     kind: str
-    """The tensor's class: `Tensor`, `Parameter`, a subclass."""
+    """The tensor's class: `Tensor`, `Parameter`, a subclass; and whether it is an inference tensor."""
     metadata: str
     """What a wrapper subclass says of itself; empty for a plain tensor."""
     same_as: str | None
@@ -178,7 +178,7 @@ def _facts(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> tu
                 offset=int(tensor.storage_offset()) if tensor.layout == torch.strided else 0,
                 requires_grad=tensor.requires_grad,
                 is_leaf=_is_leaf(tensor),
-                kind=type(tensor).__name__,
+                kind=("inference " if tensor.is_inference() else "") + type(tensor).__name__,
                 metadata=metadata(tensor),
                 same_as=first.get(id(tensor)),
                 view_of=_known_base(tensor, given.inputs),

@@ -220,3 +220,109 @@ def detaching_in_place_under_inference_mode_inside(x: Tensor) -> tuple[Tensor, T
     with torch.inference_mode():
         x.detach_()
     return x.t(), x * 2
+
+
+@cases(lambda: (leaf(3, 4),), "dynamic")
+def results_made_under_inference_mode(x: Tensor) -> tuple[Tensor, ...]:
+    with torch.inference_mode():
+        quiet = x.sin()
+        part = quiet[1:]
+    return quiet, part, quiet.t(), quiet.detach(), quiet.clone(), x * 2
+
+
+@cases(lambda: (plain(3, 4),))
+def views_of_what_is_made_under_inference_mode(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    with torch.inference_mode():
+        quiet = x.sin()
+    return quiet[1:], quiet[:2], x.view(-1)
+
+
+@cases(lambda: (plain(3, 4),))
+def lazily_conjugated_under_inference_mode(x: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.inference_mode():
+        turned = torch.view_as_complex(x.sin().view(6, 2)).conj()
+        return turned, (turned * 2).conj().imag
+
+
+@cases(lambda: (leaf(3, 4),), "module")
+class StateMadeUnderInferenceMode(nn.Module):
+    """Its buffer is an inference tensor from the first call on."""
+
+    state: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("state", torch.ones(3, 4))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        before = self.state.t()
+        with torch.inference_mode():
+            self.state = self.state + 1
+        return before, x * 2
+
+
+@cases(lambda: (leaf(3, 4),), context=torch.inference_mode)
+def made_with_inference_mode_off(x: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.inference_mode(False):
+        made = torch.ones(3).sin()
+    return made, x * 2
+
+
+@cases(lambda: (plain(3, 4),))
+def write_to_what_is_made_under_inference_mode(x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        quiet = x.sin()
+    return quiet.mul_(2)
+
+
+@cases(lambda: (leaf(3, 4),))
+def gradient_through_what_is_made_under_inference_mode(x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        quiet = x.sin()
+    return x * quiet
+
+
+def inference_tensor() -> tuple[Tensor]:
+    with torch.inference_mode():
+        return (plain(3, 4),)
+
+
+@cases(inference_tensor)
+def write_to_an_inference_tensor(x: Tensor) -> Tensor:
+    return x.mul_(2)
+
+
+@cases(inference_tensor)
+def inference_tensor_read_and_viewed(x: Tensor) -> tuple[Tensor, Tensor]:
+    x.detach().mul_(2)
+    return x.view(-1), x * 2
+
+
+@cases(inference_tensor)
+def write_to_an_inference_tensor_in_its_mode(x: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.inference_mode():
+        x.mul_(2)
+    return x, x * 2
+
+
+@cases(lambda: (plain(3, 4),))
+def inference_tensor_detached_outside(x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        quiet = x.sin()
+    part = quiet.detach()
+    part.mul_(2)
+    return part
+
+
+@cases(lambda: (plain(3, 4),))
+def write_to_a_view_of_what_is_made_under_inference_mode(x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        quiet = x.sin()
+    return quiet.detach()[1:].mul_(2)
+
+
+@cases(lambda: (plain(3, 4),))
+def view_of_what_is_made_under_inference_mode_turned(x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        quiet = x.sin()
+    return quiet[1:].t_()

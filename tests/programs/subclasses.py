@@ -494,3 +494,10 @@ class WeighedSquare(torch.autograd.Function):
 def custom_function_that_saves_wrappers(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     squared, summed = WeighedSquare.apply(x.sin(), w)
     return squared * 2, summed
+
+
+@cases(lambda: (two(3, 4),))
+def made_under_inference_mode(x: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.inference_mode():
+        quiet = x.sin()
+    return quiet, x * 2
