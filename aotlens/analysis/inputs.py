@@ -10,7 +10,12 @@ import torch
 
 from aotlens.analysis.exchanges import Exchanges
 from aotlens.analysis.placement import placement
-from aotlens.analysis.reads import is_read, is_seen_before, refuse_views_with_history
+from aotlens.analysis.reads import (
+    is_read,
+    is_seen_before,
+    refuse_reads_before_other_sizes,
+    refuse_views_with_history,
+)
 from aotlens.analysis.records import AutogradChange, Exchange, Geometry, InputAliasInfo, MutationType
 from aotlens.analysis.wrappers import analyse_wrapper
 from aotlens.capture.bases import starts_elsewhere
@@ -268,6 +273,7 @@ def _exchanged(captured: Captured, index: int, exchange: Exchange, keep_mutation
     """An input on another storage: its own may have been written to before, or it itself since."""
     given = captured.inputs[index]
     storage: Any = given.storage
+    refuse_reads_before_other_sizes(captured, given)
     old, seen = given.base is None and _writes_data(given), _is_seen(given)  # else the base is written to
     if given.argument._base is not None and given.argument.requires_grad and _version_bumps(given):
         raise UnsupportedError(

@@ -38,15 +38,18 @@ def made_leaf_under(captured: Captured, value: Any) -> Any:
 
 
 def _start(value: Any, most: int) -> Any:
-    """The leaf at the end of single steps back through autograd's graph; None where it branches before."""
+    """The leaf at the end of single steps back through autograd's graph; None where it branches before.
+
+    The steps from a view of one that was taken without grad end there, and lead to no leaf.
+    """
     step = history(value)
-    if step is None:
-        return value._base
     for _ in range(most):
+        if step is None:
+            return value._base
         leaf = getattr(step, "variable", None)
         if isinstance(leaf, torch.Tensor):
             return leaf
-        if step is None or len(step.next_functions) != 1:
+        if len(step.next_functions) != 1:
             return None
         step = step.next_functions[0][0]
     return None

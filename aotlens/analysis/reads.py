@@ -55,6 +55,23 @@ def refuse_views_with_history(captured: Captured, given: CapturedInput, moves: l
             _refuse(given, f"its view `{other.slot.name}` is read before that", where)
 
 
+def refuse_reads_before_other_sizes(captured: Captured, given: CapturedInput) -> None:
+    """Of a leaf that is given memory of other sizes (`.data`).
+
+    Raises:
+        UnsupportedError: autograd saw a use of it before, after which its gradient has the sizes that it had
+            there for as long as something holds what came of that use.
+    """
+    for leaf, before, where in captured.recorder.reshaped:
+        if leaf is given.argument and any(at < before for at in _reads(captured, leaf, seen=True)):
+            raise UnsupportedError(
+                f"an assignment of other sizes to `.data` of `{given.slot.name}`, a leaf that is read before: "
+                "its gradient has its former sizes",
+                where,
+                "assign first, or to a new tensor",
+            )
+
+
 def _reads(captured: Captured, tensor: Any, seen: bool = False) -> Iterator[int]:
     """Positions among the calls; with `seen`, only of those that autograd sees."""
     for at, (func, args, _, result, _) in enumerate(captured.calls):

@@ -72,6 +72,8 @@ class Tape:
         self.hides_changes = False
         """Whether a tensor that requires grad was changed in a way that autograd cannot see (`.data`)."""
         self.exchanged: list[Any] = []
+        self.reshaped: list[tuple[Any, int, Span | None]] = []
+        """Leaves that were given memory of other sizes (`.data`): how many operators had run, and where."""
         """Tensors that were given another storage."""
         self.left_behind: list[tuple[ViewStep, ...]] = []
         """Chains of views whose tensor lost its history after they were taken."""

@@ -54,7 +54,9 @@ def made_leaves(parts: Partitioned) -> list[str]:
     found = [f"leaf_{info.index}" for info in leaf_results(parts)]
     if found or parts.backward is None:
         return found
-    led = parts.joint.failing is not None or any(out.value is not None for out in parts.backward.outputs)
+    led = any(out.value is not None for out in parts.backward.outputs)
+    if parts.joint.failing is not None:  # autograd calls it from any input that requires grad
+        led = any(given.requires_grad for given in parts.joint.captured.inputs)
     return [] if led else [ANCHOR]
 
 

@@ -166,7 +166,7 @@ class WrapperText:
             return
         with self._builder.step("take inputs off their history", "the function detaches an input in place"):
             for output in self._taken_before():
-                if self._meta.inputs[output.base.index] in turned:
+                if self._has_former_history(output):
                     self._make_alias(output)
             for info in turned:
                 leaf = self._captured.inputs[info.index].is_leaf
@@ -177,6 +177,11 @@ class WrapperText:
         """Results that are views of what an input was."""
         return [output for output in self._meta.outputs if output.taken_before]
 
+    def _has_former_history(self, output: Any) -> bool:
+        """Whether it was taken before its input lost its history, not only before that got other memory."""
+        info = self._meta.inputs[output.base.index]
+        return info.autograd is AutogradChange.DETACHED and (output.requires_grad or info.exchange is None)
+
     def _exchange(self) -> None:
         """All new storages are taken first: two inputs may have been given each other's."""
         exchanged = [info for info in self._meta.inputs if info.exchange is not None]
@@ -186,16 +191,27 @@ class WrapperText:
             "exchange storages of inputs", "an input leaves on another storage", 0, self._sites(exchanged)
         ):
             for output in self._taken_before():
-                if self._meta.inputs[output.base.index].autograd is not AutogradChange.DETACHED:
+                if not self._has_former_history(output):
                     self._make_alias(output)
             for info in exchanged:
                 exchange: Any = info.exchange
                 text = self._chain(f"{self._base_name(exchange.base)}.detach()", exchange.chain)
                 self._builder.add(f"new_{info.index} = {text}")
             for info in exchanged:
-                self._builder.add(f"{self.arguments[info.index]}.data = new_{info.index}")
+                self._put(info)
                 if info.seen_by_autograd:
                     self._copy(info)
+
+    def _put(self, info: InputAliasInfo) -> None:
+        """By `set_` where the function did so to a leaf, which then takes gradients at a new place."""
+        name, given = self.arguments[info.index], self._captured.inputs[info.index]
+        if not given.is_leaf or all(one is not given.argument for one in self._captured.recorder.reset_leaves):
+            self._builder.add(f"{name}.data = new_{info.index}")
+            return
+        with self._builder.block(
+            f"with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter({name}):"
+        ):
+            self._builder.add(f"{name}.set_(new_{info.index})")
 
     def _run(self) -> None:
         outputs = function_outputs(self._parts)
