@@ -65,8 +65,8 @@ def refuse_reads_before_other_sizes(captured: Captured, given: CapturedInput) ->
     for leaf, before, where in captured.recorder.reshaped:
         if leaf is given.argument and any(at < before for at in _reads(captured, leaf, seen=True)):
             raise UnsupportedError(
-                f"an assignment of other sizes to `.data` of `{given.slot.name}`, a leaf that is read before: "
-                "its gradient has its former sizes",
+                f"an assignment of other sizes to `.data` of `{given.slot.name}`, a leaf that is read "
+                "before: its gradient has its former sizes",
                 where,
                 "assign first, or to a new tensor",
             )

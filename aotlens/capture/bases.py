@@ -134,31 +134,51 @@ def join_inputs(tape: Tape, group: Group, values: list[Any], slots: tuple[FlatIn
     assert storage is not None  # a base is a tensor
     storage.inputs = group.members
     found, roots = {}, dict[int, Place]()
-    plain = [values[at] for at in group.members if not values[at].requires_grad]
     for at in sorted(group.members, key=lambda at: not values[at].requires_grad):
         if at == group.root_member:
             found[at] = base
         elif group.kind == "flat" and values[at].requires_grad:
             root = values[at] if values[at].is_leaf else _root(values[at])
-            place = roots[id(root)] = roots.get(id(root)) or _place(base, root, plain)
-            found[at] = _apart(tape, base, (root, *place), (values[at], slots[at]))
+            place = roots[id(root)] = roots.get(id(root)) or _place(base, root, roots)
+            found[at] = _apart(tape, base, place, (values[at], slots[at]))
         else:
             under = _root_of_member(base, group, values[at], roots)
             found[at] = _member(tape, base, under, (values[at], slots[at]))
     return Joined(group, base, found)
 
 
-Place = tuple[Any, Any]
-"""What stands for the tensor under members: a leaf, or None, and what they are taken of."""
+Place = tuple[Any, Any, Any]
+"""What stands for a tensor under members: a leaf, or None, and what they are taken of; the caller's own."""
 
 
 def _root_of_member(base: CapturedInput, group: Group, value: Any, roots: dict[int, Place]) -> Any:
     """What the member is taken of: on a flat stretch, those that are views of one tensor are so here too."""
-    if group.kind == "flat":
-        leaf, under = roots.setdefault(id(_root(value)), (None, base.argument.detach()))
-        return under if leaf is None else under.detach()
-    detached = base.requires_grad and not value.requires_grad
-    return base.argument.detach() if detached else base.argument
+    root = _root(value)
+    if group.kind != "flat" and (value.requires_grad or root is group.root or _counts_with(root, group.root)):
+        detached = base.requires_grad and not value.requires_grad
+        return base.argument.detach() if detached else base.argument
+    if id(root) not in roots:
+        roots[id(root)] = None, _look(base, group, root, roots), root
+    leaf, under, _ = roots[id(root)]
+    return under if leaf is None else under.detach()
+
+
+def _look(base: CapturedInput, group: Group, root: Any, roots: dict[int, Place]) -> Any:
+    """A look without history that counts its writes with those members with which the caller's does."""
+    beside = _counted_with(root, roots)
+    if beside is not None:
+        return beside.detach()
+    return base.argument.data if roots or group.root is not None else base.argument.detach()
+
+
+def _counted_with(root: Any, roots: dict[int, Place]) -> Any:
+    """What stands for a tensor that counts its writes with another; None where none does yet."""
+    return next((under for _, under, like in roots.values() if _counts_with(root, like)), None)
+
+
+def _counts_with(one: Any, other: Any) -> bool:
+    """Whether a write to the one counts for the other; Dynamo does not tell of its arguments."""
+    return one is other or dynamo_knows(one) or dynamo_knows(other) or shares_versions(one, other)
 
 
 def base_input(tape: Tape, slot: FlatInput, fake: Any, like: Any, name: str) -> CapturedInput:
@@ -299,7 +319,7 @@ def _join(base: CapturedInput, chain: tuple[ViewStep, ...], argument: Any, node:
 def _apart(tape: Tape, base: CapturedInput, under: Any, given: tuple[Any, FlatInput]) -> Any:
     """A member with a place in the tape that leads to no other's, or to that of a view of the same tensor."""
     value, slot = given
-    (root, leaf, argument), chain = under, _chain(base.fake, value)
+    (leaf, argument, root), chain = under, _chain(base.fake, value)
     if root is not value:
         with torch.enable_grad():
             argument = _apply(chain, argument)
@@ -317,22 +337,23 @@ def _apart(tape: Tape, base: CapturedInput, under: Any, given: tuple[Any, FlatIn
     return replace(_captured(tape, slot, argument, known), is_apart=True)
 
 
-def _place(base: CapturedInput, root: Any, plain: list[Any]) -> Place:
+def _place(base: CapturedInput, root: Any, roots: dict[int, Place]) -> Place:
     """The leaf that stands for a tensor with a history, and what the function's views of it are taken of.
 
-    A leaf that is a part of one of the plain members counts their writes too; any other counts its own.
+    A leaf that is a part of another member's memory counts writes to that where the caller's does.
     """
-    chain = _chain(base.fake, root)
-    if root.is_leaf and any(shares_versions(root, member) for member in plain):
+    chain, known = _chain(base.fake, root), [(under, like) for _, under, like in roots.values()]
+    beside = next((under for under, like in known if root.is_leaf and shares_versions(root, like)), None)
+    if beside is not None:
         with torch.enable_grad():
-            leaf = _apply(chain, base.argument.detach())
+            leaf = _apply(chain, beside.detach())
         leaf = leaf.detach() if root._base is None else leaf
     else:
         with torch.no_grad(), below_views():
             leaf = _apply(chain, base.argument).data
     leaf.requires_grad_()
     with torch.enable_grad():
-        return leaf, leaf if root.is_leaf else NonLeaf.apply(leaf)
+        return leaf, leaf if root.is_leaf else NonLeaf.apply(leaf), root
 
 
 def starts_elsewhere(argument: Any) -> bool:

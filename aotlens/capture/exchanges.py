@@ -112,7 +112,7 @@ def record_data_assignment(tape: Tape, target: Any, source: Any) -> None:
         )
     tape.tracked(target).storage.moves.append(replace(tape.write_here(), is_counted=False))
     if target.requires_grad and target.is_leaf and target.shape != source.shape:
-        tape.reshaped.append((target, tape.calls_so_far, tape.place_here().innermost))
+        tape.reshaped += ((target, tape.calls_so_far, tape.place_here().innermost),)
     setattr(target, TRACK, Tracked(look.storage, look.chain, node, look.version))
     tape.exchanged.append(target)
 

@@ -56,6 +56,10 @@ class Tape:
     """Whether the graph cannot read a number: see `aotlens.capture.floats`."""
     requiring: frozenset[int] = frozenset()
     """Identities of the results that require grad, noted where views lost their tensor's history."""
+    reshaped: tuple[tuple[Any, int, Span | None], ...] = ()
+    """Leaves that were given memory of other sizes (`.data`): how many operators had run, and where."""
+    led_to_new_place: tuple[Any, ...] = ()
+    """Of `reset_leaves` those that get their gradient there: nothing arrives at the former one."""
 
     def __init__(self, fake_mode: FakeTensorMode) -> None:
         self.fake_mode = fake_mode
@@ -72,8 +76,6 @@ class Tape:
         self.hides_changes = False
         """Whether a tensor that requires grad was changed in a way that autograd cannot see (`.data`)."""
         self.exchanged: list[Any] = []
-        self.reshaped: list[tuple[Any, int, Span | None]] = []
-        """Leaves that were given memory of other sizes (`.data`): how many operators had run, and where."""
         """Tensors that were given another storage."""
         self.left_behind: list[tuple[ViewStep, ...]] = []
         """Chains of views whose tensor lost its history after they were taken."""

@@ -121,7 +121,7 @@ def _differentiate(
                 [output for output in outputs if output is not None],
                 places,
                 [tangent for tangent in tangents if tangent is not None],
-                recorder.reset_leaves,
+                recorder,
             )
         )
     found = iter(gradients)

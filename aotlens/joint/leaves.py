@@ -1,7 +1,7 @@
 """The places at which gradients of leaves arrive.
 
-Invariant: the gradient of a leaf is the sum over all of its places; it has several only after `set_`, which
-gives a leaf a new place and leaves what was computed before at the former one.
+`set_` gives a leaf a new place and leaves what was computed before at the former one.  Invariant: the
+gradient of a leaf arrives at one of its places, which the wrapper leads it to.
 """
 
 from typing import Any
@@ -10,15 +10,21 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from aotlens.capture.autograd_nodes import autograd_nodes
+from aotlens.capture.recorder import Recorder
+from aotlens.errors import UnsupportedError
 
 
-def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], reset: list[Any]) -> list[Any]:
-    """One gradient per leaf, None where none arrives; `reset` leaves may have former places.
+def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], recorder: Recorder) -> list[Any]:
+    """One gradient per leaf, None where none arrives; a leaf that was reset may have former places.
 
     Where a tangent requires grad, the gradients have a place in the tape themselves.
+
+    Raises:
+        UnsupportedError: gradients arrive both at a leaf's place and at a former one.
     """
     if not leaves:
         return []
+    reset = recorder.reset_leaves
     former = _former_places(outputs, leaves, reset) if reset else []
     places = [*leaves, *(GradientEdge(node, 0) for _, node in former)]
     again = any(tangent.requires_grad for tangent in tangents)
@@ -28,9 +34,18 @@ def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], res
         )
     )
     gradients, rest = found[: len(leaves)], found[len(leaves) :]
+    led = {id(leaf): leaf for leaf, gradient in zip(leaves, gradients, strict=True) if gradient is not None}
+    recorder.led_to_new_place = tuple(leaf for leaf in reset if id(leaf) in led)
     for (at, _), gradient in zip(former, rest, strict=True):
-        if gradient is not None:
-            gradients[at] = gradient if gradients[at] is None else gradients[at] + gradient
+        if gradient is None:
+            continue
+        if id(leaves[at]) in led:
+            raise UnsupportedError(
+                "`set_` of a leaf with gradients by what was computed of it both before and after",
+                recorder.span,
+                "compute with it on one side of `set_`, or give back a new tensor",
+            )
+        gradients[at] = gradient if gradients[at] is None else gradients[at] + gradient
     return gradients
 
 

@@ -313,7 +313,7 @@ def record_backward(
         def differentiate(among: Sequence[int]) -> list[Any]:
             recorder.current = CurrentInputs(recorder, captured.inputs)
             starts, given = [outputs[at] for at in among], [arriving[at] for at in among]
-            return call_boundary(lambda: gradients_of(starts, leaves, given, recorder.reset_leaves))
+            return call_boundary(lambda: gradients_of(starts, leaves, given, recorder))
 
         attempt = differentiated(recorder, outputs, differentiate, lambda: states_of(captured) == before)
         if attempt.gradients is None:

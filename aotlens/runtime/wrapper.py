@@ -185,7 +185,8 @@ class WrapperText:
     def _exchange(self) -> None:
         """All new storages are taken first: two inputs may have been given each other's."""
         exchanged = [info for info in self._meta.inputs if info.exchange is not None]
-        if not exchanged:
+        kept = [info for info in self._meta.inputs if info.exchange is None and self._takes_new_place(info)]
+        if not exchanged and not kept:
             return
         with self._builder.step(
             "exchange storages of inputs", "an input leaves on another storage", 0, self._sites(exchanged)
@@ -198,20 +199,26 @@ class WrapperText:
                 text = self._chain(f"{self._base_name(exchange.base)}.detach()", exchange.chain)
                 self._builder.add(f"new_{info.index} = {text}")
             for info in exchanged:
-                self._put(info)
+                self._put(info, f"new_{info.index}")
                 if info.seen_by_autograd:
                     self._copy(info)
+            for info in kept:
+                self._put(info, self.arguments[info.index])
 
-    def _put(self, info: InputAliasInfo) -> None:
-        """By `set_` where the function did so to a leaf, which then takes gradients at a new place."""
-        name, given = self.arguments[info.index], self._captured.inputs[info.index]
-        if not given.is_leaf or all(one is not given.argument for one in self._captured.recorder.reset_leaves):
-            self._builder.add(f"{name}.data = new_{info.index}")
+    def _takes_new_place(self, info: InputAliasInfo) -> bool:
+        """Whether `set_` gave a leaf a new place for gradients, and those of the call go to its former."""
+        given, recorder = self._captured.inputs[info.index], self._captured.recorder
+        reset = given.is_leaf and any(one is given.argument for one in recorder.reset_leaves)
+        return reset and all(one is not given.argument for one in recorder.led_to_new_place)
+
+    def _put(self, info: InputAliasInfo, new: str) -> None:
+        name = self.arguments[info.index]
+        if not self._takes_new_place(info):
+            self._builder.add(f"{name}.data = {new}")
             return
-        with self._builder.block(
-            f"with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter({name}):"
-        ):
-            self._builder.add(f"{name}.set_(new_{info.index})")
+        preserving = f"torch.autograd._unsafe_preserve_version_counter({name})"
+        with self._builder.block(f"with torch.no_grad(), {preserving}:"):
+            self._builder.add(f"{name}.set_({new})")
 
     def _run(self) -> None:
         outputs = function_outputs(self._parts)

@@ -84,8 +84,8 @@ class Cloner:
         beside = self._on_storages.setdefault(storage._cdata, [])
         counted = next((copy for other, copy in beside if shares_versions(original, other)), None)
         plain = torch.empty(0, dtype=original.dtype, device=original.device)
-        if counted is not None and counted.dtype == original.dtype:
-            plain = counted.detach()
+        if counted is not None and counted.numel():
+            plain = _of_dtype(counted.detach(), original.dtype)
         beside.append((original, plain))
         with torch.no_grad():
             plain.set_(self._storages[storage._cdata], *place)
@@ -128,3 +128,11 @@ class Cloner:
         copied = leaf.clone()
         self.leaves.append((copied, leaf))
         return copied
+
+
+def _of_dtype(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Some look at the tensor's memory as another type, which counts its writes with it."""
+    if tensor.dtype == dtype:
+        return tensor
+    elements = max(dtype.itemsize // tensor.dtype.itemsize, 1)
+    return tensor.as_strided((elements,), (1,), 0).view(dtype)

@@ -74,7 +74,8 @@ def judged(differences: Sequence[Difference], repeat: Repeat, has_freed_history:
 
     After a write that autograd is not told of, eager's gradients are silently those of the values that it
     kept; the compiled call may keep others, and notice.  And where the module's own state has a history that
-    autograd freed after an earlier call, eager leaves out what no gradient is asked of; one backward cannot.
+    autograd freed after an earlier call, eager leaves out what no gradient is asked of, and what was saved
+    for it alone; one backward cannot.
     """
     kept = list(differences)
     if repeat.untold:
@@ -82,6 +83,7 @@ def judged(differences: Sequence[Difference], repeat: Repeat, has_freed_history:
         kept = [one for one in kept if not _only_raised(one, "modified by an inplace operation")]
     if has_freed_history:
         kept = [one for one in kept if not _only_raised(one, "backward through the graph a second time")]
+        kept = [one for one in kept if not _only_raised(one, "modified by an inplace operation")]
     return kept
 
 

@@ -613,3 +613,38 @@ def leaf_in_memory_that_is_written_read_before_and_after(flat: Tensor, part: Ten
     with torch.no_grad():
         flat[2:].mul_(2)
     return before, part * 2
+
+
+@cases(lambda: base_and(plain(4, 4), lambda t: t.data))
+def write_to_the_memory_of_data_that_is_saved(x: Tensor, y: Tensor) -> Tensor:
+    result = y * torch.ones(4, 4, requires_grad=True)
+    x.mul_(2)
+    return result
+
+
+@cases(lambda: base_and(leaf(4, 4), lambda t: t.data))
+def view_without_grad_beside_a_write_to_data(x: Tensor, y: Tensor) -> Tensor:
+    with torch.no_grad():
+        view = x.t()
+    y.t().mul_(2)
+    return view
+
+
+@cases(lambda: base_and(tape(4, 4), lambda t: t.data, lambda t: t.detach()[:2]))
+def write_to_data_beside_what_counts_with_the_base(x: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    y[1:].mul_(3)
+    return z, x.sin()
+
+
+@cases(lambda: base_and(leaf(4, 4), lambda t: t.detach()[1:], lambda t: t.detach().requires_grad_()))
+def write_that_counts_for_another_leaf(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    result = z.sin()
+    y.mul_(2)
+    return result
+
+
+@cases(lambda: base_and(leaf(4, 4), lambda t: t.view(torch.int32)))
+def write_to_the_bits_of_a_saved_leaf(x: Tensor, y: Tensor) -> Tensor:
+    result = x.sin()
+    y.mul_(2)
+    return result

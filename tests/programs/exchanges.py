@@ -308,3 +308,57 @@ def data_of_a_value_that_got_other_sizes(x: Tensor) -> Tensor:
     x.data = made
     made.mul_(2)
     return made
+
+
+@cases(lambda: (leaf(4, 4),), "dynamo")
+def leaf_set_to_what_is_computed_of_it(x: Tensor) -> Tensor:
+    made = x + x
+    with torch.no_grad():
+        x.set_(made)  # type: ignore[call-overload]
+    return made
+
+
+@cases(lambda: (leaf(4, 4),))
+def leaf_set_and_looked_at(x: Tensor) -> tuple[Tensor, Tensor]:
+    made = x * 2
+    with torch.no_grad():
+        x.set_(made)  # type: ignore[call-overload]
+    return made, x.t()
+
+
+@cases(lambda: (leaf(4, 4),))
+def leaf_set_to_itself_after_a_use(x: Tensor) -> Tensor:
+    made = x.exp()
+    with torch.no_grad():
+        x.set_(x)  # type: ignore[call-overload]
+    return made
+
+
+@cases(lambda: (leaf(4, 4),))
+def leaf_set_before_its_use(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        x.set_(x * 2)  # type: ignore[call-overload]
+    return x * 3
+
+
+@cases(
+    lambda: (leaf(4, 4),), refused="`set_` of a leaf with gradients by what was computed of it both before"
+)
+def leaf_set_between_two_uses(x: Tensor) -> tuple[Tensor, Tensor]:
+    made = x * 2
+    with torch.no_grad():
+        x.set_(made)  # type: ignore[call-overload]
+    return made, x * 3
+
+
+@cases(lambda: (leaf(4), plain(4, 4)), refused="an assignment of other sizes to `.data` of `x`")
+def data_of_other_sizes_after_a_use(x: Tensor, y: Tensor) -> Tensor:
+    view = x.t()
+    x.data = y
+    return view.t()
+
+
+@cases(lambda: (leaf(4), plain(4, 4)))
+def data_of_other_sizes_before_a_view(x: Tensor, y: Tensor) -> Tensor:
+    x.data = y
+    return x.t()

@@ -167,3 +167,27 @@ def view_of_what_was_detached_from_a_view(x: Tensor) -> Any:
 def view_of_one_made_in_a_custom_function(x: Tensor) -> Any:
     fresh = x.detach().requires_grad_()
     return ViewReturned.apply(fresh), fresh
+
+
+@cases(lambda: (plain(4, 4),))
+def read_in_memory_that_is_written(x: Tensor) -> tuple[Tensor, Tensor]:
+    fresh = nn.Parameter(x)
+    result = fresh.sin()
+    x.t().mul_(2)
+    return result[1:], fresh
+
+
+@cases(lambda: (plain(4, 4),))
+def view_of_one_that_was_viewed_without_grad(x: Tensor) -> tuple[Tensor, Tensor]:
+    fresh = nn.Parameter(x)
+    with torch.no_grad():
+        view = fresh.t()
+    return view.t(), fresh
+
+
+@cases(lambda: (plain(4, 4),), refused="a view of a leaf that the function makes")
+def view_alone_of_one_that_was_viewed_without_grad(x: Tensor) -> Tensor:
+    fresh = nn.Parameter(x)
+    with torch.no_grad():
+        view = fresh.t()
+    return view.t()

@@ -362,3 +362,19 @@ def hook_on_a_leaf_of_a_closure() -> Step:
         return x * weight
 
     return step
+
+
+@cases(lambda: (tape(4, 4),))
+def view_between_detaching_and_other_memory(x: Tensor) -> Tensor:
+    x.detach_()
+    view = x.t()
+    x.data = x.data * 2
+    return view
+
+
+@cases(lambda: (leaf(4, 4),))
+def view_of_a_leaf_between_detaching_and_other_memory(x: Tensor) -> tuple[Tensor, Tensor]:
+    x.detach_()
+    view = x.t().t()
+    x.data = x.data * 2
+    return view, x.t()
