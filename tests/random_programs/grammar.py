@@ -144,7 +144,7 @@ IN_PLACE = (
     "{v}.chunk(2)[0].mul_(2)",
     "{v}.unbind(0)[0].add_(1)",
     "{v}.view(-1)[::2].zero_()",
-    "{v}.t().copy_({w})",
+    "{v}.t().copy_({w}.clone())",  # a tensor onto itself, turned: what it reads is left open
     "{v}.diagonal().fill_(1)",
     "{v}.addcmul_({w}, {w})",
     "{v}.index_put_((torch.tensor([0]),), {w}[0])",
