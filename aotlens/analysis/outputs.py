@@ -276,7 +276,8 @@ def _alias_of_exchanged(
     if same is None and is_function_view(captured, captured.inputs[at], value):
         return function_view(captured, index, value, at)
     chain = relative_chain(captured.recorder, captured.inputs[at].argument, value)
-    return replace(_view_of_input(captured, index, at, chain), same_object_as=same)
+    leaf = is_made_leaf(value) and same is None
+    return replace(_view_of_input(captured, index, at, chain), same_object_as=same, made_leaf=leaf)
 
 
 def _nearest_input(captured: Captured, value: Any, storage: Storage) -> int:

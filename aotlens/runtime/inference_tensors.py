@@ -43,9 +43,10 @@ def refuse_inference_inputs(builder: TextBuilder, meta: ViewAndMutationMeta, nam
     if not asked:
         return
     found = " or ".join(f"{name}.is_inference()" for name in asked)
+    found = f"({found})" if len(asked) > 1 else found
     with (
         builder.step("refuse inference tensors", "the graph writes to inputs"),
-        builder.block(f"if ({found}) and not torch.is_inference_mode_enabled():"),
+        builder.block(f"if {found} and not torch.is_inference_mode_enabled():"),
     ):
         builder.add(f"raise RuntimeError({REFUSED_WRITE!r})")
 

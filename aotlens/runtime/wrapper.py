@@ -60,6 +60,11 @@ from aotlens.runtime.versions import (
     write_versions,
     write_versions_of_unwritten,
 )
+from aotlens.torch_api import is_view_of_custom_function
+
+SET_META = "torch._C._autograd._set_creation_meta"
+IN_CUSTOM_FUNCTION = "torch._C._autograd.CreationMeta.IN_CUSTOM_FUNCTION"
+"""By which autograd refuses a write with a gradient beside such a view."""
 
 
 class WrapperText:
@@ -396,6 +401,8 @@ class WrapperText:
             at_other_version(self._builder, base) if info.refuses_use else nullcontext(),
         ):
             self._write_views(base, info, ambient)
+        if not info.requires_grad and is_view_of_custom_function(info.tensor):
+            self._builder.add(f"{SET_META}(out_{info.index}, {IN_CUSTOM_FUNCTION})")
 
     def _write_views(self, text: str, info: OutputAliasInfo, ambient: bool) -> None:
         name, mode = f"out_{info.index}", ambient
@@ -406,8 +413,8 @@ class WrapperText:
             text += apart if info.detached_after == 1 else ""
             mode = ambient and not info.viewed_without_grad
         starts_after = info.viewed_without_grad and not info.refuses_use
+        as_taken = info.requires_grad or info.viewed_without_grad or info.detached_after != len(info.chain)
         for at, step in enumerate(info.chain, 1):
-            as_taken = info.requires_grad or info.viewed_without_grad
             wanted = step.grad_enabled and not starts_after if as_taken else ambient
             if wanted != mode and step is not info.chain[0]:
                 self._under(mode, f"{name} = {text}")

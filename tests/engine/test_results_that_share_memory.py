@@ -9,6 +9,7 @@ from torch import Tensor
 
 import aotlens
 from aotlens.options import CompileOptions
+from tests.programs.functions import ViewReturned
 
 Function = Callable[[Tensor], tuple[Tensor, ...]]
 
@@ -90,6 +91,30 @@ def beside_a_gradient(x: Tensor) -> tuple[Tensor, ...]:
     return made, made.t(), x * 3
 
 
+def viewed_without_grad(x: Tensor) -> tuple[Tensor, ...]:
+    with torch.no_grad():
+        made = x * 2
+        flat = made.view(-1)
+    return made, flat, made.t(), flat[1:]
+
+
+def input_viewed_without_grad(x: Tensor) -> tuple[Tensor, ...]:
+    with torch.no_grad():
+        view = x.view(-1)
+    return view, x, x.t()
+
+
+def input_viewed_under_inference_mode(x: Tensor) -> tuple[Tensor, ...]:
+    with torch.inference_mode():
+        view = x.view(-1)
+    return view, x
+
+
+def viewed_in_a_custom_function(x: Tensor) -> tuple[Tensor, ...]:
+    made = x * 2
+    return ViewReturned.apply(made), made
+
+
 FUNCTIONS: list[Function] = [
     itself_and_view,
     view_before_itself,
@@ -105,6 +130,10 @@ FUNCTIONS: list[Function] = [
     detached,
     views_of_a_detached_one,
     aliases,
+    viewed_without_grad,
+    input_viewed_without_grad,
+    input_viewed_under_inference_mode,
+    viewed_in_a_custom_function,
     beside_a_gradient,
 ]
 

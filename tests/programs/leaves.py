@@ -191,3 +191,10 @@ def view_alone_of_one_that_was_viewed_without_grad(x: Tensor) -> Tensor:
     with torch.no_grad():
         view = fresh.t()
     return view.t()
+
+
+@cases(lambda: (plain(4, 4),))
+def view_of_other_memory_made_one(x: Tensor) -> Tensor:
+    x.data = x.data * 2
+    view = x.t()
+    return view.requires_grad_()
