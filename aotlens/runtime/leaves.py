@@ -56,7 +56,7 @@ def made_leaves(parts: Partitioned) -> list[str]:
         return found
     led = any(out.value is not None for out in parts.backward.outputs)
     if parts.joint.failing is not None:  # autograd calls it from any input that requires grad
-        led = any(given.requires_grad for given in parts.joint.captured.inputs)
+        led = led or any(given.requires_grad for given in parts.joint.captured.inputs)
     return [] if led else [ANCHOR]
 
 
