@@ -292,11 +292,11 @@ def _exchanged(captured: Captured, index: int, exchange: Exchange, keep_mutation
     value = storage.base if old else None
     if seen:  # a value of its own: the new storage is handed out beside it, without history
         value = captured.recorder.emit(aten.clone.default, captured.recorder.node_of(given.argument))
-    in_graph = old and keep_mutations
+    in_graph, autograd = old and keep_mutations, _autograd_change(captured, given)
     return InputAliasInfo(
         index=index,
         mutation_type=MutationType.MUTATED_IN_GRAPH if in_graph else MutationType.MUTATED_OUT_GRAPH,
-        reason="it is given another storage, which only the wrapper can do",
+        reason=_with_change("it is given another storage, which only the wrapper can do", autograd),
         mutates_data=old or seen,
         under_no_grad=old and all(not write.grad_enabled for write in storage.writes),
         version_bumps=_bumps(captured, index),
@@ -305,7 +305,7 @@ def _exchanged(captured: Captured, index: int, exchange: Exchange, keep_mutation
         writes=(*storage.writes, *storage.moves),
         exchange=exchange,
         storage_bytes=storage.new_bytes,
-        autograd=_autograd_change(captured, given),
+        autograd=autograd,
     )
 
 

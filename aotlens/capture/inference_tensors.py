@@ -29,7 +29,7 @@ def takes_writes_outside(func: Any, result: Any) -> bool:
 
 def refuse_inference_write(tape: Tape, target: Any) -> None:
     """Eager's error for a write to an inference tensor with inference mode off."""
-    if not target.is_inference() or torch.is_inference_mode_enabled():
+    if not target.is_inference() or torch.is_inference_mode_enabled() or tape.plays:
         return
     if not tape.tracked(target).takes_writes_outside:
         raise RuntimeError(REFUSED_WRITE)

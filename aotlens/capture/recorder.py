@@ -278,6 +278,7 @@ class Recorder(Tape, TorchDispatchMode):
         Call it below autograd and in the fake mode, with this recorder off the stack of modes.
         """
         func, args, kwargs, _, self.origin = call
+        self.plays = True
         if not is_operator(func):
             result = None if call[3] is None else call[3].detach()
             node = self.add_node(func, tuple(self.argument(arg) for arg in args), {}, result)

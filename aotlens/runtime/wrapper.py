@@ -307,7 +307,10 @@ class WrapperText:
         line = f"{name}{once}.copy_(updated_{info.index}{once})"
         if info.seen_by_autograd:
             self._under(True, line)
-        elif info.hidden_from_autograd and not self._captured.inputs[info.index].argument.is_inference():
+        elif self._captured.inputs[info.index].argument.is_inference():  # what is recorded, eager takes
+            with self._builder.block("with torch.inference_mode():"):
+                self._builder.add(line)
+        elif info.hidden_from_autograd:
             with self._builder.block(
                 f"with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter({name}):"
             ):

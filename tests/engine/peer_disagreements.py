@@ -38,6 +38,8 @@ DISAGREEMENTS = (
             "views_of_intermediates/chunk_none_requires_grad",
             "views_of_intermediates/only_detached_views",
             "leaves/several_on_parts_of_one_memory",
+            "modes/results_made_under_inference_mode",
+            "modes/views_of_what_is_made_under_inference_mode",
             "views_of_intermediates/under_no_grad",
             "mutation_kinds/lazily_negated_written_and_returned_with_a_view",
             "views_of_intermediates/fresh_constant_views",
@@ -132,6 +134,24 @@ DISAGREEMENTS = (
         ),
     ),
     Disagreement(
+        "what lies on a storage that an input is given is taken from a hidden result, and a view from before "
+        "is taken of what the input was",
+        ALIASES | {"mutation_type", "mutates_metadata"},
+        (
+            "exchanges/leaf_set_to_what_is_computed_of_it",
+            "exchanges/leaf_set_and_looked_at",
+            "exchanges/leaf_set_before_its_use",
+            "leaves/view_of_other_memory_made_one",
+            "exchanges/data_of_other_sizes_before_a_view",
+            "left_behind/view_*between_detaching_and_other_memory",
+        ),
+    ),
+    Disagreement(
+        "a view of a leaf that the function makes is taken of that leaf, which is a result",
+        frozenset({"base"}),
+        ("leaves/view_of_one_that_was_viewed_without_grad",),
+    ),
+    Disagreement(
         "a subclass wrapped around an input, or an input taken out of one, is a view by a custom function",
         frozenset({"output_type", "base"}),
         (
@@ -146,6 +166,8 @@ DISAGREEMENTS = (
         (
             "mutation/hidden_by_data",
             "mutation/under_inference_mode",
+            "modes/write_to_an_inference_tensor_in_its_mode",
+            "modes/inference_tensor_read_and_viewed",
             "modules/batch_norm",
             "modules/batch_norm_under_no_grad",
             "saved_hooks/AllButParameters",

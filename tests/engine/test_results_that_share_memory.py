@@ -174,3 +174,17 @@ def test_a_saved_result_that_is_changed_is_found() -> None:
     view.mul_(5)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         product.backward()
+
+
+def test_a_view_beside_a_write_that_does_not_count_for_it_may_be_used() -> None:
+    def written(x: Tensor, y: Tensor) -> Tensor:
+        with torch.no_grad():
+            view = x.t()
+        y.mul_(2)
+        return view
+
+    x = torch.ones(2, 2, requires_grad=True)
+    view = aotlens.compile(written, options=CompileOptions(backend="eager"))(x, x.data)
+    assert view.is_leaf
+    with pytest.raises(RuntimeError, match="view was created in no_grad mode"):
+        _ = aotlens.compile(written, options=CompileOptions(backend="eager"))(x, x.detach()).grad_fn

@@ -622,14 +622,6 @@ def write_to_the_memory_of_data_that_is_saved(x: Tensor, y: Tensor) -> Tensor:
     return result
 
 
-@cases(lambda: base_and(leaf(4, 4), lambda t: t.data))
-def view_without_grad_beside_a_write_to_data(x: Tensor, y: Tensor) -> Tensor:
-    with torch.no_grad():
-        view = x.t()
-    y.t().mul_(2)
-    return view
-
-
 @cases(lambda: base_and(tape(4, 4), lambda t: t.data, lambda t: t.detach()[:2]))
 def write_to_data_beside_what_counts_with_the_base(x: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     y[1:].mul_(3)
