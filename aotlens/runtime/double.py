@@ -99,11 +99,11 @@ def _reference(given: CapturedInput, names: Names) -> str:
 
 
 def _version(given: CapturedInput, names: Names) -> str:
-    """An inference tensor has none; a parameter that were one could not be saved in eager either."""
+    """An inference tensor has none; a function may have bound a buffer to one."""
     if given.node is None or not given.is_tensor or given.argument.is_inference():
         return "None"
     name = names.node(given.node)
-    asks = "" if isinstance(given.slot, Parameter) else f"None if {name}.is_inference() else "
+    asks = f"None if {name}.is_inference() else " if isinstance(given.slot, Buffer) else ""
     return f"{asks}{name}._version"
 
 

@@ -1,7 +1,7 @@
-"""Inference tensors: results that the function makes as such, and inputs that it may not write to.
+"""Results that the function makes under another inference mode than its caller's.
 
 Invariant: a result is an inference tensor, which autograd lets nobody save or write to, exactly when it is
-one in eager; and a call that eager refuses for one is refused before anything is written.
+one in eager.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import IntermediateBaseOf, ViewAndMutationMeta
-from aotlens.capture.inference_tensors import REFUSED_WRITE, made_inside
+from aotlens.capture.inference_tensors import made_inside
 from aotlens.capture.records import Captured
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
@@ -31,24 +31,6 @@ def of_this_mode(tensor):
     inner = {name: of_this_mode(getattr(tensor, name)) for name in names}
     return type(tensor).__tensor_unflatten__(inner, context, tensor.size(), tensor.stride())
 """
-
-
-def refuse_inference_inputs(builder: TextBuilder, meta: ViewAndMutationMeta, names: list[str]) -> None:
-    """A check before the graph writes to inputs; what is written outside of it, torch checks."""
-    asked = [
-        names[info.index]
-        for info in meta.in_graph
-        if info.version_bumps and not all(write.inference for write in info.writes)
-    ]
-    if not asked:
-        return
-    found = " or ".join(f"{name}.is_inference()" for name in asked)
-    found = f"({found})" if len(asked) > 1 else found
-    with (
-        builder.step("refuse inference tensors", "the graph writes to inputs"),
-        builder.block(f"if {found} and not torch.is_inference_mode_enabled():"),
-    ):
-        builder.add(f"raise RuntimeError({REFUSED_WRITE!r})")
 
 
 def in_mode_of(builder: TextBuilder, captured: Captured, tensor: Any) -> AbstractContextManager[None]:

@@ -35,7 +35,7 @@ from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import call_graph, graph_context, view_text
 from aotlens.runtime.guards import Guards
 from aotlens.runtime.hooks import check_hooks, without_hooks
-from aotlens.runtime.inference_tensors import in_mode_of, refuse_inference_inputs, write_inference_tensors
+from aotlens.runtime.inference_tensors import in_mode_of, write_inference_tensors
 from aotlens.runtime.leaves import (
     inputs_apart,
     is_leaf,
@@ -107,7 +107,6 @@ class WrapperText:
             check_gradients(builder, self._captured, self.arguments)
             self.needs_overlap_helper = guards.needs_helper
             write_bases(builder, self._captured, self.arguments)
-            refuse_inference_inputs(builder, self._meta, self.arguments)
             write_versions_of_unwritten(builder, self._meta, self.arguments)
             self._require_grad()
             self._register()
