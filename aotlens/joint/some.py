@@ -40,8 +40,7 @@ def gradients_of_some(joint: JointProgram, arrived: Arrived) -> list[Node | None
         if not there:
             outputs = [_Nothing.apply(*known.outputs)]
             given = [outputs[0].detach()]
-        leaves, reset = list(known.leaves), recorder.reset_leaves
-        found = call_boundary(lambda: gradients_of(outputs, leaves, given, reset))
+        found = call_boundary(lambda: gradients_of(outputs, list(known.leaves), given, recorder))
     if guard_count(recorder) != guards:
         raise UnsupportedError("a backward that fixes a size", joint.captured.subject.span)
     with recorder.fake_mode, recorder.adding("joint", "a gradient, brought up to date after a write"):
