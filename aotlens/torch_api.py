@@ -230,6 +230,7 @@ __all__ = [
     "uncompiled_flex_attention",
     "use_torchs_tools_for_triton",
     "vector_bits",
+    "viewed_under_inference_mode",
     "wants_backward_at_once",
     "with_effects",
     "with_ragged_sizes",
