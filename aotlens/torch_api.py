@@ -135,6 +135,7 @@ __all__ = [
     "functorch_names",
     "generators_noted_by",
     "get_decompositions",
+    "gradient_of",
     "gradients_told",
     "graph_module_hooks",
     "graph_picture_format",
@@ -504,6 +505,14 @@ def tell_of_silent_changes() -> None:
     torch.UntypedStorage.resize_ = resize_and_tell  # type: ignore[assignment, method-assign]
 
 
+_GRADIENT: Any = torch.Tensor.grad
+
+
+def gradient_of(tensor: Any) -> Any:
+    """`tensor.grad`, of which nobody is told; None for what is no tensor."""
+    return _GRADIENT.__get__(tensor) if isinstance(tensor, torch.Tensor) else None
+
+
 @contextmanager
 def gradients_told() -> Iterator[None]:
     """Within it, whoever reads or sets `tensor.grad` calls `gradient_met(tensor, "read" or "set")` of the
@@ -511,7 +520,7 @@ def gradients_told() -> Iterator[None]:
     if "grad" in vars(torch.Tensor):
         yield
         return
-    gradient: Any = torch.Tensor.grad
+    gradient = _GRADIENT
 
     def stand_in(target: Any, how: str) -> Any:
         told = (told(target, how) for told in asking_modes("gradient_met"))

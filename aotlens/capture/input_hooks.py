@@ -63,6 +63,23 @@ def take_hooks(
     return tuple(found)
 
 
+def refuse_kept_gradients(recorder: Recorder, inputs: Sequence[CapturedInput], left: Iterable[Any]) -> None:
+    """`retain_grad` on a result: its `.grad` would lack what reaches it within the function.
+
+    Raises:
+        UnsupportedError: a tensor that the function leaves, and that is no input, keeps its gradient.
+    """
+    for tensor in left:
+        if type(tensor) is not FakeTensor or tensor.is_leaf or not tensor.retains_grad:
+            continue
+        if not any(given.argument is tensor for given in inputs):
+            raise UnsupportedError(
+                "`retain_grad` on a result, whose gradient the compiled backward would not leave in `.grad`",
+                recorder.node_of(tensor).origin.place.innermost,
+                "take the gradient by `torch.autograd.grad`, or return what is computed from it apart",
+            )
+
+
 def _refuse_attributes(recorder: Recorder, given: CapturedInput) -> None:
     """An attribute that the function gives to a tensor: the caller's would not have it."""
     own = vars(given.argument)

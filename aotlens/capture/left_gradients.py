@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.recorder import Recorder
+from aotlens.capture.recorder import Recorder, refused_read
 from aotlens.capture.records import CapturedInput, Leaving, LeftGradient
 from aotlens.errors import UnsupportedError
 from aotlens.torch_api import FakeTensor
@@ -75,11 +75,7 @@ def _refuse_outer_leaf(recorder: Recorder, given: CapturedInput) -> None:
 def _refuse(recorder: Recorder, given: CapturedInput, leaving: Leaving, gradient: Any) -> None:
     name, callers = given.slot.name, recorder.originals.get(id(given.argument))
     if leaving is Leaving.PUT_WHERE_NONE_IS and getattr(callers, "grad", None) is not None:
-        raise UnsupportedError(
-            f"a function that reads `{name}.grad`, where the caller has left one",
-            recorder.span,
-            f"set `{name}.grad = None` before the call, or before the function reads it",
-        )
+        raise refused_read(name, recorder.span)
     if gradient is not None and gradient.requires_grad:
         raise UnsupportedError(
             f"a gradient with a history of its own (`create_graph=True`) that is left in `{name}.grad`",

@@ -135,9 +135,14 @@ def _is_seen(leaf: Any) -> bool:
 
 
 def _is_used(recorder: Recorder, given: CapturedInput, used: set[int]) -> bool:
-    """Whether it is read, returned, or left otherwise than it was; `used` holds nodes, storages, leaves."""
+    """Whether it, or its `.grad`, is read, returned, or left otherwise than it was.
+
+    `used` holds nodes, storages, leaves.
+    """
     storage, argument = given.storage, given.argument
     if argument._backward_hooks or argument._post_accumulate_grad_hooks:
+        return True
+    if id(argument) in recorder.met_gradients:
         return True
     if not used.isdisjoint((id(given.node), id(storage), id(given.leaf))) or storage is None:
         return True

@@ -33,7 +33,7 @@ MAX_ITEMS = 64
 
 NAMESPACES = (SimpleNamespace, argparse.Namespace)
 """Classes of the standard library that hold the user's own attributes."""
-HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 """What calling a layer reads besides its own code."""
 STORE_ATTR = opmap["STORE_ATTR"]
 

@@ -69,6 +69,7 @@ from aotlens.torch_api import (
     below_views,
     composed,
     device_for_autograd,
+    gradient_of,
     know_grouped_products,
     known_number,
     make_shape_env,
@@ -83,6 +84,17 @@ from aotlens.torch_api import (
 tell_of_silent_changes()
 know_grouped_products()
 write_keywords_as_names()
+
+
+def refused_read(name: str, span: Any) -> UnsupportedError:
+    """Reading `.grad` of a tensor whose caller has left a gradient there, of which the recording has none."""
+    return UnsupportedError(
+        f"a function that reads `{name}.grad`, where the caller has left one",
+        span,
+        f"pass the gradient as an argument, set `{name}.grad = None` before, or use "
+        "`torch.compile(fn, backend='aotlens')`",
+    )
+
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any], Any, Origin]
 """One operator as the user's code ran it: overload, arguments, keyword arguments, result, origin."""
@@ -137,6 +149,8 @@ class Recorder(Tape, TorchDispatchMode):
         """What the function did first to the `.grad` of a tensor, `read` or `set`, by identity."""
         self.arguments: tuple[Any, ...] = ()
         """The tensors among the arguments."""
+        self.names_of_arguments: dict[int, str] = {}
+        """The user's name of each, by identity."""
 
     def data_assigned(self, target: Any, source: Any) -> None:
         """`target.data = source` is about to happen, which no operator tells of."""
@@ -154,14 +168,21 @@ class Recorder(Tape, TorchDispatchMode):
         Gives the argument that stands for a tensor of the caller's, which an optimizer holds.
         """
         known = tensor if type(tensor) is FakeTensor else self._stand_in_of(tensor)
-        if known is not None:
-            self.met_gradients.setdefault(id(known), how)
+        if known is not None and id(known) not in self.met_gradients:
+            self.met_gradients[id(known)] = how
+            callers = self.originals.get(id(known))
+            if how == "read" and not self.in_backward and gradient_of(callers) is not None:
+                raise refused_read(self.names_of_arguments[id(known)], self._place_here())
         return known
 
     def hook_met(self, tensor: Any) -> None:
         """The user's code is about to register a hook on a tensor, which no operator tells of."""
         if tensor.grad_fn is not None and not any(tensor is given for given in self.arguments):
             self.hooked.append((tensor.grad_fn, tensor.output_nr))
+
+    def _place_here(self) -> Any:
+        """The user's expression that runs, where no operator does."""
+        return self.origins.of(aten.detach.default, self.in_backward).place.innermost
 
     def _stand_in_of(self, tensor: Any) -> Any:
         given = (one for one in self.arguments if self.originals.get(id(one)) is tensor)

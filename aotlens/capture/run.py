@@ -24,7 +24,7 @@ from aotlens.capture.foreach import refuse_histories_between
 from aotlens.capture.frames import is_user_code
 from aotlens.capture.function_graphs import apply_function
 from aotlens.capture.hooks import callers_hooks
-from aotlens.capture.input_hooks import take_hooks
+from aotlens.capture.input_hooks import refuse_kept_gradients, take_hooks
 from aotlens.capture.inputs import make_inputs, outside_inputs
 from aotlens.capture.launches import launches_as_operators
 from aotlens.capture.left_behind import note_requiring
@@ -109,6 +109,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         inputs, joined = make_inputs(recorder, call.values, call.slots, settings.dynamic)
     recorder.arguments = tuple(given.argument for given in inputs if given.is_tensor)
     recorder.originals = {id(g.argument): v for g, v in zip(inputs, call.values, strict=False)}
+    recorder.names_of_arguments = {id(given.argument): given.slot.name for given in inputs}
     random_state, modes = torch.get_rng_state(), current_modes()
     with recording(recorder, settings.dynamic), restored_grad_mode(), refusing(recorder):
         noted = turning_grad_on_told(lambda: turned_on.append(True))
@@ -132,6 +133,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
         refuse_mixed_devices(recorder.nodes, inputs)
     paths, spec = flatten_with_path(result)
     registered = take_hooks(recorder, inputs, [value for _, value in paths])
+    refuse_kept_gradients(recorder, inputs, (value for _, value in (*paths, *filled)))
     refuse_histories_between(recorder, (value for _, value in (*paths, *filled)))
     return Captured(
         subject=subject,

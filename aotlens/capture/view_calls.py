@@ -10,6 +10,9 @@ from aotlens.capture.storage import Tracked
 from aotlens.capture.strided import noted, refuse_beyond
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep, viewed
+from aotlens.errors import UnsupportedError
+
+WITH_STRIDES = (torch.strided, torch.jagged, torch.sparse_coo)
 
 
 def record_view(
@@ -20,6 +23,12 @@ def record_view(
     `rewritten` says that the caller's decompositions have the operator.
     """
     func, source = HIDDEN_SPLITS.get(func, func), args[0]
+    if source.layout not in WITH_STRIDES:
+        raise UnsupportedError(
+            f"`{func}` of a {source.layout} tensor, of which no view is followed",
+            tape.span,
+            "make it dense before (`to_dense()`)",
+        )
     tracked = tape.tracked(source)
     source_node = tape.node_to_view(source)
     result = viewed(func, args, kwargs)

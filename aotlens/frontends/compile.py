@@ -93,7 +93,7 @@ def _reached(compiled: Compiled) -> list[torch.Tensor]:
     inputs = compiled.captured.inputs
     outside = [one.outside for one in inputs if one.outside is not None and one.found_at is None]
     constants = [value for value in compiled.module.text.bound.values() if isinstance(value, torch.Tensor)]
-    return [*outside, *constants]
+    return [one for one in (*outside, *constants) if one.layout is torch.strided]
 
 
 CHECKING = ("call", "refuse_overlap")

@@ -257,11 +257,20 @@ def _assignment(node: Node, names: Names, dead: tuple[Node, ...], note: str) -> 
 
 
 def constant_text(tensor: torch.Tensor, limit: int = 4096) -> str | None:
-    """A small tensor as an expression that makes it again, bit for bit; None when it is too large."""
+    """A small tensor as an expression that makes it again, bit for bit; None when it is too large, or none.
+
+    A sparse one has no such text, and one whose storage was resized to zero has no values.  What lies in the
+    memory of others (a numpy array) is not made again, since they may write to it.
+    """
     if tensor.numel() > limit or tensor.device.type != "cpu" or tensor.is_complex():
+        return None
+    if tensor.layout is not torch.strided:
         return None
     if not tensor.numel():
         return f"torch.empty({tuple(tensor.shape)}, dtype={tensor.dtype})"
+    storage = tensor.untyped_storage()
+    if not storage.nbytes() or not storage.resizable():
+        return None
     values = tensor.tolist()
     text = repr(values).replace("nan", "float('nan')").replace("inf", "float('inf')")
     return f"torch.tensor({text}, dtype={tensor.dtype})"

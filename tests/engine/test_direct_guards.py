@@ -821,3 +821,70 @@ ZERO = 0.0
 
 def signed_by_a_global(x: torch.Tensor) -> torch.Tensor:
     return x * math.copysign(1.0, ZERO)
+
+
+def test_a_sparse_tensor_of_the_surroundings() -> None:
+    neighbours = torch.eye(3).to_sparse()
+    spread = aotlens.compile(lambda x: torch.sparse.mm(neighbours, x), options=EAGER)
+    for _ in range(2):
+        x = leaf(3, 2)
+        spread(x).sum().backward()
+        torch.testing.assert_close(x.grad, torch.ones(3, 2))
+
+
+def test_a_numpy_array_that_is_written_to() -> None:
+    offsets = np.zeros(3, dtype=np.float32)
+    moved = aotlens.compile(lambda x: x + torch.from_numpy(offsets), options=EAGER)
+    x = plain(3)
+    torch.testing.assert_close(moved(x), x)
+    offsets += 1
+    torch.testing.assert_close(moved(x), x + 1)
+
+
+def test_a_tensor_of_the_surroundings_without_memory_is_filled() -> None:
+    """As FSDP gathers a weight."""
+    whole, part = torch.zeros(6), torch.arange(6.0)
+
+    def gathered(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            whole.untyped_storage().resize_(24)
+            whole.copy_(part)
+        return x * whole
+
+    call, x = aotlens.compile(gathered, options=EAGER), plain(6)
+    for _ in range(2):
+        whole.untyped_storage().resize_(0)
+        torch.testing.assert_close(call(x), x * part)
+        torch.testing.assert_close(whole, part)
+
+
+def test_a_gradient_of_the_surroundings_that_is_read_is_refused() -> None:
+    weight = leaf(3)
+    weight.grad = torch.ones(3)
+
+    def doubled() -> None:
+        assert weight.grad is not None
+        weight.grad.mul_(2)
+
+    with pytest.raises(UnsupportedError, match=r"reads `weight.grad`, where the caller has left one"):
+        aotlens.compile(doubled, options=EAGER)()
+
+
+def test_a_gradient_of_the_surroundings_that_comes_later_is_seen() -> None:
+    weight = leaf(3)
+    call = aotlens.compile(lambda x: x if weight.grad is None else x * 2, options=EAGER)
+    x = plain(3)
+    torch.testing.assert_close(call(x), x)
+    weight.grad = plain(3)
+    with pytest.raises(ValueError, match=r"reads `weight.grad` and is for a call that finds none there"):
+        call(x)
+
+
+def test_a_backward_hook_of_a_layer_that_keeps_what_it_sees_is_refused() -> None:
+    seen: list[Tensor] = []
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    model[0].register_full_backward_hook(lambda layer, inner, outer: seen.extend(outer))
+    call = aotlens.compile(model, options=EAGER)
+    with pytest.raises(UnsupportedError, match="a hook or a custom backward that changes the list `seen`"):
+        call(leaf(2, 3)).sum().backward()
+    assert not seen or type(seen[-1]) is Tensor

@@ -90,6 +90,8 @@ class Remembered(nn.Module):
 
 
 def variants(compiled: Any) -> int:
+    if isinstance(compiled, nn.Module):
+        compiled = inspect.getclosurevars(type(compiled).__call__).nonlocals["call"]
     found = inspect.getclosurevars(compiled).nonlocals["variants_of"]
     return sum(map(len, found.values()))
 
