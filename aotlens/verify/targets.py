@@ -90,8 +90,9 @@ def check_graph(
 ) -> Checked:
     """The same for a graph that Dynamo captured: `calls` are the compiled graph and eager's, flat."""
     function, graph = calls
-    names = [row.name for row in compiled.target().inputs]
-    given = compiled.captured.flat_inputs
+    own = len(compiled.captured.flat_inputs) - len(inputs)  # tensors that the graph itself holds come first
+    names = [row.name for row in compiled.target().inputs][own:]
+    given = compiled.captured.flat_inputs[own:]
     free = frozenset(at for at, item in enumerate(given) if isinstance(item.slot, UserInput))
     state = state_of(graph, function)
     sides = Sides(

@@ -43,3 +43,32 @@ def test_verdicts(tmp_path: Path) -> None:
     )
     assert lines[6].startswith("ok          fine: 1 value, 1 gradient equal eager, on random arguments too")
     assert not small.exists()
+
+
+STEPS = """\
+import torch
+
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+
+
+@torch.compile
+def step(x):
+    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss
+
+
+for _ in range(2):
+    step(torch.randn(8, 4))
+"""
+
+
+def test_a_graph_that_holds_an_optimizers_tensors(tmp_path: Path) -> None:
+    script = tmp_path / "steps.py"
+    script.write_text(STEPS)
+    ended = aotlens("verify", script, "--backend", "eager")
+    assert ended.code == 0, ended.err
+    assert "4 mutated inputs equal eager" in ended.out
