@@ -148,6 +148,7 @@ __all__ = [
     "hooks_told",
     "in_callers_context",
     "indexing_by_tensors",
+    "indices_prepared_by",
     "inductor_config_patch",
     "inductor_decompositions",
     "inductor_folder",
@@ -593,6 +594,21 @@ def custom_backwards_told(tell: Callable[[Any, Any], None]) -> Iterator[None]:
         yield
     finally:
         BackwardCFunction.apply = apply  # type: ignore[method-assign]
+
+
+@contextmanager
+def indices_prepared_by(prepare: Callable[[Any], Any]) -> Iterator[None]:
+    """Within it, what stands in the brackets behind a fake tensor is first given to `prepare`."""
+    if "__getitem__" in vars(FakeTensor):
+        yield
+        return
+    get, put = torch.Tensor.__getitem__, torch.Tensor.__setitem__
+    FakeTensor.__getitem__ = lambda self, index: get(self, prepare(index))  # type: ignore[method-assign]
+    FakeTensor.__setitem__ = lambda self, index, value: put(self, prepare(index), value)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del FakeTensor.__getitem__, FakeTensor.__setitem__
 
 
 # Autograd: its nodes, hooks on what it saves, checkpoints.

@@ -1,4 +1,4 @@
-"""Numbers that only the data tells, as indices in brackets: `x[n.item()]`, which torch cannot look at.
+"""Numbers that only the data tells, in brackets (`x[n.item()]`, `x[n]`), where torch cannot look at them.
 
 Invariant: such an index selects along its dimension, as the number would; all others are torch's own.
 """
@@ -7,7 +7,19 @@ from typing import Any
 
 import torch
 
-from aotlens.torch_api import TorchFunctionMode
+from aotlens.torch_api import FakeTensor, TorchFunctionMode
+
+
+def with_numbers(index: Any) -> Any:
+    """The index with the number in place of each whole number in a tensor, as torch's own kernel reads it."""
+    if type(index) is tuple:
+        return tuple(map(with_numbers, index))
+    is_number = type(index) is FakeTensor and not index.dim() and index.dtype in WHOLE
+    return index.item() if is_number else index
+
+
+WHOLE = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
+"""A byte in brackets is a mask."""
 
 
 class Brackets(TorchFunctionMode):

@@ -70,7 +70,7 @@ def refuse_kept_gradients(recorder: Recorder, inputs: Sequence[CapturedInput], l
         UnsupportedError: a tensor that the function leaves, and that is no input, keeps its gradient.
     """
     for tensor in left:
-        if type(tensor) is not FakeTensor or tensor.is_leaf or not tensor.retains_grad:
+        if type(tensor) is not FakeTensor or not tensor.retains_grad:  # of a leaf it is False
             continue
         if not any(given.argument is tensor for given in inputs):
             raise UnsupportedError(

@@ -16,7 +16,7 @@ import torch
 
 from aotlens.capture.averages import averages_as_tensors
 from aotlens.capture.bases import with_bases
-from aotlens.capture.brackets import Brackets
+from aotlens.capture.brackets import Brackets, with_numbers
 from aotlens.capture.containers import WithRefills
 from aotlens.capture.devices import refuse_mixed_devices
 from aotlens.capture.draws_first import CALLS, draw_first
@@ -68,6 +68,7 @@ from aotlens.torch_api import (
     gradients_told,
     has_saved_tensor_hooks,
     hooks_told,
+    indices_prepared_by,
     linearization_handled_by,
     object_methods_handled_by,
     pretends_gpu,
@@ -334,6 +335,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(launches_as_operators())
         stack.enter_context(function_graphs_applied_by(partial(apply_function, recorder.origins)))
         recorder.at_number_of_data = stack.enter_context(function_mode_below(Brackets()))
+        stack.enter_context(indices_prepared_by(with_numbers))
         stack.enter_context(without_compiled_autograd())
         stack.enter_context(averages_as_tensors())
         stack.enter_context(splits_at_numbers())

@@ -33,6 +33,28 @@ def item_returned_in_training(x: Tensor) -> tuple[float, Tensor]:
     return x.detach().max().item(), x * 2
 
 
+@cases(lambda: (leaf(3, 2), start()), "dynamic")
+def index_in_a_tensor(x: Tensor, at: Tensor) -> Tensor:
+    return x[at] * 2
+
+
+@cases(lambda: (plain(3, 2), start()), "dynamic", "inductor")
+def index_in_a_tensor_as_a_view(x: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+    return x[at], x[..., 1:]
+
+
+@cases(lambda: (plain(3, 2), start()), "dynamic")
+def write_at_an_index_in_a_tensor(x: Tensor, at: Tensor) -> Tensor:
+    x[at] = 7
+    x[at, 1:] += 1
+    return x.sum()
+
+
+@cases(lambda: (leaf(3, 2),))
+def row_of_the_largest(x: Tensor) -> Tensor:
+    return x[x[:, 0].argmax()].sin()
+
+
 @cases(lambda: (plain(3),))
 def to_list(x: Tensor) -> list[float]:
     return (x * 2).tolist()
