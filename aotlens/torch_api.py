@@ -598,13 +598,21 @@ def custom_backwards_told(tell: Callable[[Any, Any], None]) -> Iterator[None]:
 
 @contextmanager
 def indices_prepared_by(prepare: Callable[[Any], Any]) -> Iterator[None]:
-    """Within it, what stands in the brackets behind a fake tensor is first given to `prepare`."""
+    """Within it, what stands in the brackets behind a fake tensor is first given to `prepare`.
+
+    Not where another mode or a transform looks at the function, as at those of higher-order operators.
+    """
     if "__getitem__" in vars(FakeTensor):
         yield
         return
     get, put = torch.Tensor.__getitem__, torch.Tensor.__setitem__
-    FakeTensor.__getitem__ = lambda self, index: get(self, prepare(index))  # type: ignore[method-assign]
-    FakeTensor.__setitem__ = lambda self, index, value: put(self, prepare(index), value)  # type: ignore[method-assign]
+
+    def prepared(index: Any) -> Any:
+        ours = getattr(current_mode(), "is_body", True) is False
+        return prepare(index) if ours and not torch._C._functorch.maybe_current_level() else index
+
+    FakeTensor.__getitem__ = lambda self, index: get(self, prepared(index))  # type: ignore[method-assign]
+    FakeTensor.__setitem__ = lambda self, index, value: put(self, prepared(index), value)  # type: ignore[method-assign]
     try:
         yield
     finally:
