@@ -50,7 +50,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
     unset_fake_temporarily,
 )
-from torch.autograd.function import BackwardCFunction
+from torch.autograd.function import BackwardCFunction, FunctionCtx
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 from torch.fx.node import _get_qualified_name
@@ -182,6 +182,7 @@ __all__ = [
     "missing_gpu_replacements",
     "names_of_generated",
     "next_sequence_number",
+    "nones_wanted_told",
     "notes_its_views",
     "noting_views",
     "numbers_forgotten",
@@ -594,6 +595,23 @@ def custom_backwards_told(tell: Callable[[Any, Any], None]) -> Iterator[None]:
         yield
     finally:
         BackwardCFunction.apply = apply  # type: ignore[method-assign]
+
+
+@contextmanager
+def nones_wanted_told(tell: Callable[[Any], None]) -> Iterator[None]:
+    """Within it, `tell` gets each node of a custom function that asks for None in place of zeros."""
+    ask = FunctionCtx.set_materialize_grads
+
+    def asked(self: Any, value: bool) -> None:
+        ask(self, value)
+        if not value:
+            tell(self)
+
+    FunctionCtx.set_materialize_grads = asked  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        FunctionCtx.set_materialize_grads = ask  # type: ignore[method-assign]
 
 
 @contextmanager

@@ -145,6 +145,8 @@ class Recorder(Tape, TorchDispatchMode):
         self.split_region: SplitRegion | None = None
         self.hooked: list[tuple[Any, int]] = []
         """Where in the tape the function has registered hooks on tensors that are no inputs."""
+        self.wanting_none: list[Any] = []
+        """Nodes of custom functions that ask for None in place of zeros."""
         self.met_gradients: dict[int, str] = {}
         """What the function did first to the `.grad` of a tensor, `read` or `set`, by identity."""
         self.arguments: tuple[Any, ...] = ()

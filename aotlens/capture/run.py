@@ -70,6 +70,7 @@ from aotlens.torch_api import (
     hooks_told,
     indices_prepared_by,
     linearization_handled_by,
+    nones_wanted_told,
     object_methods_handled_by,
     pretends_gpu,
     python_dispatcher,
@@ -332,6 +333,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(device_random_state_handled_by(recorder.random))
         stack.enter_context(generators_noted_by(recorder.made_generators.note))
         stack.enter_context(checkpoints_run_once(recorder.checkpoints.region))
+        stack.enter_context(nones_wanted_told(recorder.wanting_none.append))
         stack.enter_context(launches_as_operators())
         stack.enter_context(function_graphs_applied_by(partial(apply_function, recorder.origins)))
         recorder.at_number_of_data = stack.enter_context(function_mode_below(Brackets()))

@@ -52,6 +52,8 @@ class Met:
 
     hooked: Sequence[Edge] = ()
     """Where in the tape the user's hooks are."""
+    wanting_none: Sequence[Any] = ()
+    """Custom functions that ask for None, and not zeros, in place of gradients that are missing."""
     nones: dict[Any, frozenset[int]] = field(default_factory=dict)
     """Custom functions that gave None for inputs that require grad: which of their edges."""
 
@@ -79,7 +81,7 @@ def arrivals(outputs: Sequence[Any], leaves: Sequence[Any], met: Met) -> Arrival
         for leaf, edge in zip(leaves, edges, strict=True)
     ]
     custom = walk.custom
-    tellers = _tellers(walk, reached, met.hooked) if custom or met.hooked else ()
+    tellers = _tellers(walk, reached, met) if custom or met.hooked else ()
     return Arrivals(tuple(map(_bits, masks)), bool(custom or met.hooked), tellers)
 
 
@@ -128,16 +130,21 @@ def _bits(mask: int) -> frozenset[int]:
     return frozenset(at for at in range(mask.bit_length()) if mask >> at & 1)
 
 
-def _tellers(walk: _Walk, reached: _Walk, hooked: Sequence[Edge]) -> tuple[Teller, ...]:
-    """One for each gradient that such a function or hook takes, be it always None."""
-    functions = {node: _function_of(node) for node in walk.custom}
+def _tellers(walk: _Walk, reached: _Walk, met: Met) -> tuple[Teller, ...]:
+    """One for each gradient that a hook takes, or a function that asks for None; one for any other function.
+
+    That one takes zeros if any of its gradients is there, and does not run if none is.
+    """
     found: list[Teller] = []
-    for edge, mask in walk.at_edges.items():
-        function = functions.get(edge[0])
-        if function is not None and _is_users(function):
-            of = mask or reached.at_nodes[edge[0]]
-            found.append(Teller(f"the custom function `{function.__name__}`", _bits(of)))
-    at_hooks = (walk.at_edges.get(edge, 0) or reached.at_edges.get(edge, 0) for edge in hooked)
+    wanting = set(met.wanting_none)
+    for node in walk.custom:
+        function = _function_of(node)
+        if _is_users(function):
+            edges = [edge for edge in walk.at_edges if edge[0] is node] if node in wanting else []
+            masks = [walk.at_edges[edge] or reached.at_nodes[node] for edge in edges]
+            masks = masks or [reached.at_nodes[node]]
+            found += [Teller(f"the custom function `{function.__name__}`", _bits(mask)) for mask in masks]
+    at_hooks = (walk.at_edges.get(edge, 0) or reached.at_edges.get(edge, 0) for edge in met.hooked)
     return (*found, *(Teller("a hook", _bits(mask)) for mask in at_hooks if mask))
 
 

@@ -304,7 +304,7 @@ def record_backward(
         tangents = [_tangent(recorder, output) for output in differentiable]
     numbers = numbers_of_data(recorder.fake_mode)  # the gradient of a loop counts its steps
     before = states_of(captured)
-    met = Met(recorder.hooked)
+    met = Met(recorder.hooked, recorder.wanting_none)
     run, told = recording(recorder, dynamic), custom_backwards_told(met.given)
     with run, refusing(recorder), torch.enable_grad(), without_autocast(), numbers, told:
         outputs = [output.tensor for output in differentiable]
