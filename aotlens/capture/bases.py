@@ -139,7 +139,7 @@ def join_inputs(tape: Tape, group: Group, values: list[Any], slots: tuple[FlatIn
             found[at] = base
         elif group.kind == "flat" and values[at].requires_grad:
             root = values[at] if values[at].is_leaf else _root(values[at])
-            place = roots[id(root)] = roots.get(id(root)) or _place(base, root, roots)
+            place = roots[id(root)] = roots.get(id(root)) or _place(base, group, root, roots)
             found[at] = _apart(tape, base, place, (values[at], slots[at]))
         else:
             under = _root_of_member(base, group, values[at], roots)
@@ -157,10 +157,14 @@ def _root_of_member(base: CapturedInput, group: Group, value: Any, roots: dict[i
     if group.kind != "flat" and (value.requires_grad or root is group.root or _counts_with(root, group.root)):
         detached = base.requires_grad and not value.requires_grad
         return base.argument.detach() if detached else base.argument
+    leaf, under, _ = _without_history(base, group, root, roots)
+    return under if leaf is None else under.detach()
+
+
+def _without_history(base: CapturedInput, group: Group, root: Any, roots: dict[int, Place]) -> Place:
     if id(root) not in roots:
         roots[id(root)] = None, _look(base, group, root, roots), root
-    leaf, under, _ = roots[id(root)]
-    return under if leaf is None else under.detach()
+    return roots[id(root)]
 
 
 def _look(base: CapturedInput, group: Group, root: Any, roots: dict[int, Place]) -> Any:
@@ -337,17 +341,20 @@ def _apart(tape: Tape, base: CapturedInput, under: Any, given: tuple[Any, FlatIn
     return replace(_captured(tape, slot, argument, known), is_apart=True)
 
 
-def _place(base: CapturedInput, root: Any, roots: dict[int, Place]) -> Place:
+def _place(base: CapturedInput, group: Group, root: Any, roots: dict[int, Place]) -> Place:
     """The leaf that stands for a tensor with a history, and what the function's views of it are taken of.
 
-    A leaf that is a part of another member's memory counts writes to that where the caller's does.
+    A leaf that is a part of another member's memory counts writes to that where the caller's does; where it
+    is a view of a tensor without history, it is one here too.
     """
     chain, known = _chain(base.fake, root), [(under, like) for _, under, like in roots.values()]
     beside = next((under for under, like in known if root.is_leaf and shares_versions(root, like)), None)
-    if beside is not None:
+    if root.is_leaf and root._base is not None:
+        _, whole, _ = _without_history(base, group, root._base, roots)
         with torch.enable_grad():
-            leaf = _apply(chain, beside.detach())
-        leaf = leaf.detach() if root._base is None else leaf
+            leaf = _apply(chain, whole)
+    elif beside is not None:
+        leaf = _apply(chain, beside.detach()).detach()
     else:
         with torch.no_grad(), below_views():
             leaf = _apply(chain, base.argument).data

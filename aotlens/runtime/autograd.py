@@ -20,6 +20,7 @@ from aotlens.ir.slots import (
 from aotlens.joint.records import FailingBackward, JointProgram
 from aotlens.partition.records import Partitioned
 from aotlens.partition.rules import is_number
+from aotlens.partition.storages import storage_root
 from aotlens.runtime.backward_writes import (
     find_current,
     find_written,
@@ -148,6 +149,10 @@ def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
     computed |= {id(out.value): f"saved_{at}" for at, out in enumerate(outputs)}
     saved = [given.node for given in parts.backward.inputs if isinstance(given.slot, SavedInput)]
     kept = _kept_aliases(parts)
+    for at, root in _views_of_inputs(parts, outputs).items():
+        builder.add(f"counted_{at} = {names.node(root)}.detach()")
+        builder.add(f"counted_{at}.data = saved_{at}")
+        computed[id(outputs[at].value)] = f"counted_{at}"
     tensors = [
         computed.get(id(node)) or names.node(node) + kept.get(id(node), "")
         for node in saved
@@ -159,6 +164,20 @@ def _save(builder: TextBuilder, parts: Partitioned, names: Names) -> None:
         builder.add(f"ctx.save_for_backward({', '.join(tensors)})")
     if numbers:
         builder.add(f"ctx.sizes = ({', '.join(numbers)},)")
+
+
+def _views_of_inputs(parts: Partitioned, saved: list[ProgramOutput]) -> dict[int, Node]:
+    """By their place, the saved views of an input, and the input: its owner's writes to it count for them.
+
+    Not where the call itself writes to that memory: autograd has looked at what it saves by then.
+    """
+    inputs, infos = parts.joint.captured.inputs, parts.joint.meta.inputs
+    changed = {id(inputs[info.index].storage) for info in infos if info.is_changed}
+    found = {
+        id(given.node) for given in inputs if given.node is not None and id(given.storage) not in changed
+    }
+    roots = {at: storage_root(out.value) for at, out in enumerate(saved) if _is_tensor(out.value)}
+    return {at: root for at, root in roots.items() if id(root) in found}
 
 
 def _kept_aliases(parts: Partitioned) -> dict[int, str]:

@@ -168,6 +168,30 @@ def test_an_input_that_eager_does_not_keep_may_be_written_to_before_the_backward
     torch.testing.assert_close(*gradients)
 
 
+@pytest.mark.parametrize("policy", ["min-cut", "default", "save:t"])
+def test_a_weight_of_which_a_view_is_saved_must_not_be_written_to_before_the_backward(policy: str) -> None:
+    layer, x = nn.Linear(3, 3, bias=False), leaf(2, 3)
+    out = compiled(layer, x, options=CompileOptions(backend="eager", policy=policy)).call(x)
+    with torch.no_grad():
+        layer.weight.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_a_view_of_other_elements_is_saved_with_its_input() -> None:
+    def product(z: Tensor, y: Tensor) -> Tensor:
+        return torch.view_as_real(z) * y
+
+    z, y = torch.randn(3, dtype=torch.complex64).requires_grad_(), leaf(3, 2)
+    call = compiled(product, z, y, options=CompileOptions(backend="eager", policy="default")).call
+    assert torch.equal(torch.autograd.grad(call(z, y).sum(), y)[0], torch.view_as_real(z))
+    out = call(z, y).sum()
+    with torch.no_grad():
+        z.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.backward()
+
+
 def test_a_backward_that_fails_in_eager_names_the_line_and_is_in_the_report() -> None:
     def overwritten(x: Tensor) -> Tensor:
         hidden = x.exp()
