@@ -29,6 +29,8 @@ def record_view(
             tape.span,
             "make it dense before (`to_dense()`)",
         )
+    if func is aten.select.int:
+        _check_index(source, *args[1:])
     tracked = tape.tracked(source)
     source_node = tape.node_to_view(source)
     result = viewed(func, args, kwargs)
@@ -50,3 +52,10 @@ def record_view(
         view_node = tape.item(node, index) if several else node
         setattr(view, TRACK, Tracked(tracked.storage, chain, view_node, tracked.storage.version))
     return result
+
+
+def _check_index(source: Any, dim: int, index: Any) -> None:
+    """Have the graph check an index that only the data tells: a backend reads whatever is there otherwise."""
+    if isinstance(index, torch.SymInt) and not index.node.has_hint():
+        torch._check(index < source.shape[dim])
+        torch._check(index >= -source.shape[dim])

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, fx
 from torch._higher_order_ops.scan import scan
 
+import aotlens
 from aotlens.errors import BackendError
 from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.options import CompileOptions
@@ -187,3 +188,14 @@ def test_inductor_finds_a_backward_again_whose_size_is_half_of_a_symbol() -> Non
     (program,) = (one for one in PROGRAMS if one.name == "view_writes/hsplit_of_non_leaf")
     for _ in range(2):
         judge(program, direct(CompileOptions(dynamic=True)), grow=True)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("index", [4, -5])
+def test_an_index_in_a_tensor_is_checked(backend: str, index: int) -> None:
+    """A generated kernel reads what is there; eager raises an IndexError."""
+    x = torch.arange(12.0).view(4, 3)
+    call = aotlens.compile(lambda x, at: x[at] * 2, options=CompileOptions(backend=backend))
+    assert torch.equal(call(x, torch.tensor(-4)), x[0] * 2)
+    with pytest.raises((IndexError, RuntimeError), match=r"out of range|u0"):
+        call(x, torch.tensor(index))
