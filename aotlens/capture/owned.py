@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from aotlens.clock import exchanging
+from aotlens.errors import UnsupportedError
 
 
 def module_tensors(function: Any) -> dict[str, Any]:
@@ -30,6 +31,7 @@ def call_on(
     `call` runs the module where it is not to be called itself; it takes no keywords.
     `torch.func.functional_call` leaves the stand-ins in a module that hangs at two names.
     """
+    _refuse_scripted(module)
     own = module_tensors(module)
     names = {id(own[fqn]): fqn for fqn in tensors}
     places: list[tuple[dict[str, Any], str, Any]] = [
@@ -48,6 +50,13 @@ def call_on(
             for store, key, tensor in reversed(places):
                 tensors[names[id(tensor)]] = store.get(key)
                 store[key] = tensor
+
+
+def _refuse_scripted(module: torch.nn.Module) -> None:
+    for name, layer in module.named_modules():
+        if isinstance(layer, torch.jit.ScriptModule):
+            case = f"a module of TorchScript, {f'`{name}`' if name else 'which is the compiled one'}"
+            raise UnsupportedError(case, None, "compile the module that `torch.jit.script` was given")
 
 
 def _stores(owner: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:

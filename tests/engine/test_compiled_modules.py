@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import aotlens
+from aotlens.errors import UnsupportedError
 from aotlens.options import CompileOptions
 from tests.programs.program import leaf, plain
 
@@ -99,3 +100,11 @@ def test_a_compiled_function_calls_another(entry: str) -> None:
     expected = torch.autograd.grad((x.sin() * y + y.sin() * x).sum(), (x, y))
     torch.testing.assert_close(found, expected)
     assert not inner.compiled  # type: ignore[attr-defined]
+
+
+def test_a_scripted_layer_is_refused_by_name_and_left_as_it_was() -> None:
+    scripted = torch.jit.script(nn.Linear(2, 2))
+    model = nn.Sequential(scripted, nn.ReLU())
+    with pytest.raises(UnsupportedError, match="a module of TorchScript, `0`; compile the module that"):
+        aotlens.compile(model, options=EAGER)(torch.ones(1, 2))
+    assert model(torch.ones(1, 2)).shape == (1, 2)
