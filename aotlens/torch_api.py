@@ -98,6 +98,7 @@ __all__ = [
     "call_torchbind",
     "can_auto_functionalize",
     "check",
+    "check_later",
     "checkpoints_run_once",
     "choices_handled_by",
     "class_of_object",
@@ -1193,6 +1194,11 @@ def make_shape_env() -> Any:
 
 ASSUMED = ("replacements", "replacements_slocs", "var_to_range", "symbol_guard_counter")
 """What an environment of symbolic sizes keeps beside its guards when it makes one."""
+
+
+def check_later(condition: Any) -> None:
+    """Have what only the data tells be so: torch keeps the condition, and a graph checks it."""
+    torch._check(condition)
 
 
 def assumed_sizes(environment: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from aotlens.frontends.partitioners import default_partition, min_cut_rematerial
 from aotlens.frontends.signature import autocast_dtypes, signature
 from aotlens.options import Backend, CompileOptions, Compilers, PartitionFunction
 from aotlens.pipeline import Compiled, compile_direct
+from aotlens.runtime.owner import Place, absent_places
 from aotlens.torch_api import FakeTensor, debug_assert, dynamo_compiles, is_any_autocast_enabled, is_recorded
 
 Decompositions = dict[Any, Callable[..., Any]]
@@ -82,6 +83,8 @@ class Latest:
     key: Any = None
     autocast: Any = None
     """The autocast that the compilation is for, which no argument shows; False when it is off."""
+    absent: tuple[Place, ...] = ()
+    """Parameters and buffers of the module that were None."""
 
 
 class Entries:
@@ -92,6 +95,7 @@ class Entries:
         self._options = options
         self._latest = Latest(_not_compiled)
         self.compiled: dict[Any, Compiled] = {}
+        self._absent: dict[Any, tuple[Place, ...]] = {}
 
     def again(self, error: Exception, tried: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call with arguments that the compilation under `tried` refused; an error of the call is raised."""
@@ -100,8 +104,10 @@ class Entries:
         if key == tried or (ASSUMPTION in str(error) and debug_assert()):
             raise error
         if self._options.dynamic and key not in self.compiled:
+            absent = absent_places(self._fn)
             for known, other in tuple(self.compiled.items()):
-                if isinstance(known, tuple) and known[-1] != key[-1]:  # the modes
+                other_modes = isinstance(known, tuple) and known[-1] != key[-1]
+                if other_modes or self._absent[known] != absent:
                     continue
                 try:
                     return other.call(*args, **kwargs)
@@ -112,7 +118,7 @@ class Entries:
             found = self.compiled.get(key)
             if found is None:
                 found = self.compile(args, kwargs, key)
-            self._latest = Latest(found.call, key, _autocast())
+            self._latest = Latest(found.call, key, _autocast(), self._absent[key])
         return found.call(*args, **kwargs)
 
     def function(self) -> Callable[..., Any]:
@@ -123,11 +129,17 @@ class Entries:
                 return self._fn(*args, **kwargs)
             refused: Exception
             latest = self._latest
-            if (is_any_autocast_enabled() and autocast_dtypes()) == latest.autocast:
+            if any(store.get(key) is not None for store, key in latest.absent):
+                refused = RuntimeError("compiled for a parameter or buffer that was None")
+            elif (is_any_autocast_enabled() and autocast_dtypes()) == latest.autocast:
                 try:
                     return latest.call(*args, **kwargs)
                 except REFUSALS as error:
                     refused = error
+                except AttributeError as error:
+                    if absent_places(self._fn) == latest.absent:
+                        raise
+                    refused = error  # a parameter or buffer is None by now
             else:
                 refused = RuntimeError("not compiled for calls under this autocast")
             return self.again(refused, latest.key, args, kwargs)
@@ -142,8 +154,9 @@ class Entries:
         found = key if key is not None else signature(self._fn, args, kwargs)
         compiled = compile_direct(self._fn, args, kwargs, self._options)
         _refuse_objects(compiled)
+        self._absent[found] = absent_places(self._fn)
         self.compiled[found] = compiled
-        self._latest = Latest(compiled.call, found, _autocast())
+        self._latest = Latest(compiled.call, found, _autocast(), self._absent[found])
         return compiled
 
 

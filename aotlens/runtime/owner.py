@@ -45,12 +45,21 @@ def bind_module(
 
 def tensor_places(module: torch.nn.Module) -> list[Place]:
     """Where each parameter and then each buffer hangs; tied ones hang at several places."""
+    return [(store, key) for store, key in _places(module) if store[key] is not None]
+
+
+def absent_places(function: Any) -> tuple[Place, ...]:
+    """Where a module has a parameter or buffer that is None."""
+    places = _places(function) if isinstance(function, torch.nn.Module) else ()
+    return tuple((store, key) for store, key in places if store[key] is None)
+
+
+def _places(module: torch.nn.Module) -> list[Place]:
     return [
         (getattr(owner, kind), key)
         for kind in ("_parameters", "_buffers")
         for owner in module.modules()
-        for key, tensor in getattr(owner, kind).items()
-        if tensor is not None
+        for key in getattr(owner, kind)
     ]
 
 

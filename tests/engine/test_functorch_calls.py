@@ -256,6 +256,24 @@ def test_dict_that_the_function_fills_is_returned_as_eager_does() -> None:
     assert result["b"].tolist() == [2, 2]
 
 
+def test_a_buffer_that_was_none_is_seen_at_the_next_call() -> None:
+    class Scaled(torch.nn.Module):
+        scale: torch.Tensor | None
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("scale", None)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2 if self.scale is None else x * self.scale
+
+    layer, x = Scaled(), torch.ones(2)
+    compiled = aotlens.aot_module(layer, aotlens.nop)
+    for scale in (None, torch.full((2,), 5.0), None):
+        layer.scale = scale
+        assert torch.equal(compiled(x), x * (2 if scale is None else 5))
+
+
 def test_module_gradients_and_buffers() -> None:
     torch.manual_seed(0)
     mod = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
