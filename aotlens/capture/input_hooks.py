@@ -98,7 +98,7 @@ def _stays_as_it_is(given: CapturedInput) -> bool:
     """Whether the caller's tensor has the same place in autograd's graph after the call as before."""
     argument = given.argument
     same = argument.requires_grad is given.requires_grad and argument.grad_fn is given.grad_fn
-    return same and argument._version == given.version and given.base is None
+    return same and given.base is None
 
 
 def _hold_of_recording(recorder: Recorder, hooks: Iterable[Any]) -> bool:

@@ -346,6 +346,16 @@ def hooks_on_inputs_of_separate_results(x: Tensor, y: Tensor, z: Tensor) -> tupl
     return (x * y).sin(), z * 2
 
 
+@cases(lambda: (leaf(3), leaf(3)))
+def hooks_on_inputs_that_are_written_without_grad(x: Tensor, y: Tensor) -> Tensor:
+    x.register_hook(lambda gradient: gradient * 3)
+    y.register_hook(lambda gradient: gradient * 5)
+    with torch.no_grad():
+        x.mul_(2)
+        y.add_(1)
+    return x * y
+
+
 @cases(lambda: (leaf(3),))
 def hook_on_an_input_that_reads_an_intermediate(x: Tensor) -> Tensor:
     scale = x.detach() * 2
