@@ -630,8 +630,14 @@ def indices_prepared_by(prepare: Callable[[Any], Any]) -> Iterator[None]:
         ours = getattr(current_mode(), "is_body", True) is False
         return prepare(index) if ours and not torch._C._functorch.maybe_current_level() else index
 
-    FakeTensor.__getitem__ = lambda self, index: get(self, prepared(index))  # type: ignore[method-assign]
-    FakeTensor.__setitem__ = lambda self, index, value: put(self, prepared(index), value)  # type: ignore[method-assign]
+    def read_in_brackets(self: Any, index: Any) -> Any:
+        return get(self, prepared(index))
+
+    def write_in_brackets(self: Any, index: Any, value: Any) -> None:
+        put(self, prepared(index), value)
+
+    FakeTensor.__getitem__ = read_in_brackets  # type: ignore[method-assign]
+    FakeTensor.__setitem__ = write_in_brackets  # type: ignore[method-assign]
     try:
         yield
     finally:

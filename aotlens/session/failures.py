@@ -23,6 +23,8 @@ _PACKAGE = str(Path(__file__).resolve().parents[1])
 TEXT = "<aotlens "
 GENERATED = ("<frozen", TEXT, "<eval_with_key>")
 """How the names begin of what is no file: Python's own modules, our module texts, Dynamo's graphs."""
+PASSES_ON = ("read_in_brackets", "write_in_brackets")
+"""Functions of ours between the user's line and torch's own function: what that raises is the user's."""
 _BETWEEN = (str(Path(_PACKAGE, "capture")), str(Path(_PACKAGE, "pretend")))
 """Where the user's own calls of torch pass through on their way."""
 
@@ -210,7 +212,8 @@ def _line(error: BaseException, script: str) -> int | None:
 
 def _frames(tb: TracebackType | None) -> Iterator[tuple[str, int]]:
     for frame, line in traceback.walk_tb(tb):
-        yield frame.f_code.co_filename, line
+        if frame.f_code.co_name not in PASSES_ON:
+            yield frame.f_code.co_filename, line
 
 
 def _is_script(file: str, script: str) -> bool:
