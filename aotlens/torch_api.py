@@ -55,7 +55,7 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 from torch.fx.node import _get_qualified_name
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
-from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
     _disable_current_modes,
@@ -619,7 +619,8 @@ def nones_wanted_told(tell: Callable[[Any], None]) -> Iterator[None]:
 def indices_prepared_by(prepare: Callable[[Any], Any]) -> Iterator[None]:
     """Within it, what stands in the brackets behind a fake tensor is first given to `prepare`.
 
-    Not where another mode or a transform looks at the function, as at those of higher-order operators.
+    Not where another mode or a transform looks at the function, as at those of higher-order operators, nor
+    where torch's flex attention takes brackets itself.
     """
     if "__getitem__" in vars(FakeTensor):
         yield
@@ -628,6 +629,8 @@ def indices_prepared_by(prepare: Callable[[Any], Any]) -> Iterator[None]:
 
     def prepared(index: Any) -> Any:
         ours = getattr(current_mode(), "is_body", True) is False
+        names = (type(mode).__name__ for mode in _get_current_function_mode_stack())  # its import is slow
+        ours = ours and "TransformGetItemToIndex" not in names
         return prepare(index) if ours and not torch._C._functorch.maybe_current_level() else index
 
     def read_in_brackets(self: Any, index: Any) -> Any:
