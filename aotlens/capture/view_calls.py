@@ -30,7 +30,7 @@ def record_view(
             tape.span,
             "make it dense before (`to_dense()`)",
         )
-    if func is aten.select.int:
+    if func is aten.select.int and not tape.is_body:
         _check_index(source, *args[1:])
     tracked = tape.tracked(source)
     source_node = tape.node_to_view(source)
