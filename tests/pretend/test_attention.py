@@ -128,6 +128,7 @@ def test_flex_attention_compiled_by_itself() -> None:
 
     seen: list[Compiled] = []
     torch.compiler.reset()
+    torch.manual_seed(0)  # for some numbers two kernels of eager's differ by more than the tolerance
     with pretending("h100", fake=False), observing(on_compiled=seen.append):
         slopes = torch.randn(2, device="cuda")
         query, key, value = (torch.randn(1, 2, 128, 16, device="cuda", requires_grad=True) for _ in range(3))
