@@ -200,6 +200,7 @@ __all__ = [
     "qualified_name",
     "quiet_about_refused_kernels",
     "quiet_fake_tensors",
+    "raise_as_inference_write",
     "random_state_handled_by",
     "record_dynamo_spans",
     "recording_flags",
@@ -541,6 +542,19 @@ def gradients_told() -> Iterator[None]:
 
 
 @contextmanager
+def _replaced(owner: Any, **values: Any) -> Iterator[None]:
+    """Within it, these attributes of a class or module of torch's have these values."""
+    before = {name: getattr(owner, name) for name in values}
+    for name, value in values.items():
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(owner, name, value)
+
+
+@contextmanager
 def hooks_told() -> Iterator[None]:
     """Within it, who registers a hook on a tensor calls `hook_met(tensor)` of the dispatch modes that ask."""
     register = torch.Tensor.register_hook
@@ -550,11 +564,8 @@ def hooks_told() -> Iterator[None]:
             tell(tensor)
         return register(tensor, hook)
 
-    torch.Tensor.register_hook = told  # type: ignore[method-assign]
-    try:
+    with _replaced(torch.Tensor, register_hook=told):
         yield
-    finally:
-        torch.Tensor.register_hook = register  # type: ignore[method-assign]
 
 
 @contextmanager
@@ -574,11 +585,8 @@ def function_graphs_applied_by(
             return usual(self, forward, backward, *args, **how)
         return apply((forward, backward), args, how)
 
-    kind.__call__ = call
-    try:
+    with _replaced(kind, __call__=call):
         yield
-    finally:
-        kind.__call__ = usual
 
 
 @contextmanager
@@ -591,11 +599,8 @@ def custom_backwards_told(tell: Callable[[Any, Any], None]) -> Iterator[None]:
         tell(self, found)
         return found
 
-    BackwardCFunction.apply = told  # type: ignore[method-assign]
-    try:
+    with _replaced(BackwardCFunction, apply=told):
         yield
-    finally:
-        BackwardCFunction.apply = apply  # type: ignore[method-assign]
 
 
 @contextmanager
@@ -608,11 +613,8 @@ def nones_wanted_told(tell: Callable[[Any], None]) -> Iterator[None]:
         if not value:
             tell(self)
 
-    FunctionCtx.set_materialize_grads = asked  # type: ignore[method-assign]
-    try:
+    with _replaced(FunctionCtx, set_materialize_grads=asked):
         yield
-    finally:
-        FunctionCtx.set_materialize_grads = ask  # type: ignore[method-assign]
 
 
 @contextmanager
@@ -628,10 +630,10 @@ def indices_prepared_by(prepare: Callable[[Any], Any]) -> Iterator[None]:
     get, put = torch.Tensor.__getitem__, torch.Tensor.__setitem__
 
     def prepared(index: Any) -> Any:
-        ours = getattr(current_mode(), "is_body", True) is False
+        if getattr(current_mode(), "is_body", True) or torch._C._functorch.maybe_current_level():
+            return index
         names = (type(mode).__name__ for mode in _get_current_function_mode_stack())  # its import is slow
-        ours = ours and "TransformGetItemToIndex" not in names
-        return prepare(index) if ours and not torch._C._functorch.maybe_current_level() else index
+        return index if "TransformGetItemToIndex" in names else prepare(index)
 
     def read_in_brackets(self: Any, index: Any) -> Any:
         return get(self, prepared(index))
@@ -713,6 +715,16 @@ def shares_versions(one: torch.Tensor, other: torch.Tensor) -> bool:
     with _unsafe_preserve_version_counter(other):
         torch.autograd.graph.increment_version(other)
         return one._version != before
+
+
+def raise_as_inference_write() -> None:
+    """Raise torch's own error for a write to an inference tensor outside of inference mode."""
+    included = torch._C._dispatch_tls_local_include_set()
+    nothing = included - included
+    with without_modes(), torch._C._ForceDispatchKeyGuard(included, nothing):  # the check is autograd's
+        with torch.inference_mode():
+            made = torch.empty(())
+        made.zero_()
 
 
 def viewed_under_inference_mode(tensor: torch.Tensor) -> bool:
@@ -957,12 +969,8 @@ def uncompiled_flex_attention(around: Callable[[], Any]) -> Iterator[None]:
     if module is None:
         yield
         return
-    before = module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG, module.setup_compilation_env
-    module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG, module.setup_compilation_env = True, around
-    try:
+    with _replaced(module, _FLEX_ATTENTION_DISABLE_COMPILE_DEBUG=True, setup_compilation_env=around):
         yield
-    finally:
-        module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG, module.setup_compilation_env = before
 
 
 @contextmanager
@@ -976,11 +984,8 @@ def flex_gradients_on_cpu() -> Iterator[None]:
     if module is None:
         yield
         return
-    before, module._validate_device = module._validate_device, lambda query, key, value: None
-    try:
+    with _replaced(module, _validate_device=lambda query, key, value: None):
         yield
-    finally:
-        module._validate_device = before
 
 
 # Fake tensors and symbolic sizes.

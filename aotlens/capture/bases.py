@@ -320,10 +320,10 @@ def _join(base: CapturedInput, chain: tuple[ViewStep, ...], argument: Any, node:
     setattr(argument, TRACK, Tracked(storage, chain, node, storage.version))
 
 
-def _apart(tape: Tape, base: CapturedInput, under: Any, given: tuple[Any, FlatInput]) -> Any:
+def _apart(tape: Tape, base: CapturedInput, place: Place, given: tuple[Any, FlatInput]) -> Any:
     """A member with a place in the tape that leads to no other's, or to that of a view of the same tensor."""
     value, slot = given
-    (leaf, argument, root), chain = under, _chain(base.fake, value)
+    (leaf, argument, root), chain = place, _chain(base.fake, value)
     if root is not value:
         with torch.enable_grad():
             argument = _apply(chain, argument)
@@ -347,13 +347,13 @@ def _place(base: CapturedInput, group: Group, root: Any, roots: dict[int, Place]
     A leaf that is a part of another member's memory counts writes to that where the caller's does; where it
     is a view of a tensor without history, it is one here too.
     """
-    chain, known = _chain(base.fake, root), [(under, like) for _, under, like in roots.values()]
-    beside = next((under for under, like in known if root.is_leaf and shares_versions(root, like)), None)
+    chain = _chain(base.fake, root)
+    known = ((under, like) for _, under, like in roots.values() if root.is_leaf)
     if root.is_leaf and root._base is not None:
         _, whole, _ = _without_history(base, group, root._base, roots)
         with torch.enable_grad():
             leaf = _apply(chain, whole)
-    elif beside is not None:
+    elif (beside := next((under for under, like in known if shares_versions(root, like)), None)) is not None:
         leaf = _apply(chain, beside.detach()).detach()
     else:
         with torch.no_grad(), below_views():

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from aotlens.ir.sizes import is_of_data
 from aotlens.torch_api import FakeTensor, TorchFunctionMode
 
 
@@ -31,14 +32,10 @@ class Brackets(TorchFunctionMode):
         if func is torch.Tensor.__getitem__ or func is torch.Tensor.__setitem__:
             tensor, index, *value = args
             items = index if isinstance(index, tuple) else (index,)
-            if any(map(_is_of_data, items)):
+            if any(map(is_of_data, items)):
                 tensor, rest = _selected(tensor, items)
                 return tensor if not rest and not value else func(tensor, rest or (...,), *value)
         return func(*args, **(kwargs or {}))
-
-
-def _is_of_data(item: Any) -> bool:
-    return isinstance(item, torch.SymInt) and not item.node.has_hint()
 
 
 def _selected(tensor: Any, items: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
@@ -46,7 +43,7 @@ def _selected(tensor: Any, items: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]
     left = tensor.dim() - sum(_width(item) for item in items if item is not ...)
     dim, rest = 0, list[Any]()
     for item in items:
-        if _is_of_data(item):
+        if is_of_data(item):
             tensor = tensor.select(dim, item)
         else:
             rest.append(item)

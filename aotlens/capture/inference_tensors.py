@@ -9,13 +9,7 @@ import torch
 
 from aotlens.capture.operators import aten
 from aotlens.capture.tape import Tape
-from aotlens.torch_api import viewed_under_inference_mode
-
-REFUSED_WRITE = (
-    "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a "
-    "normal tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details."
-)
-"""What torch says, word for word."""
+from aotlens.torch_api import raise_as_inference_write, viewed_under_inference_mode
 
 
 def takes_writes_outside(func: Any, result: Any) -> bool:
@@ -28,11 +22,11 @@ def takes_writes_outside(func: Any, result: Any) -> bool:
 
 
 def refuse_inference_write(tape: Tape, target: Any) -> None:
-    """Eager's error for a write to an inference tensor with inference mode off."""
+    """Raises eager's error for a write to an inference tensor with inference mode off."""
     if not target.is_inference() or torch.is_inference_mode_enabled() or tape.plays:
         return
     if not tape.tracked(target).takes_writes_outside:
-        raise RuntimeError(REFUSED_WRITE)
+        raise_as_inference_write()
 
 
 def made_inside(tape: Tape, tensor: Any) -> bool:

@@ -174,17 +174,13 @@ class Recorder(Tape, TorchDispatchMode):
             self.met_gradients[id(known)] = how
             callers = self.originals.get(id(known))
             if how == "read" and not self.in_backward and gradient_of(callers) is not None:
-                raise refused_read(self.names_of_arguments[id(known)], self._place_here())
+                raise refused_read(self.names_of_arguments[id(known)], self.place_here().innermost)
         return known
 
     def hook_met(self, tensor: Any) -> None:
         """The user's code is about to register a hook on a tensor, which no operator tells of."""
         if tensor.grad_fn is not None and not any(tensor is given for given in self.arguments):
             self.hooked.append((tensor.grad_fn, tensor.output_nr))
-
-    def _place_here(self) -> Any:
-        """The user's expression that runs, where no operator does."""
-        return self.origins.of(aten.detach.default, self.in_backward).place.innermost
 
     def _stand_in_of(self, tensor: Any) -> Any:
         given = (one for one in self.arguments if self.originals.get(id(one)) is tensor)

@@ -11,6 +11,7 @@ from aotlens.capture.strided import noted, refuse_beyond
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep, viewed
 from aotlens.errors import UnsupportedError
+from aotlens.ir.sizes import is_of_data
 from aotlens.torch_api import check_later
 
 WITH_STRIDES = (torch.strided, torch.jagged, torch.sparse_coo)
@@ -57,6 +58,6 @@ def record_view(
 
 def _check_index(source: Any, dim: int, index: Any) -> None:
     """Have the graph check an index that only the data tells: a backend reads whatever is there otherwise."""
-    if isinstance(index, torch.SymInt) and not index.node.has_hint():
+    if is_of_data(index):
         check_later(index < source.shape[dim])
         check_later(index >= -source.shape[dim])

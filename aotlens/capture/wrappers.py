@@ -53,6 +53,13 @@ def inner_tensors(tensor: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
             yield from inner_tensors(inner, (*path, name))
 
 
+def inside(value: Any, path: Path) -> Any:
+    """The tensor inside a wrapper to which these attributes lead."""
+    for name in path:
+        value = getattr(value, name)
+    return value
+
+
 def rebuild(tensor: Any, make_inner: MakeInner, path: Path = ()) -> tuple[Wrapped, Any]:
     """A wrapper like this one around other inner tensors, and its value."""
     meta = describe_wrapper(tensor)
@@ -119,10 +126,7 @@ def value_like(tape: Tape, tensor: Any, like: Wrapped) -> Wrapped:
     """The current value of a wrapper, with the attributes that it had before: a subclass may cache others."""
 
     def current(path: Path, _: Node) -> Node:
-        inner = tensor
-        for name in path:
-            inner = getattr(inner, name)
-        return tape.node_of(inner)
+        return tape.node_of(inside(tensor, path))
 
     return like.map(current)
 

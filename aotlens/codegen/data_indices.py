@@ -9,11 +9,12 @@ from typing import Any
 import torch
 
 from aotlens.capture.operators import aten
+from aotlens.ir.sizes import is_of_data
 
 
 def select_scatter(given: torch.Tensor, part: torch.Tensor, dim: int, index: Any) -> Any:
     """`given` with `part` at one index of a dimension, by a comparison of all of its indices."""
-    if not isinstance(index, torch.SymInt) or index.node.has_hint():
+    if not is_of_data(index):
         return NotImplemented
     dim = dim % given.dim()
     size = given.shape[dim]

@@ -95,7 +95,8 @@ class Entries:
         self._options = options
         self._latest = Latest(_not_compiled)
         self.compiled: dict[Any, Compiled] = {}
-        self._absent: dict[Any, tuple[Place, ...]] = {}
+        self._known: dict[Any, Latest] = {}
+        """Of each of those what it takes to try it first."""
 
     def again(self, error: Exception, tried: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call with arguments that the compilation under `tried` refused; an error of the call is raised."""
@@ -107,7 +108,7 @@ class Entries:
             absent = absent_places(self._fn)
             for known, other in tuple(self.compiled.items()):
                 other_modes = isinstance(known, tuple) and known[-1] != key[-1]
-                if other_modes or self._absent[known] != absent:
+                if other_modes or self._known[known].absent != absent:
                     continue
                 try:
                     return other.call(*args, **kwargs)
@@ -115,10 +116,9 @@ class Entries:
                     if not _is_of_guards(refused):
                         raise
         with COMPILING:  # a second thread finds what the first has compiled
-            found = self.compiled.get(key)
-            if found is None:
-                found = self.compile(args, kwargs, key)
-            self._latest = Latest(found.call, key, _autocast(), self._absent[key])
+            if key not in self.compiled:
+                self.compile(args, kwargs, key)
+            found = self._latest = self._known[key]
         return found.call(*args, **kwargs)
 
     def function(self) -> Callable[..., Any]:
@@ -154,9 +154,9 @@ class Entries:
         found = key if key is not None else signature(self._fn, args, kwargs)
         compiled = compile_direct(self._fn, args, kwargs, self._options)
         _refuse_objects(compiled)
-        self._absent[found] = absent_places(self._fn)
+        self._latest = Latest(compiled.call, found, _autocast(), absent_places(self._fn))
+        self._known[found] = self._latest
         self.compiled[found] = compiled
-        self._latest = Latest(compiled.call, found, _autocast(), self._absent[found])
         return compiled
 
 

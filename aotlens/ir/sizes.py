@@ -3,12 +3,19 @@
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from aotlens.torch_api import print_expression
 
 
 def is_ragged(size: Any) -> bool:
     """Whether a size is a nested int of a jagged tensor: it stands for many sizes, and has no expression."""
-    return not size.node.is_symbolic()
+    return isinstance(size, torch.SymInt) and not size.node.is_symbolic()
+
+
+def is_of_data(size: Any) -> bool:
+    """Whether it is a symbol for a number that only the data tells."""
+    return isinstance(size, torch.SymInt) and not size.node.has_hint()
 
 
 @dataclass(frozen=True, slots=True)

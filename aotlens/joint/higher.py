@@ -10,16 +10,14 @@ from typing import Any
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from aotlens.capture.recorder import Recorder
 from aotlens.capture.run import call_boundary, recording, refusing
-from aotlens.capture.storage import Storage
 from aotlens.errors import UnsupportedError
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
 from aotlens.joint.leaves import gradients_of
 from aotlens.joint.records import JointProgram
-from aotlens.joint.some import Arrived, guard_count, only
+from aotlens.joint.some import Arrived, alias_of, guard_count, only
 from aotlens.torch_api import without_autocast
 
 
@@ -72,7 +70,9 @@ class Derivatives:
         with recorder.fake_mode:
             if not self._orders:
                 outputs: list[Any] = only(known.outputs, self._arrived)
-                tangents = only([_again(recorder, node) for node in known.tangents], self._arrived)
+                tangents = only(
+                    [alias_of(recorder, node).requires_grad_() for node in known.tangents], self._arrived
+                )
             else:
                 outputs = [tensor if _has_history(tensor) else None for tensor in self._orders[-1].gradients]
                 tangents = [None if tensor is None else self._tangent(tensor) for tensor in outputs]
@@ -98,14 +98,7 @@ class Derivatives:
         )
         origin = Origin(NOWHERE, "", backward=True, stage="joint", reason=f"a gradient of order {number}")
         name = recorder.name(node_name(f"tangent_of_order_{number}"))
-        return _again(recorder, Node(name, None, (), {}, tensor, origin))
-
-
-def _again(recorder: Recorder, node: Node) -> Any:
-    """A tensor that stands for a tangent, and that the gradients are differentiated by."""
-    alias = node.val.detach().requires_grad_()
-    recorder.track(alias, Storage(node, alias))
-    return alias
+        return alias_of(recorder, Node(name, None, (), {}, tensor, origin)).requires_grad_()
 
 
 def _differentiate(

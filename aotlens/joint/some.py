@@ -32,7 +32,7 @@ def gradients_of_some(joint: JointProgram, arrived: Arrived) -> list[Node | None
     known, recorder = joint.differentiated, joint.captured.recorder
     guards = guard_count(recorder)
     with recorder.fake_mode:
-        tangents = [_alias(recorder, node) for node in known.tangents]
+        tangents = [alias_of(recorder, node) for node in known.tangents]
     there = [at for at, is_there in enumerate(arrived) if is_there]
     dynamic = recorder.fake_mode.shape_env is not None
     with recording(recorder, dynamic), refusing(recorder), torch.enable_grad(), without_autocast():
@@ -53,7 +53,8 @@ def guard_count(recorder: Recorder) -> int:
     return 0 if environment is None else len(environment.guards)
 
 
-def _alias(recorder: Recorder, node: Node) -> Any:
+def alias_of(recorder: Recorder, node: Node) -> Any:
+    """A tensor of its own that stands for a tangent."""
     alias = node.val.detach()
     recorder.track(alias, Storage(node, alias))
     return alias

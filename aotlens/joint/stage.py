@@ -76,6 +76,11 @@ class Backward:
     def outputs(self) -> tuple[ProgramOutput, ...]:
         return _expanded(self.gradients)
 
+    def wrapped(self) -> dict[tuple[type, int], Wrapped]:
+        """The gradients that are wrappers, by their slots."""
+        pairs = ((slot, value) for slot, value in self.gradients if isinstance(value, Wrapped))
+        return {(type(slot), slot.index): value for slot, value in pairs}
+
 
 @dataclass(frozen=True, slots=True)
 class ForwardOutput:
@@ -105,20 +110,15 @@ def build_joint(
     backward = Backward()
     if training:
         before = states_of(captured)
-        backward = record_backward(captured, differentiable, wanted, dynamic)
+        backward = record_backward(captured, differentiable, wanted, before, dynamic)
         backward = with_writes(captured, meta, before, backward)
     check_sizes(captured)
     write_in_graph(captured, meta)
     captured.recorder.originals.clear()  # the recording outlives the call, whose arguments it must not hold
-    tangents = (given for tangent in backward.tangents for given in tangent.inputs)
+    tangents = (one for tangent in backward.tangents for one in tangent.inputs)
     random = random_state(captured)
-    inputs = (
-        *graph_inputs(captured),
-        *random.inputs(False),
-        *tangents,
-        *backward.currents,
-        *random.inputs(True),
-    )
+    given = (*graph_inputs(captured), *random.inputs(False))
+    inputs = (*given, *tangents, *backward.currents, *random.inputs(True))
     results = (
         *_expanded((output.slot, output.value) for output in outputs),
         *random.outputs(False),
@@ -141,11 +141,7 @@ def build_joint(
         + (False,) * len(random.outputs(False)),
         aliases=aliases,
         wrapped_tangents=tuple(tangent.wrapped for tangent in backward.tangents),
-        wrapped_gradients={
-            (type(slot), slot.index): value
-            for slot, value in backward.gradients
-            if isinstance(value, Wrapped)
-        },
+        wrapped_gradients=backward.wrapped(),
         arrivals={
             (type(item.slot), item.slot.index): tangents
             for item, tangents in zip(wanted, backward.arrivals.of, strict=False)
@@ -154,10 +150,7 @@ def build_joint(
         tellers=backward.arrivals.tellers,
         differentiated=_differentiated(differentiable, wanted, backward),
         failing=backward.failing,
-        failing_tangents={
-            at: replace(failing, results=_results_of(captured, meta, differentiable[at].slot))
-            for at, failing in backward.failing_tangents.items()
-        },
+        failing_tangents=_with_results(captured, meta, differentiable, backward),
         bumps_in_backward=backward.bumps,
     )
 
@@ -173,6 +166,15 @@ def _differentiated(
         tuple(tangent.inputs[0].node for _, tangent in taken) if plain else (),
         tuple(item.leaf for item in inputs),
     )
+
+
+def _with_results(
+    captured: Captured, meta: ViewAndMutationMeta, outputs: list[ForwardOutput], backward: Backward
+) -> dict[int, FailingBackward]:
+    return {
+        at: replace(failing, results=_results_of(captured, meta, outputs[at].slot))
+        for at, failing in backward.failing_tangents.items()
+    }
 
 
 def _results_of(captured: Captured, meta: ViewAndMutationMeta, slot: Any) -> tuple[str, ...]:
@@ -295,15 +297,18 @@ def _moved_back(captured: Captured, given: CapturedInput) -> Any:
 
 
 def record_backward(
-    captured: Captured, differentiable: list[ForwardOutput], wanted: list[Wanted], dynamic: bool
+    captured: Captured,
+    differentiable: list[ForwardOutput],
+    wanted: list[Wanted],
+    before: list[State | None],
+    dynamic: bool,
 ) -> Backward:
-    """Run autograd's backward on the recording."""
+    """Run autograd's backward on the recording, whose inputs are in these states before it."""
     recorder = captured.recorder
-    recorder.in_backward, recorder.current = True, CurrentInputs(recorder, captured.inputs)
+    recorder.in_backward = True
     with recorder.fake_mode:
         tangents = [_tangent(recorder, output) for output in differentiable]
     numbers = numbers_of_data(recorder.fake_mode)  # the gradient of a loop counts its steps
-    before = states_of(captured)
     met = Met(recorder.hooked, recorder.wanting_none)
     run, told = recording(recorder, dynamic), custom_backwards_told(met.given)
     with run, refusing(recorder), torch.enable_grad(), without_autocast(), numbers, told:

@@ -15,10 +15,11 @@ from aotlens.capture.operators import Kind, aten, describe, is_operator
 from aotlens.capture.recorder import Call
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.tape import Tape
-from aotlens.capture.wrappers import inner_tensors, is_wrapper
+from aotlens.capture.wrappers import inner_tensors, inside, is_wrapper
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, is_higher_order
+from aotlens.ir.sizes import is_of_data
 from aotlens.ir.slots import UserOutput, inner_slot
 from aotlens.torch_api import FakeScriptObject, ScriptObject
 
@@ -132,13 +133,6 @@ def _bodies_from(given: Any, recorded: Any) -> Any:
     return given
 
 
-def _before(fake: Any, path: tuple[str, ...]) -> Any:
-    """The tensor inside an input, as it was before the function ran."""
-    for name in path:
-        fake = getattr(fake, name)
-    return fake
-
-
 class CallWriter:
     """Writes calls down as nodes on a tape of its own."""
 
@@ -174,7 +168,7 @@ class CallWriter:
     def _add_tensor(self, given: CapturedInput) -> None:
         slot: Any = given.slot
         for path, tensor in inner_tensors(given.argument):
-            self._add_input(inner_slot(slot, path), tensor, _before(given.fake, path))
+            self._add_input(inner_slot(slot, path), tensor, inside(given.fake, path))
 
     def _add_input(self, slot: Any, argument: Any, val: Any) -> Node:
         node = Node(self._tape.name(node_name(slot.name)), None, (), {}, val, Origin(NOWHERE, ""))
@@ -239,7 +233,7 @@ class CallWriter:
 
         Later calls have it by the symbol of their own recording, which `value` may not be of.
         """
-        if any(isinstance(size, torch.SymInt) and not size.node.has_hint() for size in value.shape):
+        if any(is_of_data(size) for size in value.shape):
             self._tape.symbols.define_sizes(node)
             if len(result.shape) == len(value.shape):
                 self._tape.symbols.define_sizes(node, result)

@@ -83,7 +83,7 @@ class WrapperWriter(CallWriter):
 
     def _look_inside(self, wrapper: Any, node: Node | None = None) -> None:
         for dim, size in enumerate(wrapper.shape):
-            if node is not None and isinstance(size, torch.SymInt) and is_ragged(size):
+            if node is not None and is_ragged(size):
                 self._ragged.setdefault(size.node.nested_int(), (node, dim))
         for name, inner in attributes_of(wrapper):
             if isinstance(inner, torch.Tensor):
@@ -92,7 +92,7 @@ class WrapperWriter(CallWriter):
                     self._look_inside(inner)
 
     def _argument(self, arg: Any) -> Any:
-        if isinstance(arg, torch.SymInt) and is_ragged(arg):
+        if is_ragged(arg):
             return self._ragged_size(arg)
         return super()._argument(arg)
 
@@ -125,10 +125,7 @@ class WrapperWriter(CallWriter):
 
     def _known_sizes(self, sizes: Any) -> tuple[Any, ...]:
         """Without those that stand for several, which the tensors inside tell."""
-        ragged = (isinstance(size, torch.SymInt) and is_ragged(size) for size in sizes)
-        return tuple(
-            None if unknown else self._argument(size) for unknown, size in zip(ragged, sizes, strict=True)
-        )
+        return tuple(None if is_ragged(size) else self._argument(size) for size in sizes)
 
     def _add_own(self, name: str, op: Any, args: tuple[Any, ...], val: Any, reason: str) -> Node:
         origin = replace(self._tape.origin, reason=reason)

@@ -61,13 +61,14 @@ def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, na
     """`CompiledFunction`, and `DoubleBackward`, which refuses a second derivative by name."""
     if code.backward is None or parts.backward is None:
         return
+    counted = is_counted(parts)
     BackwardWrappers(parts, names, code.backward.compile is not None).write_functions(builder)
     builder.add("", "")
     with builder.block("class CompiledFunction(torch.autograd.Function):"):
         builder.add("@staticmethod")
-        _forward(builder, parts, code.forward, names)
+        _forward(builder, parts, code.forward, names, counted)
         builder.add("", "@staticmethod")
-        _backward(builder, parts, code.backward, names)
+        _backward(builder, parts, code.backward, names, counted)
     if not parts.joint.always_fails:
         write_double(builder, parts, code.backward, names)
         write_refusal(builder, parts)
@@ -78,7 +79,7 @@ def function_outputs(parts: Partitioned) -> list[ProgramOutput]:
     return [out for out in parts.forward.outputs if isinstance(out.slot, DIFFERENTIABLE_OUTPUTS)]
 
 
-def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names) -> None:
+def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names, counted: bool) -> None:
     captured = parts.joint.captured
     inputs = [names.node(given.node) for given in parts.forward.inputs]
     parameters = _forward_parameters(parts, names)
@@ -100,7 +101,7 @@ def _forward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: N
         with builder.step("save for backward", _save_reason(parts)):
             _save(builder, parts, names)
             write_kept(builder, parts, names)
-            if is_counted(parts):
+            if counted:
                 builder.add("ctx.spent = False")
             keep_current(builder, parts, names)
         write_function_views(builder, parts, function_outputs(parts), names)
@@ -195,7 +196,7 @@ def _differentiable(parts: Partitioned, out: ProgramOutput) -> bool:
     return parts.joint.differentiable[at]
 
 
-def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names) -> None:
+def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: Names, counted: bool) -> None:
     program = code.program
     wrappers = BackwardWrappers(parts, names, code.compile is not None)
     tangents = wrappers.tangents(function_outputs(parts), parts.joint.differentiable)
@@ -213,7 +214,8 @@ def _backward(builder: TextBuilder, parts: Partitioned, code: GraphCode, names: 
         received = [tangent for tangent in tangents if tangent.nodes]
         gradients = _gradients(parts, names)
         conditions = write_missing(builder, parts, wrappers, tangents, len(gradients))
-        write_count(builder, parts)
+        if counted:
+            write_count(builder, parts)
         with builder.step("coerce gradients", "the backward was traced for gradients in this layout"):
             for tangent in received:
                 wrappers.write_coercion(builder, tangent)

@@ -1,7 +1,7 @@
 """The part of the module text that holds the graphs: operators, constants, functions."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import CellType, MappingProxyType
 from typing import Any
 
@@ -212,10 +212,14 @@ def write_constants(
             builder.add(f"{names.node(node)} = {text}")
 
 
-def load_program(program: Program) -> Any:
-    """The function that the program's own text defines; it takes the inputs one by one."""
+def load_program(program: Program, bound: Callable[[Any], Any] | None = None) -> Callable[..., Any]:
+    """The function that the program's own text defines; it takes the inputs one by one.
+
+    The objects that the text does not make are bound to its names, each as `bound` gives it.
+    """
     text = write_program(program)
-    namespace: dict[str, Any] = {"__name__": "aotlens_program", **text.bound}
+    given = text.bound if bound is None else {name: bound(value) for name, value in text.bound.items()}
+    namespace: dict[str, Any] = {"__name__": "aotlens_program", **given}
     exec(text.source, namespace)  # noqa: S102 (our own text)
     return namespace[graph_name(program)]
 

@@ -45,9 +45,7 @@ def _items(value: Any) -> Any:
 
 
 def write_count(builder: TextBuilder, parts: Partitioned) -> None:
-    """In `backward`; `forward` has set `ctx.spent` to False."""
-    if not is_counted(parts):
-        return
+    """In `backward`, where it is counted; `forward` has set `ctx.spent` to False."""
     with builder.step("refuse a second backward", "eager's has freed what it saved; this one saves nothing"):
         with builder.block("if ctx.spent:"):
             name = parts.joint.captured.subject.name

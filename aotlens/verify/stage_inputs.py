@@ -14,7 +14,7 @@ from torch import Tensor
 from aotlens.analysis.records import InputAliasInfo
 from aotlens.capture.operators import aten
 from aotlens.capture.storage import once
-from aotlens.capture.wrappers import inner_tensors, is_wrapper
+from aotlens.capture.wrappers import inner_tensors, inside, is_wrapper
 from aotlens.ir.outer import Outer
 from aotlens.ir.program import Program
 from aotlens.ir.slots import (
@@ -27,7 +27,7 @@ from aotlens.ir.slots import (
 )
 from aotlens.pipeline import Compiled
 from aotlens.report.build_programs import StageProgram
-from aotlens.runtime.graphs import graph_name, write_program
+from aotlens.runtime.graphs import load_program
 from aotlens.torch_api import below_views
 from aotlens.verify.clone import Cloner
 
@@ -125,7 +125,7 @@ class Given:
         """The program's results, and every value at hand afterwards by its node; `function` computes them."""
         arguments = self.arguments(program, environment)
         with below_views():
-            outputs = (function or load_program(program))(*arguments)
+            outputs = (function or _loaded(program))(*arguments)
         known = {id(given.node): value for given, value in zip(program.inputs, arguments, strict=True)}
         known |= {id(out.value): value for out, value in zip(program.outputs, outputs, strict=True)}
         return outputs, known
@@ -193,16 +193,13 @@ def _laid_out(value: Tensor, like: Any) -> Tensor:
     return torch.empty_strided(like.shape, like.stride(), dtype=value.dtype, device=value.device).copy_(value)
 
 
-def load_program(program: Program) -> Any:
-    """The function that the program's text defines."""
-    text = write_program(program)
-    bound = {
-        name: copied(Cloner(), value) if isinstance(value, torch.Generator) else value
-        for name, value in text.bound.items()
-    }
-    namespace: dict[str, Any] = {"__name__": "aotlens_stage", **bound}
-    exec(text.source, namespace)  # noqa: S102 (our own text)
-    return namespace[graph_name(program)]
+def _loaded(program: Program) -> Callable[..., Any]:
+    """The program's function, which draws from copies of its generators."""
+
+    def bound(value: Any) -> Any:
+        return copied(Cloner(), value) if isinstance(value, torch.Generator) else value
+
+    return load_program(program, bound)
 
 
 def _unpacked(boxed: Callable[[list[Any]], Any]) -> Callable[..., Any]:
@@ -233,13 +230,6 @@ class InputCloner(Cloner):
     def _copy_attributes(self, original: Tensor, made: Tensor) -> None:
         if not is_wrapper(original):
             super()._copy_attributes(original, made)
-
-
-def inside(value: Any, path: tuple[str, ...]) -> Any:
-    """The tensor inside a wrapper to which these attributes lead."""
-    for name in path:
-        value = getattr(value, name)
-    return value
 
 
 def is_number(value: Any) -> bool:
