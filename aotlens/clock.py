@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aotlens.observe import announce_stage
+from aotlens.torch_api import unseen
 
 COMPILING = threading.RLock()
 """One stage runs at a time: torch's modes, and Inductor, hold state of the whole process."""
@@ -41,7 +42,7 @@ class Clock:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """A name that comes again adds to its time."""
-        with COMPILING:
+        with COMPILING, unseen(name):
             announce_stage(name)
             started = time.perf_counter()
             try:

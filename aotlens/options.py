@@ -6,6 +6,7 @@ from typing import Any
 
 from aotlens.policy import Policy
 from aotlens.report.kernel_records import KERNEL_LANGUAGES
+from aotlens.side_effects import SideEffects
 
 Backend = Callable[[Any, list[Any]], Callable[..., Any]]
 """Takes a `GraphModule` and example inputs, gives a callable over flat inputs."""
@@ -55,8 +56,8 @@ class CompileOptions:
     """Let a mutation that autograd need not see stay inside the graph."""
     decompositions: dict[Any, Callable[..., Any]] | None = None
     """Operator decompositions; None takes what the backend asks for."""
-    allow_side_effects: bool = False
-    """Let what the function does besides its result (a list that it fills) happen while it is traced only."""
+    side_effects: SideEffects = SideEffects.REPLAYED
+    """What becomes of what the function does besides its result (a list that it fills)."""
     flat_result: bool = False
     """Return a tuple of the result's leaves instead of the user's containers."""
     functional_random: bool = False

@@ -258,13 +258,13 @@ def _capture(
         decompositions=decompositions_for(options),
         dynamic=options.dynamic or (mode.shape_env is not None and not ragged),
         observe_variables=options.observe_variables,
-        allow_side_effects=options.allow_side_effects,
+        side_effects=options.side_effects,
         split_region=partial(split_region, policy=options.partition),
     )
     with flex_gradients_on_cpu() if options.gpu is not None else nullcontext():
         captured = capture_direct(fn, args, kwargs, settings, name)
     if options.flat_result:
-        captured = replace(captured, structure=replace(captured.structure, result=None))
+        captured = replace(captured, structure=captured.structure.flat())
     return captured
 
 

@@ -16,7 +16,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache, partial
 from importlib.util import find_spec
 from inspect import signature
@@ -61,6 +61,12 @@ from torch.utils._python_dispatch import (
     _disable_current_modes,
     _get_current_dispatch_mode_stack,
     is_traceable_wrapper_subclass,
+)
+from torch.utils._python_dispatch import (
+    _pop_mode as _pop_dispatch_mode,
+)
+from torch.utils._python_dispatch import (
+    _push_mode as _push_dispatch_mode,
 )
 
 from aotlens.torch_range import note_once
@@ -120,6 +126,7 @@ __all__ = [
     "draws_in_kernels",
     "dynamo_compiles",
     "dynamo_knows",
+    "dynamo_value",
     "example_sizes",
     "fake_collectives_draw_apart",
     "fake_of",
@@ -132,6 +139,7 @@ __all__ = [
     "function_calls_handled_by",
     "function_graphs_applied_by",
     "function_mode_below",
+    "function_modes_of_the_user",
     "functionalizes_rng",
     "functorch_names",
     "generators_noted_by",
@@ -233,7 +241,9 @@ __all__ = [
     "turning_grad_on_told",
     "unbacked_symbols",
     "uncompiled_flex_attention",
+    "unseen",
     "use_torchs_tools_for_triton",
+    "users_function_modes",
     "vector_bits",
     "viewed_under_inference_mode",
     "wants_backward_at_once",
@@ -285,6 +295,16 @@ def tensor_check(tensors: list[Any]) -> Callable[..., bool]:
     """
     made = torch._C._dynamo.guards.TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
     return made.check
+
+
+def dynamo_value(source: Any) -> Any:
+    """What Dynamo's source stands for in the frame that it compiles; None where that is not known."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    try:
+        return InstructionTranslator.current_tx().output.resolve_source_value(source)
+    except (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+        return None
 
 
 def device_of_new_tensors() -> torch.device | None:
@@ -1327,6 +1347,90 @@ def function_mode_below(mode: Any) -> Iterator[Callable[[], None]]:
     finally:
         if entered:
             _restack(lambda modes: [one for one in modes if one is not mode])
+
+
+class _Unseen(threading.local):
+    """What one thread has put aside."""
+
+    is_on = False
+    function_modes: tuple[Any, ...] = ()
+
+
+_UNSEEN = _Unseen()
+
+
+@contextmanager
+def unseen(name: str) -> Iterator[None]:
+    """Within it, what runs is not seen by modes of the user's; a profiler sees one event of this name."""
+    if _UNSEEN.is_on:
+        yield
+        return
+    with ExitStack() as stack:
+        if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
+            stack.enter_context(torch.autograd.profiler.record_function(f"aotlens: {name}"))
+            torch._C._autograd._enable_record_function(False)
+            stack.callback(torch._C._autograd._enable_record_function, True)
+        if torch._C._len_torch_function_stack():
+            stack.enter_context(_function_modes_aside())
+        if torch._C._len_torch_dispatch_stack():
+            stack.enter_context(_dispatch_modes_aside())
+        _UNSEEN.is_on = True
+        stack.callback(setattr, _UNSEEN, "is_on", False)
+        yield
+
+
+def function_modes_of_the_user() -> tuple[type, ...]:
+    """Their classes, the outermost first."""
+    if not torch._C._len_torch_function_stack():
+        return ()
+    return tuple(type(mode) for mode in _get_current_function_mode_stack() if _is_users(mode))
+
+
+def _is_users(mode: Any) -> bool:
+    return not type(mode).__module__.startswith(("torch.utils._device", "torch._", "aotlens."))
+
+
+@contextmanager
+def _function_modes_aside() -> Iterator[None]:
+    stack = _get_current_function_mode_stack()
+    _UNSEEN.function_modes = tuple(mode for mode in stack if _is_users(mode))
+    try:
+        _restack(lambda modes: [mode for mode in modes if not _is_users(mode)])
+        yield
+    finally:
+        _UNSEEN.function_modes = ()
+        _restack(lambda _: stack)
+
+
+@contextmanager
+def users_function_modes() -> Iterator[None]:
+    """Within it, the user's function runs under the user's own function modes, as in eager."""
+    own = _UNSEEN.function_modes
+    for mode in own:
+        _push_mode(mode)
+    try:
+        yield
+    finally:
+        for _ in own:
+            _pop_mode()
+
+
+@contextmanager
+def _dispatch_modes_aside() -> Iterator[None]:
+    """Without modes of the user's; those that make tensors fake, functional or symbolic stay."""
+    stack = [mode for mode in _get_current_dispatch_mode_stack() if getattr(mode, "_mode_key", None) is None]
+    own = [mode for mode in stack if type(mode).__module__.startswith("aotlens.")]
+    try:
+        for _ in stack:
+            _pop_dispatch_mode()
+        for mode in own:
+            _push_dispatch_mode(mode)
+        yield
+    finally:
+        for _ in own:
+            _pop_dispatch_mode()
+        for mode in stack:
+            _push_dispatch_mode(mode)
 
 
 def _restack(change: Callable[[list[Any]], list[Any]]) -> None:

@@ -146,6 +146,14 @@ class Leaves:
         self.found.extend((name + pytree.keystr(path), leaf) for path, leaf in paths)
         return spec
 
+    def taken(self) -> int:
+        """How many values have been taken."""
+        return len(self.found)
+
+    def forget(self, count: int) -> None:
+        """All but the first of the values."""
+        del self.found[count:]
+
     def result(self, value: Any) -> Any:
         """The function's result, with marks for the containers in it that the function reaches by itself."""
         if not self._known:

@@ -1,12 +1,13 @@
 """The direct frontend: the user's Python runs as it is, on fake tensors."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from aotlens.capture.caches import caches_left_clean
 from aotlens.capture.containers import watch_containers, with_refills
@@ -14,18 +15,20 @@ from aotlens.capture.effects import LeftBehind
 from aotlens.capture.frames import calling_place, is_torch_file
 from aotlens.capture.graph_places import placed_call
 from aotlens.capture.hooked import bound_by_hooks
+from aotlens.capture.optimizers import outer_steps_refused
 from aotlens.capture.outside import outside_slots, reached_tensors, standing_in
 from aotlens.capture.owned import call_on, module_tensors
 from aotlens.capture.paths import flatten_with_path
-from aotlens.capture.reach import NOTHING, reach
+from aotlens.capture.reach import Reach, reach
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
+from aotlens.capture.records import Captured, CapturedInput, FlatCall, Reached, Subject
 from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings
 from aotlens.errors import UnsupportedError
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, UserInput
 from aotlens.report.records import Span
-from aotlens.torch_api import marked_static, pytree
+from aotlens.side_effects import SideEffects
+from aotlens.torch_api import FakeTensor, marked_static, pytree
 
 
 def capture_direct(
@@ -37,52 +40,72 @@ def capture_direct(
 ) -> Captured:
     """Run `function(*args, **kwargs)` once; parameters and buffers of a module come before the arguments."""
     subject = describe_subject(function, name)
-    _refuse_lazy(subject)
     owned = module_tensors(function)
     paths, spec = flatten_with_path((args, kwargs))
     signature = _signature(function)
-    slots: list[FlatInput] = list(owned_slots(owned))
-    for index, (path, value) in enumerate(paths):
-        own_name, is_static = argument_name(path, signature), marked_static(value)
-        slots.append(UserInput(own_name, len(owned) + index, is_static=is_static))
+    slots = [*owned_slots(owned), *_argument_slots(paths, signature, len(owned))]
     values = [*owned.values(), *(value for _, value in paths)]
-    surroundings = NOTHING if settings.allow_side_effects else reach(function, values)
-    reached = reached_tensors(surroundings, values)
+    surroundings = reach(function, values)
+    _refuse_lazy(subject, owned, surroundings)
+    reached = _reached(surroundings, values, settings.side_effects)
+    lefts: list[LeftBehind] = []
     slots += outside_slots(reached, len(values))
     given_count = len(values)
 
     def run(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
         clean = caches_left_clean(recorder.nodes, surroundings.caches)
-        fakes = (given.argument for given in inputs[given_count:])
+        fakes = inputs[given_count:]
         try:
-            with clean, standing_in(recorder, reached, inputs[given_count:]):
+            with clean, standing_in(recorder, reached, fakes), outer_steps_refused(recorder):
                 result = called(recorder, inputs[:given_count])
         finally:
-            left = LeftBehind(surroundings, tuple(zip(reached, fakes, strict=True)), subject)
-        return left.beside(result)
+            pairs = tuple((one, fake.argument) for one, fake in zip(reached, fakes, strict=True))
+            lefts.append(LeftBehind(surroundings, pairs, subject, settings.side_effects))
+        return lefts[0].beside(result)
 
     def called(recorder: Recorder, inputs: tuple[CapturedInput, ...]) -> Any:
         flat = [given.argument for given in inputs]
         call_args, call_kwargs = pytree.tree_unflatten(flat[len(owned) :], spec)
-        containers = () if settings.allow_side_effects else watch_containers(call_args, call_kwargs)
+        watches = settings.side_effects is not SideEffects.TRACED
+        containers = watch_containers(call_args, call_kwargs) if watches else ()
         recorder.containers = tuple(one.container for one in containers)
+        rebound: tuple[tuple[str, Any], ...] = ()
         if isinstance(function, torch.nn.Module):
             tensors = dict(zip(owned, flat, strict=False))
             with bound_by_hooks(function) as attributes:
                 result = call_on(function, tensors, call_args, call_kwargs, placed_call(function, recorder))
-            rebound = _rebound(subject, tensors, flat, not settings.allow_side_effects)
-            rebound += () if settings.allow_side_effects else tuple(attributes)
+            rebound = _rebound(subject, tensors, flat, attributes, settings.side_effects)
         else:
-            rebound = ()
             result = function(*call_args, **call_kwargs)
-        return with_refills(
-            result, containers, rebound, partial(argument_name, signature=signature), subject.span
-        )
+        named = partial(argument_name, signature=signature)
+        return with_refills(result, containers, rebound, named, subject.span)
 
     values += [one.tensor for one in reached]
     captured = capture_run(subject, FlatCall(values, tuple(slots), spec, run, reached), settings)
-    structure = replace(captured.structure, parameters=_parameters(signature, spec))
-    return replace(captured, structure=structure, surroundings=surroundings)
+    return replace(
+        captured,
+        structure=replace(captured.structure, parameters=_parameters(signature, spec)),
+        surroundings=lefts[0].settled(),
+        side_effects=settings.side_effects,
+        only_once=lefts[0].only_once,
+    )
+
+
+def _argument_slots(paths: list[Any], signature: inspect.Signature | None, first: int) -> list[FlatInput]:
+    return [
+        UserInput(argument_name(path, signature), first + at, is_static=marked_static(value))
+        for at, (path, value) in enumerate(paths)
+    ]
+
+
+def _reached(around: Reach, values: list[Any], effects: SideEffects) -> tuple[Reached, ...]:
+    """The tensors for which fakes stand in; an exported graph holds them, and a foreign fake is refused."""
+    if effects is SideEffects.TRACED:
+        return ()
+    found = reached_tensors(around, values)
+    if effects is SideEffects.REPLAYED:
+        return found
+    return tuple(one for one in found if type(one.tensor) is not FakeTensor)
 
 
 def owned_slots(owned: dict[str, Any]) -> list[FlatInput]:
@@ -131,29 +154,34 @@ def argument_name(path: tuple[Any, ...], signature: inspect.Signature | None) ->
     return f"arg{position.idx}{pytree.keystr(path[2:])}"
 
 
-def _refuse_lazy(subject: Subject) -> None:
-    function: Any = subject.function
-    if isinstance(function, torch.nn.Module) and any(
-        torch.nn.parameter.is_lazy(tensor) for tensor in (*function.parameters(), *function.buffers())
-    ):
-        raise UnsupportedError("a lazy module without its parameters", subject.span, "call it once before")
+def _refuse_lazy(subject: Subject, owned: dict[str, Any], around: Reach) -> None:
+    """A layer that makes its parameters at its first call would make them of tensors of the recording."""
+    known = (*owned.items(), *((place.path, place.value) for place in around.places))
+    for name, value in known:
+        if is_lazy(value):
+            case = f"a lazy module without its parameters (`{name}`)"
+            raise UnsupportedError(case, subject.span, "call it once before")
 
 
 def _rebound(
-    subject: Subject, tensors: dict[str, Any], given: list[Any], allowed: bool
+    subject: Subject,
+    tensors: dict[str, Any],
+    given: list[Any],
+    attributes: Iterable[tuple[str, Any]],
+    effects: SideEffects,
 ) -> tuple[tuple[str, Any], ...]:
-    """Buffers that the module bound to another tensor."""
+    """Buffers that the module bound to another tensor, and attributes that torch's hooks bound."""
     found = tuple(
         (fqn, now) for (fqn, now), before in zip(tensors.items(), given, strict=False) if now is not before
     )
     for fqn, now in found:
-        if not allowed or not isinstance(now, torch.Tensor):
+        if effects is SideEffects.TRACED or not isinstance(now, torch.Tensor):
             raise UnsupportedError(
                 f"the module binds `{fqn}` to another tensor",
                 subject.span,
                 f"write in place: `self.{fqn}.copy_(…)`",
             )
-    return found
+    return () if effects is SideEffects.TRACED else (*found, *attributes)
 
 
 def _parameters(signature: inspect.Signature | None, spec: Any) -> tuple[str, ...]:

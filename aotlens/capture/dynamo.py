@@ -22,7 +22,7 @@ from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings, SplitRegion
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
 from aotlens.report.records import Span, Variable
-from aotlens.torch_api import FakeTensorMode, TracingContext, detect_fake_mode, static_input
+from aotlens.torch_api import FakeTensorMode, TracingContext, detect_fake_mode, dynamo_value, static_input
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +168,22 @@ def _owned_slots(gm: fx.GraphModule, owned: dict[str, Any]) -> list[FlatInput]:
 
 
 def _source_text(source: Any) -> str:
+    text, step = _name(source), source
+    while step is not None:
+        key = getattr(step, "index", None)
+        if _KEY.search(_name(key)) and isinstance(value := dynamo_value(key), (str, int)):
+            text = text.replace(f"[{_name(key)}]", f"[{value!r}]")
+        step = getattr(step, "base", None)
+    return text
+
+
+def _name(source: Any) -> str:
     name = getattr(source, "name", "")
     return str(name() if callable(name) else name)
 
 
 _KEY = re.compile(r"list\(dict\.keys\([^()]*\)\)\[(\d+)\]")
-"""How Dynamo writes the n-th key of a dict whose keys are no constants."""
+"""How Dynamo writes the n-th key of a dict whose keys are no constants to it."""
 _MEMBER = re.compile(r"_(?:modules|parameters|buffers)\['([^']+)'\]")
 
 

@@ -6,61 +6,53 @@ wrapper puts in its place at each call.  A value that is no tensor and that the 
 counter), and a tensor that one call hands to the next, would be another at each call: those are refused.
 """
 
-from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
 from types import CellType
 from typing import Any
 
 import torch
 
+from aotlens.capture.changes import Change, changes_in, holds_fake, put_again, restore
 from aotlens.capture.containers import ABSENT, Item, Leaves, Refill, WithRefills, list_items, new_items
-from aotlens.capture.hidden_state import refuse_moved
+from aotlens.capture.hidden_state import name_of_moved, refuse_moved
 from aotlens.capture.mentions import Mentions, mentions, together
 from aotlens.capture.namespaces import MISSING, namespace, path_to
 from aotlens.capture.place_names import told
-from aotlens.capture.reach import Instance, Place, Reach, base_of, copied
+from aotlens.capture.reach import Instance, Place, Reach, base_of
 from aotlens.capture.records import Captured, Reached, Subject
-from aotlens.capture.surroundings import ANYTHING, PLAIN, is_unchanged, same_items
-from aotlens.errors import UnsupportedError
+from aotlens.capture.surroundings import ANYTHING, PLAIN
+from aotlens.errors import RefusedRuntimeError, UnsupportedError
 from aotlens.ir.outer import Outer
 from aotlens.report.records import Span
-from aotlens.torch_api import FakeTensor
+from aotlens.side_effects import SideEffects
 
 VALUES = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, torch.dtype, torch.device, type(None))
 """What can be left besides numbers and texts."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """One place that is not as it was."""
-
-    place: Place
-    now: Any
-    """What the name is bound to; for a container, a copy of what it holds."""
-    held: Any
-    """What a container held before; None where the name itself is bound anew."""
-    told: str = ""
-    """The place in the user's own names; empty until it is known that something is left."""
-
-    @property
-    def said(self) -> str:
-        what = self.place.what if self.held is None else f"the {type(self.place.value).__name__}"
-        return f"{what} `{self.place.path}`"
-
-
 class LeftBehind:
     """What one recording left at the places that a function reaches."""
 
-    def __init__(self, around: Reach, reached: Sequence[tuple[Reached, Any]], subject: Subject) -> None:
+    def __init__(
+        self,
+        around: Reach,
+        reached: Sequence[tuple[Reached, Any]],
+        subject: Subject,
+        effects: SideEffects = SideEffects.REPLAYED,
+    ) -> None:
         self._around = around
+        self._effects = effects
+        self._done: list[Change] = []
+        self.only_once = ""
+        """What a later call would not do again, and is left as the recording left it."""
         self._reached = {id(one.tensor): one for one, _ in reached}
         self._stand_ins = {id(fake): one.tensor for one, fake in reached}
         self._function, self._span = subject.function, subject.span
-        self._changes = list(_changes(around))
+        self._changes = list(changes_in(around))
         for change in self._changes:
-            _restore(change)
+            restore(change)
 
     def beside(self, result: Any) -> Any:
         """The result, with what the wrapper leaves at each place if anything.
@@ -68,7 +60,10 @@ class LeftBehind:
         Raises:
             UnsupportedError: something that a compiled call would not do again.
         """
-        refuse_moved(self._around.stateful, self._around.name_of, self._span)
+        if self._effects is SideEffects.REPLAYED:
+            refuse_moved(self._around.stateful, self._around.name_of, self._span)
+        else:
+            self.only_once = name_of_moved(self._around.stateful, self._around.name_of)
         if not self._changes:
             return result
         given = result if isinstance(result, WithRefills) else WithRefills(result, (), ())
@@ -78,14 +73,52 @@ class LeftBehind:
             if not isinstance(place.value, (*VALUES, *PLAIN, tuple))
         }
         leaves = Leaves(known, self._span)
-        refills = tuple(self._refill(change, leaves) for change in self._changes)
+        refills = tuple(made for change in self._changes if (made := self._replayed(change, leaves)))
+        for change in self._done:
+            put_again(change)
         own = leaves.result(given.result)
         standing = (*given.standing, *leaves.standing)
         first = len(given.leaves) - len(given.rebound)
         flat = (*given.leaves[:first], *leaves.found, *given.leaves[first:])
         return WithRefills(own, (*given.refills, *refills), flat, given.rebound, standing)
 
-    def _refill(self, change: _Change, leaves: Leaves) -> Refill:
+    def _replayed(self, change: Change, leaves: Leaves) -> Refill | None:
+        """None for what stays as the recording left it."""
+        is_traced = self._effects is SideEffects.TRACED
+        if not is_traced:
+            before = leaves.taken()
+            try:
+                return self._refill(change, leaves)
+            except UnsupportedError:
+                if self._effects is SideEffects.REPLAYED or holds_fake(change.now):
+                    raise
+                leaves.forget(before)
+                self.only_once = change.said
+        elif holds_fake(change.now):
+            raise RefusedRuntimeError(
+                f"aot_export of a function that leaves a tensor in {change.said}",
+                self._mention(change).span or self._span,
+                "return the tensor",
+            )
+        self._done.append(change)
+        return None
+
+    def settled(self) -> Reach:
+        """All that the function reaches, less what stays as the recording left it."""
+        names = {(id(change.place.store), change.place.name) for change in self._done}
+        kept = {id(change.place.value) for change in self._done if change.held is not None}
+        places = [
+            place
+            for place in self._around.places
+            if (id(place.store), place.name) not in names and id(place.value) not in kept
+        ]
+        instances = (
+            replace(one, before=dict(one.store)) if any(id(one.store) == store for store, _ in names) else one
+            for one in self._around.instances
+        )
+        return replace(self._around, places=tuple(places), instances=tuple(instances))
+
+    def _refill(self, change: Change, leaves: Leaves) -> Refill:
         mention = self._mention(change)
         before = len(leaves.found)
         name = told(self._around, self._function, change.place, mention.writes)
@@ -101,7 +134,7 @@ class LeftBehind:
         span = mention.span or self._span
         return replace(made, said=change.said, told=name, writes=mention.writes, span=span)
 
-    def _mention(self, change: _Change) -> Mentions:
+    def _mention(self, change: Change) -> Mentions:
         """Of all names of a container."""
         places = [change.place]
         if change.held is not None:
@@ -109,7 +142,7 @@ class LeftBehind:
             places = [place for place in self._around.places if place.value is value] or places
         return together([mentions(self._around, place) for place in places])
 
-    def _rebound(self, change: _Change, leaves: Leaves) -> Refill:
+    def _rebound(self, change: Change, leaves: Leaves) -> Refill:
         place, at = change.place, _outer(change.place)
         box = Outer(_box_name(place), place.store)
         if change.now is MISSING:
@@ -117,7 +150,7 @@ class LeftBehind:
         item = Item(place.name, None, leaves.take(change.told, change.now, at))
         return Refill(box.name, True, (item,), (), place.store, binds=True)
 
-    def _filled(self, change: _Change, leaves: Leaves, mention: Mentions) -> Refill:
+    def _filled(self, change: Change, leaves: Leaves, mention: Mentions) -> Refill:
         place, container = change.place, change.place.value
         at = Outer(_name(place), container)
         base = base_of(container)
@@ -142,7 +175,7 @@ class LeftBehind:
         real = self._stand_ins.get(id(value), value)
         return real if any(real is item for item in before) else value
 
-    def _carried(self, change: _Change, made: Refill) -> tuple[tuple[Any, Any], ...] | None:
+    def _carried(self, change: Change, made: Refill) -> tuple[tuple[Any, Any], ...] | None:
         """The tensors, by key, that a call takes over from the one before; None where other values are."""
         if change.held is None:
             found = [(change.place.name, change.place.value)]
@@ -163,7 +196,7 @@ class LeftBehind:
         known = self._reached.get(id(value))
         return known is not None and known.alone and len({(id(at), key) for at, key in known.places}) == 1
 
-    def _refuse_values(self, change: _Change, values: list[Any]) -> None:
+    def _refuse_values(self, change: Change, values: list[Any]) -> None:
         for value in values:
             if not isinstance(value, (*VALUES, *PLAIN, Outer)):
                 raise UnsupportedError(
@@ -172,102 +205,13 @@ class LeftBehind:
                     "leave tensors in tuples, lists or dicts, or register the class with pytree",
                 )
 
-    def _refusal(self, change: _Change, span: Span | None) -> UnsupportedError:
+    def _refusal(self, change: Change, span: Span | None) -> UnsupportedError:
         return UnsupportedError(
             f"a function that changes {change.said}, which a compiled call would not do again",
             span or self._span,
             "return the value instead; or, where only a first call does it (it fills a cache), call the "
             "function once before it is compiled; or use `torch.compile(fn, backend='aotlens')`",
         )
-
-
-def _changes(around: Reach) -> Iterator[_Change]:
-    seen: set[int] = set()
-    named: set[tuple[int, Any]] = set()
-    for place in around.places:
-        named.add((id(place.store), place.name))
-        now = place.now()
-        if place.content is not None and id(place.value) not in seen:
-            seen.add(id(place.value))
-            now_held = copied(place.value)
-            if not same_items(place.value, place.content) and _is_own(place, now_held):
-                yield _Change(place, now_held, place.content)
-        if now is not place.value and not _is_unchanged_binding(place, now) and _is_own(place, now):
-            yield _Change(place, now, None)
-    for instance in around.instances:
-        yield from _changed_attributes(instance, named)
-
-
-def _is_unchanged_binding(place: Place, now: Any) -> bool:
-    return place.content is None and is_unchanged(place)
-
-
-def _changed_attributes(instance: Instance, named: set[tuple[int, Any]]) -> Iterator[_Change]:
-    """Of an object: what no code names, or was not there before."""
-    store, before = instance.store, instance.before
-    for name in dict.fromkeys((*before, *store)):
-        now, then = store.get(name, MISSING), before.get(name, MISSING)
-        if now is not then and (id(store), name) not in named:
-            yield _Change(Place("the attribute", name, store, then), now, None)
-
-
-def _is_own(place: Place, now: Any) -> bool:
-    """Whether to look after it: a package's objects see to themselves, but not to fake tensors."""
-    return not place.foreign or _holds_fake(now)
-
-
-def _holds_fake(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_holds_fake, value.values()))
-    if isinstance(value, (list, tuple, set, deque)):
-        return any(map(_holds_fake, value))
-    return type(value) is FakeTensor
-
-
-def _restore(change: _Change) -> None:
-    _put(change.place, change.place.value, change.held)
-
-
-def _again(change: _Change) -> None:
-    if change.held is None:
-        _put(change.place, change.now, None)
-    else:
-        _put(change.place, change.place.value, change.now)
-
-
-def _put(place: Place, value: Any, content: Any) -> None:
-    """Bind a name to a value; or give a container this content."""
-    if content is not None:
-        _refill(value, content)
-    elif value is MISSING:
-        namespace(place.store).pop(place.name, None)
-    else:
-        namespace(place.store)[place.name] = value
-
-
-def _refill(container: Any, content: Any) -> None:
-    base: Any = OrderedDict if isinstance(container, OrderedDict) else base_of(container)
-    base.clear(container)
-    if isinstance(container, dict):
-        for key, value in content.items():
-            base.__setitem__(container, key, value)
-    else:
-        (base.update if base is set else base.extend)(container, content)
-
-
-@contextmanager
-def as_it_was(around: Reach) -> Iterator[None]:
-    """Within it, all that the function reaches is as it was before the recording; afterwards as it is now."""
-    later = list(_changes(around))
-    for change in later:
-        _restore(change)
-    try:
-        yield
-    finally:
-        for change in list(_changes(around)):
-            _restore(change)
-        for change in later:
-            _again(change)
 
 
 def _outer(place: Place) -> Outer:
@@ -298,7 +242,7 @@ def _in_order(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
     return list(now)[: len(kept)] == kept
 
 
-def _is_unsure(change: _Change, made: Refill, mention: Mentions) -> bool:
+def _is_unsure(change: Change, made: Refill, mention: Mentions) -> bool:
     """Whether what is left of a container depends on what it held before."""
     if "clear" in mention.ways and not made.cleared:
         return True
@@ -315,7 +259,7 @@ def _is_behind(listed: tuple[Item, ...], kept: list[Any], count: int, bounded: b
     return kept == list(range(first, count)) and all(item.before is not None for item in listed[: len(kept)])
 
 
-def _settles(change: _Change, made: Refill, mention: Mentions) -> bool:
+def _settles(change: Change, made: Refill, mention: Mentions) -> bool:
     """Whether a value that the function may read changes in its first calls only."""
     if change.held is None:
         before = change.place.value
@@ -325,7 +269,7 @@ def _settles(change: _Change, made: Refill, mention: Mentions) -> bool:
     return not change.held and "clear" in mention.ways and not mention.reads
 
 
-def _assumed(change: _Change, carried: tuple[tuple[Any, Any], ...]) -> tuple[tuple[Any, Any], ...]:
+def _assumed(change: Change, carried: tuple[tuple[Any, Any], ...]) -> tuple[tuple[Any, Any], ...]:
     """What a call must find as it was; of what is carried over, that it is there."""
     place, keys = change.place, [key for key, _ in carried]
     if change.held is None:
@@ -340,9 +284,11 @@ def refuse_changes_in_backward(captured: Captured) -> None:
     Raises:
         UnsupportedError: a hook, or the backward of a custom function, changes what it reaches by itself.
     """
-    changes = list(_changes(captured.surroundings))
+    changes = list(changes_in(captured.surroundings))
+    if captured.side_effects is not SideEffects.REPLAYED:
+        changes = [change for change in changes if holds_fake(change.now)]
     for change in changes:
-        _restore(change)
+        restore(change)
     if changes:
         found = mentions(captured.surroundings, changes[0].place).span
         raise UnsupportedError(

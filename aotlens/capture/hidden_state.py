@@ -85,13 +85,18 @@ def _position(iterator: Any, steps: int) -> Any:
         if frame is None:
             return "ended"
         return frame.f_lasti, tuple(_part(value, steps) for value in frame.f_locals.values())
+    parts = items_of(iterator)
+    return tuple(_part(part, steps) for part in parts) if parts else None
+
+
+def items_of(iterator: Any) -> tuple[Any, ...]:
+    """What an iterator of Python's own would give, and where it is; empty where that cannot be told."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # itertools will not be copied some day
-            made = iterator.__reduce__()
+            return tuple(iterator.__reduce__()[1:])
     except TypeError:
-        return None
-    return tuple(_part(part, steps) for part in made[1:])
+        return ()
 
 
 def _part(value: Any, steps: int) -> Any:
@@ -102,6 +107,13 @@ def _part(value: Any, steps: int) -> Any:
     if steps and isinstance(value, tuple):
         return tuple(_part(part, steps - 1) for part in value)
     return len(value) if isinstance(value, list) else id(value)
+
+
+def name_of_moved(before: Iterable[Stateful], name_of: Callable[[Any], str]) -> str:
+    """What a call moves on, in words; empty where it moves nothing."""
+    moved = (one.owner for one in before if one.now() != one.state)
+    names = (one.__name__ if isinstance(one, ModuleType) else name_of(one) for one in moved)
+    return next((f"the state of `{name}`" for name in names), "")
 
 
 def refuse_moved(before: Iterable[Stateful], name_of: Callable[[Any], str], span: Span | None) -> None:

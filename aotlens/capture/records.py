@@ -1,7 +1,7 @@
 """What capture hands on: the flat inputs, the flat results, and the open recording."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Literal
 
@@ -20,6 +20,8 @@ from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput, OutsideTensor, SyntheticBase
 from aotlens.ir.subclasses import Wrapped
 from aotlens.report.records import Span, Variable
+from aotlens.side_effects import SideEffects
+from aotlens.torch_api import pytree
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,10 @@ class Structure:
     gradients: tuple[LeftGradient, ...] = ()
     """What it leaves in `.grad` of inputs; the tensors are the last of the flat results."""
 
+    def flat(self) -> "Structure":
+        """With a tuple of the result's leaves as the result."""
+        return replace(self, result=pytree.tree_structure((None,) * self.result.num_leaves), standing=())
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -242,6 +248,9 @@ class Captured:
     variables: tuple[Variable, ...] = ()
     bases: tuple[SyntheticBaseOf, ...] = ()
     surroundings: Reach = NOTHING
+    side_effects: SideEffects = SideEffects.REPLAYED
+    only_once: str = ""
+    """What a later call would not do again, in words, so that the compilation is for one call."""
     """What the function can read besides its arguments, as it was; empty behind Dynamo, which guards."""
     hooks: Hooks | None = None
     """The caller's hooks on saved tensors, where both are graph modules."""

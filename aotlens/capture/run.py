@@ -80,6 +80,8 @@ from aotlens.torch_api import (
     replace_gradient_rule,
     turning_grad_on_told,
     uncompiled_flex_attention,
+    unseen,
+    users_function_modes,
     without_compiled_autograd,
     without_modes,
     without_onednn,
@@ -115,7 +117,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     random_state, modes = torch.get_rng_state(), current_modes()
     with recording(recorder, settings.dynamic), restored_grad_mode(), refusing(recorder):
         noted = turning_grad_on_told(lambda: turned_on.append(True))
-        with observer or nullcontext(), noting_guards(recorder), noted:
+        with observer or nullcontext(), noting_guards(recorder), noted, users_function_modes():
             result = call_boundary(lambda: call.run(recorder, inputs))
         after = torch.is_grad_enabled()
     refuse_changed_modes(modes, recorder.span)
@@ -321,6 +323,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
     own, where nothing is known of this recording.
     """
     with ExitStack() as stack:
+        stack.enter_context(unseen("recording"))
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         stack.enter_context(without_onednn())
         stack.enter_context(apart_from_the_caller(recorder.saved))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from aotlens.capture.operators import Decompositions
 from aotlens.ir.program import Program
 from aotlens.ir.regions import Region
+from aotlens.side_effects import SideEffects
 from aotlens.torch_api import FakeTensorMode
 
 SplitRegion = Callable[[Program], Region]
@@ -19,7 +20,6 @@ class Settings:
     dynamic: bool = False
     """Whether sizes are symbols."""
     observe_variables: bool = False
-    allow_side_effects: bool = False
-    """Whether the function may change its surroundings and its containers, once, while it is traced."""
+    side_effects: SideEffects = SideEffects.REPLAYED
     split_region: SplitRegion | None = None
     """By the partition policy of the whole; None leaves a marked region's gradient to torch."""

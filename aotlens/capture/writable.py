@@ -34,7 +34,7 @@ def check_writable(tape: Tape, target: Any, func: Any, args: tuple[Any, ...]) ->
         raise UnsupportedError(
             f"mutation by `{op_name(func)}` of a tensor that is neither argument, parameter nor buffer",
             tape.span,
-            "pass it as an argument or register it as a buffer",
+            "pass it as an argument, register it as a buffer, or use `torch.compile(fn, backend='aotlens')`",
         )
     if repeated_dims(target) and func not in FILLS:
         raise RefusedRuntimeError(

@@ -13,9 +13,8 @@ from typing import Any, TypeVar, overload
 
 import torch
 
-from aotlens.capture.effects import carried_places, unwritten_surroundings
-from aotlens.capture.surroundings import surroundings_check
 from aotlens.frontends.compiled_module import compiled_module
+from aotlens.frontends.fitting import kept_tensors, surroundings_fit
 from aotlens.frontends.recompiles import Recompilations
 from aotlens.frontends.signature import KeptTensors, argument_signature, signature
 from aotlens.options import CompileOptions
@@ -75,9 +74,7 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
                 if not _refused_by_guard(error, variant.compiled):
                     raise
         compiled = cache[signature(fn, args, kwargs)] = compile_direct(fn, args, kwargs, chosen)
-        unchanged = surroundings_check(unwritten_surroundings(compiled.captured))
-        carried = carried_places(compiled.captured)
-        variants.append(Variant(compiled, unchanged, KeptTensors(fn, leaves, _reached(compiled), carried)))
+        variants.append(Variant(compiled, surroundings_fit(compiled), kept_tensors(compiled, fn, leaves)))
         names = [given.slot.name for given in compiled.captured.flat_inputs]
         recompilations.note(key[1], leaves, names[len(names) - len(leaves) :])
         return compiled.call(*args, **kwargs)
@@ -86,14 +83,6 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
     if isinstance(fn, torch.nn.Module):
         return compiled_module(fn, call, functools.partial(compile, options=options))
     return call
-
-
-def _reached(compiled: Compiled) -> list[torch.Tensor]:
-    """Tensors that the module text reads and holds, and that are neither arguments nor the module's own."""
-    inputs = compiled.captured.inputs
-    outside = [one.outside for one in inputs if one.outside is not None and one.found_at is None]
-    constants = [value for value in compiled.module.text.bound.values() if isinstance(value, torch.Tensor)]
-    return [one for one in (*outside, *constants) if one.layout is torch.strided]
 
 
 CHECKING = ("call", "refuse_overlap")

@@ -10,6 +10,7 @@ import torch
 from aotlens.analysis.records import InputAliasInfo, OutputType
 from aotlens.capture.records import CapturedInput
 from aotlens.errors import RefusedRuntimeError
+from aotlens.ir.slots import OutsideTensor
 from aotlens.joint.records import JointProgram
 from aotlens.report.records import Span
 from aotlens.torch_api import functionalizes_rng
@@ -36,6 +37,10 @@ def refuse_inexpressible(joint: JointProgram, trace_joint: bool) -> None:
     for given, info in zip(joint.captured.inputs, joint.meta.inputs, strict=True):
         span = _span(joint, info)
         name = f"`{given.slot.name}`"
+        if isinstance(given.slot, OutsideTensor):
+            own = joint.captured.surroundings.name_of(given.outside)
+            case = f"aot_export of a function that reads `{own}`, which requires grad, past its arguments"
+            raise RefusedRuntimeError(case, joint.captured.subject.span, "pass it, or make it a parameter")
         if given.wrapped is not None:
             kind = given.wrapped.meta.name
             case = f"aot_export is not currently supported with traceable tensor subclass: {name}, a `{kind}`"

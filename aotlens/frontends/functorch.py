@@ -5,6 +5,7 @@ refuses is compiled anew, unless it is the call's own error or `debug_assert` as
 """
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature as parameters_of
@@ -16,12 +17,21 @@ from aotlens.capture.objects import is_told_by_attributes, is_value
 from aotlens.clock import COMPILING
 from aotlens.errors import RefusedAssertionError
 from aotlens.frontends.dynamo import compile_for_dynamo
+from aotlens.frontends.fitting import Fits, fitting
 from aotlens.frontends.partitioners import default_partition, min_cut_rematerialization_partition
 from aotlens.frontends.signature import autocast_dtypes, signature
 from aotlens.options import Backend, CompileOptions, Compilers, PartitionFunction
 from aotlens.pipeline import Compiled, compile_direct
 from aotlens.runtime.owner import Place, absent_places
-from aotlens.torch_api import FakeTensor, debug_assert, dynamo_compiles, is_any_autocast_enabled, is_recorded
+from aotlens.side_effects import SideEffects
+from aotlens.torch_api import (
+    FakeTensor,
+    debug_assert,
+    dynamo_compiles,
+    function_modes_of_the_user,
+    is_any_autocast_enabled,
+    is_recorded,
+)
 
 Decompositions = dict[Any, Callable[..., Any]]
 
@@ -70,7 +80,7 @@ class Request:
             policy=POLICIES.get(self.partition_fn, self.partition_fn),
             keep_input_mutations=self.keep_inference_input_mutations,
             decompositions=self.decompositions or {},
-            allow_side_effects=True,
+            side_effects=SideEffects.FOR_ONE_CALL,
         )
 
 
@@ -81,10 +91,15 @@ class Latest:
     call: Callable[..., Any]
     """When it raises one of `REFUSALS`, `Entries.again` goes on."""
     key: Any = None
-    autocast: Any = None
-    """The autocast that the compilation is for, which no argument shows; False when it is off."""
+    modes: Any = None
+    """The autocast and the user's function modes that the compilation is for, which no argument shows."""
     absent: tuple[Place, ...] = ()
     """Parameters and buffers of the module that were None."""
+    surroundings_fit: Fits | None = None
+    """Whether what the function reads beside its arguments is as it was; None where there is nothing."""
+
+    def fits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return self.surroundings_fit is None or self.surroundings_fit(args, kwargs)
 
 
 class Entries:
@@ -94,6 +109,7 @@ class Entries:
         self._fn = fn
         self._options = options
         self._latest = Latest(_not_compiled)
+        self._is_told = False
         self.compiled: dict[Any, Compiled] = {}
         self._known: dict[Any, Latest] = {}
         """Of each of those what it takes to try it first."""
@@ -110,14 +126,17 @@ class Entries:
                 other_modes = isinstance(known, tuple) and known[-1] != key[-1]
                 if other_modes or self._known[known].absent != absent:
                     continue
+                if not self._known[known].fits(args, kwargs):
+                    continue
                 try:
                     return other.call(*args, **kwargs)
                 except REFUSALS as refused:
                     if not _is_of_guards(refused):
                         raise
         with COMPILING:  # a second thread finds what the first has compiled
-            if key not in self.compiled:
+            if key not in self.compiled or not self._known[key].fits(args, kwargs):
                 self.compile(args, kwargs, key)
+                self._known[key].fits(args, kwargs)  # of what is for one call this is it
             found = self._latest = self._known[key]
         return found.call(*args, **kwargs)
 
@@ -131,7 +150,9 @@ class Entries:
             latest = self._latest
             if any(store.get(key) is not None for store, key in latest.absent):
                 refused = RuntimeError("compiled for a parameter or buffer that was None")
-            elif (is_any_autocast_enabled() and autocast_dtypes()) == latest.autocast:
+            elif not latest.fits(args, kwargs):
+                return self.again(RuntimeError("compiled for other surroundings"), None, args, kwargs)
+            elif _modes() == latest.modes:
                 try:
                     return latest.call(*args, **kwargs)
                 except REFUSALS as error:
@@ -141,7 +162,7 @@ class Entries:
                         raise
                     refused = error  # a parameter or buffer is None by now
             else:
-                refused = RuntimeError("not compiled for calls under this autocast")
+                refused = RuntimeError("not compiled for calls under these modes")
             return self.again(refused, latest.key, args, kwargs)
 
         if not isinstance(self._fn, torch.nn.Module):
@@ -152,12 +173,25 @@ class Entries:
     def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any = None) -> Compiled:
         """Compile for these arguments, real or fake, and remember it as the last one."""
         found = key if key is not None else signature(self._fn, args, kwargs)
+        self._tell(self.compiled.get(found))
         compiled = compile_direct(self._fn, args, kwargs, self._options)
         _refuse_objects(compiled)
-        self._latest = Latest(compiled.call, found, _autocast(), absent_places(self._fn))
+        fits = fitting(compiled, args, kwargs)
+        self._latest = Latest(compiled.call, found, _modes(), absent_places(self._fn), fits)
         self._known[found] = self._latest
         self.compiled[found] = compiled
         return compiled
+
+    def _tell(self, before: Compiled | None) -> None:
+        """Warn, once, where each call is compiled anew."""
+        changed = before.captured.only_once if before is not None else ""
+        if before is not None and changed and not self._is_told:
+            self._is_told = True
+            warnings.warn(
+                f"`{before.captured.subject.name}` is compiled anew at each call: it changes {changed}, "
+                "which it may read; keep it in a tensor, or change it outside",
+                stacklevel=4,
+            )
 
 
 def _refuse_objects(compiled: Compiled) -> None:
@@ -179,8 +213,8 @@ def _refuse_objects(compiled: Compiled) -> None:
             )
 
 
-def _autocast() -> Any:
-    return is_any_autocast_enabled() and autocast_dtypes()
+def _modes() -> Any:
+    return is_any_autocast_enabled() and autocast_dtypes(), function_modes_of_the_user()
 
 
 def _is_of_guards(error: Exception) -> bool:

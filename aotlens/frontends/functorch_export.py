@@ -31,6 +31,7 @@ from aotlens.joint.convention import forward_results, joint_module, primals
 from aotlens.joint.records import JointProgram
 from aotlens.options import Backend, CompileOptions, PartitionFunction
 from aotlens.pipeline import compile_joint, trace_direct
+from aotlens.side_effects import SideEffects
 from aotlens.torch_api import pytree
 
 aten = torch.ops.aten
@@ -195,7 +196,7 @@ def aot_compile_joint_with_descriptors(
 
 def _options(decompositions: Decompositions | None, *, dynamic: bool = False) -> CompileOptions:
     request = Request(nop, decompositions=decompositions, dynamic=dynamic)
-    return request.options()
+    return replace(request.options(), side_effects=SideEffects.TRACED)
 
 
 def _result(joint: JointProgram) -> Any:

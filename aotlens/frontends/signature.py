@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from aotlens.capture.inputs import unsupported_kind
 from aotlens.capture.objects import hashable, plain_attributes
@@ -16,6 +17,7 @@ from aotlens.errors import UnsupportedError
 from aotlens.runtime.owner import tensor_places
 from aotlens.torch_api import (
     device_of_new_tensors,
+    function_modes_of_the_user,
     graph_module_hooks,
     has_saved_tensor_hooks,
     hooked_values,
@@ -61,7 +63,9 @@ def _known(leaves: list[Any], sizes: bool = True) -> Any:
     try:
         return _describe(leaves, sizes)
     except RuntimeError:
-        if any(isinstance(leaf, torch.Tensor) and unsupported_kind(leaf) for leaf in leaves):
+        if any(
+            isinstance(leaf, torch.Tensor) and (is_lazy(leaf) or unsupported_kind(leaf)) for leaf in leaves
+        ):
             return object()  # like no other call
         raise
 
@@ -144,6 +148,7 @@ def _modes() -> tuple[Any, ...]:
         torch.are_deterministic_algorithms_enabled(),
         torch.get_default_dtype(),
         device_of_new_tensors(),
+        function_modes_of_the_user(),
         _hooks(),
     )
 

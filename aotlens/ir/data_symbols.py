@@ -41,7 +41,10 @@ def numbers_of(val: Any) -> list[Any]:
     """The symbolic numbers in a value: itself, or a tensor's sizes, strides and offset, of each in a list."""
     if isinstance(val, (list, tuple)):
         return [number for item in val for number in numbers_of(item)]
-    numbers = (*val.shape, *val.stride(), val.storage_offset()) if isinstance(val, FakeTensor) else (val,)
+    numbers: tuple[Any, ...] = (val,)
+    if isinstance(val, FakeTensor):
+        has_strides = val.layout is torch.strided
+        numbers = (*val.shape, *val.stride(), val.storage_offset()) if has_strides else tuple(val.shape)
     kinds = (torch.SymInt, torch.SymFloat, torch.SymBool)
     return [each for each in numbers if isinstance(each, kinds) and each.node.is_symbolic()]
 

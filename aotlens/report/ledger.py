@@ -174,9 +174,9 @@ def tensor_text(tensor: Tensor | None) -> str:
 
 
 def site_lines(sites: Iterable[Site], indent: str) -> Iterator[Text]:
-    """`file:line:col  text` for each site."""
-    for site in sites:
-        yield Text.assemble(indent, (place(site.span), "dim"), "  ", site.text)
+    """`file:line:col  text` for each site, once where several operators are at one."""
+    for span, text in dict.fromkeys((site.span, site.text) for site in sites):
+        yield Text.assemble(indent, (place(span), "dim"), "  ", text)
 
 
 def _details(reason: str, sites: tuple[Site, ...], width: int) -> Iterator[Text]:

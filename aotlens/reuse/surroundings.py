@@ -46,7 +46,7 @@ def option_lines(options: CompileOptions) -> Iterator[str]:
     flags = (
         options.dynamic,
         options.keep_input_mutations,
-        options.allow_side_effects,
+        options.side_effects,
         options.flat_result,
         options.functional_random,
         options.lazy_backward,

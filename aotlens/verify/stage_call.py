@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from aotlens.analysis.records import IntermediateBaseOf
-from aotlens.capture.effects import as_it_was
+from aotlens.capture.changes import as_it_was
 from aotlens.capture.namespaces import namespace
 from aotlens.capture.records import Captured
 from aotlens.capture.wrappers import Path, is_wrapper, rebuild

@@ -94,7 +94,7 @@ def _mutation_hints(views: Views, shown: Shown) -> Iterator[types.InlayHint]:
 
 
 def _mutation(row: Input) -> str:
-    lines = [f"- line {site.span.line}: {code(site.text)}" for site in row.sites]
+    lines = list(dict.fromkeys(f"- line {site.span.line}: {code(site.text)}" for site in row.sites))
     return "\n".join([f"{code(row.name)} is mutated: {row.reason}", *lines])
 
 

@@ -12,6 +12,8 @@ import torch
 from torch._functorch import config
 
 import aotlens
+from aotlens.errors import UnsupportedError
+from aotlens.options import CompileOptions
 from aotlens.torch_api import FakeTensorMode, make_shape_env, pytree
 
 PARTITIONS: dict[str, tuple[Any, Any]] = {
@@ -387,9 +389,9 @@ class Counting(torch.nn.Module):
         return self.same * x + self.count
 
 
-def test_a_written_buffer_that_is_also_an_attribute_is_refused() -> None:
-    with pytest.raises(AssertionError, match="a write to `count`, which the function also reads"):
-        aotlens.aot_module(Counting(writes=True), aotlens.nop)(torch.ones(2))
+def test_a_buffer_that_is_also_an_attribute() -> None:
+    written = aotlens.aot_module(Counting(writes=True), aotlens.nop)
+    assert [written(torch.ones(2)).tolist() for _ in range(2)] == [[2, 2], [4, 4]]
     kept = Counting(writes=False)
     compiled = aotlens.aot_module(kept, aotlens.nop)
     for now in (0.0, 2.0):
@@ -599,3 +601,24 @@ def test_grad_mode_is_not_checked_where_the_function_only_turns_it_off() -> None
     with torch.no_grad():
         compiled(x, torch.ones(2))
     assert len(seen.graphs) == 1
+
+
+LAZY = "a lazy module without its parameters .`weight`.*call it once before"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_lazy_layer_makes_its_parameters_before(whole: bool) -> None:
+    layer, x = torch.nn.LazyLinear(2), torch.ones(3)
+    fn: Any = aotlens.aot_module(layer, aotlens.nop) if whole else None
+    fn = fn or aotlens.aot_function(lambda x: layer(x), aotlens.nop)  # noqa: PLW0108 (a closure)
+    with pytest.raises(UnsupportedError, match=LAZY):
+        fn(x)
+    layer(x)
+    torch.testing.assert_close(fn(x), layer(x))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+def test_a_sparse_tensor_that_a_compiled_function_closes_over() -> None:
+    adjacency, x = torch.eye(3).to_sparse_csr(), torch.rand(3, 3)
+    eager = CompileOptions(backend="eager")
+    torch.testing.assert_close(aotlens.compile(lambda x: adjacency @ x, options=eager)(x), x)

@@ -21,6 +21,7 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
+from aotlens.side_effects import SideEffects
 from aotlens.worker import warm
 
 STARTS_A_DRIVER = (
@@ -93,7 +94,8 @@ def differentiated() -> dict[str, Any]:
         x = torch.empty(3, 3, device="standin", requires_grad=True)
         fn(x).backward()
         eager, threads[:] = list(threads), []
-        options = CompileOptions(backend=backend, allow_side_effects=True)  # the backward notes its thread
+        traced = SideEffects.TRACED  # the backward notes its thread
+        options = CompileOptions(backend=backend, side_effects=traced)
         compiled = compile_direct(fn, (x,), {}, options)
         compiled.call(x).backward()
     return {"eager": eager, "recorded": threads, "compiled": compiled_under, "last": stages[-1]}

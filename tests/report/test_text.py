@@ -135,3 +135,16 @@ def test_a_program_s_text_is_never_broken() -> None:
     text = report_text(sample_report(), Shown(stage="forward"), width=60)
     ast.parse(text)
     assert max(map(len, text.splitlines())) > 60  # a comment of a shape, or a long call
+
+
+def test_a_place_of_several_operators_is_told_once() -> None:
+    target = training_target()
+    assert target.wrapper is not None
+    step = next(step for step in target.wrapper.steps if step.sites)
+    again = tuple(replace(step.sites[0], op=op) for op in ("aten.add_", "aten.mul_"))
+    steps = tuple(replace(one, sites=again) if one is step else one for one in target.wrapper.steps)
+    inputs = tuple(replace(one, sites=()) for one in target.inputs)
+    target = replace(target, inputs=inputs, outputs=(), wrapper=replace(target.wrapper, steps=steps))
+    text = report_text(replace(sample_report(), targets=(target,)), Shown())
+    wrapper = text[text.index("Wrapper") : text.index("not needed")]
+    assert wrapper.count(step.sites[0].text) == 1
