@@ -68,8 +68,7 @@ def record_metadata_mutation(tape: Tape, call: Write) -> Any:
     functional = call.operator.functional
     if functional is None:
         raise UnsupportedError(f"metadata mutation by `{call.name}`", tape.span, "take a view instead")
-    keywords = tuple(call.kwargs.items())
-    step = ViewStep(functional, call.args[1:], keywords, None, torch.is_grad_enabled(), in_place=True)
+    step = ViewStep.taken_here(functional, call.args[1:], call.kwargs, in_place=True)
     node, step = _moved(tape, tensor, step)
     before, unseen = tensor.shape, not torch.is_grad_enabled() and not tracked.storage.inputs
     tape.keep_values(tensor)

@@ -37,7 +37,7 @@ def record_view(
     source_node = tape.node_to_view(source)
     result = viewed(func, args, kwargs)
     several = isinstance(result, (list, tuple))
-    step = ViewStep(func, args[1:], tuple(kwargs.items()), None, torch.is_grad_enabled())
+    step = ViewStep.taken_here(func, args[1:], kwargs)
     node: Any = None
     if func is aten.as_strided.default:
         step = noted(step, source, tracked, tape.span)

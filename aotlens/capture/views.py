@@ -32,10 +32,18 @@ class ViewStep:
     """Which result, for an operator that gives several views; None for one that gives one."""
     grad_enabled: bool = True
     """Whether grad mode was on when the user's code took the view."""
+    inference: bool | None = None
+    """Whether inference mode was on then; None for a view that no code of the user's took."""
     offset: Any = None
     """Of `as_strided`: where in memory it begins, in elements; None for all others."""
     in_place: bool = False
     """Whether the viewed tensor itself became the view (`t_`)."""
+
+    @classmethod
+    def taken_here(cls, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], **facts: Any) -> "ViewStep":
+        """A view that is taken in the modes of now."""
+        modes = {"grad_enabled": torch.is_grad_enabled(), "inference": torch.is_inference_mode_enabled()}
+        return cls(op, args, tuple(kwargs.items()), **modes, **facts)
 
     def apply(self, emit: Emit, source: Any) -> Any:
         value = emit(self.op, source, *self.args, **dict(self.kwargs))

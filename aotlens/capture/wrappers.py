@@ -150,8 +150,8 @@ def note_result(tape: Tape, call: Write, result: Any) -> None:
             continue
         chain = known.chain
         if operator.kind is Kind.VIEW:
-            at, keywords = index if several else None, tuple(call.kwargs.items())
-            step = ViewStep(call.func, call.args[1:], keywords, at, torch.is_grad_enabled())
+            at = index if several else None
+            step = ViewStep.taken_here(call.func, call.args[1:], call.kwargs, result=at)
             chain = (*chain, step)
         setattr(made, TRACK, Tracked(known.storage, chain, known.node, known.version))
 

@@ -5,11 +5,12 @@ one in eager.
 """
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from aotlens.analysis.records import IntermediateBaseOf, ViewAndMutationMeta
+from aotlens.analysis.records import IntermediateBaseOf, OutputAliasInfo, ViewAndMutationMeta
 from aotlens.capture.inference_tensors import made_inside
 from aotlens.capture.records import Captured
 from aotlens.errors import UnsupportedError
@@ -33,10 +34,46 @@ def of_this_mode(tensor):
 """
 
 
-def in_mode_of(builder: TextBuilder, captured: Captured, tensor: Any) -> AbstractContextManager[None]:
-    """Where the views of a result are taken again."""
-    inside = not captured.inference_mode and made_inside(captured.recorder, tensor)
-    return builder.block("with torch.inference_mode():") if inside else nullcontext()
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """The modes under which a line of `call` runs."""
+
+    grad: bool
+    inference: bool
+
+    def block(self, builder: TextBuilder, captured: Captured) -> AbstractContextManager[None]:
+        """Where such lines are written; nothing opens for the caller's own modes."""
+        if (self.grad, self.inference) == (captured.grad_enabled, captured.inference_mode):
+            return nullcontext()
+        if self.inference == captured.inference_mode:
+            return builder.block(f"with torch.{'enable_grad' if self.grad else 'no_grad'}():")
+        if self.inference:
+            return builder.block(
+                f"with torch.inference_mode(){', torch.enable_grad()' if self.grad else ''}:"
+            )
+        return builder.block(f"with torch.inference_mode(False){'' if self.grad else ', torch.no_grad()'}:")
+
+
+def modes_of_views(captured: Captured, info: OutputAliasInfo) -> tuple[Modes, list[Modes]]:
+    """Where the views of a result are taken again: from where on, then one for each view of its chain.
+
+    A result without a gradient comes as its caller's grad mode has it; one that autograd starts after gets
+    none through its views.
+    """
+    caller = Modes(captured.grad_enabled, captured.inference_mode)
+    all_alike = info.geometry is not None or info.tensor.is_inference()
+    if all_alike and not captured.inference_mode and made_inside(captured.recorder, info.tensor):
+        inside = Modes(False, True)
+        return inside, [inside] * len(info.chain)
+    starts_after = info.viewed_without_grad and not info.refuses_use
+    as_taken = info.requires_grad or info.viewed_without_grad or info.detached_after != len(info.chain)
+    steps = []
+    for step in info.chain:
+        inference = caller.inference if step.inference is None else step.inference
+        taken = Modes(step.grad_enabled and not starts_after, inference)
+        steps.append(taken if as_taken or inference != caller.inference else caller)
+    first = caller.grad and not (info.geometry is not None and info.viewed_without_grad)
+    return Modes(first, caller.inference), steps
 
 
 def write_inference_tensors(builder: TextBuilder, captured: Captured, meta: ViewAndMutationMeta) -> None:

@@ -8,29 +8,30 @@ from collections.abc import Callable
 
 from aotlens.analysis.records import OutputAliasInfo
 from aotlens.capture.views import ViewStep
+from aotlens.runtime.inference_tensors import Modes
 
-Line = Callable[[bool, str], None]
-"""Writes a line that runs in a grad mode."""
+Line = Callable[[Modes, str], None]
+"""Writes a line that runs under modes."""
 
 
 class SeveralViews:
-    """The names under which `call` has what those operators gave, by grad mode and expression."""
+    """The names under which `call` has what those operators gave, by modes and expression."""
 
     def __init__(self, write: Line) -> None:
         self._write = write
-        self._free: dict[tuple[bool, str], tuple[str, set[int | None]]] = {}
+        self._free: dict[tuple[Modes, str], tuple[str, set[int | None]]] = {}
         self._names = 0
 
-    def one(self, info: OutputAliasInfo, step: ViewStep, text: str, grad_enabled: bool) -> str:
+    def one(self, info: OutputAliasInfo, step: ViewStep, text: str, modes: Modes) -> str:
         """A result's view as an expression; `text` is the same with a call of its own."""
         call = text.removesuffix(f"[{step.result}]")
         if step.result is None or info.refuses_use or info.taken_before or f"out_{info.index}" in call:
             return text
-        name, used = self._free.get((grad_enabled, call), ("", {step.result}))
+        name, used = self._free.get((modes, call), ("", {step.result}))
         if step.result in used:
             name, used = f"views_{self._names}", set()
             self._names += 1
-            self._free[grad_enabled, call] = name, used
-            self._write(grad_enabled, f"{name} = {call}")
+            self._free[modes, call] = name, used
+            self._write(modes, f"{name} = {call}")
         used.add(step.result)
         return f"{name}[{step.result}]"

@@ -35,7 +35,7 @@ from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import call_graph, graph_context, view_text
 from aotlens.runtime.guards import Guards
 from aotlens.runtime.hooks import check_hooks, without_hooks
-from aotlens.runtime.inference_tensors import in_mode_of, write_inference_tensors
+from aotlens.runtime.inference_tensors import Modes, modes_of_views, write_inference_tensors
 from aotlens.runtime.leaves import (
     inputs_apart,
     is_leaf,
@@ -305,7 +305,7 @@ class WrapperText:
         once = _once(self._captured.inputs[info.index].fake)
         line = f"{name}{once}.copy_(updated_{info.index}{once})"
         if info.seen_by_autograd:
-            self._under(True, line)
+            self._under(Modes(True, self._captured.inference_mode), line)
         elif self._captured.inputs[info.index].argument.is_inference():  # what is recorded, eager takes
             with self._builder.block("with torch.inference_mode():"):
                 self._builder.add(line)
@@ -392,45 +392,35 @@ class WrapperText:
         return f"{self._chain(text, memory.chain or ())}.detach()"
 
     def _make_alias(self, info: OutputAliasInfo) -> None:
-        """The views again, each in the grad mode in which the user's code took it."""
-        name, ambient = f"out_{info.index}", self._captured.grad_enabled
+        """The views again, each in the modes under which the user's code took it."""
+        name = f"out_{info.index}"
         if info.same_object_as is not None:
             self._builder.add(f"{name} = out_{info.same_object_as}")
             return
         base = self._base_name(info.base)
-        with (
-            in_mode_of(self._builder, self._captured, info.tensor),
-            at_other_version(self._builder, base) if info.refuses_use else nullcontext(),
-        ):
-            self._write_views(base, info, ambient)
+        with at_other_version(self._builder, base) if info.refuses_use else nullcontext():
+            self._write_views(base, info)
         if not info.requires_grad and is_view_of_custom_function(info.tensor):
             self._builder.add(f"{SET_META}(out_{info.index}, {IN_CUSTOM_FUNCTION})")
 
-    def _write_views(self, text: str, info: OutputAliasInfo, ambient: bool) -> None:
-        name, mode = f"out_{info.index}", ambient
+    def _write_views(self, text: str, info: OutputAliasInfo) -> None:
+        name, (modes, steps) = f"out_{info.index}", modes_of_views(self._captured, info)
         apart = ".data" if info.own_version else ".detach()"
         text += apart if info.detached_after == 0 else ""
         if info.geometry is not None:
             text = f"{text}.as_strided({self._geometry(info.geometry)})"
             text += apart if info.detached_after == 1 else ""
-            mode = ambient and not info.viewed_without_grad
-        starts_after = info.viewed_without_grad and not info.refuses_use
-        as_taken = info.requires_grad or info.viewed_without_grad or info.detached_after != len(info.chain)
-        for at, step in enumerate(info.chain, 1):
-            wanted = step.grad_enabled and not starts_after if as_taken else ambient
-            if wanted != mode and step is not info.chain[0]:
-                self._under(mode, f"{name} = {text}")
+        for at, (step, wanted) in enumerate(zip(info.chain, steps, strict=True), 1):
+            if wanted != modes and at > 1:
+                self._under(modes, f"{name} = {text}")
                 text = name
-            mode, text = wanted, view_text(step, text, self._names)
-            text = self._several.one(info, step, text, mode)
+            modes, text = wanted, view_text(step, text, self._names)
+            text = self._several.one(info, step, text, modes)
             text += apart if info.detached_after == at else ""
-        self._under(mode, f"{name} = {text}")
+        self._under(modes, f"{name} = {text}")
 
-    def _under(self, grad_enabled: bool, line: str) -> None:
-        if grad_enabled == self._captured.grad_enabled:
-            self._builder.add(line)
-            return
-        with self._builder.block(f"with torch.{'enable_grad' if grad_enabled else 'no_grad'}():"):
+    def _under(self, modes: Modes, line: str) -> None:
+        with modes.block(self._builder, self._captured):
             self._builder.add(line)
 
     def _chain(self, text: str, chain: tuple[ViewStep, ...]) -> str:

@@ -201,6 +201,40 @@ def views_under_inference_mode_inside(x: Tensor) -> tuple[Tensor, ...]:
         return x.reshape(2, -1), x.t().flatten(0, 0), x.narrow(0, 1, 2), x.chunk(2)[0].ravel()
 
 
+@cases(lambda: (leaf(4, 4),), "dynamic")
+def view_under_inference_mode_inside_viewed_after_it(x: Tensor) -> Tensor:
+    turned = x.t()
+    with torch.inference_mode():
+        quiet = turned.t()
+    return quiet.t()
+
+
+@cases(lambda: (leaf(4, 4),), "dynamic")
+def views_of_an_intermediate_under_inference_mode_and_after(x: Tensor) -> tuple[Tensor, ...]:
+    hidden = x.sin()
+    with torch.inference_mode():
+        quiet, rest = hidden.t().split(2)
+    with torch.no_grad():
+        part = rest[:1]
+    return quiet, quiet.t(), part, part[0]
+
+
+@cases(lambda: (plain(4, 4),))
+def views_without_a_gradient_under_inference_mode_and_after(x: Tensor) -> tuple[Tensor, ...]:
+    with torch.inference_mode():
+        quiet = x.t()
+    return quiet, quiet.t(), x.t()
+
+
+@cases(lambda: (leaf(4, 4),), context=torch.inference_mode)
+def views_with_inference_mode_off_inside(x: Tensor) -> tuple[Tensor, ...]:
+    with torch.inference_mode(False):
+        turned = x.t()
+        with torch.no_grad():
+            part = turned[1:]
+    return turned, turned.t(), part, part.t()
+
+
 @cases(lambda: (leaf(4, 4),))
 def dropout_of_evaluation_under_inference_mode_inside(x: Tensor) -> Tensor:
     with torch.inference_mode():
