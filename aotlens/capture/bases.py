@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 
+from aotlens.capture.inference_tensors import as_writable_as
 from aotlens.capture.operators import aten
 from aotlens.capture.places import contains, overlap
 from aotlens.capture.records import CapturedInput, SyntheticBaseOf
@@ -189,7 +190,7 @@ def base_input(tape: Tape, slot: FlatInput, fake: Any, like: Any, name: str) -> 
     """One graph input: its fake tensor, and what the user's function gets, a leaf exactly when `like` is."""
     node = Node(tape.name(name), None, (), {}, fake, Origin(NOWHERE, ""))
     requires_grad = like is not None and like.requires_grad
-    argument = leaf = _leaf(fake, requires_grad)
+    argument = leaf = as_writable_as(like, _leaf(fake, requires_grad))
     is_leaf = like is None or like.is_leaf
     if requires_grad and not is_leaf:
         with torch.enable_grad():

@@ -8,25 +8,65 @@ from typing import Any
 import torch
 
 from aotlens.capture.operators import aten
+from aotlens.capture.storage import Tracked
 from aotlens.capture.tape import Tape
 from aotlens.torch_api import raise_as_inference_write, viewed_under_inference_mode
 
 
-def takes_writes_outside(func: Any, result: Any) -> bool:
+def note_inference(tape: Tape, argument: Any, value: Any) -> None:
+    """What a recording knows of an argument for which the caller passes an inference tensor.
+
+    Dynamo's fake of one is none, and its graphs are recorded with the caller's inference mode off.
+    """
+    if not value.is_inference():
+        return
+    tracked = tape.tracked(argument)
+    if argument.is_inference():
+        tracked.takes_writes_outside = takes_writes_anywhere(value)
+    else:
+        tracked.storage.of_inference = True
+
+
+def as_writable_as(like: Any, argument: Any) -> Any:
+    """The fake tensor for an argument, as torch's own check of a write has to find it."""
+    if not argument.is_inference() or like is None or not takes_writes_anywhere(like):
+        return argument
+    with torch.inference_mode(False):
+        return argument.detach()
+
+
+def takes_writes_anywhere(value: Any) -> bool:
+    """Whether a caller may write to an inference tensor outside of the mode too: such a one counts writes."""
+    try:
+        return value._version >= 0
+    except RuntimeError:
+        return False
+
+
+def takes_writes_outside(func: Any, source: Tracked, result: Any) -> bool:
     """Whether an operator gives another look at an inference tensor that may be written to anywhere.
 
     Only `detach` (and `.data`, which calls it) does, outside the mode; a view of what it gives does not.
     """
-    inference = result.is_inference() and not torch.is_inference_mode_enabled()
-    return inference and func is aten.detach.default
+    if func is not aten.detach.default or torch.is_inference_mode_enabled():
+        return False
+    return result.is_inference() or source.storage.of_inference
 
 
 def refuse_inference_write(tape: Tape, target: Any) -> None:
-    """Raises eager's error for a write to an inference tensor with inference mode off."""
-    if not target.is_inference() or torch.is_inference_mode_enabled() or tape.plays:
+    """Raises eager's error for a write to an inference tensor with inference mode off.
+
+    Of one that Dynamo's fake hides, each call has to raise it: the caller's mode is not known before.
+    """
+    if torch.is_inference_mode_enabled() or tape.plays:
         return
-    if not tape.tracked(target).takes_writes_outside:
+    tracked = tape.tracked(target)
+    if tracked.takes_writes_outside:
+        return
+    if target.is_inference():
         raise_as_inference_write()
+    if tracked.storage.of_inference:
+        tracked.storage.needs_inference_mode = True
 
 
 def made_inside(tape: Tape, tensor: Any) -> bool:

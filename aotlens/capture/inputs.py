@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from aotlens.capture.bases import Joined, as_fake, base_input, join_inputs, overlapping_groups
+from aotlens.capture.inference_tensors import note_inference
 from aotlens.capture.places import overlap
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedInput
@@ -53,6 +54,7 @@ def make_inputs(
                 found.append(_duplicate(found[same], slot, same))
                 continue
             given = members.get(index) or _tensor(recorder, value, slot, dynamic)
+            note_inference(recorder, given.argument, value)
             for storage in storage_identities(given.fake):
                 storages.setdefault(storage, []).append(index)
         else:

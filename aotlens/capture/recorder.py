@@ -462,7 +462,7 @@ class Recorder(Tape, TorchDispatchMode):
             return result
         node = self.node_of(source)
         known = self.tracked(source)
-        outside = takes_writes_outside(func, result)
+        outside = takes_writes_outside(func, known, result)
         setattr(result, TRACK, Tracked(known.storage, known.chain, node, known.version, outside))
         return result
 

@@ -64,6 +64,10 @@ class Storage:
     """Graph inputs that lie on this storage and overlap, by chain."""
     on_base: bool = False
     """Whether they have become views of the base: by a write, or a read whose gradient reaches only that."""
+    of_inference: bool = False
+    """Whether the caller's is an inference tensor's although the fake one is not, as behind Dynamo."""
+    needs_inference_mode: bool = False
+    """Whether it is written to where the caller's mode decides if eager takes that."""
 
     @property
     def new_bytes(self) -> Any:

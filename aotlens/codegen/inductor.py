@@ -5,6 +5,7 @@ sees, which inputs stay at their address, the strides that the forward chose) is
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -251,7 +252,7 @@ class _Unit:
         inputs = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         try:
             config = self._config | ({"fx_graph_cache": False} if _has_sizes_of_none(inputs) else {})
-            with inductor_config_patch(config), numbers_of_data(self._fake_mode):
+            with inductor_config_patch(config), numbers_of_data(self._fake_mode), _mode_of_writes(inputs):
                 result, provenance = compile_with_inductor(
                     module, inputs, self._fake_mode, static_input_idxs=static, **self._recording, **flags
                 )
@@ -284,6 +285,12 @@ def _has_sizes_of_none(inputs: Sequence[Any]) -> bool:
     sizes = [value.node.expr for value in inputs if isinstance(value, torch.SymInt)]
     known = {size for size in sizes if size.is_symbol}
     return any(size.free_symbols - known for size in sizes)
+
+
+def _mode_of_writes(inputs: Sequence[Any]) -> AbstractContextManager[Any]:
+    """Where Inductor's passes run a graph on fake tensors, a write to an inference tensor needs its mode."""
+    inference = any(isinstance(value, torch.Tensor) and value.is_inference() for value in inputs)
+    return torch.inference_mode() if inference else nullcontext()
 
 
 def _said(error: Exception) -> str:

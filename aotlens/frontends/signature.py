@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
+from aotlens.capture.inference_tensors import takes_writes_anywhere
 from aotlens.capture.inputs import unsupported_kind
 from aotlens.capture.objects import hashable, plain_attributes
 from aotlens.capture.owned import module_tensors
@@ -90,7 +91,7 @@ def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
                 (leaf.shape, leaf.stride(), leaf.storage_offset()) if sizes else _layout(leaf),
                 leaf.requires_grad,
                 leaf.is_leaf,
-                leaf.is_inference(),
+                leaf.is_inference() and (takes_writes_anywhere(leaf), True),
                 leaf.is_neg() or (leaf.dtype.is_complex and leaf.is_conj()),
                 objects.setdefault(id(leaf), len(objects)),
                 storages.setdefault(_storage(leaf), len(storages)),

@@ -80,7 +80,8 @@ def tell_of_writes(builder: TextBuilder, parts: Partitioned, program: Program, n
     with builder.step("write to inputs in the backward", "the backward changes a saved input", 0, sites):
         for target in (node.args[0] for node in written):
             name = current.get(id(target)) or names.node(target)
-            builder.add(*[f"increment_version({name})"] * parts.joint.bumps_in_backward.get(id(target), 1))
+            each = [name] * parts.joint.bumps_in_backward.get(id(target), 1)
+            builder.add(f"increment_version(({', '.join(each)},))")
 
 
 def refuse_second_write(builder: TextBuilder, parts: Partitioned) -> None:

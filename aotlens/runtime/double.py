@@ -102,6 +102,8 @@ def _version(given: CapturedInput, names: Names) -> str:
     """An inference tensor has none; a function may have bound a buffer to one."""
     if given.node is None or not given.is_tensor or given.argument.is_inference():
         return "None"
+    if given.storage is not None and given.storage.of_inference:
+        return "None"
     name = names.node(given.node)
     asks = f"None if {name}.is_inference() else " if isinstance(given.slot, Buffer) else ""
     return f"{asks}{name}._version"

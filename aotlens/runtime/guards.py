@@ -35,6 +35,8 @@ from aotlens.torch_api import print_expression
 
 SHARED_MEMORY = "which arguments share memory is built into the graph"
 
+INFERENCE_TENSORS = "which of the arguments that are written to are inference tensors is built in"
+
 WRITTEN = (int, float, complex, str, bytes, range, slice)
 """Types of values that the text has in place."""
 
@@ -88,6 +90,9 @@ class Guards:
             self._bind_sizes(checked=False)
             with self._builder.step("check shared memory", SHARED_MEMORY):
                 self._aliases()
+            if not self._captured.grad_enabled:  # under inference mode Dynamo takes both kinds for one
+                with self._builder.step("check inference tensors", INFERENCE_TENSORS):
+                    self._inference_tensors()
             return
         with self._builder.step("check plain values", "numbers and flags are built into the graph"):
             self._plain_values()
@@ -96,6 +101,8 @@ class Guards:
             self._bind_sizes(checked=True)
             self._bind_strides()
             self._size_relations()
+        with self._builder.step("check inference tensors", INFERENCE_TENSORS):
+            self._inference_tensors()
         with self._builder.step("check gradients", "whether a gradient is needed is built into the graph"):
             self._gradients()
         with self._builder.step(
@@ -184,6 +191,17 @@ class Guards:
                 *other_reading(name, fake),
             ]
             self._refuse(" or ".join(conditions), "TypeError", message)
+
+    def _inference_tensors(self) -> None:
+        """Eager takes or refuses a write, and counts it, by whether its target is an inference tensor."""
+        error = "AssertionError" if self.behind_dynamo else "TypeError"
+        for info, (_, given) in zip(self._meta.inputs, self._inputs(), strict=False):
+            is_known = given.storage is None or not given.storage.of_inference
+            if not info.is_changed or given.duplicate_of is not None or not is_known:
+                continue
+            other = "not " if given.argument.is_inference() else ""
+            message = f"`{given.slot.name}`, which is written to, is {other}an inference tensor"
+            self._refuse(f"{other}{self._names[info.index]}.is_inference()", error, message)
 
     def _is_laid_anew(self, at: int, given: CapturedInput) -> bool:
         """Whether it is the module's own and a call leaves it in other memory, sizes or strides."""

@@ -54,6 +54,23 @@ class Modes:
         return builder.block(f"with torch.inference_mode(False){'' if self.grad else ', torch.no_grad()'}:")
 
 
+def refuse_other_mode(builder: TextBuilder, captured: Captured, arguments: list[str]) -> None:
+    """Eager's error, where Dynamo did not tell under which mode an inference tensor will be written to.
+
+    One that `detach` gave outside of the mode takes writes anywhere.
+    """
+    inputs = zip(arguments, captured.flat_inputs, strict=False)
+    needing = [name for name, given in inputs if given.storage and given.storage.needs_inference_mode]
+    if not needing:
+        return
+    reason = "an inference tensor is written to, which it takes in its mode alone"
+    condition = "if not torch.is_inference_mode_enabled():"
+    with builder.step("check inference mode", reason), builder.block(condition):
+        builder.add(
+            *[f"{name}.copy_({name})  # raises torch's own error, and writes nothing" for name in needing]
+        )
+
+
 def modes_of_views(captured: Captured, info: OutputAliasInfo) -> tuple[Modes, list[Modes]]:
     """Where the views of a result are taken again: from where on, then one for each view of its chain.
 

@@ -119,7 +119,7 @@ def _settings(head: TextBuilder, parts: Partitioned, body: TextBuilder) -> None:
     if captured.modes.casts:
         head.add("without_autocast = torch._C._DisableAutocast")
     if _uses(body, "increment_version("):
-        head.add("increment_version = torch.autograd.graph.increment_version")
+        head.add("increment_version = torch._C._increment_version")
     if _uses(body, "of_this_mode("):
         head.add(*OF_THIS_MODE.splitlines())
     if owned_names(captured):

@@ -95,7 +95,6 @@ def _joined_outside(meta: ViewAndMutationMeta) -> list[InputAliasInfo]:
 
 
 def _increment(builder: TextBuilder, infos: list[InputAliasInfo], names: list[str]) -> None:
-    for info in infos:
-        name = names[info.index]
-        several = name if info.version_bumps == 1 else f"({name},) * {info.version_bumps}"
-        builder.add(f"increment_version({several})")
+    each = [names[info.index] for info in infos for _ in range(info.version_bumps)]
+    if each:
+        builder.add(f"increment_version(({', '.join(each)},))")

@@ -35,7 +35,12 @@ from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import call_graph, graph_context, view_text
 from aotlens.runtime.guards import Guards
 from aotlens.runtime.hooks import check_hooks, without_hooks
-from aotlens.runtime.inference_tensors import Modes, modes_of_views, write_inference_tensors
+from aotlens.runtime.inference_tensors import (
+    Modes,
+    modes_of_views,
+    refuse_other_mode,
+    write_inference_tensors,
+)
 from aotlens.runtime.leaves import (
     inputs_apart,
     is_leaf,
@@ -100,6 +105,7 @@ class WrapperText:
             guards = Guards(builder, self._captured, self._meta, self.arguments, self._names)
             guards.behind_dynamo &= not self._code.stands_alone
             guards.write()
+            refuse_other_mode(builder, self._captured, self.arguments)
             refuse_kept_gradients(builder, self._captured, self._meta, self.arguments)
             check_hooks(builder, self._parts, self._names)
             refuse_export(self._captured, self._code.stands_alone)
@@ -347,6 +353,8 @@ class WrapperText:
                     only_moved(info) or not info.version_bumps
                 ):  # raised before the graph ran, or never
                     contexts.append(f"torch.autograd._unsafe_preserve_version_counter({name})")
+                if self._captured.inputs[info.index].argument.is_inference():  # what is recorded, eager takes
+                    contexts.append("torch.inference_mode()")
                 if not contexts:
                     self._builder.add(line)
                     continue

@@ -26,6 +26,12 @@ def product(x: Tensor, y: Tensor) -> Tensor:
     return x * y
 
 
+def written(x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        x.mul_(2)
+    return x * 3
+
+
 def scaled(x: Tensor, factor: Any) -> Tensor:
     return x * factor
 
@@ -48,6 +54,11 @@ def overlapping() -> tuple[Tensor, Tensor]:
     return tensor[:3], tensor[1:]
 
 
+def inference_tensor() -> tuple[Tensor]:
+    with torch.inference_mode():
+        return (plain(3),)
+
+
 Make = Callable[[], tuple[Any, ...]]
 
 CALLS: dict[str, tuple[Callable[..., Any], Make, Make]] = {
@@ -61,6 +72,8 @@ CALLS: dict[str, tuple[Callable[..., Any], Make, Make]] = {
     "duplicates now": (product, lambda: (plain(3), plain(3)), same),
     "duplicates no more": (product, same, lambda: (plain(3), plain(3))),
     "aliases now": (product, lambda: (plain(3), plain(3)), overlapping),
+    "an inference tensor now": (written, lambda: (plain(3),), inference_tensor),
+    "no inference tensor any more": (written, inference_tensor, lambda: (plain(3),)),
     "other number": (scaled, lambda: (plain(3), 2), lambda: (plain(3), 3)),
     "other type of number": (scaled, lambda: (plain(3), 2), lambda: (plain(3), 2.5)),
     "tensor for a number": (scaled, lambda: (plain(3), 2.0), lambda: (plain(3), plain(3))),
