@@ -814,8 +814,8 @@ _recording = threading.local()
 
 
 @contextmanager
-def checkpoints_run_once(region: Callable[[Any], AbstractContextManager[None]]) -> Iterator[None]:
-    """Within it, `torch.utils.checkpoint` runs its function once, inside `region(context_fn)`."""
+def checkpoints_run_once(region: Callable[..., AbstractContextManager[None]]) -> Iterator[None]:
+    """Within it, `torch.utils.checkpoint` runs its function once, inside `region(context_fn, arguments)`."""
     _patch_checkpoint()
     before, _recording.region = getattr(_recording, "region", None), region
     try:
@@ -841,7 +841,8 @@ def _patch_checkpoint() -> None:
         if region is None:
             yield from generate(*args, **kwargs)
             return
-        with region(parameters.bind(*args, **kwargs).arguments.get("context_fn")):
+        bound = parameters.bind(*args, **kwargs).arguments
+        with region(bound.get("context_fn"), bound.get("args", ())):
             yield
 
     def apply_once(function: Any, preserve: Any, *args: Any) -> Any:
@@ -849,7 +850,7 @@ def _patch_checkpoint() -> None:
         if region is None:
             return apply(function, preserve, *args)
         differentiable = any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args)
-        with region(None), torch.set_grad_enabled(differentiable and torch.is_grad_enabled()):
+        with region(None, args), torch.set_grad_enabled(differentiable and torch.is_grad_enabled()):
             return function(*args)
 
     setattr(module, without_reentry, generate_once)

@@ -59,7 +59,9 @@ class PlacedRunner(fx.Interpreter):
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if getattr(target, "__name__", "") == CHECKPOINT:
             body, *given = args
-            with self.recorder.checkpoints.region(body.meta.get("_checkpoint_context_fn")):
+            checkpoints = self.recorder.checkpoints
+            held = given if checkpoints.active else ()
+            with checkpoints.region(body.meta.get("_checkpoint_context_fn"), held):
                 return self.inner(body).run(*given)
         return super().call_function(target, args, kwargs)
 

@@ -5,8 +5,9 @@ Without hooks autograd reads the tensor, or refuses; with hooks what it reads is
 the former value, the tensor itself does not), and the recording cannot ask them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,20 +29,20 @@ class SavedValues:
     """Stands in the place of the caller's hooks while the function is recorded."""
 
     def __init__(self, tape: Tape) -> None:
-        self._tape = tape
+        self.tape = tape
         self._former: dict[int, Place] = {}
         """Nodes that stand for values which have changed since they were saved, by identity."""
 
     def pack(self, tensor: Any) -> Packed:
         known = isinstance(tensor, torch.Tensor) and not is_wrapper(tensor)
-        return tensor, self._tape.node_of(tensor) if known else None, self._tape.place_here()
+        return tensor, self.tape.node_of(tensor) if known else None, self.tape.place_here()
 
     def unpack(self, packed: Packed) -> Any:
         """The saved tensor; another one, with a node of its own, where its value has changed."""
         tensor, node, place = packed
-        if node is None or self._tape.node_of(tensor) is node:
+        if node is None or self.tape.node_of(tensor) is node:
             return tensor
-        tape = self._tape
+        tape = self.tape
         with tape.fake_mode, torch.no_grad(), tape.adding("joint", "a value that changed after it was saved"):
             former = tape.emit(aten.clone.default, node)
             stand_in = former.val.detach()
@@ -50,9 +51,12 @@ class SavedValues:
         return stand_in
 
     @contextmanager
-    def computed_again(self) -> Iterator[None]:
-        """Within it, what is saved is computed again for the backward, whatever is written to it since."""
-        with torch.autograd.graph.saved_tensors_hooks(self._keep, self._kept):
+    def computed_again(self, check: Callable[[Node], None]) -> Iterator[None]:
+        """Within it, what is saved is computed again for the backward, whatever is written to it since.
+
+        `check` is called with its node before.
+        """
+        with torch.autograd.graph.saved_tensors_hooks(self._keep, partial(self._kept, check)):
             yield
 
     def _keep(self, tensor: Any) -> tuple[Any, Node | None]:
@@ -61,12 +65,14 @@ class SavedValues:
         Of what torch makes while it tries a function of a higher-order operator, nothing is known.
         """
         is_tried = type(tensor) is FakeTensor and not hasattr(tensor, TRACK)
-        return tensor, None if is_tried or is_wrapper(tensor) else self._tape.node_of(tensor)
+        return tensor, None if is_tried or is_wrapper(tensor) else self.tape.node_of(tensor)
 
-    def _kept(self, packed: tuple[Any, Node | None]) -> Any:
+    def _kept(self, check: Callable[[Node], None], packed: tuple[Any, Node | None]) -> Any:
         tensor, node = packed
-        if node is not None and self._tape.node_of(tensor) is not node:
-            self._tape.track(tensor, Storage(node, tensor))
+        if node is not None:
+            check(node)
+        if node is not None and self.tape.node_of(tensor) is not node:
+            self.tape.track(tensor, Storage(node, tensor))
         return tensor
 
     def refuse_changed(self, nodes: Iterable[Node]) -> None:

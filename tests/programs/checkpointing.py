@@ -13,7 +13,7 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from tests.programs.program import Cases, leaf, plain
+from tests.programs.program import Cases, leaf, plain, tape
 
 cases = Cases("checkpointing")
 
@@ -138,3 +138,25 @@ def cond_inside(x: Tensor, flag: Tensor) -> Tensor:
         return torch.cond(flag, lambda y: y.sin(), lambda y: y * 2, (x,)).exp()
 
     return checkpoint(run, x, use_reentrant=False)
+
+
+@cases(lambda: (tape(3, 4),), "dynamic")
+def argument_written_to_after(x: Tensor) -> Tensor:
+    turned = x.t()
+    y = checkpoint(torch.sin, turned, use_reentrant=False)
+    turned.mul_(2)
+    return y
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)))
+def argument_of_the_reentrant_kind_written_to_after(x: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
+    y = checkpoint(torch.mul, x, factor, use_reentrant=True)
+    factor.mul_(2)
+    return y, x * 3
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)), "dynamo", "dynamic")
+def written_to_after_without_being_needed(x: Tensor, shift: Tensor) -> Tensor:
+    y = checkpoint(lambda x: x.sin() + shift, x, use_reentrant=False)
+    shift.mul_(2)
+    return y

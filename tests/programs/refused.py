@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from tests.programs.program import Cases, leaf, plain, tape
 
@@ -232,3 +233,21 @@ def view_of_a_leaf_in_memory_that_is_written(memory: Tensor, part: Tensor) -> Te
     with torch.no_grad():
         memory[1:].mul_(2)
     return view * 2
+
+
+@cases(lambda: (leaf(3, 4), plain(3, 4)), refused="a checkpointed function reads")
+def written_to_after_a_checkpointed_function_read_it(x: Tensor, factor: Tensor) -> Tensor:
+    y = checkpoint(lambda x: x.sin() * factor, x, use_reentrant=False)
+    factor.mul_(2)
+    return y
+
+
+@cases(lambda: (leaf(3, 4),), refused="a checkpointed function within another")
+def written_to_after_an_inner_checkpoint(x: Tensor) -> Tensor:
+    def outer(x: Tensor) -> Tensor:
+        y = x.sin()
+        z = checkpoint(torch.exp, y, use_reentrant=False)
+        y.mul_(2)
+        return z * y
+
+    return checkpoint(outer, x, use_reentrant=False)
