@@ -193,11 +193,14 @@ class Guards:
             self._refuse(" or ".join(conditions), "TypeError", message)
 
     def _inference_tensors(self) -> None:
-        """Eager takes or refuses a write, and counts it, by whether its target is an inference tensor."""
+        """Eager takes or refuses a write, and counts it, by whether its target is an inference tensor.
+
+        A write that autograd sees is autograd's own, and refused there.
+        """
         error = "AssertionError" if self.behind_dynamo else "TypeError"
         for info, (_, given) in zip(self._meta.inputs, self._inputs(), strict=False):
-            is_known = given.storage is None or not given.storage.of_inference
-            if not info.is_changed or given.duplicate_of is not None or not is_known:
+            asked = info.is_changed and not info.seen_by_autograd and given.duplicate_of is None
+            if not asked or (given.storage is not None and given.storage.of_inference):
                 continue
             other = "not " if given.argument.is_inference() else ""
             message = f"`{given.slot.name}`, which is written to, is {other}an inference tensor"
