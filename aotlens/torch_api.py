@@ -739,7 +739,7 @@ def shares_versions(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def raise_as_inference_write() -> None:
     """Raise torch's own error for a write to an inference tensor outside of inference mode."""
-    included = torch._C._dispatch_tls_local_include_set()
+    included = torch._C._dispatch_tls_local_include_set().remove(torch._C.DispatchKey.Python)
     nothing = included - included
     with without_modes(), torch._C._ForceDispatchKeyGuard(included, nothing):  # the check is autograd's
         with torch.inference_mode():
