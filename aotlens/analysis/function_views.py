@@ -7,7 +7,7 @@ the wrapper repeats would call.
 from dataclasses import replace
 from typing import Any
 
-from aotlens.analysis.inputs import history
+from aotlens.analysis.inputs import history, refuses_use
 from aotlens.analysis.leaves import passes_function, relative_chain
 from aotlens.analysis.own_results import look_again, own_result
 from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
@@ -90,7 +90,9 @@ def _beside(captured: Captured, index: int, group: list[int]) -> int:
 
 def refuse_written(value: Any, storage: Storage) -> None:
     """Call it with a result that requires grad and has no history that autograd would tell."""
-    if is_view_of_custom_function(value) and storage.version:
+    base = value._base
+    alone = base is not None and not base.requires_grad and refuses_use(value)
+    if storage.version and (is_view_of_custom_function(value) or alone):
         raise UnsupportedError(
             "a view made in a custom `autograd.Function` of a tensor that is written to after (custom "
             "function view); its backward fails in eager",

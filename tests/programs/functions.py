@@ -58,6 +58,18 @@ class ViewReturned(Function):
         return grads[0].view(ctx.sizes) * 3
 
 
+class InputAndProduct(Function):
+    """Its argument as it is, beside something computed from it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x, x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] * 5 + grads[1]
+
+
 class NonDifferentiable(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from tests.programs.functions import InputAndProduct
 from tests.programs.program import Cases, leaf, plain, tape
 
 cases = Cases("refused")
@@ -251,3 +252,12 @@ def written_to_after_an_inner_checkpoint(x: Tensor) -> Tensor:
         return z * y
 
     return checkpoint(outer, x, use_reentrant=False)
+
+
+@cases(lambda: (leaf(3, 4),), refused="custom function view")
+def view_of_several_results_written_to_and_detached_under_it(x: Tensor) -> Tensor:
+    whole, _ = InputAndProduct.apply(x)
+    with torch.no_grad():
+        whole.mul_(2)
+    x.requires_grad_(False)
+    return whole
