@@ -678,7 +678,7 @@ next_sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 """The number that the next autograd node of this thread will get."""
 
 
-def in_callers_context(work: Callable[[], Any]) -> Callable[[], Any]:
+def in_callers_context(work: Callable[..., Any]) -> Callable[..., Any]:
     """The same work, with the context variables of who calls `backward`.
 
     Autograd's engine runs a GPU's part of a backward on a thread of its own.  Settings of Inductor's are such
@@ -687,12 +687,12 @@ def in_callers_context(work: Callable[[], Any]) -> Callable[[], Any]:
     """
     known, owner = contextvars.copy_context(), threading.get_ident()
 
-    def run() -> Any:
+    def run(*args: Any) -> Any:
         left = torch._C._is_key_in_tls("context")
         context = torch._C._get_obj_in_tls("context") if left else None
         if context is None and threading.get_ident() != owner:
             context = known
-        return work() if context is None else context.copy().run(work)
+        return work(*args) if context is None else context.copy().run(work, *args)
 
     return run
 

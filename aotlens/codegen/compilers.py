@@ -53,12 +53,17 @@ def code_of_compilers(parts: Partitioned, compilers: Compilers, keeps_mutations:
     code = GraphCode(parts.forward, lambda: unit.compile_first(forward, first))
     if parts.backward is None:
         return Generated(code, None)
-    last = backward_convention(parts.joint, parts.backward)
+    backward = parts.backward
+
+    def compile_backward(program: Program) -> Run:
+        return unit.compile_backward(backward_convention(parts.joint, program), compilers.backward)
+
     return Generated(
         code,
         GraphCode(
-            parts.backward,
-            lambda: unit.compile_backward(last, compilers.backward),
+            backward,
+            lambda: compile_backward(backward),
+            compile_backward,
             lazy=not wants_backward_at_once(),
         ),
     )
@@ -90,7 +95,8 @@ class _Unit:
         return result
 
     def compile_backward(self, convention: Convention, compiler: Backend) -> Run:
-        module = self._module(convention, 1)
+        own = self._parts.backward
+        module = self._module(convention, 1 if own and convention.program.nodes is own.nodes else None)
         if self._strides:
             placeholders = module.graph.find_nodes(op="placeholder")
             with self._parts.joint.captured.recorder.fake_mode:
@@ -99,8 +105,9 @@ class _Unit:
         with tracing(self._context):
             return self._compile(convention, module, compiler, "backward")
 
-    def _module(self, convention: Convention, at: int) -> fx.GraphModule:
-        if self._parts.modules is not None:
+    def _module(self, convention: Convention, at: int | None) -> fx.GraphModule:
+        """`at` tells which of a partition function's own modules it is; None where it is neither."""
+        if self._parts.modules is not None and at is not None:
             return self._parts.modules[at]
         module = convention.module()
         tag_sides(module, convention, self._parts.joint)

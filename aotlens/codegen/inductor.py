@@ -87,8 +87,10 @@ def _graph_codes(unit: "_Unit", parts: Partitioned, lazy: bool) -> Generated:
     )
     if parts.backward is None:
         return Generated(forward, None)
+    program = parts.backward
     backward = GraphCode(
-        parts.backward,
+        program,
+        lambda: unit.compile_backward(program),
         unit.compile_backward,
         lazy=lazy,
         kernels=unit.kernels_of("backward"),
@@ -108,7 +110,8 @@ def inductor_text(parts: Partitioned, config: Config) -> Generated:
     )
     backward = code.backward
     if backward is not None:
-        written = unit.written("backward", unit.compile_backward)
+        program = backward.program
+        written = unit.written("backward", lambda: unit.compile_backward(program))
         backward = replace(backward, compile=None, lazy=False, written=written)
     return Generated(forward, backward)
 
@@ -217,9 +220,8 @@ class _Unit:
                 self._strides[id(output.value)] = tuple(stride)
         return result
 
-    def compile_backward(self) -> Callable[[list[Any]], Any]:
-        program = self._parts.backward
-        assert program is not None  # only a training target has a lazy backward
+    def compile_backward(self, program: Program) -> Callable[[list[Any]], Any]:
+        """The backward, or another one with the same inputs."""
         module = to_graph_module(program, training=True)
         with self._fake_mode:
             for given, node in zip(program.inputs, module.graph.find_nodes(op="placeholder"), strict=True):
@@ -232,7 +234,8 @@ class _Unit:
             donated  # Inductor finds code again by what the module holds, and not by these
         )
         with tracing(context):
-            return self._compile(module, program, "backward", static, is_backward=True)
+            phase = "backward" if program is self._parts.backward else "backward of some"
+            return self._compile(module, program, phase, static, is_backward=True)
 
     @property
     def _fake_mode(self) -> FakeTensorMode:

@@ -16,6 +16,8 @@ class GraphCode:
     program: Program
     compile: Callable[[], Callable[[list[Any]], Any]] | None
     """Makes a callable that takes one list of flat inputs; None when the program's own text runs."""
+    compile_other: Callable[[Program], Callable[[list[Any]], Any]] | None = None
+    """Makes the same of another program with the same inputs; None when a program's own text runs."""
     lazy: bool = False
     """Whether `compile` waits for the first call."""
     kernels: Callable[[], tuple[Kernel, ...]] = tuple

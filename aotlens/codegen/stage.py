@@ -73,13 +73,13 @@ def _refuse_absent_gpu(parts: Partitioned) -> None:
 def _custom(parts: Partitioned, backend: Callable[..., Any], options: CompileOptions) -> Generated:
     training = parts.backward is not None
 
-    def code(program: Program, lazy: bool) -> GraphCode:
-        def compile_graph() -> Callable[[list[Any]], Any]:
-            module = to_graph_module(program, training)
-            with without_autocast():  # what it casts to is in the graph
-                return boxed(backend(module, [given.node.val for given in program.inputs]))
+    def compile_graph(program: Program) -> Callable[[list[Any]], Any]:
+        module = to_graph_module(program, training)
+        with without_autocast():  # what it casts to is in the graph
+            return boxed(backend(module, [given.node.val for given in program.inputs]))
 
-        return GraphCode(program, compile_graph, lazy)
+    def code(program: Program, lazy: bool) -> GraphCode:
+        return GraphCode(program, lambda: compile_graph(program), compile_graph, lazy)
 
     backward = code(parts.backward, options.lazy_backward) if parts.backward is not None else None
     return Generated(code(parts.forward, False), backward)

@@ -5,14 +5,18 @@ holds, and the gradients that arrive; what cannot be computed from these is refu
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-from torch import Tensor
+from torch import Tensor, ops
 
 from aotlens.errors import UnsupportedError
-from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, has_effect, is_draw
+from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, has_effect, is_draw, map_nodes
 from aotlens.ir.slots import RNG_STATES, Gradient, SavedInput, Tangent
 from aotlens.partition.packing import swapped, unpacked_values, unpacking_nodes
 from aotlens.partition.records import Partitioned
+
+aten = ops.aten
 
 
 def kept_nodes(parts: Partitioned) -> tuple[Node, ...]:
@@ -60,11 +64,16 @@ def derivative_program(
     given = {id(node) for node in (*kept, *arriving)}
     swaps, unpacking = unpacked_values(parts.packing), unpacking_nodes(parts.packing)
     first = {id(node) for node in unpacking}
+    find, instead = _Finder(recorder.nodes, (*kept, *arriving)), dict[int, Node]()
     needed: set[int] = set()
     waiting = [swaps.get(id(node), node) for node in wanted if node is not None]
     while waiting:
         node = waiting.pop()
-        if id(node) in needed:
+        if id(node) in needed or id(node) in instead:
+            continue
+        if id(node) not in given and (found := find.other(node)) is not None:
+            instead[id(node)] = swaps.get(id(found), found)
+            waiting.append(instead[id(node)])
             continue
         needed.add(id(node))
         if id(node) not in given:
@@ -74,13 +83,57 @@ def derivative_program(
     inputs = [ProgramInput(node, SavedInput(node.name)) for node in kept if id(node) in needed]
     inputs += [ProgramInput(node, Tangent(node.name)) for node in arriving if id(node) in needed]
     own = [node for node in recorder.nodes if id(node) in needed - given - first]
-    nodes, swaps = swapped(own, swaps)
-    nodes = (*(node for node in unpacking if id(node) in needed), *nodes)
+    nodes, swaps = swapped(own, swaps | instead)
+    nodes = (
+        *(node for node in unpacking if id(node) in needed),
+        *find.made,
+        *nodes,
+    )
     outputs = tuple(
         ProgramOutput(swaps.get(id(node), node), Gradient(f"gradient_{at}", at))
         for at, node in enumerate(wanted)
     )
     return Program(name, tuple(inputs), nodes, outputs)
+
+
+class _Finder:
+    """Finds what is as good as a value that is not at hand."""
+
+    def __init__(self, nodes: Sequence[Node], known: Sequence[Node]) -> None:
+        self._known = known
+        self._number: dict[int, Any] = {}
+        """By identity: the same for values that are computed in the same way."""
+        self._first: dict[str, int] = {}
+        """By how a value is computed, the identity of the first that is."""
+        self.made: list[Node] = []
+        """Sizes of other tensors, in place of inputs'."""
+        for node in nodes:
+            self._number[id(node)] = self._computed(node)
+        self._by_number = {self._number.get(id(node)): node for node in known if id(node) in self._number}
+
+    def other(self, node: Node) -> Node | None:
+        """A known value that is computed alike, or another look at a size of an input; None without one."""
+        found = self._by_number.get(self._number.get(id(node), node))
+        if found is not None or node.op is not aten.sym_size.int:
+            return found
+        if node.args[0].op is not None or node.args[0] in self._known or node in self.made:
+            return None
+        for other in self._known:
+            sizes = other.val.shape if isinstance(other.val, Tensor) else (other.val,)
+            for dim, size in enumerate(sizes):
+                if str(size) == str(node.val):
+                    if not isinstance(other.val, Tensor):
+                        return other
+                    self.made.append(replace(node, args=(other, dim)))
+                    return self.made[-1]
+        return None
+
+    def _computed(self, node: Node) -> Any:
+        if node.op is None or node.bodies() or has_effect(node) or is_draw(node):
+            return id(node)
+        number = lambda source: ("node", self._number.get(id(source), id(source)))
+        how = repr((id(node.op), map_nodes((node.args, node.kwargs), number)))
+        return self._first.setdefault(how, id(node))
 
 
 def _refuse_lost(parts: Partitioned, node: Node) -> None:
@@ -90,9 +143,11 @@ def _refuse_lost(parts: Partitioned, node: Node) -> None:
     elif node.op is None and node.constant is None:
         names = {id(own): given.slot.name for given in parts.joint.captured.inputs for own in given.nodes}
         name = names.get(id(node), node.name)
-        case = (
-            f"it needs the value that `{name}` had before it was written to, which the backward does not keep"
+        changed = id(node) in parts.joint.changed_inputs
+        value = (
+            f"the value that `{name}` had before it was written to" if changed else f"the value of `{name}`"
         )
+        case = f"it needs {value}, which the backward does not keep"
     elif is_draw(node):
         case = f"it needs the random numbers of `{node.target}`, which the backward does not keep"
     elif has_effect(node):

@@ -127,16 +127,24 @@ def _entry(
             found.append(Constant(name, constants[id(value)]))
         else:
             raise NoFingerprintError(f"what `{name}` of the module text is bound to")
-    if BACKWARD_OF_SOME in text.late:
+    of_some = text.late.get(BACKWARD_OF_SOME)
+    if of_some is not None and of_some.records:
         raise NoFingerprintError(
             "a custom function or a hook whose backward depends on the gradients that arrive"
         )
-    if set(text.late) - {BOUND_NAME}:
+    if set(text.late) - {BOUND_NAME, BACKWARD_OF_SOME}:
         raise NoFingerprintError("a tensor that the function reaches by itself")
     sizes, took_ms = known
     guards = sizes.guards() if sizes is not None else None
     return Entry(
-        text.source, tuple(compiled), tuple(lazy), tuple(found), BOUND_NAME in text.late, guards, took_ms
+        text.source,
+        tuple(compiled),
+        tuple(lazy),
+        tuple(found),
+        differentiable=BOUND_NAME in text.late,
+        of_some=of_some is not None,
+        guards=guards,
+        cold_ms=took_ms,
     )
 
 

@@ -18,6 +18,7 @@ from aotlens.reuse.graph_key import attribute
 from aotlens.reuse.shelf import Shelf
 from aotlens.runtime.double import BOUND_NAME
 from aotlens.runtime.records import LoadedModule, ModuleText
+from aotlens.runtime.some import BOUND_NAME as BACKWARD_OF_SOME
 from aotlens.torch_api import in_callers_context
 
 __all__ = ["restored_text"]
@@ -58,7 +59,11 @@ def restored_text(
     def differentiable_backward(*given: Any) -> Any:
         return again().module.text.late[BOUND_NAME](*given)
 
-    late = {BOUND_NAME: differentiable_backward} if entry.differentiable else {}
+    def backward_of_some(arrived: Any) -> Any:
+        return again().module.text.late[BACKWARD_OF_SOME](arrived)
+
+    late: dict[str, Any] = {BOUND_NAME: differentiable_backward} if entry.differentiable else {}
+    late |= {BACKWARD_OF_SOME: backward_of_some} if entry.of_some else {}
     return ModuleText(entry.source, (), bound, late)
 
 

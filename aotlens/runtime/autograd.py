@@ -71,7 +71,7 @@ def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, na
         _backward(builder, parts, code.backward, names, counted)
     if not parts.joint.always_fails:
         write_double(builder, parts, code.backward, names)
-        write_refusal(builder, parts)
+        write_refusal(builder, parts, graph_name(parts.backward))
 
 
 def function_outputs(parts: Partitioned) -> list[ProgramOutput]:

@@ -12,7 +12,7 @@ from aotlens.ir.slots import Buffer, Gradient, OutsideTensor, Parameter
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.backward_writes import current_inputs, written_in_backward
 from aotlens.runtime.builder import TextBuilder
-from aotlens.runtime.graphs import call_graph, graph_context
+from aotlens.runtime.graphs import graph_context
 from aotlens.runtime.leaves import inputs_apart, made_leaves
 from aotlens.runtime.random_state import draws_functionally
 from aotlens.runtime.subclass_backward import BackwardWrappers
@@ -129,7 +129,7 @@ def double_call(parts: Partitioned, code: GraphCode, names: Names, also_seen: li
     arguments = [names.node(given.node) for given in code.program.inputs]
     if why_not(parts) is not None:
         differentiable = "torch.empty(0, requires_grad=True)"  # what is saved may carry no history itself
-        return f"DoubleBackward.apply({', '.join([*arguments, differentiable, *also_seen])})"
+        return f"DoubleBackward.apply({', '.join([graph, *arguments, differentiable, *also_seen])})"
     unsaved = "ctx.unsaved, ctx.versions" if unsaved_inputs(parts) else "(), ()"
     former = "ctx.former" if changed_inputs(parts) else "()"
     return f"{BOUND_NAME}({graph}, [{', '.join(arguments)}], {unsaved}, {former})"
@@ -144,13 +144,13 @@ def write_double(builder: TextBuilder, parts: Partitioned, code: GraphCode, name
             builder.add("# records the derivatives of the backward; bound where aotlens loads this module")
             builder.add(f"raise RuntimeError({refusal(name, 'the recording is not at hand')!r})")
         return
-    arguments = [f"inputs[{at}]" for at in range(len(code.program.inputs))]
+    count = len(code.program.inputs)
     with builder.block("class DoubleBackward(torch.autograd.Function):"):
         builder.add("@staticmethod")
-        with builder.block("def forward(ctx, *inputs):"), builder.block(graph_context(parts)):
+        with builder.block("def forward(ctx, graph, *inputs):"), builder.block(graph_context(parts)):
             wrappers = BackwardWrappers(parts, names)
             wrappers.read_symbols(builder, "inputs[-1]")
-            builder.add(f"return tuple({wrappers.wrapped_call(call_graph(code, arguments))})")
+            builder.add(f"return tuple({wrappers.wrapped_call(f'graph(list(inputs[:{count}]))')})")
         builder.add("", "@staticmethod")
         with builder.block("def backward(ctx, *gradients):"):
             builder.add(f"raise RuntimeError({refusal(name, reason)!r})")

@@ -212,22 +212,25 @@ def write_constants(
             builder.add(f"{names.node(node)} = {text}")
 
 
-def load_program(program: Program, bound: Callable[[Any], Any] | None = None) -> Callable[..., Any]:
-    """The function that the program's own text defines; it takes the inputs one by one.
+def load_program(
+    program: Program, bound: Callable[[Any], Any] | None = None, boxed: bool = False
+) -> Callable[..., Any]:
+    """The function that the program's own text defines; it takes the inputs one by one, or in one list that
+    it empties.
 
     The objects that the text does not make are bound to its names, each as `bound` gives it.
     """
-    text = write_program(program)
+    text = write_program(program, boxed=boxed)
     given = text.bound if bound is None else {name: bound(value) for name, value in text.bound.items()}
     namespace: dict[str, Any] = {"__name__": "aotlens_program", **given}
     exec(text.source, namespace)  # noqa: S102 (our own text)
     return namespace[graph_name(program)]
 
 
-def write_program(program: Program, notes: Mapping[str, str] = NO_NOTES) -> ModuleText:
+def write_program(program: Program, notes: Mapping[str, str] = NO_NOTES, boxed: bool = False) -> ModuleText:
     """One program as a module of its own, with the function `NAME_graph`: runs with torch alone."""
     names, bindings = Names(as_called=program.name in ("captured", "desugared")), Bindings()
-    lines = function_lines(program, graph_name(program), names, notes=notes)
+    lines = function_lines(program, graph_name(program), names, boxed=boxed, notes=notes)
     function = [*body_lines(program, names), *lines]
     builder = TextBuilder()
     builder.add(*(["import math"] if any("math." in line for line in function) else []), "import torch")

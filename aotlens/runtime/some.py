@@ -10,23 +10,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotlens.errors import AotlensError
-from aotlens.ir.program import has_effect
+from aotlens.ir.program import Program, has_effect
 from aotlens.ir.slots import GRADIENTS, SavedInput, Tangent
-from aotlens.joint.arrivals import Teller
 from aotlens.joint.some import Arrived, gradients_of_some
 from aotlens.partition.higher import derivative_program, recorded_nodes
 from aotlens.partition.records import Partitioned
+from aotlens.partition.without import slopes, without
+from aotlens.report.records import Site
+from aotlens.report.sites import site_of
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.double import why_not
 from aotlens.runtime.graphs import load_program
 from aotlens.runtime.subclass_backward import TangentText
 
 BOUND_NAME = "backward_of_some"
-
-
-def is_recorded(parts: Partitioned) -> bool:
-    """Whether the module is bound to what records such a backward."""
-    return parts.backward is not None and bool(parts.joint.tellers) and _cannot(parts) is None
+CompileOther = Callable[[Program], Callable[[list[Any]], Any]]
 
 
 def _cannot(parts: Partitioned) -> str | None:
@@ -38,36 +36,100 @@ def _cannot(parts: Partitioned) -> str | None:
 
 def write_choice(builder: TextBuilder, parts: Partitioned, tangents: list[TangentText], graph: str) -> str:
     """The name of the graph that runs; `graph` is that of the backward of all."""
-    tangents = [tangent for tangent in tangents if tangent.differentiable]
-    received = [tangent.parameter for tangent in tangents if tangent.nodes]
-    conditions = dict[str, Teller]()
+    taken = [tangent for tangent in tangents if tangent.differentiable]
+    received = [tangent for tangent in taken if tangent.nodes]
+    conditions = dict[str, str]()
     for teller in parts.joint.tellers:
-        of = [tangents[at].parameter for at in sorted(teller.tangents) if tangents[at].nodes]
+        of = [taken[at] for at in sorted(teller.tangents) if taken[at].nodes]
         if of:
-            conditions.setdefault(" and ".join(f"{name} is None" for name in of), teller)
+            conditions.setdefault(
+                _none_of(of), f"{teller.name} may tell a gradient that is missing from zeros"
+            )
+    zeros, sites = _where_zeros_will_not_do(parts, received)
+    reasons = [*dict.fromkeys(conditions.values()), *zeros.values()]
+    if zeros:
+        there = " or ".join(f"{tangent.parameter} is not None" for tangent in received)
+        conditions[f"({' or '.join(zeros)}) and ({there})"] = ""
     if not conditions:
         return graph
-    names = " and ".join(dict.fromkeys(teller.name for teller in conditions.values()))
-    with builder.step("choose the backward", f"{names} may tell a gradient that is missing from zeros"):
+    with builder.step("choose the backward", "; ".join(reasons), sites=sites):
         builder.add(f"graph = {graph}")
         with builder.block(f"if {' or '.join(conditions)}:"):
-            there = ", ".join(f"{name} is not None" for name in received)
-            builder.add(f"graph = {BOUND_NAME}(({there},))")
+            arrived = ", ".join(f"{tangent.parameter} is not None" for tangent in received)
+            builder.add(f"graph = {BOUND_NAME}(({arrived},))")
     return "graph"
 
 
-def write_refusal(builder: TextBuilder, parts: Partitioned) -> None:
+def _none_of(tangents: list[TangentText]) -> str:
+    return " and ".join(f"{tangent.parameter} is None" for tangent in tangents)
+
+
+def _where_zeros_will_not_do(
+    parts: Partitioned, received: list[TangentText]
+) -> tuple[dict[str, str], tuple[Site, ...]]:
+    """By their conditions, the reasons; and the user's lines."""
+    if parts.backward is None or len(received) < 2 or (parts.joint.tellers and _cannot(parts) is not None):
+        return {}, ()
+    found, sites = dict[str, str](), list[Site | None]()
+    for slope in slopes(parts.backward):
+        of = [tangent for tangent in received if slope.tangents & set(map(id, tangent.nodes))]
+        if len(of) == len(received):  # the tensors inside of one wrapper arrive together
+            continue
+        results = ", ".join(f"`{tangent.name}`" for tangent in of)
+        of_what = slope.node.origin.differentiates or slope.node.origin
+        found[_none_of(of)] = (
+            f"zeros for a missing gradient of {results} would meet what may be infinite, "
+            f"in the derivative of `{of_what.op or slope.node.target}`"
+        )
+        sites.append(site_of(slope.node.origin))
+    return found, tuple(site for site in sites if site is not None)
+
+
+def is_asked(builder: TextBuilder) -> bool:
+    """Whether the backward may be that of some of the gradients."""
+    return any(f"graph = {BOUND_NAME}(" in line for line in builder.lines)
+
+
+def is_bound(builder: TextBuilder, parts: Partitioned) -> bool:
+    """Whether the module is bound to what makes such a backward."""
+    return is_asked(builder) and not (parts.joint.tellers and _cannot(parts) is not None)
+
+
+def write_refusal(builder: TextBuilder, parts: Partitioned, graph: str) -> None:
     """What the module does by itself; where it is loaded by aotlens, `BackwardOfSome` stands there."""
-    if not parts.joint.tellers:
+    if not is_asked(builder):
         return
     reason = _cannot(parts)
     builder.add("", "")
     with builder.block(f"def {BOUND_NAME}(arrived):"):
+        if not parts.joint.tellers:
+            _write_zeros_instead(builder, parts, graph)
+            return
         if reason is None:
             builder.add(
                 "# records the backward of the gradients that arrive; bound where aotlens loads this module"
             )
         builder.add(f"raise RuntimeError({refusal(parts, reason or 'the recording is not at hand')!r})")
+
+
+def _write_zeros_instead(builder: TextBuilder, parts: Partitioned, graph: str) -> None:
+    """Zeros that met nothing infinite leave no nan: the gradients are those of what arrives."""
+    builder.add(
+        "# leaves out what is missing; bound where aotlens loads this module, and by itself takes zeros"
+    )
+    with builder.block("def of_zeros(inputs):"):
+        builder.add(f"gradients = {graph}(inputs)")
+        with builder.block(
+            "if any(torch.is_tensor(gradient) and gradient.isnan().any() for gradient in gradients):"
+        ):
+            message = (
+                f"the backward of `{parts.joint.captured.subject.name}` was run where some of its results "
+                "have no gradient: zeros in their place give nan, which eager may not; differentiate "
+                "all of the results, or call the function where aotlens compiles it"
+            )
+            builder.add(f"raise RuntimeError({message!r})")
+        builder.add("return gradients")
+    builder.add("return of_zeros")
 
 
 def refusal(parts: Partitioned, reason: str) -> str:
@@ -93,9 +155,12 @@ class GraphOfSome:
 class BackwardOfSome:
     """Makes the graphs in place of the backward's, each when gradients first arrive so."""
 
-    def __init__(self, parts: Partitioned) -> None:
+    def __init__(self, parts: Partitioned, compile_other: CompileOther | None) -> None:
         self._parts = parts
+        self._compile = compile_other
         self._graphs: dict[Arrived, GraphOfSome] = {}
+        self.records = bool(parts.joint.tellers)
+        """Whether it is recorded anew, and not what is left of the backward."""
 
     def __call__(self, arrived: Arrived) -> GraphOfSome:
         """A graph that takes the backward's inputs, in one list that it empties, and gives its results.
@@ -105,11 +170,31 @@ class BackwardOfSome:
         """
         known = self._graphs.get(arrived)
         if known is None:
-            try:
-                known = self._graphs[arrived] = self._recorded(arrived)
-            except AotlensError as error:
-                raise RuntimeError(refusal(self._parts, str(error))) from error
+            known = self._graphs[arrived] = self._made(arrived)
         return known
+
+    def _made(self, arrived: Arrived) -> GraphOfSome:
+        if not self.records:
+            return self._without(arrived)
+        try:
+            return self._recorded(arrived)
+        except AotlensError as error:
+            raise RuntimeError(refusal(self._parts, str(error))) from error
+
+    def _without(self, arrived: Arrived) -> GraphOfSome:
+        """What is left of the backward, by the backend's code."""
+        backward, like = self._parts.backward, iter(self._parts.joint.wrapped_tangents)
+        assert backward is not None  # written for training only
+        nodes = iter([given.node for given in backward.inputs if isinstance(given.slot, Tangent)])
+        missing = set[int]()
+        for is_there in arrived:
+            wrapped = next(like)
+            taken = [next(nodes) for _ in (wrapped.nodes() if wrapped is not None else (None,))]
+            missing |= set() if is_there else set(map(id, taken))
+        program = without(backward, missing)
+        return GraphOfSome(
+            arrived, self._compile(program) if self._compile else load_program(program, boxed=True)
+        )
 
     def _recorded(self, arrived: Arrived) -> GraphOfSome:
         backward, joint = self._parts.backward, self._parts.joint

@@ -35,10 +35,10 @@ from aotlens.runtime.guards import OVERLAP_HELPER
 from aotlens.runtime.inference_tensors import OF_THIS_MODE
 from aotlens.runtime.records import LoadedModule, ModuleText
 from aotlens.runtime.some import BOUND_NAME as BACKWARD_OF_SOME
-from aotlens.runtime.some import BackwardOfSome, is_recorded
+from aotlens.runtime.some import BackwardOfSome, is_bound
 from aotlens.runtime.structure import ARGUMENT_SPEC, RESULT_SPEC, needs_spec, spec_of_own, spec_text
 from aotlens.runtime.wrapper import WrapperText
-from aotlens.torch_api import leave_to_python
+from aotlens.torch_api import in_callers_context, leave_to_python
 
 _serial = itertools.count(1)
 
@@ -69,8 +69,11 @@ def write_module(parts: Partitioned, code: Generated) -> ModuleText:
     late: dict[str, Any] = {name: given.outside for name, given in outside if name not in bindings.bound}
     if parts.backward is not None and why_not(parts) is None:
         late[BOUND_NAME] = DifferentiableBackward(parts, code.backward.donated if code.backward else ())
-    if is_recorded(parts):
-        late[BACKWARD_OF_SOME] = BackwardOfSome(parts)
+    if code.backward is not None and is_bound(body, parts):
+        compile_other = code.backward.compile_other
+        late[BACKWARD_OF_SOME] = BackwardOfSome(
+            parts, in_callers_context(compile_other) if compile_other else None
+        )
     return ModuleText("\n".join([*head.lines, *body.lines]) + "\n", steps, bindings.bound, late)
 
 

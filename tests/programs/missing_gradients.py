@@ -1,6 +1,7 @@
-"""Results of which a caller differentiates only some, where a custom function or a hook is on the way.
+"""Results of which a caller differentiates only some, where zeros for the rest would tell.
 
-Of the gradient that does not arrive such a function sees None or zeros, or is not run at all.
+A custom function or a hook on the way sees None or zeros, or is not run at all; an infinite slope makes nan
+of zeros, where eager computes nothing.
 """
 
 from typing import Any
@@ -57,6 +58,24 @@ class Tells(Function):
         if total is None:
             return None, None, product * x.sin()
         return product * y + total, None, product * x + total
+
+
+class Apart(Function):
+    """Gives each of its arguments the gradient of one of its results."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, y)
+        return x * y, x + y
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        product, total = grads
+        return (
+            None if product is None else product * ctx.saved_tensors[1],
+            None if total is None else total * 2,
+        )
 
 
 class Pair(Function):
@@ -139,3 +158,39 @@ def hook_on_the_way_of_one_result(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]
     hidden = x * 2
     hidden.register_hook(lambda gradient: gradient + 1)
     return hidden.sin(), x * y
+
+
+@cases(lambda: (leaf(3, 4), leaf(3, 4)), "dynamic", "dynamo", "inductor")
+def infinite_slope_of_one_result(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return (x - x.detach()).sqrt(), x * y
+
+
+@cases(lambda: (leaf(4, 4), leaf(4, 4)), "dynamic", "dynamo", "inductor")
+def infinite_slope_behind_parts(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    first, second = (x - x.detach()).sqrt().split(2)
+    return first.exp(), second * 2, x * y
+
+
+@cases(lambda: (leaf(4, 4), leaf(4, 4)), "dynamic", "dynamo")
+def infinite_slope_of_a_part(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    first, second = (x * y).split(2)
+    return (first - first.detach()).sqrt(), second * 2
+
+
+@cases(lambda: (tape(3, 4), leaf(3, 4)), "dynamic", "dynamo")
+def infinite_slope_of_a_written_input(x: Tensor, y: Tensor) -> Tensor:
+    total = (x * y).sum()
+    x.sub_(x.detach()).sqrt_()
+    return total
+
+
+@cases(lambda: (leaf(3, 4), leaf(3, 4)), "dynamic", "dynamo")
+def infinite_slope_behind_views_of_one(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    hidden = (x - x.detach()).sqrt()
+    return hidden.view(-1), hidden[0], x * y
+
+
+@cases(lambda: (leaf(3, 4), leaf(3, 4)))
+def function_that_gives_none_for_none(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    product, total = Apart.apply(x, y)
+    return product, total.sin(), x * 3
