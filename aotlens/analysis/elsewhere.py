@@ -11,8 +11,10 @@ from aotlens.capture.left_behind import is_left_behind, span_of_detaching
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import root
 from aotlens.capture.tape import TRACK
+from aotlens.capture.wrappers import is_wrapper
 from aotlens.errors import UnsupportedError
-from aotlens.torch_api import sizes_of_gradient
+from aotlens.report.records import Span
+from aotlens.torch_api import pytree, sizes_of_gradient
 
 
 def refuse_view_elsewhere(captured: Captured, value: Any) -> None:
@@ -51,11 +53,27 @@ def _refuse_other_memory(captured: Captured, value: Any) -> None:
     if base is None or not value.requires_grad or not getattr(base, TRACK, None):
         return
     if recorder.tracked(base).storage is not recorder.tracked(value).storage:
+        kind = next((type(one).__name__ for one in (base, value) if is_wrapper(one)), "")
+        if kind:
+            raise UnsupportedError(
+                f"a result with a gradient that is a view between a `{kind}` and tensors inside it "
+                "(`values()`, `chunk`, `unbind`)",
+                _span_of_call(captured, value) or captured.subject.span,
+                "return a clone",
+            )
         raise UnsupportedError(
             "a result that is a view with a gradient and was given other memory (`.data`, `set_`)",
             span_of_exchange(captured, value),
             "assign to a tensor of its own, or return a clone",
         )
+
+
+def _span_of_call(captured: Captured, value: Any) -> Span | None:
+    """The user's expression that gave a result."""
+    for _, _, _, result, origin in captured.calls:
+        if any(one is value for one in pytree.tree_leaves(result)):
+            return origin.place.innermost
+    return None
 
 
 def _is_as_it_was(captured: Captured, value: Any) -> bool:

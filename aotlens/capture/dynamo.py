@@ -20,6 +20,7 @@ from aotlens.capture.records import Captured, CapturedInput, FlatCall, Subject
 from aotlens.capture.resumed import user_qualname
 from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings, SplitRegion
+from aotlens.capture.wrappers import is_wrapper
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
 from aotlens.report.records import Span, Variable
 from aotlens.torch_api import FakeTensorMode, TracingContext, detect_fake_mode, dynamo_value, static_input
@@ -81,7 +82,7 @@ def capture_graph_module(
         flat = [one.argument for one in inputs]
         attributes = dict(zip(map(id, owned.values()), flat, strict=False))
         recorder.fixed_floats = fixed_floats
-        return _Runner(gm, recorder, attributes).run(*flat[len(owned) :])
+        return _Runner(gm, recorder, attributes).run(*_with_ragged_sizes(gm, flat[len(owned) :]))
 
     captured = capture_run(given.subject, FlatCall(list(given.values), given.slots, None, run), settings)
     variables = variables_of_nodes(gm, spans_of_node)
@@ -91,6 +92,25 @@ def capture_graph_module(
 def _flat(captured: Captured, variables: tuple[Variable, ...]) -> Captured:
     structure = replace(captured.structure, arguments=None, result=None)
     return replace(captured, structure=structure, variables=variables)
+
+
+def _with_ragged_sizes(gm: fx.GraphModule, given: list[Any]) -> list[Any]:
+    """The inputs; a number that Dynamo passes for a ragged size is that size of the wrapper that has it."""
+    wrappers = [value for value in given if is_wrapper(value)]
+    if not wrappers or not any(isinstance(value, torch.SymInt) for value in given):
+        return given
+    known = [node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder")]
+    ragged = {
+        str(size): own
+        for value, example in zip(given, known, strict=True)
+        if is_wrapper(value)
+        for own, size in zip(value.shape, getattr(example, "shape", value.shape), strict=True)
+        if isinstance(own, torch.SymInt) and own.node.is_nested_int()
+    }
+    return [
+        ragged.get(str(example), value) if isinstance(value, torch.SymInt) else value
+        for value, example in zip(given, known, strict=True)
+    ]
 
 
 class _Runner(NumberRunner):

@@ -114,6 +114,12 @@ def views_by_the_ragged_size(x: Tensor) -> tuple[Tensor, Tensor]:
     return heads, (heads * 2).transpose(1, 2).flatten(-2)
 
 
+@cases(lambda: (jagged(grad=True),), "dynamo")
+def view_with_the_ragged_size(x: Tensor) -> tuple[Tensor, Tensor]:
+    size = x.size(1)
+    return x.view(2, size, 3, 1) * 2, x.reshape(x.size(0), size, 1, 3) * 3
+
+
 @cases(lambda: (jagged(grad=True),), "dynamo", later="attention of jagged tensors in a direct call")
 def attention(x: Tensor) -> Tensor:
     heads = x.unflatten(-1, [3, 1]).transpose(1, 2)

@@ -58,6 +58,15 @@ def nested_tensor(x: Tensor) -> Tensor:
     return x * 2
 
 
+@cases(
+    lambda: (torch.nested.nested_tensor([plain(2), plain(3)], layout=torch.jagged, requires_grad=True),),
+    refused="a view between a `NestedTensor` and tensors inside it",
+)
+def values_of_a_jagged_result(x: Tensor) -> tuple[Tensor, Tensor]:
+    hidden = x * 2
+    return hidden, hidden.values()
+
+
 @cases(lambda: (plain(3).to("meta"),), later="meta tensor")
 def meta_tensor(x: Tensor) -> Tensor:
     return x * 2
