@@ -14,6 +14,7 @@ import torch
 from aotlens.capture.namespaces import filled_cells
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedInput
+from aotlens.capture.storage import root
 from aotlens.errors import UnsupportedError
 from aotlens.torch_api import FakeTensor, pytree
 
@@ -52,11 +53,11 @@ def take_hooks(
                 found += [(index, method, hook) for hook in hooks.values()]
                 hooks.clear()
                 continue
-            is_returned = any(leaf is argument for leaf in results)
+            is_returned = any(_is_look_at(leaf, argument) for leaf in results)
             if method != "register_hook" or is_returned or _fills(recorder, hooks.values()):
                 raise UnsupportedError(
-                    f"a hook on the input `{given.slot.name}`, which the function returns or changes, or "
-                    "that fills a container which the function is given",
+                    f"a hook on the input `{given.slot.name}`, which the function returns (or a view of it) "
+                    "or changes, or that fills a container which the function is given",
                     recorder.span,
                     "register it outside of the compiled function",
                 )
@@ -99,6 +100,12 @@ def _stays_as_it_is(given: CapturedInput) -> bool:
     argument = given.argument
     same = argument.requires_grad is given.requires_grad and argument.grad_fn is given.grad_fn
     return same and given.base is None
+
+
+def _is_look_at(value: Any, argument: Any) -> bool:
+    """Whether a result is the input or a view of it, which the wrapper takes of the caller's."""
+    looks = isinstance(value, torch.Tensor) and value.requires_grad and not value.is_inference()
+    return looks and root(value) is root(argument)
 
 
 def _hold_of_recording(recorder: Recorder, hooks: Iterable[Any]) -> bool:

@@ -209,6 +209,13 @@ def grow(tape: Tape, target: Any) -> None:
     storage = tape.tracked(target).storage
     if tape.tracked(target).chain:
         raise UnsupportedError("a view that gets other sizes by `out=`", tape.span, "make a new tensor")
+    if target.requires_grad and target.grad_fn is not None:
+        raise UnsupportedError(
+            "other sizes by `out=`, under `no_grad`, of a tensor with a history, whose gradient then has not "
+            "the sizes that its operator gave",
+            tape.span,
+            "make a new tensor",
+        )
     for other in (*tape.seen_tensors(), *((storage.base_tensor,) if storage.inputs else ())):
         if other is target or not getattr(other, TRACK, None):
             continue

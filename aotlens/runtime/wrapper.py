@@ -360,6 +360,15 @@ class WrapperText:
                     continue
                 with self._builder.block(f"with {', '.join(contexts)}:"):
                     self._builder.add(line)
+                if (
+                    only_moved(info)
+                    and info.moved_without_grad
+                    and not self._captured.inputs[info.index].is_leaf
+                ):
+                    with at_other_version(self._builder, name):
+                        self._builder.add(
+                            f"{name}.grad_fn  # of a view: made anew for these sizes when asked next"
+                        )
 
     def _raise_versions(self) -> None:
         changed = [info for info in self._meta.inputs if info.bumps_to_tell and info.is_changed]

@@ -359,3 +359,11 @@ def view_of_a_part_set_to_itself_twice(whole: Tensor, part: Tensor) -> tuple[Ten
         part.set_(part)  # type: ignore[call-overload]
         view = part.t()
     return view, view
+
+
+@cases(lambda: (leaf(4, 4)[:, ::2],))
+def turned_without_grad_after_a_copy(x: Tensor) -> Tensor:
+    flat = x.ravel()
+    with torch.no_grad():
+        x.as_strided_((2, 4), (2, 4))
+    return flat

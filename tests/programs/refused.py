@@ -270,3 +270,24 @@ def view_of_several_results_written_to_and_detached_under_it(x: Tensor) -> Tenso
         whole.mul_(2)
     x.requires_grad_(False)
     return whole
+
+
+@cases(lambda: (leaf(32),), refused="by `out=`, under `no_grad`")
+def history_given_other_sizes_by_out(x: Tensor) -> Tensor:
+    hidden = x * 2
+    with torch.no_grad():
+        torch.mul(torch.ones(2, 4, 4), 2, out=hidden)
+    return hidden
+
+
+def _beside_another_leaf() -> tuple[Tensor, Tensor]:
+    whole = leaf(4, 4)
+    return whole, whole[2:].detach().requires_grad_()
+
+
+@cases(_beside_another_leaf, refused="a hook on the input")
+def hook_on_an_overlapping_input_of_which_a_view_is_returned(x: Tensor, y: Tensor) -> Tensor:
+    x.register_hook(lambda gradient: gradient * 3)
+    view = x.t()
+    view.data.mul_(2)
+    return view
