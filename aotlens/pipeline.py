@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.analysis.stage import analyse
 from aotlens.capture.direct import capture_direct
 from aotlens.capture.dynamo import GraphCall, capture_graph_module, graph_call
 from aotlens.capture.fake_modes import fake_mode_for, has_ragged
+from aotlens.capture.number_inputs import symbols_first
 from aotlens.capture.owned import module_tensors
 from aotlens.capture.records import Captured, Subject
 from aotlens.capture.settings import Settings
@@ -203,6 +204,15 @@ class Compiled:
         return stage_programs(self.parts)
 
 
+class DirectCall(NamedTuple):
+    """A function or module, and the arguments that it is compiled for."""
+
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    name: str | None = None
+
+
 def compile_direct(
     fn: Callable[..., Any],
     args: tuple[Any, ...],
@@ -216,21 +226,30 @@ def compile_direct(
         UnsupportedError: a case that the engine refuses, with the user's line.
         BackendError: code generation failed.
     """
-    clock = Clock()
-    with without_fake_mode():  # the caller's, if one is on; the recording enters its own
+    clock, call = Clock(), DirectCall(fn, args, kwargs, name)
+
+    def compiled(symbolic_numbers: bool) -> Compiled:
         with clock.stage("capture"):
-            captured = _capture(fn, args, kwargs, options, name)
+            captured = _capture(call, options, symbolic_numbers)
         shelf = Shelf.refused(captured.subject.name, NO_GRAPH) if is_wanted(options) else None
-        compiled = _finish(captured, options, clock, shelf)
-    announce_compiled(compiled)
-    return compiled
+        return _finish(captured, options, clock, shelf)
+
+    with without_fake_mode():  # the caller's, if one is on; the recording enters its own
+        found = symbols_first(compiled, options.dynamic, (args, kwargs))
+    announce_compiled(found)
+    return found
 
 
 def trace_direct(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], options: CompileOptions
 ) -> JointProgram:
     """The joint program of a function or module, for callers that go on with it by themselves."""
-    return _build_joint(_capture(fn, args, kwargs, options, None), options, Clock())
+    call = DirectCall(fn, args, kwargs)
+
+    def traced(symbolic_numbers: bool) -> JointProgram:
+        return _build_joint(_capture(call, options, symbolic_numbers), options, Clock())
+
+    return symbols_first(traced, options.dynamic, (args, kwargs))
 
 
 def compile_joint(joint: JointProgram, module: Any, options: CompileOptions) -> Compiled:
@@ -244,19 +263,15 @@ def compile_joint(joint: JointProgram, module: Any, options: CompileOptions) -> 
     return compiled
 
 
-def _capture(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    options: CompileOptions,
-    name: str | None,
-) -> Captured:
+def _capture(call: DirectCall, options: CompileOptions, symbolic_numbers: bool) -> Captured:
+    fn, args, kwargs, name = call
     ragged = has_ragged(args, kwargs)
     mode = fake_mode_for((args, kwargs, module_tensors(fn)), options.dynamic, ragged)
     settings = Settings(
         fake_mode=mode,
         decompositions=decompositions_for(options),
         dynamic=options.dynamic or (mode.shape_env is not None and not ragged),
+        symbolic_numbers=symbolic_numbers,
         observe_variables=options.observe_variables,
         side_effects=options.side_effects,
         split_region=partial(split_region, policy=options.partition),

@@ -190,6 +190,7 @@ __all__ = [
     "marked_static",
     "missing_gpu_replacements",
     "names_of_generated",
+    "new_number_symbol",
     "next_sequence_number",
     "nones_wanted_told",
     "notes_its_views",
@@ -1225,6 +1226,17 @@ def make_shape_env() -> Any:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv  # 0.6 s to import, only for dynamic shapes
 
     return ShapeEnv()
+
+
+def new_number_symbol(environment: Any, value: int, name: str) -> torch.SymInt:
+    """A symbol for a number of any sign that the caller passes, told apart from all sizes."""
+    from torch._dynamo.source import ConstantSource
+    from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+    source = ConstantSource(f"__number_{name}")
+    symbol = environment.create_unspecified_symbol(value, source, DimDynamic.DYNAMIC)
+    number: torch.SymInt = environment.create_symintnode(symbol, hint=value, source=source)
+    return number
 
 
 ASSUMED = ("replacements", "replacements_slocs", "var_to_range", "symbol_guard_counter")

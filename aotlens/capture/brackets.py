@@ -1,4 +1,4 @@
-"""Numbers that only the data tells, in brackets (`x[n.item()]`, `x[n]`), where torch cannot look at them.
+"""Symbolic numbers in brackets (`x[n.item()]`, `x[n]`), which torch would look at.
 
 Invariant: such an index selects along its dimension, as the number would; all others are torch's own.
 """
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from aotlens.ir.sizes import is_of_data
+from aotlens.ir.sizes import is_symbol
 from aotlens.torch_api import FakeTensor, TorchFunctionMode
 
 
@@ -32,7 +32,7 @@ class Brackets(TorchFunctionMode):
         if func is torch.Tensor.__getitem__ or func is torch.Tensor.__setitem__:
             tensor, index, *value = args
             items = index if isinstance(index, tuple) else (index,)
-            if any(map(is_of_data, items)):
+            if any(map(is_symbol, items)):
                 tensor, rest = _selected(tensor, items)
                 return tensor if not rest and not value else func(tensor, rest or (...,), *value)
         return func(*args, **(kwargs or {}))
@@ -43,7 +43,7 @@ def _selected(tensor: Any, items: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]
     left = tensor.dim() - sum(_width(item) for item in items if item is not ...)
     dim, rest = 0, list[Any]()
     for item in items:
-        if is_of_data(item):
+        if is_symbol(item):
             tensor = tensor.select(dim, item)
         else:
             rest.append(item)

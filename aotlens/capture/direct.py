@@ -15,6 +15,7 @@ from aotlens.capture.effects import LeftBehind
 from aotlens.capture.frames import calling_place, is_torch_file
 from aotlens.capture.graph_places import placed_call
 from aotlens.capture.hooked import bound_by_hooks
+from aotlens.capture.number_inputs import can_be_symbol
 from aotlens.capture.optimizers import outer_steps_refused
 from aotlens.capture.outside import outside_slots, reached_tensors, standing_in
 from aotlens.capture.owned import call_on, module_tensors
@@ -25,7 +26,7 @@ from aotlens.capture.records import Captured, CapturedInput, FlatCall, Reached, 
 from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings
 from aotlens.errors import UnsupportedError
-from aotlens.ir.slots import Buffer, FlatInput, Parameter, UserInput
+from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
 from aotlens.report.records import Span
 from aotlens.side_effects import SideEffects
 from aotlens.torch_api import FakeTensor, marked_static, pytree
@@ -43,7 +44,7 @@ def capture_direct(
     owned = module_tensors(function)
     paths, spec = flatten_with_path((args, kwargs))
     signature = _signature(function)
-    slots = [*owned_slots(owned), *_argument_slots(paths, signature, len(owned))]
+    slots = [*owned_slots(owned), *_argument_slots(paths, signature, len(owned), settings)]
     values = [*owned.values(), *(value for _, value in paths)]
     surroundings = reach(function, values)
     _refuse_lazy(subject, owned, surroundings)
@@ -91,9 +92,11 @@ def capture_direct(
     )
 
 
-def _argument_slots(paths: list[Any], signature: inspect.Signature | None, first: int) -> list[FlatInput]:
+def _argument_slots(
+    paths: list[Any], signature: inspect.Signature | None, first: int, settings: Settings
+) -> list[FlatInput]:
     return [
-        UserInput(argument_name(path, signature), first + at, is_static=marked_static(value))
+        _slot(argument_name(path, signature), first + at, value, settings)
         for at, (path, value) in enumerate(paths)
     ]
 
@@ -106,6 +109,12 @@ def _reached(around: Reach, values: list[Any], effects: SideEffects) -> tuple[Re
     if effects is SideEffects.REPLAYED:
         return found
     return tuple(one for one in found if type(one.tensor) is not FakeTensor)
+
+
+def _slot(name: str, index: int, value: Any, settings: Settings) -> FlatInput:
+    if isinstance(value, torch.SymInt) or (settings.symbolic_numbers and can_be_symbol(value)):
+        return SymIntInput(name, index)
+    return UserInput(name, index, is_static=marked_static(value))
 
 
 def owned_slots(owned: dict[str, Any]) -> list[FlatInput]:

@@ -19,5 +19,8 @@ def fake_mode_for(given: Any, dynamic: bool, ragged: bool) -> FakeTensorMode:
 
 def has_ragged(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a jagged nested tensor is among them, whose ragged size needs an environment of sizes."""
-    leaves = pytree.tree_leaves((args, kwargs))
-    return any(isinstance(leaf, torch.Tensor) and leaf.layout is torch.jagged for leaf in leaves)
+    return any(map(is_jagged, pytree.tree_leaves((args, kwargs))))
+
+
+def is_jagged(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.jagged

@@ -12,6 +12,7 @@ import torch
 
 from aotlens.capture.bases import Joined, as_fake, base_input, join_inputs, overlapping_groups
 from aotlens.capture.inference_tensors import note_inference
+from aotlens.capture.number_inputs import as_symbol
 from aotlens.capture.places import overlap
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedInput
@@ -112,7 +113,9 @@ def twin(fake_mode: FakeTensorMode, value: Any, slot: FlatInput, dynamic: bool) 
 
 
 def _number(recorder: Recorder, value: Any, slot: FlatInput) -> CapturedInput:
-    if isinstance(slot, SymIntInput) and isinstance(value, torch.SymInt):
+    if isinstance(slot, SymIntInput):
+        if type(value) is int:
+            value = as_symbol(recorder.fake_mode.shape_env, value, slot.name)
         node = Node(recorder.name(node_name(slot.name)), None, (), {}, value, Origin(NOWHERE, ""))
         recorder.symbols.define(value, node)
         return CapturedInput(slot, value, node)

@@ -117,6 +117,8 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     random_state, modes = torch.get_rng_state(), current_modes()
     with recording(recorder, settings.dynamic), restored_grad_mode(), refusing(recorder):
         noted = turning_grad_on_told(lambda: turned_on.append(True))
+        if any(isinstance(given.argument, torch.SymInt) for given in inputs):
+            recorder.at_number_of_data()
         with observer or nullcontext(), noting_guards(recorder), noted, users_function_modes():
             result = call_boundary(lambda: call.run(recorder, inputs))
         after = torch.is_grad_enabled()

@@ -19,6 +19,8 @@ class Settings:
     decompositions: Decompositions
     dynamic: bool = False
     """Whether sizes are symbols."""
+    symbolic_numbers: bool = False
+    """Whether plain integers among the arguments are symbols too."""
     observe_variables: bool = False
     side_effects: SideEffects = SideEffects.REPLAYED
     split_region: SplitRegion | None = None

@@ -13,6 +13,11 @@ def is_ragged(size: Any) -> bool:
     return isinstance(size, torch.SymInt) and not size.node.is_symbolic()
 
 
+def is_symbol(size: Any) -> bool:
+    """Whether it is a number that the compilation does not know."""
+    return isinstance(size, torch.SymInt) and size.node.is_symbolic() and not size.node.expr.is_number
+
+
 def is_of_data(size: Any) -> bool:
     """Whether it is a symbol for a number that only the data tells."""
     return isinstance(size, torch.SymInt) and not size.node.has_hint()

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import ViewAndMutationMeta
+from aotlens.capture.number_inputs import NumberInput
 from aotlens.capture.objects import is_told_by_text, is_value, plain_attributes
 from aotlens.capture.places import place_of
 from aotlens.capture.records import Captured, CapturedInput
@@ -121,6 +122,9 @@ class Guards:
 
     def _plain_values(self) -> None:
         for name, given in self._inputs():
+            if isinstance(given.argument, NumberInput):
+                message = f"`{given.slot.name}` must be an integer, got "
+                self._refuse(f"type({name}) is not int", "ValueError", message, name)
             if given.is_tensor or given.node is not None:
                 continue
             value, wanted = given.argument, f"`{given.slot.name}` is built in as {given.argument!r}, got "
@@ -240,7 +244,7 @@ class Guards:
         """Names for the symbols that the text reads; a size that must equal another is checked."""
         for name, given in self._inputs():
             if isinstance(given.argument, torch.SymInt):
-                self._bind(given.argument, name, given, checked)
+                self._bind(given.argument, name, given, checked, what="number")
             if not given.is_tensor or given.duplicate_of is not None:
                 continue
             for dim, size in enumerate(given.fake.shape):
@@ -275,7 +279,8 @@ class Guards:
         elif checked and {str(symbol) for symbol in expression.free_symbols} <= self._sizes.keys():
             known = sorted(str(symbol) for symbol in expression.free_symbols)
             where = "".join(f" ({name} is `{self._sizes[name]}`)" for name in known)
-            message = f"a {what} of `{given.slot.name}` must be {expression}{where}, got "
+            what = f"`{given.slot.name}`" if what == "number" else f"a {what} of `{given.slot.name}`"
+            message = f"{what} must be {expression}{where}, got "
             self._refuse(f"{source} != {_text(expression)}", "ValueError", message, source)
 
     def _size_relations(self) -> None:
@@ -291,7 +296,7 @@ class Guards:
                     hint="leave `dynamic` out: a ragged size is symbolic in any case",
                 )
             lower = environment.var_to_range[symbol].lower
-            if lower.is_number and int(lower) > 0:
+            if lower.is_number and lower > 0:
                 self._refuse(
                     f"{name} < {int(lower)}",
                     "ValueError",

@@ -1,0 +1,56 @@
+"""Plain integers among the arguments as symbols, so that one compilation serves many of them.
+
+Invariant: the user's code takes the symbol for an `int`; what no symbol can tell is asked again with the
+number itself.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+from aotlens.capture.fake_modes import is_jagged
+from aotlens.capture.frames import is_user_code
+from aotlens.torch_api import new_number_symbol, pytree
+
+T = TypeVar("T")
+
+
+class NumberInput(torch.SymInt):
+    """A symbol that is an `int` to `isinstance` in the user's code; torch's own code sees what it is."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return int if is_user_code(sys._getframe(1).f_code) else NumberInput
+
+    def __str__(self) -> str:
+        return str(int(self)) if is_user_code(sys._getframe(1).f_code) else super().__str__()
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self), spec) if is_user_code(sys._getframe(1).f_code) else super().__str__()
+
+
+def can_be_symbol(value: Any) -> bool:
+    """Whether a plain argument becomes a symbol: 0 and 1 are built in, as sizes of 0 and 1 are."""
+    return type(value) is int and value not in (0, 1)
+
+
+def symbols_first(compiled: Callable[[bool], T], dynamic: bool, given: Any) -> T:
+    """What `compiled` gives with the integers among the arguments as symbols, else with them built in.
+
+    The user's code may ask of a number what no symbol can tell: a key of a dictionary, part of a name.
+    A ragged size compares with no other: beside one the numbers are built in.
+    """
+    leaves = pytree.tree_leaves(given) if dynamic else ()
+    if not any(map(can_be_symbol, leaves)) or any(map(is_jagged, leaves)):
+        return compiled(False)
+    try:
+        return compiled(True)
+    except Exception:  # noqa: BLE001 (whatever it is, it comes again where no symbol is the cause)
+        return compiled(False)
+
+
+def as_symbol(environment: Any, value: int, name: str) -> NumberInput:
+    """A symbol of its own for a number of any sign, which equals no size by chance."""
+    return NumberInput(new_number_symbol(environment, value, name).node)
