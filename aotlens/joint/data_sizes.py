@@ -1,4 +1,4 @@
-"""Sizes that only the data tells, handed on to a backward whose tensors carry them in sums and products only.
+"""Sizes handed on to a backward whose tensors carry them in sums and products only.
 
 A backend finds a symbol where it stands alone: as a size of an input, or as a number.  Invariant: in a
 backward every symbol of its values is given so, or made by its own nodes.
@@ -21,21 +21,30 @@ SIZES = frozenset({aten.sym_size.int, aten.sym_stride.int, aten.sym_storage_offs
 def sizes_to_save(
     joint: JointProgram, saved: tuple[Node, ...], backward: tuple[Node, ...]
 ) -> tuple[Node, ...]:
-    """The numbers to save besides, in a fixed order; none where no size depends on data."""
-    from_data = joint.captured.recorder.symbols.read_from_data
-    return missing_sizes(joint, saved, backward, from_data) if from_data else ()
+    """The numbers to save besides, in a fixed order: those that the backward's inputs carry so.
+
+    Of sizes that depend on data also those that its own values carry so.
+    """
+    recorder = joint.captured.recorder
+    if recorder.fake_mode.shape_env is None:
+        return ()
+    return missing_sizes(joint, saved, backward, recorder.symbols.read_from_data)
 
 
 def missing_sizes(
     joint: JointProgram, saved: tuple[Node, ...], backward: tuple[Node, ...], among: set[Any] | None = None
 ) -> tuple[Node, ...]:
-    """Numbers that the forward knows and the backward's values need, `among` these symbols or all."""
+    """Numbers that the forward knows and the backward's values need, of its own ones `among` these or all."""
     symbols = joint.captured.recorder.symbols
-    tangents = (given.node for given in joint.program.inputs if isinstance(given.slot, Tangent))
+    tangents = [given.node for given in joint.program.inputs if isinstance(given.slot, Tangent)]
     inputs = (*saved, *tangents)
-    read = {symbol for node in (*inputs, *backward) for symbol in symbols_of(node.val)}
+    tensors = (node for node in inputs if isinstance(node.val, torch.Tensor))
+    read = {symbol for node in tensors for symbol in symbols_of(node.val)}
+    if among is None or among:
+        within = {symbol for node in (*inputs, *backward) for symbol in symbols_of(node.val)}
+        read |= within if among is None else within & among
     numbers = [number.node.expr for node in inputs for number in numbers_of(node.val)]
-    missing = (read if among is None else read & among) - {number for number in numbers if number.is_symbol}
+    missing = read - {number for number in numbers if number.is_symbol}
     reason = "a size that the backward's tensors carry in sums and products only"
     with joint.captured.recorder.adding("partition", reason, forward=True):
         found = [symbols.of_symbol(symbol) for symbol in sorted(missing, key=str)]
@@ -49,7 +58,10 @@ def _bringer(number: Node) -> Node:
 
 
 def with_sizes(nodes: tuple[Node, ...], saved: Iterable[Node]) -> tuple[Node, ...]:
-    """The nodes, with each saved size that is not among them behind the value that it is a size of."""
+    """The nodes, with each saved size that is not among them behind the value that it is a size of.
+
+    The sizes of inputs come first.
+    """
     present = {id(node) for node in nodes}
     added = [node for node in saved if node.op is not None and id(node) not in present]
     if not added:
@@ -57,4 +69,5 @@ def with_sizes(nodes: tuple[Node, ...], saved: Iterable[Node]) -> tuple[Node, ..
     behind: dict[int, list[Node]] = {}
     for size in added:
         behind.setdefault(id(size.args[0]), []).append(size)
-    return tuple(each for node in nodes for each in (node, *behind.get(id(node), ())))
+    first = (size for value, sizes in behind.items() if value not in present for size in sizes)
+    return (*first, *(each for node in nodes for each in (node, *behind.get(id(node), ()))))

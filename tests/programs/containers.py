@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from tests.programs.program import Cases, leaf, plain
@@ -100,6 +101,25 @@ def expanded_to_sizes(x: Tensor, y: Tensor) -> Tensor:
 @cases(lambda: (leaf(4, 6), 2), "dynamic")
 def view_by_sizes(x: Tensor, parts: int) -> Tensor:
     return (x * 2).view(x.shape[0], parts, -1).transpose(0, 1).reshape(parts, -1)
+
+
+@cases(lambda: (leaf(6, 4), plain(6, 4), 3), "dynamic", "dynamo", "inductor")
+def cache_written_at_a_position(x: Tensor, cache: Tensor, position: int) -> tuple[Tensor, int]:
+    cache[position] = x[position].detach()
+    seen = cache[: position + 1]
+    return (x[:1] @ seen.t()).softmax(1) / position, position + 1
+
+
+@cases(lambda: ({"x": leaf(6, 4), "count": 3},), "dynamic", "dynamo", "inductor")
+def number_in_a_container(batch: dict[str, Any]) -> dict[str, Any]:
+    x, count = batch["x"], batch["count"]
+    padded = functional.pad(x, (0, count)) if isinstance(count, int) else x
+    return {"x": padded * count, "ramp": torch.arange(count, dtype=x.dtype), "half": count // 2}
+
+
+@cases(lambda: (leaf(6, 4), plain(3)), "dynamic", "dynamo", "inductor")
+def padded_by_a_size(x: Tensor, y: Tensor) -> Tensor:
+    return functional.pad(x, (0, y.shape[0])) * y.shape[0]
 
 
 @cases(lambda: (leaf(3), [], {}, ()))
