@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from aotlens.ir.sizes import is_symbol
-from aotlens.torch_api import FakeTensor, TorchFunctionMode
+from aotlens.torch_api import FakeTensor
 
 
 def with_numbers(index: Any) -> Any:
@@ -23,19 +23,13 @@ WHOLE = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
 """A byte in brackets is a mask."""
 
 
-class Brackets(TorchFunctionMode):
-    """Takes such indices out of the brackets, reading and writing."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func is torch.Tensor.__getitem__ or func is torch.Tensor.__setitem__:
-            tensor, index, *value = args
-            items = index if isinstance(index, tuple) else (index,)
-            if any(map(is_symbol, items)):
-                tensor, rest = _selected(tensor, items)
-                return tensor if not rest and not value else func(tensor, rest or (...,), *value)
-        return func(*args, **(kwargs or {}))
+def at_symbols(func: Any, tensor: Any, index: Any, *value: Any) -> Any:
+    """`tensor[index]`, read or written to by `func`, with such indices taken out; NotImplemented without."""
+    items = index if isinstance(index, tuple) else (index,)
+    if not any(map(is_symbol, items)):
+        return NotImplemented
+    tensor, rest = _selected(tensor, items)
+    return tensor if not rest and not value else func(tensor, rest or (...,), *value)
 
 
 def _selected(tensor: Any, items: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:

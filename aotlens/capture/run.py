@@ -16,7 +16,7 @@ import torch
 
 from aotlens.capture.averages import averages_as_tensors
 from aotlens.capture.bases import with_bases
-from aotlens.capture.brackets import Brackets, with_numbers
+from aotlens.capture.brackets import with_numbers
 from aotlens.capture.containers import WithRefills
 from aotlens.capture.devices import refuse_mixed_devices
 from aotlens.capture.draws_first import CALLS, draw_first
@@ -26,6 +26,7 @@ from aotlens.capture.function_graphs import apply_function
 from aotlens.capture.hooks import callers_hooks
 from aotlens.capture.input_hooks import refuse_kept_gradients, take_hooks
 from aotlens.capture.inputs import make_inputs, outside_inputs
+from aotlens.capture.kept_numbers import KeptNumbers
 from aotlens.capture.launches import launches_as_operators
 from aotlens.capture.left_behind import note_requiring
 from aotlens.capture.left_gradients import left_gradients
@@ -117,7 +118,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     random_state, modes = torch.get_rng_state(), current_modes()
     with recording(recorder, settings.dynamic), restored_grad_mode(), refusing(recorder):
         noted = turning_grad_on_told(lambda: turned_on.append(True))
-        if any(isinstance(given.argument, torch.SymInt) for given in inputs):
+        if settings.dynamic:
             recorder.at_number_of_data()
         with observer or nullcontext(), noting_guards(recorder), noted, users_function_modes():
             result = call_boundary(lambda: call.run(recorder, inputs))
@@ -341,7 +342,7 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
         stack.enter_context(nones_wanted_told(recorder.wanting_none.append))
         stack.enter_context(launches_as_operators())
         stack.enter_context(function_graphs_applied_by(partial(apply_function, recorder.origins)))
-        recorder.at_number_of_data = stack.enter_context(function_mode_below(Brackets()))
+        recorder.at_number_of_data = stack.enter_context(function_mode_below(KeptNumbers()))
         stack.enter_context(indices_prepared_by(with_numbers))
         stack.enter_context(without_compiled_autograd())
         stack.enter_context(averages_as_tensors())

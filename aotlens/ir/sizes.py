@@ -15,7 +15,8 @@ def is_ragged(size: Any) -> bool:
 
 def is_symbol(size: Any) -> bool:
     """Whether it is a number that the compilation does not know."""
-    return isinstance(size, torch.SymInt) and size.node.is_symbolic() and not size.node.expr.is_number
+    kinds = (torch.SymInt, torch.SymFloat, torch.SymBool)
+    return isinstance(size, kinds) and size.node.is_symbolic() and not size.node.expr.is_number
 
 
 def is_of_data(size: Any) -> bool:

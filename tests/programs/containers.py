@@ -122,6 +122,13 @@ def padded_by_a_size(x: Tensor, y: Tensor) -> Tensor:
     return functional.pad(x, (0, y.shape[0])) * y.shape[0]
 
 
+@cases(lambda: (leaf(6, 4), 3), "dynamic", "dynamo", "inductor")
+def tensors_of_numbers(x: Tensor, n: int) -> tuple[Tensor, ...]:
+    rows = x.index_select(0, torch.tensor([n, n - 1]))
+    scale = torch.tensor(x.shape[0] * 0.5)
+    return rows * scale, x.new_tensor([[n, 2.5], [1, x.shape[1]]]), torch.tensor([n > 2, True])
+
+
 @cases(lambda: (leaf(3), [], {}, ()))
 def empty_containers(x: Tensor, xs: list[Tensor], named: dict[str, Tensor], rest: tuple[()]) -> Tensor:
     return x * (2 + len(xs) + len(named) + len(rest))

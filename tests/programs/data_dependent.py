@@ -239,3 +239,9 @@ def item_in_brackets_written(x: Tensor, n: Tensor) -> Tensor:
     x[index] = 2.0
     x[:, index] += 1
     return x * 2
+
+
+@cases(lambda: (leaf(3, 2), torch.tensor(3)), "dynamic")
+def tensor_of_numbers(x: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    n = count.item()
+    return x * torch.tensor([n, 2]), torch.tensor([n * 0.5])
