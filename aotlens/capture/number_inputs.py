@@ -22,13 +22,18 @@ class NumberInput(torch.SymInt):
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        return int if is_user_code(sys._getframe(1).f_code) else NumberInput
+        return int if _asked_by_user(sys._getframe(1)) else NumberInput
 
     def __str__(self) -> str:
-        return str(int(self)) if is_user_code(sys._getframe(1).f_code) else super().__str__()
+        return str(int(self)) if _asked_by_user(sys._getframe(1)) else super().__str__()
 
     def __format__(self, spec: str) -> str:
-        return format(int(self), spec) if is_user_code(sys._getframe(1).f_code) else super().__str__()
+        return format(int(self), spec) if _asked_by_user(sys._getframe(1)) else super().__str__()
+
+
+def _asked_by_user(frame: Any) -> bool:
+    """Whether the user's code asks, by itself or through an abstract class (`numbers.Integral`)."""
+    return is_user_code((frame.f_back if frame.f_code.co_filename == "<frozen abc>" else frame).f_code)
 
 
 def can_be_symbol(value: Any) -> bool:

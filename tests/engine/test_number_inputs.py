@@ -1,6 +1,7 @@
 """Integers among the arguments under `dynamic=True`: one compilation serves many of them."""
 
 import math
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,7 @@ SERVED: dict[str, Step] = {
     "kernel": lambda x, n: functional.interpolate(x.view(1, 1, 20, 4), size=n),
     "branch": lambda x, n: x.sin() if n > 2 else x.cos(),
     "asked for its type": lambda x, n: x[:n] if isinstance(n, int) else x[:n].nonzero(),
+    "asked for an abstract type": lambda x, n: x[:n] if isinstance(n, numbers.Integral) else x[n],
     "tensor of it": lambda x, n: x.index_select(0, torch.tensor([n, n - 1])) * torch.tensor(n / 2),
     "container": lambda x, n: {"rows": x[:n], "n": n},
 }
