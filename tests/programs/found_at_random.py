@@ -256,6 +256,15 @@ def data_turned(x: Tensor, y: Tensor) -> Tensor:
     return x.t()
 
 
+@cases(lambda: (tape(4, 4)[1:],), refused="a view with a gradient that is changed in place too")
+def part_given_other_memory_and_written(a: Tensor) -> Tensor:
+    """Eager's gradient goes to where the part of the former memory would start on the new one."""
+    a.data = a.data * 2
+    view = a.t()
+    view.mul_(2)
+    return view
+
+
 @cases(_with_a_part, refused="a view with a gradient that is changed in place too")
 def part_turned_and_with_other_memory(part: Tensor, whole: Tensor) -> Tensor:
     part.t_()
