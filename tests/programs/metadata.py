@@ -274,6 +274,13 @@ def metadata_of_a_base_under_no_grad_after_a_read_of_its_view(x: Tensor, y: Tens
     return read
 
 
+@cases(lambda: (tape(4, 4).t(),), refused="it is a view, and is read after that")
+def input_that_is_a_view_turned_without_grad_and_read(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        x.t_()
+    return x * 2
+
+
 @cases(lambda: views_of_one(tape(4, 4)), later="it is a view, and is read after that")
 def metadata_of_an_overlapping_input_under_no_grad_then_read(x: Tensor, y: Tensor) -> Tensor:
     with torch.no_grad():
