@@ -535,7 +535,8 @@ _GRADIENT: Any = torch.Tensor.grad
 
 def gradient_of(tensor: Any) -> Any:
     """`tensor.grad`, of which nobody is told; None for what is no tensor."""
-    return _GRADIENT.__get__(tensor) if isinstance(tensor, torch.Tensor) else None
+    with torch._C.DisableTorchFunction():  # a function mode would look for it anew
+        return _GRADIENT.__get__(tensor) if isinstance(tensor, torch.Tensor) else None
 
 
 @contextmanager

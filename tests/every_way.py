@@ -83,11 +83,11 @@ def _verdict(case: Case, outcome: Outcome) -> tuple[str, str]:
 def _listed(case: Case, message: str) -> bool:
     """Whether the program's row says that it is refused, the table of ways does, or eager fails too."""
     program = case.program
+    if any(row.covers(program.name, case.backend, case.dynamic, message) for row in EXCEPTIONS):
+        return True
     if program.refused is not None:
         return program.refused in message
     if program.later is not None:
-        return True
-    if any(row.covers(program.name, case.backend, case.dynamic, message) for row in EXCEPTIONS):
         return True
     with program.context():
         eager = observe_alone(prepared(program)[0])

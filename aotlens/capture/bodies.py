@@ -5,7 +5,7 @@ a parameter; a write to a parameter is refused by name.
 """
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import fx
 from aotlens.capture.body_inputs import BODIES, MORE_OPERANDS, with_more_operands
 from aotlens.capture.body_numbers import OuterNumbers
 from aotlens.capture.graph_numbers import NumberRunner
+from aotlens.capture.kept_numbers import KeptNumbers
 from aotlens.capture.operators import aten
 from aotlens.capture.regions import Half, record_half
 from aotlens.capture.storage import Storage
@@ -184,7 +185,7 @@ def record_body(tape: Tape, operator: str, body: Body, numbers: OuterNumbers | N
     if numbers is not None:
         numbers.lend_to(inner, label)
     parameters = [body_parameter(inner, f"{label}_{at}", value) for at, value in enumerate(inputs)]
-    with inner, indexing_by_tensors() if operator.startswith("flex") else nullcontext():
+    with inner, _brackets(inner, operator):
         result = runner_of(inner, function)(*(argument for _, argument in parameters))
     given = tuple(parameter for parameter, _ in parameters)
     refuse_writes(operator, label, parameters, inner)
@@ -204,6 +205,13 @@ def record_body(tape: Tape, operator: str, body: Body, numbers: OuterNumbers | N
     if numbers is not None:
         numbers.note(inner, program)
     return program
+
+
+def _brackets(inner: Tape, operator: str) -> AbstractContextManager[Any]:
+    """How the function's brackets are read: torch takes the mode of the whole off while the operator runs."""
+    if operator.startswith("flex"):
+        return indexing_by_tensors()
+    return KeptNumbers() if inner.fake_mode.shape_env is not None else nullcontext()
 
 
 def runner_of(inner: Any, function: Any) -> Callable[..., Any]:

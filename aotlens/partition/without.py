@@ -4,7 +4,7 @@ Invariant: a gradient is linear in those that arrive, so what is computed of mis
 too, as in eager; zeros for them are the same as long as no value meets them that may be infinite.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
@@ -75,18 +75,22 @@ def _may_be_infinite(val: Any) -> bool:
     return isinstance(val, (float, torch.SymFloat))
 
 
-def without(program: Program, missing: Collection[int]) -> Program:
-    """The program where the tangents of these identities are missing; it takes what it took, and gives None
-    for a gradient of which nothing arrives."""
+def without(program: Program, missing: Collection[int], arrives: Callable[[Any], bool]) -> Program:
+    """The program where the tangents of these identities are missing; it takes what it took.
+
+    It gives None for a gradient of which nothing arrives, by its slot.  One that arrives may yet be computed
+    of nothing that is left, where the backend's passes have found it to be zero.
+    """
     rest = _Rest(program, set(missing))
     nodes = [made for node in program.nodes for made in (*rest.made(node), node)]
     outputs = []
     for out in program.outputs:
         value = rest.now(out.value)
         if type(value) is Node and id(value) in rest.gone:
-            inside = isinstance(out.slot, GRADIENTS) and out.slot.inner
-            nodes += rest.zeros(value) if inside else ()
-            value = rest.filled[id(value)] if inside else None  # a wrapper is made, and then left out
+            is_inside = isinstance(out.slot, GRADIENTS) and out.slot.inner  # a wrapper is made, then left out
+            filled = is_inside or arrives(out.slot)
+            nodes += rest.zeros(value) if filled else ()
+            value = rest.filled[id(value)] if filled else None
         outputs.append(replace(out, value=value))
     needed = reachable([out.value for out in outputs], tuple(nodes))
     return Program(program.name, program.inputs, needed, tuple(outputs))

@@ -191,7 +191,8 @@ class BackwardOfSome:
             wrapped = next(like)
             taken = [next(nodes) for _ in (wrapped.nodes() if wrapped is not None else (None,))]
             missing |= set() if is_there else set(map(id, taken))
-        program = without(backward, missing)
+        at, of = {place for place, is_there in enumerate(arrived) if is_there}, self._parts.joint.arrivals
+        program = without(backward, missing, lambda slot: bool(at & of.get((type(slot), slot.index), set())))
         return GraphOfSome(
             arrived, self._compile(program) if self._compile else load_program(program, boxed=True)
         )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._higher_order_ops.while_loop import while_loop
 from torch.nn import functional
 
 import aotlens
@@ -116,3 +117,14 @@ def test_inductor_serves_many_numbers() -> None:
         compiled = compile_direct(SERVED[name], (leaf(20, 4), 6), {}, options)
         for number in (6, 4, 9):
             compare_at(SERVED[name], compiled.call, number)
+
+
+def test_a_number_in_brackets_within_a_loop() -> None:
+    """Torch takes function modes off while a higher-order operator runs its functions."""
+    options = aotlens.CompileOptions(backend="eager", dynamic=True)
+    loop = lambda x, n: while_loop(lambda i, y: i < n, lambda i, y: (i + 1, y + x[i] * x[n]), (0, x.abs()))[1]
+    with torch.inference_mode():
+        call = compile_direct(loop, (torch.randn(9), 3), {}, options).call
+        for number in (3, 5):
+            x = torch.randn(9)
+            torch.testing.assert_close(call(x, number), loop(x, number))

@@ -88,7 +88,11 @@ EXCEPTIONS = (
     RefusedThere(
         "Inductor's code knows the symbols of sizes and strides alone",
         "a symbol for where an input starts on its storage",
-        ("view_writes/strided_view_of_an_input_inside_a_storage",),
+        (
+            "view_writes/strided_view_of_an_input_inside_a_storage",
+            "view_writes/write_under_a_strided_view_inside_the_input",
+            "metadata/data_and_as_strided_in_place_further_inside",
+        ),
         backend="inductor",
         dynamic=True,
     ),
@@ -127,7 +131,11 @@ EXCEPTIONS = (
     RefusedThere(
         "how much memory a tensor gets depends on its new sizes, which symbols do not tell",
         "an operator that changes sizes in place, under symbolic sizes",
-        ("metadata/resize_*", "mutation_kinds/grown_by_factories"),
+        (
+            "metadata/resize_*",
+            "mutation_kinds/grown_by_factories",
+            "refused/history_given_other_sizes_by_out",
+        ),
         dynamic=True,
     ),
 )
@@ -138,5 +146,11 @@ OTHER_VALUES = (
         frozenset({"value", "gradient"}),
         ("modes/autocast_to_another_type", "modes/TwiceTheWeight", "checkpointing/under_autocast"),
         relative=0.01,
+    ),
+    DiffersThere(
+        "Inductor's CPU code adds to the float that it has stored just before where it is read as its bits, "
+        "`torch.compile` alone too",
+        frozenset({"value"}),
+        ("aliasing_inputs/leaf_in_other_memory_beside_its_bits",),
     ),
 )
