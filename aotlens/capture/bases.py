@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 
+from aotlens.capture.autograd_nodes import autograd_nodes
 from aotlens.capture.inference_tensors import as_writable_as
 from aotlens.capture.operators import aten
 from aotlens.capture.places import contains, overlap
@@ -404,12 +405,14 @@ def _apply(chain: tuple[ViewStep, ...], tensor: Any) -> Any:
 
 
 def with_bases(
-    inputs: tuple[CapturedInput, ...], joined: tuple[Joined, ...]
+    tape: Tape, inputs: tuple[CapturedInput, ...], joined: tuple[Joined, ...], results: list[Any]
 ) -> tuple[tuple[CapturedInput, ...], tuple[SyntheticBaseOf, ...]]:
     """The inputs after the run: a group that has become views of its base is given to the graph as that."""
     found, bases = list(inputs), []
     for one in joined:
         storage, group = one.base.storage, one.group
+        if storage is not None and storage.moves and _leads_anew(one, results):
+            tape.join(storage)
         if storage is None or not storage.on_base:
             _separate(one)
             continue
@@ -421,6 +424,15 @@ def with_bases(
                 found[index] = replace(found[index], base=at)
         bases.append(SyntheticBaseOf(at, group.members, group.kind))
     return tuple(found), tuple(bases)
+
+
+def _leads_anew(one: Joined, results: list[Any]) -> bool:
+    """Whether results lead to a member by a history that autograd has made anew, on the base: a custom
+    function takes its arguments before any operator tells of them."""
+    members = (given for given in one.members.values() if given.argument._base is not None)
+    anew = {given.argument.grad_fn for given in members if given.argument.grad_fn is not given.grad_fn}
+    starts = (value.grad_fn for value in results if isinstance(value, torch.Tensor))
+    return bool(anew) and any(node in anew for node in autograd_nodes(starts))
 
 
 def _separate(one: Joined) -> None:

@@ -129,10 +129,11 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     recorder.random.refuse_seeding()
     changes = result if isinstance(result, WithRefills) else WithRefills(result, (), ())
     result, filled = changes.result, changes.leaves
-    note_requiring(recorder, (*pytree.tree_leaves(result), *(value for _, value in filled)))
+    given_back = [*pytree.tree_leaves(result), *(value for _, value in filled)]
+    note_requiring(recorder, given_back)
     inputs = settled(recorder, inputs, call.reached, (result, [value for _, value in filled]))
     inputs = _carried(inputs, changes)
-    inputs, bases = with_bases(inputs, joined)
+    inputs, bases = with_bases(recorder, inputs, joined, given_back)
     inputs = (*inputs, *outside_inputs(recorder, len(inputs)))
     gradients, left = left_gradients(recorder, inputs)
     filled = (*filled, *left)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.programs.functions import ViewReturned
+from tests.programs.functions import Doubled, ViewReturned
 from tests.programs.program import Cases, leaf, plain, tape
 
 cases = Cases("found_at_random")
@@ -376,3 +376,10 @@ def turned_without_grad_after_a_copy(x: Tensor) -> Tensor:
     with torch.no_grad():
         x.as_strided_((2, 4), (2, 4))
     return flat
+
+
+@cases(_with_a_part, refused="a view with a gradient that is changed in place too")
+def function_of_a_part_set_to_itself(part: Tensor, whole: Tensor) -> Tensor:
+    with torch.no_grad():
+        part.set_(part)  # type: ignore[call-overload]
+    return Doubled.apply(part)
