@@ -275,8 +275,7 @@ def _exchanged(captured: Captured, index: int, exchange: Exchange, keep_mutation
     storage: Any = given.storage
     refuse_reads_before_other_sizes(captured, given)
     old, seen = given.base is None and _writes_data(given), _is_seen(given)  # else the base is written to
-    is_view = given.argument._base is not None or given.fake._base is not None
-    if is_view and given.argument.requires_grad and _version_bumps(given):
+    if given.is_view and given.argument.requires_grad and _version_bumps(given):
         raise UnsupportedError(
             f"a storage mutation (`set_`, `.data`) of `{given.slot.name}`, a view with a gradient that is "
             "changed in place too",

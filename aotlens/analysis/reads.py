@@ -45,8 +45,7 @@ def refuse_views_with_history(captured: Captured, given: CapturedInput, moves: l
     other_sizes = given.is_leaf and own.shape != given.fake.shape
     if other_sizes and any(at < moved for at in _reads(captured, own, seen=True)):
         _refuse(given, "it is a leaf and is read before that: its gradient has its former sizes", where)
-    is_view = own._base is not None or given.fake._base is not None
-    if is_view and any(at > moved for at in _reads(captured, own, seen=True)):
+    if given.is_view and any(at > moved for at in _reads(captured, own, seen=True)):
         _refuse(given, "it is a view, and is read after that", where)
     if not storage.joined:
         return

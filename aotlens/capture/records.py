@@ -93,6 +93,11 @@ class CapturedInput:
         return self.leaf is not None
 
     @property
+    def is_view(self) -> bool:
+        """Whether the caller's tensor is a view for autograd, be its base among the inputs or not."""
+        return self.argument._base is not None or self.fake._base is not None
+
+    @property
     def is_made_leaf(self) -> bool:
         """Whether the function made a leaf of it in place (`x.detach_().requires_grad_()`)."""
         own = self.argument

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from tests.programs.functions import InputAndProduct as WithItself
 from tests.programs.functions import InputAsItIs as Reversed
 from tests.programs.functions import MarksDirty as Dirty
 from tests.programs.functions import ViewReturned as Flat
@@ -65,18 +66,6 @@ class Halves(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         return torch.cat(grads).view(ctx.sizes) * 2
-
-
-class WithItself(Function):
-    """Its argument and something computed from it."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-        return x, x * 2
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        return grads[0] * 5 + grads[1]
 
 
 class KeepsResult(Function):
