@@ -7,6 +7,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 
+def place_in_tape(tensor: Any) -> Any:
+    """The tensor's `grad_fn`; None where autograd refuses to tell it, for a view past a write or a change."""
+    try:
+        return tensor.grad_fn
+    except (RuntimeError, ValueError):
+        return None
+
+
 def autograd_nodes(starts: Iterable[Any], ends: Iterable[Any] = ()) -> Iterator[Any]:
     """The starts and all they lead to, up to the ends, depth first from the last; None is passed over."""
     waiting = list(starts)

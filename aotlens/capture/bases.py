@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
+from torch.autograd.function import BackwardCFunction
 
-from aotlens.capture.autograd_nodes import autograd_nodes
+from aotlens.capture.autograd_nodes import autograd_nodes, place_in_tape
 from aotlens.capture.inference_tensors import as_writable_as
 from aotlens.capture.operators import aten
 from aotlens.capture.places import contains, overlap
@@ -427,12 +428,13 @@ def with_bases(
 
 
 def _leads_anew(one: Joined, results: list[Any]) -> bool:
-    """Whether results lead to a member by a history that autograd has made anew, on the base: a custom
-    function takes its arguments before any operator tells of them."""
-    members = (given for given in one.members.values() if given.argument._base is not None)
-    anew = {given.argument.grad_fn for given in members if given.argument.grad_fn is not given.grad_fn}
-    starts = (value.grad_fn for value in results if isinstance(value, torch.Tensor))
-    return bool(anew) and any(node in anew for node in autograd_nodes(starts))
+    """Whether a custom function took a member by a history that autograd had made anew, on the base: it takes
+    its arguments before any operator tells of them."""
+    starts = (place_in_tape(value) for value in results if isinstance(value, torch.Tensor))
+    functions = (node for node in autograd_nodes(starts) if isinstance(node, BackwardCFunction))
+    taken = {node for function in functions for node, _ in function.next_functions}
+    views = (given for given in one.members.values() if given.argument._base is not None)
+    return bool(taken) and any(place_in_tape(given.argument) in taken - {given.grad_fn} for given in views)
 
 
 def _separate(one: Joined) -> None:
