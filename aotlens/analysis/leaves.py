@@ -10,7 +10,7 @@ import torch
 from aotlens.analysis.inputs import geometry_of, history
 from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
 from aotlens.capture.recorder import Recorder
-from aotlens.capture.records import Captured
+from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import root
 from aotlens.capture.tape import TRACK
 from aotlens.capture.views import ViewStep
@@ -32,9 +32,14 @@ def made_leaf_under(captured: Captured, value: Any) -> Any:
     known = getattr(leaf, TRACK, None)
     if leaf is value or known is None or known.storage is not tracked.storage:
         return None
-    if any(given.argument is leaf or given.leaf is leaf for given in captured.inputs):
+    if any(leaf is one for given in captured.inputs for one in (given.argument, given.leaf, _under(given))):
         return None
     return leaf if is_made_leaf(leaf) else None
+
+
+def _under(given: CapturedInput) -> Any:
+    """What an argument is a view of; that may be a leaf which is no argument."""
+    return given.argument._base if given.is_tensor else None
 
 
 def _start(value: Any, most: int) -> Any:

@@ -640,3 +640,40 @@ def write_to_the_bits_of_a_saved_leaf(x: Tensor, y: Tensor) -> Tensor:
     result = x.sin()
     y.mul_(2)
     return result
+
+
+def parts_of_a_leaf() -> tuple[Tensor, ...]:
+    return views_of(leaf(4, 4), lambda x: x[1:], lambda x: x[:3])
+
+
+@cases(parts_of_a_leaf, "dynamo", "inductor")
+def parts_of_a_leaf_and_views_of_them(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    return x[0], y.view(-1), x * y
+
+
+@cases(parts_of_a_leaf, "dynamo")
+def part_of_a_leaf_given_back_beside_several_views(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    return (x, *y.unbind(), y.detach()[0])
+
+
+@cases(parts_of_a_leaf, "dynamo")
+def parts_of_a_leaf_of_which_one_is_written_to(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.no_grad():
+        x.mul_(2)
+    return y.t(), x[0]
+
+
+@cases(parts_of_a_leaf, "dynamo")
+def parts_of_a_leaf_turned_and_seen(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    x.t_()
+    return x[0], y[0]
+
+
+@cases(lambda: (leaf(1, 4).expand(3, 4),), "dynamo", "inductor")
+def expanded_leaf_and_views_of_it(x: Tensor) -> tuple[Tensor, ...]:
+    return (x.t(), *x.unbind(), x * 2)
+
+
+@cases(lambda: (leaf(1, 4).expand(3, 4),), "dynamo")
+def view_of_an_expanded_leaf(x: Tensor) -> Tensor:
+    return x[1:]
