@@ -10,7 +10,7 @@ from typing import Any
 from aotlens.analysis.inputs import history, refuses_use
 from aotlens.analysis.leaves import passes_function, relative_chain
 from aotlens.analysis.own_results import look_again, own_result
-from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
+from aotlens.analysis.records import AliasBase, OutputAliasInfo, OutputBase, OutputType
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Storage
 from aotlens.errors import UnsupportedError
@@ -49,8 +49,10 @@ def function_view(captured: Captured, index: int, value: Any, at: int) -> Output
     )
 
 
-def view_of_intermediate(captured: Captured, index: int, group: list[int]) -> OutputAliasInfo | None:
-    """The view as a value of the graph, in the memory of what it is a view of.
+def view_of_intermediate(
+    captured: Captured, index: int, group: list[int], given_to_input: AliasBase | None
+) -> OutputAliasInfo | None:
+    """The view as a value of the graph, in the memory of what it is a view of, which an input may be given.
 
     None where no function made it, or where it is alone with that memory.
 
@@ -64,7 +66,8 @@ def view_of_intermediate(captured: Captured, index: int, group: list[int]) -> Ou
     if history(value) is None:
         refuse_written(value, tracked.storage)
         return None
-    if len(group) == 1 or not passes_function(history(value), [history(tracked.storage.base_tensor)]):
+    is_alone = len(group) == 1 and given_to_input is None
+    if is_alone or not passes_function(history(value), [history(tracked.storage.base_tensor)]):
         return None
     look_again(recorder, value)
     own = own_result(recorder, index, value)
@@ -78,7 +81,7 @@ def view_of_intermediate(captured: Captured, index: int, group: list[int]) -> Ou
         output_type=OutputType.ALIAS_OF_INTERMEDIATE_BASE_IS_USER_OUTPUT,
         reason=reason,
         function_view=True,
-        base=OutputBase(_beside(captured, index, group)),
+        base=given_to_input if len(group) == 1 else OutputBase(_beside(captured, index, group)),
     )
 
 

@@ -302,10 +302,10 @@ def _intermediate(
     captured: Captured, index: int, group: list[int], known: dict[int, AliasBase], bases: list[BaseInfo]
 ) -> OutputAliasInfo:
     recorder, value = captured.recorder, captured.outputs[index]
-    of_function = view_of_intermediate(captured, index, group)
+    tracked = recorder.tracked(value)
+    of_function = view_of_intermediate(captured, index, group, known.get(id(tracked.storage)))
     if of_function is not None:
         return of_function
-    tracked = recorder.tracked(value)
     alone = len(group) == 1 and not _viewed_without_grad(value)
     apart = alone or not any(_has_history(captured.outputs[i]) for i in group)
     storage = tracked.storage

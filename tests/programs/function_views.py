@@ -150,3 +150,11 @@ def of_an_input_and_written_to_without_gradient(x: Tensor) -> Any:
     with torch.no_grad():
         found *= 2
     return found
+
+
+@cases(lambda: (plain(3, 4), leaf(3, 4)), "dynamo")
+def beside_an_input_that_is_given_its_memory(x: Tensor, y: Tensor) -> Tensor:
+    hidden = y * 2
+    with torch.no_grad():
+        x.set_(hidden)  # type: ignore[call-overload]
+    return Flat.apply(hidden)
