@@ -22,6 +22,13 @@ BOUND_NAME = "differentiable_backward"
 
 def why_not(parts: Partitioned) -> str | None:
     """What keeps the function from being differentiated twice; None when nothing does."""
+    if any(info.is_moved for info in parts.joint.meta.inputs):
+        return "it changes an input's sizes, strides or storage"
+    return why_not_recorded_again(parts)
+
+
+def why_not_recorded_again(parts: Partitioned) -> str | None:
+    """What keeps another backward from being recorded of what the call saves; None when nothing does."""
     joint = parts.joint
     if joint.always_fails:
         return "it fails, in eager too"
@@ -33,8 +40,8 @@ def why_not(parts: Partitioned) -> str | None:
         return "its inputs share memory and are views of no one tensor"
     if made_leaves(parts):
         return "it makes a tensor require grad itself"
-    if any(info.is_moved or info.autograd is not AutogradChange.NONE for info in joint.meta.inputs):
-        return "it changes an input's sizes, strides, storage or place in autograd"
+    if any(info.autograd is not AutogradChange.NONE for info in joint.meta.inputs):
+        return "it changes an input's place in autograd"
     if parts.backward is not None and draws_functionally(parts.backward):
         return "its backward draws random numbers"
     wrapped = any(given.wrapped is not None for given in joint.captured.inputs)

@@ -19,7 +19,7 @@ from aotlens.partition.without import slopes, without
 from aotlens.report.records import Site
 from aotlens.report.sites import site_of
 from aotlens.runtime.builder import TextBuilder
-from aotlens.runtime.double import why_not
+from aotlens.runtime.double import why_not_recorded_again
 from aotlens.runtime.graphs import load_program
 from aotlens.runtime.subclass_backward import TangentText
 
@@ -31,7 +31,7 @@ def _cannot(parts: Partitioned) -> str | None:
     """Why the backward of some gradients is not recorded; None where it is."""
     if parts.backward is not None and any(map(has_effect, parts.backward.nodes)):
         return "its backward has an effect"
-    return why_not(parts)
+    return why_not_recorded_again(parts)
 
 
 def write_choice(builder: TextBuilder, parts: Partitioned, tangents: list[TangentText], graph: str) -> str:
@@ -207,7 +207,7 @@ class BackwardOfSome:
         pairs = list(zip(nodes, backward.inputs, strict=True))
         saved = [node for node, given in pairs if isinstance(given.slot, SavedInput)]
         tangents = [node for node, given in pairs if isinstance(given.slot, Tangent)]
-        assert len(slots) == len(values)  # one per wanted input: `why_not` excludes all else
+        assert len(slots) == len(values)  # one per wanted input: `why_not_recorded_again` excludes all else
         program = derivative_program(self._parts, BOUND_NAME, tangents, values, saved)
         position = {id(node): at for at, node in enumerate(nodes)}
         reads = [position[id(given.node)] for given in program.inputs]

@@ -121,6 +121,8 @@ DISAGREEMENTS = (
         frozenset({"mutation_type", "mutates_metadata", "bases"}),
         (
             "exchanges/set_to_other_input",
+            "function_views/beside_an_input_that_is_given_its_memory",
+            "missing_gradients/function_that_tells_beside_an_input_with_other_memory",
             "exchanges/set_parameter_to_other",
             "exchanges/set_then_source_is_mutated",
             "exchanges/data_assigned",
@@ -188,6 +190,7 @@ DISAGREEMENTS = (
         ALIASES,
         (
             "exchanges/set_then_view_returned",
+            "function_views/beside_an_input_that_is_given_its_memory",
             "exchanges/view_set_to_what_it_is_a_view_of",
             "exchanges/*_a_value_that_g*_other_sizes*",
             "found_at_random/view_of_*_twice",

@@ -194,3 +194,25 @@ def infinite_slope_behind_views_of_one(x: Tensor, y: Tensor) -> tuple[Tensor, Te
 def function_that_gives_none_for_none(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     product, total = Apart.apply(x, y)
     return product, total.sin(), x * 3
+
+
+@cases(lambda: (tape(4, 4), leaf(4, 4)), "dynamo")
+def function_that_tells_of_an_input_turned_after(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    product, total = Tells.apply(x, 2.0, y)
+    x.t_()
+    return product.sin(), total * x.detach()
+
+
+@cases(lambda: (tape(3, 4), plain(3, 4)), "dynamo")
+def function_that_tells_beside_an_input_of_other_sizes(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    product, total = Tells.apply(x, 2.0, x * y)
+    x.mul_(2)
+    y.unsqueeze_(0)
+    return product, total
+
+
+@cases(lambda: (tape(3, 4), plain(3, 4)), "dynamo")
+def function_that_tells_beside_an_input_with_other_memory(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    product, total = Tells.apply(x, 2.0, x * y)
+    y.data = y.data * 2
+    return product, total.sin()
