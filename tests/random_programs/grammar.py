@@ -205,6 +205,8 @@ ARGUMENTS = (
     "plain(4, 4).t()",
     "tape(4, 4)[1:]",
     "leaf(4, 4)[:, ::2]",
+    "leaf(4, 4)[1:]",
+    "leaf(1, 4).expand(4, 4)",
     "plain(4).expand(4, 4)",
     "leaf(4)",
     "plain(0, 4)",

@@ -3,6 +3,7 @@
 Promise: the text defines `fn` (or the module class `fn`), `make_args()` and `OPTIONS`; it works in eager.
 """
 
+import re
 import textwrap
 import warnings
 from collections.abc import Callable
@@ -70,7 +71,7 @@ def _gives_arguments(recipe: Recipe, before: str) -> bool:
 
 def program(text: str, name: str) -> Program:
     """The program that a text defines."""
-    space = _loaded(text)
+    space = _loaded(_asking_first(text))
     fn = space["fn"]
     make: Callable[[], Any] = fn if isinstance(fn, type) else lambda: fn
     return Program(name, make, space["make_args"], frozenset(), nullcontext, None, None, frozenset())
@@ -155,15 +156,23 @@ def _line(statement: Statement, number: int, known: list[str]) -> tuple[str, str
 
 def _tried(line: str, space: dict[str, Any]) -> bool:
     try:
-        exec(line, space)
+        exec(_asking_first(line), space)
     except (RuntimeError, IndexError, ValueError, TypeError, AttributeError, NotImplementedError):
         return False
     return True
 
 
+def _asking_first(text: str) -> str:
+    """Where a view gets a hook whose history autograd refuses to tell, torch ends the process: ask before."""
+    return HOOKED.sub(r"\1.grad_fn, \1.register_hook(", text)
+
+
+HOOKED = re.compile(r"(\w+)\.register_hook\(")
+
+
 def _runs(text: str, dynamic: bool) -> bool:
     """Whether eager runs it twice, on other sizes too where those may change."""
-    space = _loaded(text)
+    space = _loaded(_asking_first(text))
     fn = space["fn"]() if isinstance(space["fn"], type) else space["fn"]
     for sizes in (nullcontext, grown) if dynamic else (nullcontext, nullcontext):
         with sizes():
