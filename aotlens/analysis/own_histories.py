@@ -34,10 +34,10 @@ def own_start(captured: Captured, value: Any) -> Any:
     start, recorder = root(value), captured.recorder
     if not value.requires_grad or is_wrapper(value) or history(start) is None:
         return None
+    if any(start is root(given.argument) for given in captured.inputs if given.is_tensor):
+        return None
     storage = recorder.tracked(value).storage
     if recorder.tracked(start).storage is not storage or is_first(captured, start, storage):
-        return None
-    if any(start is root(given.argument) for given in captured.inputs if given.is_tensor):
         return None
     has_company = any(one is not value for one in captured.results_in(storage))
     return start if storage.inputs or has_company else None

@@ -5,12 +5,14 @@ for writes; the graph takes them one by one until a write makes it take their ba
 with a gradient after another got a new geometry.
 """
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch.autograd.function import BackwardCFunction
+from torch.autograd.graph import GradientEdge
 
 from aotlens.capture.autograd_nodes import autograd_nodes, place_in_tape
 from aotlens.capture.inference_tensors import as_writable_as
@@ -21,6 +23,7 @@ from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.strided import meets_itself
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
+from aotlens.errors import UnsupportedError
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
@@ -121,6 +124,8 @@ class Joined:
     group: Group
     base: CapturedInput
     members: dict[int, CapturedInput]
+    hidden_starts: tuple[Any, ...]
+    """Leaves that stand for what members apart are views of, where that is no member."""
 
 
 def join_inputs(tape: Tape, group: Group, values: list[Any], slots: tuple[FlatInput, ...]) -> Joined:
@@ -147,7 +152,9 @@ def join_inputs(tape: Tape, group: Group, values: list[Any], slots: tuple[FlatIn
         else:
             under = _root_of_member(base, group, values[at], roots)
             found[at] = _member(tape, base, under, (values[at], slots[at]))
-    return Joined(group, base, found)
+    given = [values[at] for at in group.members]
+    hidden = (leaf for leaf, _, root in roots.values() if not any(root is value for value in given))
+    return Joined(group, base, found, tuple(leaf for leaf in hidden if leaf is not None))
 
 
 Place = tuple[Any, Any, Any]
@@ -414,6 +421,10 @@ def with_bases(
         storage, group = one.base.storage, one.group
         if storage is not None and storage.moves and _leads_anew(one, results):
             tape.join(storage)
+        if storage is not None and one.hidden_starts and (storage.moves or storage.version):
+            _refuse_lost(
+                tape, one, (*results, *(given.argument for given in inputs if _is_beside(given, one)))
+            )
         if storage is None or not storage.on_base:
             _separate(one)
             continue
@@ -435,6 +446,34 @@ def _leads_anew(one: Joined, results: list[Any]) -> bool:
     taken = {node for function in functions for node, _ in function.next_functions}
     views = (given for given in one.members.values() if given.argument._base is not None)
     return bool(taken) and any(place_in_tape(given.argument) in taken - {given.grad_fn} for given in views)
+
+
+def _is_beside(given: CapturedInput, one: Joined) -> bool:
+    return given.requires_grad and all(given is not member for member in one.members.values())
+
+
+def _is_on(one: Joined, value: Any) -> bool:
+    tracked = getattr(value, TRACK, None)
+    return tracked is not None and tracked.storage is one.base.storage
+
+
+def _refuse_lost(tape: Tape, one: Joined, results: Sequence[Any]) -> None:
+    """After a write without grad, autograd takes a member apart from what it is a view of once more."""
+    apart = [given for given in one.members.values() if given.is_apart]
+    if any(starts_elsewhere(given.argument) for given in apart):
+        return  # refused as a write with a gradient
+    ends = [given.leaf.node for given in apart if isinstance(given.leaf, GradientEdge)]
+    computed = (value for value in results if isinstance(value, torch.Tensor) and not _is_on(one, value))
+    starts = map(place_in_tape, computed)  # the wrapper takes a view of an input again
+    variables = (getattr(node, "variable", None) for node in autograd_nodes(starts, ends))
+    if any(variable is leaf for variable in variables for leaf in one.hidden_starts):
+        names = ", ".join(f"`{given.slot.name}`" for given in apart if not given.is_leaf)
+        raise UnsupportedError(
+            f"a read with a gradient of {names} after a write without one: a view of a tensor that is no "
+            "argument, beside another argument on its memory that is no view of it",
+            tape.span,
+            "clone one of them before the call",
+        )
 
 
 def _separate(one: Joined) -> None:

@@ -125,11 +125,9 @@ def _forward_parameters(parts: Partitioned, names: Names) -> list[str]:
     """One per graph input, then the former looks of the leaves whose sizes have changed already."""
     leaves = [parts.joint.captured.inputs[info.index].node for info in reshaped_leaves(parts)]
     changed = {id(node) for node in leaves}
-    found = [
-        f"now_{given.name}" if id(given.node) in changed else given.name
-        for given in outer_inputs(parts.joint.captured, parts.forward.inputs, names)
-    ]
-    found += [names.node(given.node) for given in inputs_apart(parts) if given.node is not None]
+    given = [(one.name, one.node) for one in outer_inputs(parts.joint.captured, parts.forward.inputs, names)]
+    given += [(names.node(one.node), one.node) for one in inputs_apart(parts) if one.node is not None]
+    found = (f"now_{name}" if id(node) in changed else name for name, node in given)
     return [*found, *(names.node(node) for node in leaves if node is not None), *made_leaves(parts)]
 
 

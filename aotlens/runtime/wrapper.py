@@ -165,7 +165,8 @@ class WrapperText:
                 if info.grown:
                     self._resize(info)
                 elif info.new_geometry is not None:
-                    with self._builder.block("with torch.no_grad():"):
+                    counted = f", torch.autograd._unsafe_preserve_version_counter({name})"
+                    with self._builder.block(f"with torch.no_grad(){counted if only_moved(info) else ''}:"):
                         self._builder.add(f"{name}.as_strided_({self._geometry(info.new_geometry)})")
                 else:
                     self._builder.add(f"{name}.data = {name}.new_empty({size})")

@@ -677,3 +677,48 @@ def expanded_leaf_and_views_of_it(x: Tensor) -> tuple[Tensor, ...]:
 @cases(lambda: (leaf(1, 4).expand(3, 4),), "dynamo")
 def view_of_an_expanded_leaf(x: Tensor) -> Tensor:
     return x[1:]
+
+
+def part_and_leaf_on_its_memory() -> tuple[Tensor, Tensor]:
+    part = tape(4, 4)[1:]
+    return part, part.detach().requires_grad_()
+
+
+def part_and_leaf_that_counts_apart() -> tuple[Tensor, Tensor]:
+    part = tape(4, 4)[1:]
+    return part, part.data.requires_grad_()
+
+
+@cases(part_and_leaf_on_its_memory, "dynamo")
+def views_of_a_part_beside_a_leaf_on_its_memory(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    return (x * y, *x.unbind(), y.t())
+
+
+@cases(part_and_leaf_on_its_memory, "dynamo")
+def view_of_a_part_written_to_without_grad_beside_a_leaf_on_its_memory(x: Tensor, y: Tensor) -> Any:
+    with torch.no_grad():
+        y.mul_(2)
+    return x[0], y * 2
+
+
+@cases(part_and_leaf_on_its_memory, refused="after a write without one")
+def part_read_after_a_write_without_grad_beside_a_leaf_on_its_memory(x: Tensor, y: Tensor) -> Tensor:
+    with torch.no_grad():
+        y.mul_(2)
+    return x * y
+
+
+@cases(part_and_leaf_on_its_memory, refused="after a write without one")
+def part_added_to_another_after_a_write_without_grad(x: Tensor, y: Tensor) -> Tensor:
+    total = y * 2
+    with torch.no_grad():
+        x.mul_(2)
+    total += x
+    return total
+
+
+@cases(part_and_leaf_that_counts_apart)
+def part_read_after_a_leaf_on_its_memory_is_turned(x: Tensor, y: Tensor) -> Tensor:
+    with torch.no_grad():
+        y.t_()
+    return x.sin()
