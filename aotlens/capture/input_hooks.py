@@ -43,6 +43,8 @@ def take_hooks(
         if given.duplicate_of is not None or not is_tensor:
             continue
         _refuse_attributes(recorder, given)
+        if any(argument is hooked for hooked in recorder.hooked_arguments) and _is_made_anew(given):
+            raise _hook_refused(recorder, given)
         if not given.is_leaf and argument.retains_grad:
             found.append((index, "retain_grad", None))
         for method, name in KINDS.items():
@@ -55,12 +57,7 @@ def take_hooks(
                 continue
             is_returned = any(_is_look_at(leaf, argument) for leaf in results)
             if method != "register_hook" or is_returned or _fills(recorder, hooks.values()):
-                raise UnsupportedError(
-                    f"a hook on the input `{given.slot.name}`, which the function returns (or a view of it) "
-                    "or changes, or that fills a container which the function is given",
-                    recorder.span,
-                    "register it outside of the compiled function",
-                )
+                raise _hook_refused(recorder, given)
     return tuple(found)
 
 
@@ -100,6 +97,24 @@ def _stays_as_it_is(given: CapturedInput) -> bool:
     argument = given.argument
     same = argument.requires_grad is given.requires_grad and argument.grad_fn is given.grad_fn
     return same and given.base is None
+
+
+def _is_made_anew(given: CapturedInput) -> bool:
+    """Whether autograd has another history for it than that on which its hooks stay: of a view, once its base
+    is written to; of what gets other sizes or strides, which the wrapper repeats on the caller's."""
+    if given.is_view and given.argument._version != given.version:
+        return True
+    moved = given.storage is not None and bool(given.storage.moves)
+    return (given.is_view or moved) and not _stays_as_it_is(given)
+
+
+def _hook_refused(recorder: Recorder, given: CapturedInput) -> UnsupportedError:
+    return UnsupportedError(
+        f"a hook on the input `{given.slot.name}`, which the function returns (or a view of it) or changes, "
+        "or that fills a container which the function is given",
+        recorder.span,
+        "register it outside of the compiled function",
+    )
 
 
 def _is_look_at(value: Any, argument: Any) -> bool:

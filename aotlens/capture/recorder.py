@@ -145,6 +145,7 @@ class Recorder(Tape, TorchDispatchMode):
         self.split_region: SplitRegion | None = None
         self.hooked: list[tuple[Any, int]] = []
         """Where in the tape the function has registered hooks on tensors that are no inputs."""
+        self.hooked_arguments: list[Any] = []
         self.wanting_none: list[Any] = []
         """Nodes of custom functions that ask for None in place of zeros."""
         self.met_gradients: dict[int, str] = {}
@@ -179,7 +180,9 @@ class Recorder(Tape, TorchDispatchMode):
 
     def hook_met(self, tensor: Any) -> None:
         """The user's code is about to register a hook on a tensor, which no operator tells of."""
-        if tensor.grad_fn is not None and not any(tensor is given for given in self.arguments):
+        if any(tensor is given for given in self.arguments):
+            self.hooked_arguments.append(tensor)
+        elif tensor.grad_fn is not None:
             self.hooked.append((tensor.grad_fn, tensor.output_nr))
 
     def _stand_in_of(self, tensor: Any) -> Any:

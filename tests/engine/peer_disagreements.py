@@ -286,6 +286,7 @@ DISAGREEMENTS = (
         ALIASES,
         (
             "views_of_inputs/unbind",
+            "aliasing_inputs/views_of_a_part_beside_a_leaf_on_its_memory",
             "found_at_random/data_of_one_of_several_views",
             "views_of_inputs/chunk",
             "views_of_inputs/split_partly_returned",
