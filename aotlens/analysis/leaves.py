@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from aotlens.analysis.inputs import geometry_of, history
-from aotlens.analysis.records import OutputAliasInfo, OutputBase, OutputType
+from aotlens.analysis.records import Geometry, OutputAliasInfo, OutputBase, OutputType
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import root
@@ -95,7 +95,7 @@ def view_of_made_leaf(captured: Captured, index: int, leaf: Any) -> OutputAliasI
         value=None,
         base=OutputBase(at),
         chain=chain or (),
-        geometry=None if chain is not None else geometry_of(value),
+        geometry=geometry_without(captured, chain, value, leaf),
         requires_grad=True,
         viewed_without_grad=history(value) is None,
         tensor=value,
@@ -129,6 +129,26 @@ def detached_after(recorder: Recorder, value: Any, chain: tuple[ViewStep, ...] |
     shorter = min(len(tracked.chain), len(under.chain))
     common = next((at for at, (one, other) in pairs if one is not other), shorter)
     return max(steps - (len(tracked.chain) - common), 0)
+
+
+def geometry_without(
+    captured: Captured, chain: tuple[ViewStep, ...] | None, value: Any, base: Any
+) -> Geometry | None:
+    """How the value lies on the memory of a base, where no views are known to lead there.
+
+    Raises:
+        UnsupportedError: it has another dtype, which sizes and strides do not tell.
+    """
+    if chain is not None:
+        return None
+    if value.dtype is not base.dtype:
+        name = next((f"`{given.slot.name}`" for given in captured.inputs if given.argument is base), "")
+        raise UnsupportedError(
+            f"a view of {name or 'a tensor'} as another dtype, beside a change of its sizes or storage",
+            captured.subject.span,
+            "return a clone",
+        )
+    return geometry_of(value)
 
 
 def relative_chain(recorder: Recorder, base: Any, value: Any) -> tuple[ViewStep, ...] | None:

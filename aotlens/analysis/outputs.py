@@ -17,9 +17,10 @@ from aotlens.analysis.function_views import (
     view_of_intermediate,
 )
 from aotlens.analysis.hooked import refuse_lost_hooks
-from aotlens.analysis.inputs import geometry_of, history, refuses_use
+from aotlens.analysis.inputs import history, refuses_use
 from aotlens.analysis.leaves import (
     detached_after,
+    geometry_without,
     is_made_leaf,
     made_leaf_under,
     relative_chain,
@@ -238,12 +239,6 @@ def _view_of_input(
 ) -> OutputAliasInfo:
     """The result as the views of a chain say, or by its strides where there is none."""
     given, value = captured.inputs[at], captured.outputs[index]
-    if chain is None and value.dtype is not given.argument.dtype:
-        raise UnsupportedError(
-            f"a view of `{given.slot.name}` as another dtype, beside a change of its sizes or storage",
-            captured.subject.span,
-            "return a clone",
-        )
     return OutputAliasInfo(
         index=index,
         output_type=OutputType.ALIAS_OF_INPUT,
@@ -251,7 +246,7 @@ def _view_of_input(
         value=None,
         base=InputBase(at),
         chain=chain or (),
-        geometry=None if chain is not None else geometry_of(value),
+        geometry=geometry_without(captured, chain, value, given.argument),
         requires_grad=requires_grad(captured.recorder, value),
         viewed_without_grad=value.requires_grad and history(value) is None and given.argument.requires_grad,
         refuses_use=refuses_use(value),
@@ -340,7 +335,7 @@ def _intermediate(
         value=None,
         base=base,
         chain=chain or (),
-        geometry=None if chain is not None else geometry_of(value),
+        geometry=geometry_without(captured, chain, value, base_tensor),
         requires_grad=value.requires_grad,
         detached_after=detached_after(recorder, value, chain) if apart_from_base else None,
         made_leaf=is_made_leaf(value),

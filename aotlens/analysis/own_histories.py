@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from aotlens.analysis.exchanges import span_of_exchange
-from aotlens.analysis.inputs import geometry_of, history, refuses_use
-from aotlens.analysis.leaves import passes_function, relative_chain
+from aotlens.analysis.inputs import history, refuses_use
+from aotlens.analysis.leaves import geometry_without, passes_function, relative_chain
 from aotlens.analysis.records import (
     AliasBase,
     BaseInfo,
@@ -102,7 +102,7 @@ class OwnHistories:
             value=None,
             base=base,
             chain=chain or (),
-            geometry=None if chain is not None else geometry_of(value),
+            geometry=geometry_without(self._captured, chain, value, start),
             same_object_as=same,
             requires_grad=True,
             viewed_without_grad=history(value) is None,

@@ -6,8 +6,8 @@ Invariant: such a result has eager's strides, and shares memory with other resul
 from collections.abc import Sequence
 from typing import Any
 
-from aotlens.analysis.inputs import geometry_of, history
-from aotlens.analysis.leaves import detached_after, is_made_leaf, relative_chain
+from aotlens.analysis.inputs import history
+from aotlens.analysis.leaves import detached_after, geometry_without, is_made_leaf, relative_chain
 from aotlens.analysis.records import IntermediateBaseOf, OutputAliasInfo, OutputBase, OutputType
 from aotlens.capture.operators import aten
 from aotlens.capture.recorder import Recorder
@@ -36,7 +36,7 @@ def view_of_result(captured: Captured, index: int, group: list[int]) -> OutputAl
         value=None,
         base=OutputBase(first),
         chain=chain or (),
-        geometry=geometry_of(value) if chain is None else None,
+        geometry=geometry_without(captured, chain, value, outputs[first]),
         detached_after=None
         if root(value) is root(outputs[first])
         else detached_after(recorder, value, chain),

@@ -383,3 +383,38 @@ def function_of_a_part_set_to_itself(part: Tensor, whole: Tensor) -> Tensor:
     with torch.no_grad():
         part.set_(part)  # type: ignore[call-overload]
     return Doubled.apply(part)
+
+
+@cases(lambda: (leaf(4, 4),), refused="as another dtype, beside a change of its sizes")
+def pairs_without_grad_of_a_piece_of_what_is_turned(x: Tensor) -> Tensor:
+    hidden = x.sin()
+    piece = hidden.unbind(0)[0]
+    hidden.t_()
+    with torch.no_grad():
+        return torch.view_as_complex(piece.view(-1, 2))
+
+
+@cases(lambda: (tape(4, 4),), refused="a hook on the input `x`")
+def hook_on_an_input_that_is_turned(x: Tensor) -> Tensor:
+    x.t_()
+    x.register_hook(lambda gradient: gradient * 3)
+    return x.detach() * 2
+
+
+@cases(lambda: (tape(4, 4)[1:],), refused="a hook on the input `x`")
+def hook_on_a_part_that_is_written_to_after(x: Tensor) -> Tensor:
+    x.register_hook(lambda gradient: gradient * 3)
+    view = x.t()
+    view.mul_(2)
+    return view
+
+
+def _two_parts() -> tuple[Tensor, Tensor]:
+    whole = leaf(4, 4)
+    return whole[:2], whole[1:]
+
+
+@cases(_two_parts, refused="is moved or given other memory, made in a custom")
+def function_of_a_part_beside_one_with_other_memory(part: Tensor, other: Tensor) -> Tensor:
+    other.data = other.data * 2
+    return ViewReturned.apply(part)
