@@ -29,10 +29,10 @@ def function_view(captured: Captured, index: int, value: Any, at: int) -> Output
     chain = relative_chain(captured.recorder, given.argument, value)
     written = given.storage is not None and given.storage.version > 0
     exchanged = captured.recorder.tracked(value).storage is not given.storage
-    if chain is None or written or exchanged or given.base is not None:
-        beside = given.base is not None and not written and not exchanged
-        change = "given other memory" if exchanged else "written to"
-        change = "on the memory of one that is moved or given other memory" if beside else change
+    on_base = given.base is not None or any(one.index == at and one.kind != "input" for one in captured.bases)
+    if chain is None or written or exchanged or on_base:
+        change = "written to" if written else "on the memory of one that is moved or given other memory"
+        change = "given other memory" if exchanged else change
         raise UnsupportedError(
             f"a view of the input `{given.slot.name}`, which is {change}, made in a custom "
             "`autograd.Function` (custom function view)",

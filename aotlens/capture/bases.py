@@ -5,25 +5,20 @@ for writes; the graph takes them one by one until a write makes it take their ba
 with a gradient after another got a new geometry.
 """
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
-from torch.autograd.function import BackwardCFunction
-from torch.autograd.graph import GradientEdge
 
-from aotlens.capture.autograd_nodes import autograd_nodes, place_in_tape
 from aotlens.capture.inference_tensors import as_writable_as
 from aotlens.capture.operators import aten
 from aotlens.capture.places import contains, overlap
-from aotlens.capture.records import CapturedInput, SyntheticBaseOf
+from aotlens.capture.records import CapturedInput
 from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.strided import meets_itself
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
-from aotlens.errors import UnsupportedError
 from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
@@ -338,7 +333,7 @@ def _apart(tape: Tape, base: CapturedInput, place: Place, given: tuple[Any, Flat
         with torch.enable_grad():
             argument = _apply(chain, argument)
         leaf = torch.autograd.graph.get_gradient_edge(argument)
-        leaf.node.register_prehook(_nothing)  # the wrapper's call leads it on
+        leaf.node.register_prehook(nothing)  # the wrapper's call leads it on
     with torch.no_grad(), below_views():
         fake = _apply(chain, base.fake)
     be_of_kind(argument, value)
@@ -379,7 +374,7 @@ def starts_elsewhere(argument: Any) -> bool:
     return came_by is not None and getattr(came_by, "_forward_cls", None) is not NonLeaf
 
 
-def _nothing(gradients: tuple[Any, ...]) -> tuple[None, ...]:
+def nothing(gradients: tuple[Any, ...]) -> tuple[None, ...]:
     return (None,) * len(gradients)
 
 
@@ -410,77 +405,6 @@ def _apply(chain: tuple[ViewStep, ...], tensor: Any) -> Any:
     for step in chain:
         tensor = step.op(tensor, *step.args)
     return tensor
-
-
-def with_bases(
-    tape: Tape, inputs: tuple[CapturedInput, ...], joined: tuple[Joined, ...], results: list[Any]
-) -> tuple[tuple[CapturedInput, ...], tuple[SyntheticBaseOf, ...]]:
-    """The inputs after the run: a group that has become views of its base is given to the graph as that."""
-    found, bases = list(inputs), []
-    for one in joined:
-        storage, group = one.base.storage, one.group
-        if storage is not None and storage.moves and _leads_anew(one, results):
-            tape.join(storage)
-        if storage is not None and one.hidden_starts and (storage.moves or storage.version):
-            _refuse_lost(
-                tape, one, (*results, *(given.argument for given in inputs if _is_beside(given, one)))
-            )
-        if storage is None or not storage.on_base:
-            _separate(one)
-            continue
-        at = group.root_member if group.root_member is not None else len(found)
-        if group.root_member is None:
-            found.append(replace(one.base, slot=replace(one.base.slot, index=at)))
-        for index in group.members:
-            if index != group.root_member:
-                found[index] = replace(found[index], base=at)
-        bases.append(SyntheticBaseOf(at, group.members, group.kind))
-    return tuple(found), tuple(bases)
-
-
-def _leads_anew(one: Joined, results: list[Any]) -> bool:
-    """Whether a custom function took a member by a history that autograd had made anew, on the base: it takes
-    its arguments before any operator tells of them."""
-    starts = (place_in_tape(value) for value in results if isinstance(value, torch.Tensor))
-    functions = (node for node in autograd_nodes(starts) if isinstance(node, BackwardCFunction))
-    taken = {node for function in functions for node, _ in function.next_functions}
-    views = (given for given in one.members.values() if given.argument._base is not None)
-    return bool(taken) and any(place_in_tape(given.argument) in taken - {given.grad_fn} for given in views)
-
-
-def _is_beside(given: CapturedInput, one: Joined) -> bool:
-    return given.requires_grad and all(given is not member for member in one.members.values())
-
-
-def _is_on(one: Joined, value: Any) -> bool:
-    tracked = getattr(value, TRACK, None)
-    return tracked is not None and tracked.storage is one.base.storage
-
-
-def _refuse_lost(tape: Tape, one: Joined, results: Sequence[Any]) -> None:
-    """After a write without grad, autograd takes a member apart from what it is a view of once more."""
-    apart = [given for given in one.members.values() if given.is_apart]
-    if any(starts_elsewhere(given.argument) for given in apart):
-        return  # refused as a write with a gradient
-    ends = [given.leaf.node for given in apart if isinstance(given.leaf, GradientEdge)]
-    computed = (value for value in results if isinstance(value, torch.Tensor) and not _is_on(one, value))
-    starts = map(place_in_tape, computed)  # the wrapper takes a view of an input again
-    variables = (getattr(node, "variable", None) for node in autograd_nodes(starts, ends))
-    if any(variable is leaf for variable in variables for leaf in one.hidden_starts):
-        names = ", ".join(f"`{given.slot.name}`" for given in apart if not given.is_leaf)
-        raise UnsupportedError(
-            f"a read with a gradient of {names} after a write without one: a view of a tensor that is no "
-            "argument, beside another argument on its memory that is no view of it",
-            tape.span,
-            "clone one of them before the call",
-        )
-
-
-def _separate(one: Joined) -> None:
-    """Each unwritten member is a graph input of its own, so the base's gradient goes without theirs."""
-    for index, given in one.members.items():
-        if index != one.group.root_member and given.leaf is not None and not given.is_apart:
-            given.leaf.node.register_prehook(_nothing)
 
 
 def last_element(tensor: Any) -> int:

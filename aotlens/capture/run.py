@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from aotlens.capture.averages import averages_as_tensors
-from aotlens.capture.bases import with_bases
 from aotlens.capture.brackets import with_numbers
 from aotlens.capture.containers import WithRefills
 from aotlens.capture.devices import refuse_mixed_devices
@@ -45,6 +44,7 @@ from aotlens.capture.settings import Settings
 from aotlens.capture.size_guards import noting_guards
 from aotlens.capture.splits import splits_at_numbers
 from aotlens.capture.stale_views import is_stale, stale_error
+from aotlens.capture.taken_bases import with_bases
 from aotlens.capture.tape import REAL
 from aotlens.capture.variables import VariableObserver
 from aotlens.capture.views import CANNOT_VIEW
