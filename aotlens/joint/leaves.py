@@ -36,17 +36,28 @@ def gradients_of(outputs: list[Any], leaves: list[Any], tangents: list[Any], rec
     gradients, rest = found[: len(leaves)], found[len(leaves) :]
     led = {id(leaf): leaf for leaf, gradient in zip(leaves, gradients, strict=True) if gradient is not None}
     recorder.led_to_new_place = tuple(leaf for leaf in reset if id(leaf) in led)
-    for (at, _), gradient in zip(former, rest, strict=True):
-        if gradient is None:
-            continue
-        if id(leaves[at]) in led:
+    beyond = _beyond_edges(leaves, gradients) if former else frozenset()
+    for (at, node), gradient in zip(former, rest, strict=True):
+        met_by_zeros = node in beyond and node._input_metadata[0].shape != leaves[at].shape
+        if id(leaves[at]) in led and (gradient is not None or met_by_zeros):
             raise UnsupportedError(
                 "`set_` of a leaf with gradients by what was computed of it both before and after",
                 recorder.span,
                 "compute with it on one side of `set_`, or give back a new tensor",
             )
-        gradients[at] = gradient if gradients[at] is None else gradients[at] + gradient
+        if gradient is not None:
+            gradients[at] = gradient if gradients[at] is None else gradients[at] + gradient
     return gradients
+
+
+def _beyond_edges(leaves: list[Any], gradients: list[Any]) -> frozenset[Any]:
+    """Nodes in the tape that autograd goes on to from arguments that are no leaves and get a gradient.
+
+    A leaf that gets zeros beside such a gradient must have the sizes of its former place.
+    """
+    pairs = zip(leaves, gradients, strict=True)
+    ends = [leaf.node for leaf, gradient in pairs if isinstance(leaf, GradientEdge) and gradient is not None]
+    return frozenset(autograd_nodes(ends))
 
 
 def _former_places(outputs: list[Any], leaves: list[Any], reset: list[Any]) -> list[tuple[int, Any]]:

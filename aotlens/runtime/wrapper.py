@@ -168,6 +168,8 @@ class WrapperText:
                     counted = f", torch.autograd._unsafe_preserve_version_counter({name})"
                     with self._builder.block(f"with torch.no_grad(){counted if only_moved(info) else ''}:"):
                         self._builder.add(f"{name}.as_strided_({self._geometry(info.new_geometry)})")
+                elif self._is_reset(info):  # whoever holds the former place, a view of it, keeps it alive
+                    self._set(name, f"{name}.new_empty({size})")
                 else:
                     self._builder.add(f"{name}.data = {name}.new_empty({size})")
 
@@ -218,15 +220,23 @@ class WrapperText:
 
     def _takes_new_place(self, info: InputAliasInfo) -> bool:
         """Whether `set_` gave a leaf a new place for gradients, and those of the call go to its former."""
-        given, recorder = self._captured.inputs[info.index], self._captured.recorder
-        reset = given.is_leaf and any(one is given.argument for one in recorder.reset_leaves)
-        return reset and all(one is not given.argument for one in recorder.led_to_new_place)
+        argument, recorder = self._captured.inputs[info.index].argument, self._captured.recorder
+        return self._is_reset(info) and all(one is not argument for one in recorder.led_to_new_place)
+
+    def _is_reset(self, info: InputAliasInfo) -> bool:
+        """Whether `set_` gave a leaf a new place for gradients."""
+        given = self._captured.inputs[info.index]
+        return given.is_leaf and any(one is given.argument for one in self._captured.recorder.reset_leaves)
 
     def _put(self, info: InputAliasInfo, new: str) -> None:
         name = self.arguments[info.index]
-        if not self._takes_new_place(info):
+        if self._takes_new_place(info):
+            self._set(name, new)
+        else:
             self._builder.add(f"{name}.data = {new}")
-            return
+
+    def _set(self, name: str, new: str) -> None:
+        """Other memory and a new place for gradients; a version is counted where all are."""
         preserving = f"torch.autograd._unsafe_preserve_version_counter({name})"
         with self._builder.block(f"with torch.no_grad(), {preserving}:"):
             self._builder.add(f"{name}.set_({new})")

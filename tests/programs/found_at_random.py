@@ -418,3 +418,26 @@ def _two_parts() -> tuple[Tensor, Tensor]:
 def function_of_a_part_beside_one_with_other_memory(part: Tensor, other: Tensor) -> Tensor:
     other.data = other.data * 2
     return ViewReturned.apply(part)
+
+
+@cases(_with_a_part)
+def view_read_after_its_leaf_is_set_to_other_sizes(part: Tensor, whole: Tensor) -> Tensor:
+    hidden = part.sin()
+    with torch.no_grad():
+        whole.set_(hidden.repeat(3, 1))  # type: ignore[call-overload]
+    return part.sin()
+
+
+@cases(_with_a_part)
+def leaf_set_to_other_sizes_beside_its_view(part: Tensor, whole: Tensor) -> Tensor:
+    with torch.no_grad():
+        whole.set_(part * 2)  # type: ignore[call-overload]
+    return whole * 3
+
+
+@cases(_with_a_part, refused="by what was computed of it both before and after")
+def view_used_before_its_leaf_is_set_to_other_sizes(part: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
+    used = part * 2
+    with torch.no_grad():
+        whole.set_(part * 2)  # type: ignore[call-overload]
+    return used, whole * 3
