@@ -6,7 +6,10 @@ Invariant: what lay on the storage that an input took over still lies there with
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 from aotlens.analysis.records import AliasBase, BaseInfo, Exchange, InputBase, IntermediateBaseOf
+from aotlens.capture.inference_tensors import takes_writes_anywhere
 from aotlens.capture.operators import Kind, describe, is_operator
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Storage, Tracked, root
@@ -40,10 +43,26 @@ def span_of_exchange(captured: Captured, tensor: Any) -> Span | None:
     return captured.subject.span
 
 
+def refuse_uncounted(captured: Captured) -> None:
+    """Of tensors that leave the function without a version counter, and are no inference tensors."""
+    if not captured.recorder.uncounted:
+        return
+    leaving = (*captured.outputs, *(given.argument for given in captured.inputs if given.is_tensor))
+    tensors = (value for value in leaving if isinstance(value, torch.Tensor) and not value.is_inference())
+    if not all(takes_writes_anywhere(value) for value in tensors):
+        raise UnsupportedError(
+            "an assignment to `.data`, outside of `inference_mode`, of a tensor that was made under it and "
+            "leaves the function (inference tensors do not track version counter)",
+            captured.recorder.uncounted[0],
+            "make it under `torch.no_grad()`",
+        )
+
+
 class Exchanges:
     """The exchanges of one captured function, and the hidden outputs that carry their new storages."""
 
     def __init__(self, captured: Captured) -> None:
+        refuse_uncounted(captured)
         self._captured = captured
         self.bases: list[BaseInfo] = []
         self.known: dict[int, AliasBase] = {}

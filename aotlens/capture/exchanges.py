@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.inference_tensors import takes_writes_anywhere
 from aotlens.capture.mutations import Write, grow
 from aotlens.capture.operators import RESIZE_STORAGE, aten
 from aotlens.capture.storage import Storage, Tracked
@@ -100,6 +101,8 @@ def record_data_assignment(tape: Tape, target: Any, source: Any) -> None:
             tape.span,
             "make it under `torch.no_grad()`",
         )
+    if target.is_inference() and not source.is_inference() and not takes_writes_anywhere(target):
+        tape.uncounted += (tape.place_here().innermost,)
     tape.keep_values(target)
     tape.hides_changes = tape.hides_changes or target.requires_grad
     node, look = tape.node_of(source), tape.tracked(source)

@@ -58,6 +58,8 @@ class Tape:
     """Identities of the results that require grad, noted where views lost their tensor's history."""
     reshaped: tuple[tuple[Any, int, Span | None], ...] = ()
     """Leaves that were given memory of other sizes (`.data`): how many operators had run, and where."""
+    uncounted: tuple[Span | None, ...] = ()
+    """Where inference tensors got other memory (`.data`): they are none since, and count no versions."""
     plays: bool = False
     """Whether it records what another recording did, which was taken there."""
     led_to_new_place: tuple[Any, ...] = ()

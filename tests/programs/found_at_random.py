@@ -441,3 +441,19 @@ def view_used_before_its_leaf_is_set_to_other_sizes(part: Tensor, whole: Tensor)
     with torch.no_grad():
         whole.set_(part * 2)  # type: ignore[call-overload]
     return used, whole * 3
+
+
+@cases(lambda: (plain(4),), refused="outside of `inference_mode`, of a tensor that was made under it")
+def memory_of_an_inference_tensor_replaced_outside(x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        made = torch.zeros(4)
+    made.data = x * 2
+    return made
+
+
+@cases(lambda: (plain(4),))
+def inference_tensor_with_other_memory_inside(x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        made = torch.zeros(4)
+    made.data = x * 2
+    return made + x
