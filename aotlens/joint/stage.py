@@ -323,7 +323,8 @@ def record_backward(
         attempt = differentiated(recorder, outputs, differentiate, lambda: states_of(captured) == before)
         if attempt.gradients is None:
             none = tuple((item.slot, None) for item in wanted if isinstance(item.slot, Gradient))
-            return Backward(tuple(tangents), none, attempt.failing)
+            reached = Arrivals(arrivals(outputs, leaves, met).of)
+            return Backward(tuple(tangents), none, attempt.failing, arrivals=reached)
     for at in attempt.failing_tangents:
         tangents[at] = replace(tangents[at], inputs=(), wrapped=None)
     recorder.current.settle()

@@ -14,7 +14,7 @@ from aotlens.analysis.records import InputAliasInfo, InputBase, OutputAliasInfo,
 from aotlens.capture.records import CapturedInput
 from aotlens.errors import UnsupportedError
 from aotlens.ir.render import Names, literal
-from aotlens.ir.slots import LeafGradient
+from aotlens.ir.slots import Gradient, LeafGradient
 from aotlens.partition.records import Partitioned
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.graphs import view_text
@@ -55,7 +55,9 @@ def made_leaves(parts: Partitioned) -> list[str]:
     if found or parts.backward is None:
         return found
     led = any(out.value is not None for out in parts.backward.outputs)
-    if parts.joint.failing is not None:  # autograd calls it from any input that requires grad
+    if parts.joint.always_fails:  # only those inputs that the tape leads to are given with their history
+        led = any(of for (kind, _), of in parts.joint.arrivals.items() if kind is Gradient)
+    elif parts.joint.failing is not None:  # autograd calls it from any input that requires grad
         led = led or any(given.requires_grad for given in parts.joint.captured.inputs)
     return [] if led else [ANCHOR]
 

@@ -281,11 +281,12 @@ class WrapperText:
 
     def _without_gradient(self) -> frozenset[str]:
         """Inputs that require grad and get none: passed on without their history, which may be used up."""
-        if self._parts.joint.failing is not None:
+        joint = self._parts.joint
+        if joint.failing is not None and not joint.always_fails:
             return frozenset()
         gradients = ((out.slot, out.value) for out in self._parts.joint.gradients)
         none = {slot.index for slot, value in gradients if isinstance(slot, Gradient) and value is None}
-        if self._parts.joint.tellers:  # which give one, maybe, where some of the results have none
+        if joint.tellers or joint.always_fails:  # which give one, maybe, where some of the results have none
             arriving = self._parts.joint.arrivals
             none = {index for index in none if not arriving.get((Gradient, index))}
         return frozenset(self.arguments[index] for index in none)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.programs.functions import Doubled, ViewReturned
 from tests.programs.program import Cases, leaf, plain, tape
@@ -457,3 +457,12 @@ def inference_tensor_with_other_memory_inside(x: Tensor) -> Tensor:
         made = torch.zeros(4)
     made.data = x * 2
     return made + x
+
+
+@cases(lambda: (leaf(4),))
+def backward_of_a_parameter_that_no_argument_hangs_on(x: Tensor) -> Tensor:
+    made = nn.Parameter(x)
+    result = made * made.detach()
+    with torch.no_grad():
+        made.mul_(2)
+    return result
