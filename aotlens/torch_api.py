@@ -111,6 +111,7 @@ __all__ = [
     "compile_with_inductor",
     "compiling_modules",
     "composed",
+    "counts_writes",
     "current_autograd_node",
     "current_fake_mode",
     "current_mode",
@@ -729,9 +730,17 @@ def one_by_one(call: Callable[[list[Any]], Sequence[Any]], values: Sequence[Any]
     ]
 
 
+def counts_writes(tensor: torch.Tensor) -> bool:
+    """Whether it has a version counter: an inference tensor without one takes writes in its mode alone."""
+    try:
+        return tensor._version >= 0
+    except RuntimeError:
+        return False
+
+
 def shares_versions(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether a write to the one counts as a write to the other: not so after `.data`, or with no counter."""
-    if one.is_inference() or other.is_inference():
+    if one.is_inference() or other.is_inference() or not (counts_writes(one) and counts_writes(other)):
         return True
     before = one._version
     with _unsafe_preserve_version_counter(other):

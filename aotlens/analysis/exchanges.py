@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from aotlens.analysis.records import AliasBase, BaseInfo, Exchange, InputBase, IntermediateBaseOf
-from aotlens.capture.inference_tensors import takes_writes_anywhere
 from aotlens.capture.operators import Kind, describe, is_operator
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Storage, Tracked, root
 from aotlens.errors import UnsupportedError
 from aotlens.report.records import Span
+from aotlens.torch_api import counts_writes
 
 
 def is_exchanged(captured: Captured, given: CapturedInput) -> bool:
@@ -49,7 +49,7 @@ def refuse_uncounted(captured: Captured) -> None:
         return
     leaving = (*captured.outputs, *(given.argument for given in captured.inputs if given.is_tensor))
     tensors = (value for value in leaving if isinstance(value, torch.Tensor) and not value.is_inference())
-    if not all(takes_writes_anywhere(value) for value in tensors):
+    if not all(counts_writes(value) for value in tensors):
         raise UnsupportedError(
             "an assignment to `.data`, outside of `inference_mode`, of a tensor that was made under it and "
             "leaves the function (inference tensors do not track version counter)",

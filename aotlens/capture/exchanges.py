@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.inference_tensors import takes_writes_anywhere
 from aotlens.capture.mutations import Write, grow
 from aotlens.capture.operators import RESIZE_STORAGE, aten
 from aotlens.capture.storage import Storage, Tracked
@@ -18,7 +17,7 @@ from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
-from aotlens.torch_api import FakeTensor
+from aotlens.torch_api import FakeTensor, counts_writes
 
 
 def record_exchange(tape: Tape, call: Write) -> Any:
@@ -101,7 +100,7 @@ def record_data_assignment(tape: Tape, target: Any, source: Any) -> None:
             tape.span,
             "make it under `torch.no_grad()`",
         )
-    if target.is_inference() and not source.is_inference() and not takes_writes_anywhere(target):
+    if target.is_inference() and not source.is_inference() and not counts_writes(target):
         tape.uncounted += (tape.place_here().innermost,)
     tape.keep_values(target)
     tape.hides_changes = tape.hides_changes or target.requires_grad

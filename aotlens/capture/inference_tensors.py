@@ -10,7 +10,7 @@ import torch
 from aotlens.capture.operators import aten
 from aotlens.capture.storage import Tracked
 from aotlens.capture.tape import Tape
-from aotlens.torch_api import raise_as_inference_write, viewed_under_inference_mode
+from aotlens.torch_api import counts_writes, raise_as_inference_write, viewed_under_inference_mode
 
 
 def note_inference(tape: Tape, argument: Any, value: Any) -> None:
@@ -22,25 +22,17 @@ def note_inference(tape: Tape, argument: Any, value: Any) -> None:
         return
     tracked = tape.tracked(argument)
     if argument.is_inference():
-        tracked.takes_writes_outside = takes_writes_anywhere(value)
+        tracked.takes_writes_outside = counts_writes(value)
     else:
         tracked.storage.of_inference = True
 
 
 def as_writable_as(like: Any, argument: Any) -> Any:
     """The fake tensor for an argument, as torch's own check of a write has to find it."""
-    if not argument.is_inference() or like is None or not takes_writes_anywhere(like):
+    if not argument.is_inference() or like is None or not counts_writes(like):
         return argument
     with torch.inference_mode(False):
         return argument.detach()
-
-
-def takes_writes_anywhere(value: Any) -> bool:
-    """Whether a caller may write to an inference tensor outside of the mode too: such a one counts writes."""
-    try:
-        return value._version >= 0
-    except RuntimeError:
-        return False
 
 
 def takes_writes_outside(func: Any, source: Tracked, result: Any) -> bool:

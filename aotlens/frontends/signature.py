@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
-from aotlens.capture.inference_tensors import takes_writes_anywhere
 from aotlens.capture.inputs import unsupported_kind
 from aotlens.capture.objects import hashable, plain_attributes
 from aotlens.capture.owned import module_tensors
@@ -17,6 +16,7 @@ from aotlens.capture.wrappers import inner_tensors, is_wrapper
 from aotlens.errors import UnsupportedError
 from aotlens.runtime.owner import tensor_places
 from aotlens.torch_api import (
+    counts_writes,
     device_of_new_tensors,
     function_modes_of_the_user,
     graph_module_hooks,
@@ -91,7 +91,7 @@ def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
                 (leaf.shape, leaf.stride(), leaf.storage_offset()) if sizes else _layout(leaf),
                 leaf.requires_grad,
                 leaf.is_leaf,
-                leaf.is_inference() and (takes_writes_anywhere(leaf), True),
+                leaf.is_inference() and (counts_writes(leaf), True),
                 leaf.is_neg() or (leaf.dtype.is_complex and leaf.is_conj()),
                 objects.setdefault(id(leaf), len(objects)),
                 storages.setdefault(_storage(leaf), len(storages)),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from aotlens.capture.paths import flatten_with_path
-from aotlens.torch_api import pytree, shares_versions
+from aotlens.torch_api import counts_writes, pytree, shares_versions
 from aotlens.verify.gradients import Gradients, backward
 from aotlens.verify.left import held_tensors, new_tensors
 from aotlens.verify.sharing import Write, sharing, try_writes
@@ -240,4 +240,4 @@ def _is_leaf(tensor: Tensor) -> bool:
 
 
 def _version(tensor: Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
+    return tensor._version if counts_writes(tensor) and not tensor.is_inference() else 0
