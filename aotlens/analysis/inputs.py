@@ -293,6 +293,8 @@ def _exchanged(captured: Captured, index: int, exchange: Exchange, keep_mutation
     if seen:  # a value of its own: the new storage is handed out beside it, without history
         value = captured.recorder.emit(aten.clone.default, captured.recorder.node_of(given.argument))
     in_graph, autograd = old and keep_mutations, _autograd_change(captured, given)
+    if autograd is AutogradChange.DETACHED:
+        _refuse_views_of_detached(captured, given)
     return InputAliasInfo(
         index=index,
         mutation_type=MutationType.MUTATED_IN_GRAPH if in_graph else MutationType.MUTATED_OUT_GRAPH,

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from aotlens.capture.autograd_nodes import place_in_tape
 from aotlens.capture.namespaces import filled_cells
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedInput
@@ -95,7 +96,7 @@ def _refuse_attributes(recorder: Recorder, given: CapturedInput) -> None:
 def _stays_as_it_is(given: CapturedInput) -> bool:
     """Whether the caller's tensor has the same place in autograd's graph after the call as before."""
     argument = given.argument
-    same = argument.requires_grad is given.requires_grad and argument.grad_fn is given.grad_fn
+    same = argument.requires_grad is given.requires_grad and place_in_tape(argument) is given.grad_fn
     return same and given.base is None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.autograd_nodes import autograd_nodes
+from aotlens.capture.autograd_nodes import autograd_nodes, place_in_tape
 from aotlens.capture.namespaces import namespace, value_at
 from aotlens.capture.reach import MAX_ITEMS, Reach
 from aotlens.capture.recorder import Recorder
@@ -162,7 +162,7 @@ def _read_nodes(recorder: Recorder) -> Iterator[Any]:
 def _changed(inputs: Sequence[CapturedInput]) -> Iterator[Any]:
     """Inputs with another history than they came with."""
     for given in inputs:
-        if isinstance(given.argument, torch.Tensor) and given.argument.grad_fn is not given.grad_fn:
+        if isinstance(given.argument, torch.Tensor) and place_in_tape(given.argument) is not given.grad_fn:
             yield given.argument
 
 
@@ -173,5 +173,5 @@ def _with_gradient(tensors: list[Any], given: Sequence[CapturedInput], used: set
     """
     if not any(one.requires_grad and id(one.node) not in used for one in given):
         return set()
-    starts = [tensor.grad_fn for tensor in tensors if isinstance(tensor, torch.Tensor)]
+    starts = [place_in_tape(tensor) for tensor in tensors if isinstance(tensor, torch.Tensor)]
     return {id(getattr(place, "variable", None)) for place in autograd_nodes(starts)}

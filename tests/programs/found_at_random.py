@@ -466,3 +466,12 @@ def backward_of_a_parameter_that_no_argument_hangs_on(x: Tensor) -> Tensor:
     with torch.no_grad():
         made.mul_(2)
     return result
+
+
+@cases(lambda: _with_a_part()[::-1], refused="detached in place, and written to or moved")
+def leaf_set_and_detached_beside_its_part(whole: Tensor, part: Tensor) -> Tensor:
+    hidden = part * 2
+    with torch.no_grad():
+        whole.set_(hidden)  # type: ignore[call-overload]
+    whole.detach_()
+    return hidden.t()
