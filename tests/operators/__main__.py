@@ -22,8 +22,8 @@ if TYPE_CHECKING:  # only a shard needs torch's databases, 10 s to import
     from tests.operators.cases import Case
 
 SHARDS = Shards("tests.operators", Path("build/operators.jsonl"))
-BOUNDS = (0, 1, 4, 16, 64, None)
-"""Between two of them is one slice of the samples."""
+BOUNDS = (0, 1, 4, 16, 64, 256, 512, 768, 1024, 1280, None)
+"""Between two of them is one slice of the samples: what a process judges before its time is up."""
 
 
 def main() -> None:
