@@ -70,11 +70,14 @@ def tensors_in(values: Iterable[Any]) -> Iterator[Any]:
             yield from tensors_in(value.values())
 
 
-def _bookkeeping(captured: Captured, calls: tuple[Call, ...]) -> dict[int, int | None]:
+def bookkeeping(captured: Captured, calls: tuple[Call, ...]) -> dict[int, int | None]:
     """Calls of autograd's own that nobody reads: aliases that it saves, views that it takes again.
 
-    By position: the position of the call that such a view repeats, None for an alias.
+    By position: the position of the call that such a view repeats, None for an alias and for a view that
+    repeats an argument.
     """
+    arguments = [given.argument for given in captured.inputs if isinstance(given.argument, torch.Tensor)]
+    parts = {(id(whole), *_lying(part)) for whole in arguments for part in arguments if part is not whole}
     hidden = {id(base) for base in _hidden_bases(captured)}
     taken: dict[tuple[Any, ...], int] = {}
     same: dict[int, int] = {}
@@ -87,6 +90,9 @@ def _bookkeeping(captured: Captured, calls: tuple[Call, ...]) -> dict[int, int |
             if id(args[0]) in hidden:
                 again[at] = None
                 hidden.update(id(tensor) for tensor in tensors_in([result]))
+                continue
+            if func is aten.as_strided.default and (id(args[0]), *map(str, args[1:])) in parts:
+                again[at] = None
                 continue
             source = same.get(id(args[0]), id(args[0]))
             rest = (id(arg) if isinstance(arg, torch.Tensor) else str(arg) for arg in args[1:])
@@ -105,6 +111,13 @@ def _bookkeeping(captured: Captured, calls: tuple[Call, ...]) -> dict[int, int |
             read |= given
             del again[at]
     return again
+
+
+def _lying(tensor: Any) -> tuple[str, ...]:
+    """How a tensor lies in its memory, as `as_strided` is told; nothing of one that has no strides."""
+    if tensor.layout is not torch.strided:
+        return ()
+    return str(list(tensor.shape)), str(list(tensor.stride())), str(tensor.storage_offset())
 
 
 def _identities(values: Iterable[Any]) -> set[int]:
@@ -147,7 +160,7 @@ class CallWriter:
 
     def write(self, calls: tuple[Call, ...], values: tuple[Any, ...], name: str) -> CapturedProgram:
         """The program of these calls, whose results have these values."""
-        unread = _bookkeeping(self._captured, calls)
+        unread = bookkeeping(self._captured, calls)
         for at, (call, value) in enumerate(zip(calls, values, strict=True)):
             if at not in unread:
                 self._add(call, value)

@@ -17,7 +17,7 @@ from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, ances
 from aotlens.ir.slots import UserOutput, inner_slot, outer_slot
 from aotlens.ir.subclasses import leaves_of
 from aotlens.partition.records import Partitioned
-from aotlens.report.build_captured import CapturedProgram, called_program, changes_sizes
+from aotlens.report.build_captured import CapturedProgram, bookkeeping, called_program, changes_sizes
 from aotlens.report.build_replayed import replay, written_inputs
 from aotlens.report.build_wrapped import has_wrappers, wrapped_program
 
@@ -88,16 +88,19 @@ def _pure_programs(parts: Partitioned) -> tuple[tuple[Any, ...], Program, Progra
     captured, meta = parts.joint.captured, parts.joint.meta
     recorder = captured.recorder
     results = tuple(call[3] for call in captured.calls)
-    recorded = None if _out_of_date(parts) else _recorded(parts)
+    unread = bookkeeping(captured, captured.calls)
+    kept = {id(call[4]) for at, call in enumerate(captured.calls) if unread.get(at, at) is not None}
+    without = frozenset(id(captured.calls[at][4]) for at in unread) - kept
+    recorded = None if _out_of_date(parts) else _recorded(parts, without)
     replayed = None
     if recorded is None or recorder.decomposed or changes_sizes(captured):
-        replayed = replay(captured, meta, "functional", {})
+        replayed = replay(captured, meta, "functional", {}, without)
     results = replayed.values if replayed is not None else results
     if not recorder.decomposed:
         functional = recorded or replayed.program  # type: ignore[union-attr]  # one of the two was made
         return results, functional, functional
     if recorded is None:
-        recorded = replay(captured, meta, "decomposed", recorder.decompositions).program
+        recorded = replay(captured, meta, "decomposed", recorder.decompositions, without).program
     assert replayed is not None  # since operators were taken apart
     return results, replayed.program, replace(recorded, name="decomposed")
 
@@ -110,8 +113,11 @@ def _out_of_date(parts: Partitioned) -> bool:
     return any(item.version != item.storage.version for item in tracked)
 
 
-def _recorded(parts: Partitioned) -> Program:
-    """The forward of the recording as a pure function: new values of what it writes to, then every result."""
+def _recorded(parts: Partitioned, without: frozenset[int]) -> Program:
+    """The forward of the recording as a pure function: new values of what it writes to, then every result.
+
+    What only the calls of these origins, by identity, have come to is left out.
+    """
     captured, meta = parts.joint.captured, parts.joint.meta
     outputs = [
         ProgramOutput(value, inner_slot(slot, path))
@@ -125,9 +131,9 @@ def _recorded(parts: Partitioned) -> Program:
                 value = captured.recorder.tracked(tensor).node
             outputs.append(ProgramOutput(value, inner_slot(UserOutput(name, info.index), path)))
     nodes = tuple(n for n in captured.recorder.nodes if not n.origin.backward and not _written_back(n))
-    recorded = [
-        node for node in nodes if node.origin.stage == "captured"
-    ]  # dead ones too: the user wrote them
+    recorded = [  # dead ones too: the user wrote them
+        node for node in nodes if node.origin.stage == "captured" and id(node.origin) not in without
+    ]
     needed = ancestors([*recorded, *(out.value for out in outputs)], nodes)
     kept = tuple(node for node in nodes if id(node) in needed)
     inputs = tuple(given for given in parts.joint.program.inputs if not given.node.origin.backward)

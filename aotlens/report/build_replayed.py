@@ -46,9 +46,16 @@ class Replayed:
 
 
 def replay(
-    captured: Captured, meta: ViewAndMutationMeta, name: str, decompositions: Decompositions
+    captured: Captured,
+    meta: ViewAndMutationMeta,
+    name: str,
+    decompositions: Decompositions,
+    without: frozenset[int],
 ) -> Replayed:
-    """The forward as a pure function: new values of what it writes to, then every result."""
+    """The forward as a pure function: new values of what it writes to, then every result.
+
+    The calls of these origins, by identity, are left out: nobody reads their results.
+    """
     first = captured.recorder
     recorder = Recorder(first.fake_mode, decompositions, call_boundary.__code__)
     dynamic = first.fake_mode.shape_env is not None
@@ -56,7 +63,9 @@ def replay(
     with first.fake_mode:
         inputs = player.inputs(captured)
     with _below_autograd(recorder, dynamic):
-        values = [_as_it_is(player.play(call)) for call in captured.calls]
+        values = [
+            _as_it_is(call[3] if id(call[4]) in without else player.play(call)) for call in captured.calls
+        ]
         with recorder.adding(name, "a result or an input, brought up to date after a write"):
             outputs = (*player.written(captured, meta), *player.results(captured))
     return Replayed(Program(name, inputs, tuple(recorder.nodes), outputs), tuple(values))

@@ -435,6 +435,13 @@ def leaf_set_to_other_sizes_beside_its_view(part: Tensor, whole: Tensor) -> Tens
     return whole * 3
 
 
+@cases(_with_a_part)
+def leaf_set_to_fewer_elements_than_its_view(part: Tensor, whole: Tensor) -> Tensor:
+    with torch.no_grad():
+        whole.set_(torch.ones(3))  # type: ignore[call-overload]
+    return part * 2
+
+
 @cases(_with_a_part, refused="by what was computed of it both before and after")
 def view_used_before_its_leaf_is_set_to_other_sizes(part: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
     used = part * 2
