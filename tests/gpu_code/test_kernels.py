@@ -142,10 +142,10 @@ def test_dropout_draws_on_the_gpu() -> None:
 
 
 def test_a_kernel_that_triton_refuses_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(kernel: KernelSource, target: Any) -> Any:
+    def refused(kernel: KernelSource) -> Any:
         if kernel.phase == "forward":
             kernel = replace(kernel, source=kernel.source.replace("tl.store(", "tl.keep("))
-        return build_kernel(kernel, target)
+        return build_kernel(kernel)
 
     monkeypatch.setattr("aotlens.codegen.gpu.generation.build_kernel", refused)
     target = target_of(scaled_softmax, torch.randn(64, 128, requires_grad=True))

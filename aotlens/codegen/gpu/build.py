@@ -1,16 +1,14 @@
 """One Triton kernel, from Inductor's source to machine code for a GPU, and what the code needs of it."""
 
+import contextlib
+import io
 import logging
-import os
 import re
-import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 from aotlens.codegen.gpu.cubin import read_cubin
 from aotlens.codegen.gpu.records import BuiltConfig, BuiltKernel, KernelSource
-from aotlens.codegen.gpu.sass import run_tool, tools
-from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.codegen.measure import chosen_config
 from aotlens.errors import BackendError
 from aotlens.report.records import KernelChoice
@@ -37,7 +35,7 @@ def prepare() -> None:
     triton_key()
 
 
-def build_kernel(kernel: KernelSource, target: GpuTarget) -> BuiltKernel:
+def build_kernel(kernel: KernelSource) -> BuiltKernel:
     """Compile every configuration; within `offline_gpu` only, and in a process of its own.
 
     Raises:
@@ -51,7 +49,7 @@ def build_kernel(kernel: KernelSource, target: GpuTarget) -> BuiltKernel:
     results = sorted(  # stable: Inductor's order otherwise
         _usable(autotuner), key=lambda result: (not _has_won(result.config, kernel.ran), _spills_much(result))
     )
-    configs = tuple(_config(autotuner, result, kernel, target) for result in results)
+    configs = tuple(_config(autotuner, result, kernel) for result in results)
     chosen: dict[str, Any] = results[0].kernel.asm
     texts = tuple((name, without_places(str(chosen[name]))) for name in TEXTS if name in chosen)
     return BuiltKernel(kernel.name, configs, texts, chosen["cubin"])
@@ -96,7 +94,7 @@ def _spills_much(result: Any) -> bool:
     return int(result.kernel.n_spills or 0) > MOST_SPILLED_WORDS
 
 
-def _config(autotuner: Any, result: Any, kernel: KernelSource, target: GpuTarget) -> BuiltConfig:
+def _config(autotuner: Any, result: Any, kernel: KernelSource) -> BuiltConfig:
     compiled, config = result.kernel, result.config
     resources = read_cubin(compiled.asm["cubin"])[compiled.name]
     values = {**_template_blocks(autotuner), **_constants(autotuner), **config.kwargs}
@@ -107,7 +105,7 @@ def _config(autotuner: Any, result: Any, kernel: KernelSource, target: GpuTarget
         stages=config.num_stages,
         registers=resources.registers,
         frame_bytes=resources.frame_bytes,
-        spill_bytes=_spill_bytes(compiled.asm["ptx"], target) if resources.frame_bytes else 0,
+        spill_bytes=_spill_bytes(compiled) if resources.frame_bytes else 0,
         shared_bytes=compiled.metadata.shared + resources.shared_bytes,
         grids=tuple(_grid(autotuner, config, call.arguments) for call in kernel.calls),
     )
@@ -145,16 +143,17 @@ def _is_number(text: str) -> bool:
     return text.removeprefix("-").isdigit()
 
 
-def _spill_bytes(ptx: str, target: GpuTarget) -> int:
+def _spill_bytes(compiled: Any) -> int:
     """What the assembler says of a thread's spills, in the kernel and in the functions that it brings along:
-    a frame holds other things too."""
-    major, minor = target.compute_capability
-    tool = tools() / ("ptxas-blackwell" if major >= 10 else "ptxas")
-    suffix = "a" if major >= 9 else ""
-    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
-        file.write(ptx)
-        file.flush()
-        done = run_tool(
-            str(tool), "-v", f"--gpu-name=sm_{major * 10 + minor}{suffix}", file.name, "-o", os.devnull
-        )
-    return sum(int(size) for found in _SPILLS.findall(done.stderr) for size in found)
+    a frame holds other things too.
+
+    Triton assembles the kernel once more as it did before, with the same tool and options, and gives the log.
+    """
+    from triton import knobs  # the optional dependency that all of this is about
+    from triton.backends.nvidia.compiler import CUDABackend
+
+    target, log = compiled.metadata.target, io.StringIO()
+    with knobs.nvidia.scope(), contextlib.redirect_stdout(log):
+        knobs.nvidia.dump_ptxas_log = True
+        CUDABackend(target).make_cubin(compiled.asm["ptx"], {}, compiled.metadata, target.arch)
+    return sum(int(size) for found in _SPILLS.findall(log.getvalue()) for size in found)

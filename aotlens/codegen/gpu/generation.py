@@ -118,7 +118,7 @@ class _Generation:
         if known is not None:
             self._built(source, known)
             return
-        work = self._pretending(partial(_one_kernel, source, self._order))
+        work = self._pretending(partial(_one_kernel, source))
         job = Job(f"Triton on `{source.name}`", work, self._order.kernel_limit_s)
         self._add(job, partial(self._compiled, source))
 
@@ -136,7 +136,7 @@ class _Generation:
         if known is not None:
             found[at] = known
             return
-        work = self._pretending(partial(_one_kernel, other, self._order))
+        work = self._pretending(partial(_one_kernel, other))
         self._add(Job(f"Triton on `{other.name}`", work, self._order.kernel_limit_s), keep)
 
     def _compiled(self, source: KernelSource, built: BuiltKernel | Failed) -> None:
@@ -193,8 +193,8 @@ class _Generation:
         return pretending
 
 
-def _one_kernel(source: KernelSource, order: GpuOrder) -> Iterator[BuiltKernel]:
-    yield build_kernel(source, order.target)
+def _one_kernel(source: KernelSource) -> Iterator[BuiltKernel]:
+    yield build_kernel(source)
 
 
 def _cores() -> int:
