@@ -167,7 +167,7 @@ def _unrolled(step: Any, x: Tensor, w: Tensor) -> Tensor:
 
 
 def test_a_second_derivative_of_a_compiled_region_runs_the_original_once_more() -> None:
-    x, w = (torch.randn(3, 3, requires_grad=True) for _ in range(2))
+    x, w = (torch.randn(3, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
     call = _compiled_behind_dynamo(deep, x, w).call
 
     def second(function: Any) -> Any:

@@ -6,7 +6,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from aotlens.codegen.gpu.forked import Failed, Job, in_children
 
@@ -74,15 +77,21 @@ def test_a_reader_may_add_jobs() -> None:
     assert found == [2, 9, 27]
 
 
-def test_children_end_when_nobody_asks_further() -> None:
-    answers = in_children(deque([_job("one", lambda: [1]), _job("sleep", _wait)]), at_once=2)
+def test_children_end_when_nobody_asks_further(tmp_path: Path) -> None:
+    asleep = tmp_path / "pid"
+
+    def sleep() -> list[int]:
+        asleep.with_suffix(".new").write_text(str(os.getpid()))
+        asleep.with_suffix(".new").rename(asleep)
+        return _wait()
+
+    answers = in_children(deque([_job("one", lambda: [1]), _job("sleep", sleep)]), at_once=2)
     assert next(answers)[1] == 1
+    while not asleep.exists():
+        time.sleep(0.01)
     answers.close()  # type: ignore[attr-defined]  # a generator
-    try:
-        os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return
-    raise AssertionError("a child is left")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(asleep.read_text()), 0)
 
 
 def _not_lowered() -> list[int]:
