@@ -142,6 +142,7 @@ class _Walk:
         self.caches: list[Cache[Any]] = []
         self.stateful: list[Stateful] = []
         self._functions: list[tuple[FunctionType, frozenset[str]]] = []
+        self._layers: dict[int, torch.nn.Module] = {}
         self._waiting: list[tuple[Any, frozenset[str]]] = []
         self._seen: set[int] = set()
         self._class_names: dict[type, frozenset[str]] = {}
@@ -164,8 +165,12 @@ class _Walk:
     def run(self) -> None:
         while self._waiting:
             self._visit(*self._waiting.pop())
+            if not self._waiting:
+                self._attributes_given_to_layers()
         if any(STORE_ATTR in code.co_code[::2] for code in self.codes):
             self._attributes_of_functions()
+        if any(map(_binds_attributes, self.codes)):
+            self._layers_of_torch()
 
     def _visit(self, value: Any, names: frozenset[str]) -> None:
         if isinstance(value, torch.nn.Module):
@@ -228,6 +233,23 @@ class _Walk:
             self.instances.append(Instance(store, dict(store), FunctionType))
             self._names_in("the attribute", store, names)
 
+    def _attributes_given_to_layers(self) -> None:
+        """What the user's code names and a layer has, although no method of its class names it."""
+        names = frozenset().union(*(named for _, named in self._functions)) - NOT_READ
+        for layer in self._layers.values():
+            store = vars(layer)
+            for name in sorted((names & store.keys()) - self._names_of(type(layer))):
+                if (id(store), name) not in self.places and name not in names_bound_by_hooks(layer):
+                    self._place("the attribute", name, store, store[name])
+                    self.look_into(store[name], names)
+
+    def _layers_of_torch(self) -> None:
+        """Layers to which the user's code may give attributes that they have not had."""
+        known = {id(instance.store) for instance in self.instances}
+        stores = ((layer, vars(layer)) for layer in self._layers.values())
+        new = (Instance(store, dict(store), type(layer)) for layer, store in stores if id(store) not in known)
+        self.instances += new
+
     def _defaults(self, function: FunctionType, names: frozenset[str]) -> None:
         """What the function's own defaults hold."""
         defaults = defaults_of(function)
@@ -247,6 +269,7 @@ class _Walk:
     def _layer(self, layer: torch.nn.Module) -> None:
         """The attributes of one module of layers, its submodules and its hooks."""
         self._seen.add(id(layer))
+        self._layers[id(layer)] = layer
         kind, store = type(layer), vars(layer)
         foreign = kind.__module__.startswith("torch.")
         names = self._names_of(kind) | {"training"}
@@ -348,6 +371,14 @@ def defaults_of(function: FunctionType) -> dict[str, Any]:
     given = function.__defaults__ or ()
     named = function.__code__.co_varnames[: function.__code__.co_argcount][-len(given) :] if given else ()
     return {**dict(zip(named, given, strict=True)), **(function.__kwdefaults__ or {})}
+
+
+def _binds_attributes(code: CodeType) -> bool:
+    """Whether a call may run it and bind an attribute of an object; what makes an object binds its own."""
+    if code.co_name == "__init__":
+        return False
+    inner = (const for const in code.co_consts if isinstance(const, CodeType))
+    return STORE_ATTR in code.co_code[::2] or "setattr" in code.co_names or any(map(_binds_attributes, inner))
 
 
 def _has_attributes(value: Any) -> bool:

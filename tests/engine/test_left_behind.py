@@ -314,6 +314,17 @@ def test_a_number_that_is_counted_is_refused_at_the_second_call() -> None:
     assert box.last == 1
 
 
+def test_what_a_layer_of_torchs_is_given_is_checked_at_each_call() -> None:
+    layer: Any = nn.Linear(3, 3)
+    layer.scale, layer.shift = 2.0, torch.ones(3)
+    compiled = aotlens.compile(lambda x: x * layer.scale + layer.shift, options=EAGER)
+    torch.testing.assert_close(compiled(torch.ones(3)), torch.full((3,), 3.0))
+    layer.scale = 3.0
+    torch.testing.assert_close(compiled(torch.ones(3)), torch.full((3,), 4.0))
+    layer.shift = torch.zeros(3)
+    torch.testing.assert_close(compiled(torch.ones(3)), torch.full((3,), 3.0))
+
+
 class Private:
     def __init__(self, value: Tensor) -> None:
         self.value = value

@@ -388,3 +388,34 @@ def view_of_a_leaf_between_detaching_and_other_memory(x: Tensor) -> tuple[Tensor
     view = x.t().t()
     x.data = x.data * 2
     return view, x.t()
+
+
+class KeptOnLayers(nn.Module):
+    """A layer of torch's has no code of the user's: what it is given is named elsewhere alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        other: Any = nn.Linear(3, 3)
+        other.scale, other.before = 2.0, None
+        self.other: Any = other
+
+
+@cases(lambda: (leaf(2, Fixed(3)),), "dynamic")
+class ResultKeptOnALayer(KeptOnLayers):
+    def forward(self, x: Tensor) -> Tensor:
+        result = self.layer(x) * self.other.scale
+        self.layer.last = result.detach()
+        self.other.before = result
+        return result.sin()
+
+
+@cases(lambda: (leaf(2, Fixed(3)),))
+def result_kept_on_a_layer_of_a_closure() -> Step:
+    layer = nn.Linear(3, 3)
+
+    def step(x: Tensor) -> Tensor:
+        setattr(layer, "last", x * 2)  # noqa: B010
+        return layer(x)
+
+    return step
