@@ -26,6 +26,7 @@ def with_bases(
     found, bases = list(inputs), []
     for one in joined:
         storage, group = one.base.storage, one.group
+        _refuse_read(tape, one, results)
         if storage is not None and storage.moves and _meets_function(one, results):
             tape.join(storage)
         if storage is not None and one.hidden_starts and (storage.moves or storage.version):
@@ -45,6 +46,22 @@ def with_bases(
     return tuple(found), tuple(bases)
 
 
+def _refuse_read(tape: Tape, one: Joined, results: list[Any]) -> None:
+    """Of a base that is no argument itself; autograd reads it too, past a write or a change of sizes."""
+    base, storage = one.base, one.base.storage
+    if one.group.root_member is not None or storage is None:
+        return
+    is_unchanged = not storage.on_base and not storage.moves
+    is_read = is_unchanged and any(node is base.node for read in tape.nodes for node in read.inputs())
+    if is_read or any(value is base.argument for value in results):
+        names = ", ".join(f"`{given.slot.name}`" for given in one.members.values())
+        raise UnsupportedError(
+            f"`_base` of {names}: inputs that overlap, whose base is no argument",
+            tape.span,
+            "pass the base too",
+        )
+
+
 def _meets_function(one: Joined, results: list[Any]) -> bool:
     """Whether a custom function took a member by a history that autograd had made anew, on the base, or gave
     a view of one: it takes its arguments before any operator tells of them."""
@@ -60,7 +77,7 @@ def _meets_function(one: Joined, results: list[Any]) -> bool:
 
 
 def _is_beside(given: CapturedInput, one: Joined) -> bool:
-    return given.requires_grad and all(given is not member for member in one.members.values())
+    return given.is_tensor and all(given is not member for member in one.members.values())
 
 
 def _is_on(one: Joined, value: Any) -> bool:

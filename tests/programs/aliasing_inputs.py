@@ -722,3 +722,16 @@ def part_read_after_a_leaf_on_its_memory_is_turned(x: Tensor, y: Tensor) -> Tens
     with torch.no_grad():
         y.t_()
     return x.sin()
+
+
+@cases(lambda: (*part_and_leaf_on_its_memory(), plain(3, 4)), refused="after a write without one")
+def part_copied_to_another_input_after_a_write_without_grad(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    with torch.no_grad():
+        y.mul_(2)
+    z.copy_(x * 2)
+    return y * 2
+
+
+@cases(lambda: views_of(leaf(4, 4), lambda x: x[:3], lambda x: x[1:]), refused="`_base` of `x`, `y`")
+def tensor_under_parts_is_read(x: Tensor, y: Tensor) -> tuple[Any, Tensor]:
+    return x._base * 2, y[0]  # type: ignore[operator]
