@@ -137,18 +137,27 @@ def geometry_without(
     """How the value lies on the memory of a base, where no views are known to lead there.
 
     Raises:
-        UnsupportedError: it has another dtype, which sizes and strides do not tell.
+        UnsupportedError: it shows the memory in a way that sizes and strides do not tell.
     """
     if chain is not None:
         return None
-    if value.dtype is not base.dtype:
+    otherwise = shown_otherwise(value, base)
+    if otherwise is not None:
         name = next((f"`{given.slot.name}`" for given in captured.inputs if given.argument is base), "")
         raise UnsupportedError(
-            f"a view of {name or 'a tensor'} as another dtype, beside a change of its sizes or storage",
+            f"a view of {name or 'a tensor'} as {otherwise}, beside a change of its sizes or storage",
             captured.subject.span,
             "return a clone",
         )
     return geometry_of(value)
+
+
+def shown_otherwise(value: Any, base: Any) -> str | None:
+    """As what a tensor shows the memory of another, beyond its sizes and strides; None when as that does."""
+    if value.dtype is not base.dtype:
+        return "another dtype"
+    alike = value.is_conj() == base.is_conj() and value.is_neg() == base.is_neg()
+    return None if alike else "its conjugate or negative"
 
 
 def relative_chain(recorder: Recorder, base: Any, value: Any) -> tuple[ViewStep, ...] | None:

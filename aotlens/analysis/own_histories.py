@@ -11,7 +11,7 @@ import torch
 
 from aotlens.analysis.exchanges import span_of_exchange
 from aotlens.analysis.inputs import history, refuses_use
-from aotlens.analysis.leaves import geometry_without, passes_function, relative_chain
+from aotlens.analysis.leaves import geometry_without, passes_function, relative_chain, shown_otherwise
 from aotlens.analysis.records import (
     AliasBase,
     BaseInfo,
@@ -120,9 +120,10 @@ class OwnHistories:
     def _memory(self, start: Any, storage: Storage) -> Memory:
         base, under = self._under(storage)
         chain = relative_chain(self._captured.recorder, under, start)
-        if chain is None and under.dtype is not start.dtype:
+        otherwise = shown_otherwise(start, under) if chain is None else None
+        if otherwise is not None:
             raise UnsupportedError(
-                "a result with a gradient of its own in memory that an input shows as another dtype",
+                f"a result with a gradient of its own in memory that an input shows as {otherwise}",
                 self._captured.subject.span,
                 "return a clone",
             )

@@ -602,3 +602,28 @@ def written_to_and_made_a_leaf_in_place(x: Tensor, y: Tensor) -> Tensor:
         x.t_()
     x.requires_grad_()
     return x * y.t()
+
+
+def complexes() -> Tensor:
+    return torch.randn(3, 4, dtype=torch.complex64)
+
+
+@cases(lambda: (complexes(),), refused="`x` as its conjugate or negative, beside a change of its sizes")
+def conjugate_taken_before_the_input_is_turned(x: Tensor) -> Tensor:
+    view = x.conj()
+    x.t_()
+    return view
+
+
+@cases(lambda: (complexes(),))
+def conjugate_taken_after_the_input_is_turned(x: Tensor) -> Tensor:
+    x.t_()
+    return x.conj()
+
+
+@cases(lambda: (complexes(),), refused="a tensor as its conjugate or negative, beside a change of its sizes")
+def conjugate_beside_an_intermediate_that_is_turned(x: Tensor) -> tuple[Tensor, Tensor]:
+    hidden = x * 2
+    view = hidden.conj()
+    hidden.t_()
+    return hidden, view
