@@ -13,7 +13,7 @@ from torch.autograd.graph import get_gradient_edge
 from aotlens.capture.autograd_nodes import autograd_nodes
 from aotlens.capture.recorder import Recorder
 from aotlens.capture.stale_views import is_stale
-from aotlens.errors import placed
+from aotlens.errors import UnsupportedError, placed
 from aotlens.ir.origin import Origin
 from aotlens.joint.records import FailingBackward
 from aotlens.torch_api import assumed_sizes, take_back_assumed_sizes, without_modes
@@ -92,10 +92,21 @@ def _run(
     except (RuntimeError, AttributeError) as error:
         failing = failing_backward(recorder, [outputs[at] for at in among], error)
         if failing is None:
+            _refuse_other_memory(recorder, error)
             raise
         if assumed:  # by a backward that never runs: autograd's message has numbers for sizes
             take_back_assumed_sizes(environment, assumed)
         return None, failing
+
+
+def _refuse_other_memory(recorder: Recorder, error: Exception) -> None:
+    """Where the backward reads what was given memory of other sizes, which eager's does too, and fails."""
+    if recorder.exchanged and isinstance(error, RuntimeError):
+        raise UnsupportedError(
+            f"a backward that fails after a tensor was given other memory (`set_`, `.data`): {error}",
+            recorder.span,
+            "assign to a new tensor",
+        ) from error
 
 
 def failing_backward(recorder: Recorder, outputs: list[Any], error: Exception) -> FailingBackward | None:

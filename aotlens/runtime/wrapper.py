@@ -166,8 +166,12 @@ class WrapperText:
                     self._resize(info)
                 elif info.new_geometry is not None:
                     counted = f", torch.autograd._unsafe_preserve_version_counter({name})"
+                    geometry, is_reset = self._geometry(info.new_geometry), self._is_reset(info)
                     with self._builder.block(f"with torch.no_grad(){counted if only_moved(info) else ''}:"):
-                        self._builder.add(f"{name}.as_strided_({self._geometry(info.new_geometry)})")
+                        if is_reset:  # a new place, as below
+                            self._builder.add(f"{name}.set_({name}.detach().as_strided({geometry}))")
+                        else:
+                            self._builder.add(f"{name}.as_strided_({geometry})")
                 elif self._is_reset(info):  # whoever holds the former place, a view of it, keeps it alive
                     self._set(name, f"{name}.new_empty({size})")
                 else:

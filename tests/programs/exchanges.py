@@ -362,3 +362,31 @@ def data_of_other_sizes_after_a_use(x: Tensor, y: Tensor) -> Tensor:
 def data_of_other_sizes_before_a_view(x: Tensor, y: Tensor) -> Tensor:
     x.data = y
     return x.t()
+
+
+@cases(
+    lambda: (leaf(4, 4), plain(4, 4)), refused="a backward that fails after a tensor was given other memory"
+)
+def data_of_other_sizes_after_a_product(x: Tensor, y: Tensor) -> Tensor:
+    product = x * y
+    y.data = torch.ones(2)
+    return product
+
+
+def leaf_and_its_part() -> tuple[Tensor, Tensor]:
+    whole = leaf(4, 4)
+    return whole, whole[1:]
+
+
+@cases(leaf_and_its_part)
+def leaf_set_to_its_part(whole: Tensor, part: Tensor) -> Tensor:
+    with torch.no_grad():
+        whole.set_(part)  # type: ignore[call-overload]
+    return whole * 3
+
+
+@cases(leaf_and_its_part)
+def leaf_set_to_its_part_and_both_read(whole: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.no_grad():
+        whole.set_(part)  # type: ignore[call-overload]
+    return whole * 3, part.sin()
