@@ -95,10 +95,11 @@ def _moved(tape: Tape, tensor: Any, step: ViewStep) -> tuple[Node, ViewStep]:
     tracked, source = tape.tracked(tensor), tape.node_of(tensor)
     if step.op is not aten.as_strided.default:
         return step.apply(tape, source), step
-    step = noted(step, tensor, tracked, tape.span)
-    node = tape.replay(tracked.storage, (*tracked.chain, step))
-    refuse_beyond(tracked.storage, step, node.val, tape.span)
-    return node, step
+    placed, storage = noted(step, tensor, tracked, tape.span), tracked.storage
+    is_apart = storage.joined and not storage.on_base  # the graph may never be given its base
+    node = step.apply(tape, source) if is_apart else tape.replay(storage, (*tracked.chain, placed))
+    refuse_beyond(storage, placed, node.val, tape.span)
+    return node, placed
 
 
 def record_mutation(tape: Tape, call: Write) -> Any:
