@@ -67,18 +67,20 @@ def refuse_saved_beside(parts: Partitioned, moved: list[InputAliasInfo]) -> None
 
     Raises:
         UnsupportedError: one is a view of which only the sizes or strides change, and the backward is given
-            another input on its memory, whose version it then finds changed.
+            another input on its memory, or their base, whose version it then finds changed.
     """
     inputs = parts.joint.captured.inputs
     saved = {id(given.node) for given in parts.saved_inputs}
     for info in moved:
         if not info.is_view or info.mutates_data:
             continue
-        for other in (inputs[at] for at in inputs[info.index].shares_storage_with):
-            if id(other.node) in saved:
+        given, flat = inputs[info.index], len(parts.joint.captured.flat_inputs)
+        for at in (*given.shares_storage_with, *(() if given.base is None else (given.base,))):
+            if id(inputs[at].node) in saved:
+                other = f"`{inputs[at].slot.name}`" if at < flat else "what it is a view of"
                 raise UnsupportedError(
-                    f"a change of the sizes or strides of `{inputs[info.index].slot.name}`, which is read "
-                    f"and shares memory with `{other.slot.name}`, of which the backward needs the values",
+                    f"a change of the sizes or strides of `{given.slot.name}`, which is read "
+                    f"and shares memory with {other}, of which the backward needs the values",
                     span_of_writes(list(info.writes)),
                     "take another view instead",
                 )

@@ -257,8 +257,8 @@ DISAGREEMENTS = (
         ("found_at_random/view_with_other_memory_written_to",),
     ),
     Disagreement(
-        "`set_` to another look at the same memory, or its assignment to `.data`, changes the caller's sizes or "
-        "strides",
+        "`set_` to another look at the same memory, or its assignment to `.data`, changes the caller's sizes "
+        "or strides",
         frozenset({"mutation_type", "mutates_metadata"}),
         ("found_at_random/data_turned", "exchanges/leaf_set_to_its_part*"),
     ),

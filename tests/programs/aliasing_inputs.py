@@ -735,3 +735,24 @@ def part_copied_to_another_input_after_a_write_without_grad(x: Tensor, y: Tensor
 @cases(lambda: views_of(leaf(4, 4), lambda x: x[:3], lambda x: x[1:]), refused="`_base` of `x`, `y`")
 def tensor_under_parts_is_read(x: Tensor, y: Tensor) -> tuple[Any, Tensor]:
     return x._base * 2, y[0]  # type: ignore[operator]
+
+
+@cases(lambda: views_of(plain(4, 4), lambda x: x[:3], lambda x: x[1:]))
+def part_strided_in_place(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    x.as_strided_((4, 3), (1, 4))
+    return x.sin(), y[0]
+
+
+@cases(lambda: views_of(tape(4, 4), lambda x: x[:3], lambda x: x[1:]))
+def part_with_a_history_strided_in_place(x: Tensor, y: Tensor) -> Tensor:
+    x.as_strided_((4, 3), (1, 4))
+    return x.sin()
+
+
+@cases(
+    lambda: views_of(tape(4, 4), lambda x: x[:3], lambda x: x[1:]),
+    refused="shares memory with what it is a view of, of which the backward needs the values",
+)
+def part_with_a_history_turned_beside_another(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    x.t_()
+    return x.sin(), y * 2
