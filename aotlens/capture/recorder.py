@@ -471,8 +471,10 @@ class Recorder(Tape, TorchDispatchMode):
 
     def _composite(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not torch.is_inference_mode_enabled():
+            # Torch's Python rules know symbolic sizes; the composition is what eager runs.
+            decomposed = composed(func) if self.fake_mode.shape_env is None else func.decompose
             with self:
-                return func.decompose(*args, **kwargs)
+                return decomposed(*args, **kwargs)
         # This mode leaves the operator whole, and views are views still.
         self._notes_views = not notes_its_views(func)
         try:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
+from torch.nn import functional
 
 from tests.programs.program import Cases, leaf, plain, tape
 
@@ -324,6 +325,11 @@ def inference_tensor() -> tuple[Tensor]:
 @cases(inference_tensor)
 def write_to_an_inference_tensor(x: Tensor) -> Tensor:
     return x.mul_(2)
+
+
+@cases(inference_tensor)
+def inference_tensor_through_dropout_of_evaluation(x: Tensor) -> tuple[Tensor, Tensor]:
+    return functional.dropout(x, 0.5, training=False), x * 2
 
 
 @cases(inference_tensor)
