@@ -98,7 +98,7 @@ def _parts(value: Any) -> Iterator[Any]:
         yield from value.gi_frame.f_locals.values() if value.gi_frame is not None else ()
     elif isinstance(value, Iterator) and not type(value).__dictoffset__:
         yield from items_of(value)
-    elif not type(value).__module__.startswith("torch."):
+    elif isinstance(value, torch.nn.Module) or not type(value).__module__.startswith("torch."):
         yield from (getattr(value, "__dict__", None) or {}).values()
 
 

@@ -15,6 +15,7 @@ from aotlens.capture.effects import LeftBehind
 from aotlens.capture.frames import calling_place, is_torch_file
 from aotlens.capture.graph_places import placed_call
 from aotlens.capture.hooked import bound_by_hooks
+from aotlens.capture.namespaces import MISSING
 from aotlens.capture.number_inputs import can_be_symbol
 from aotlens.capture.optimizers import outer_steps_refused
 from aotlens.capture.outside import outside_slots, reached_tensors, standing_in
@@ -75,7 +76,9 @@ def capture_direct(
             tensors = dict(zip(owned, flat, strict=False))
             with bound_by_hooks(function) as attributes:
                 result = call_on(function, tensors, call_args, call_kwargs, placed_call(function, recorder))
-            rebound = _rebound(subject, tensors, flat, attributes, settings.side_effects)
+            rebound = _rebound(
+                subject, tensors, dict(zip(owned, flat, strict=False)), attributes, settings.side_effects
+            )
         else:
             result = function(*call_args, **call_kwargs)
         named = partial(argument_name, signature=signature)
@@ -175,14 +178,12 @@ def _refuse_lazy(subject: Subject, owned: dict[str, Any], around: Reach) -> None
 def _rebound(
     subject: Subject,
     tensors: dict[str, Any],
-    given: list[Any],
+    given: dict[str, Any],
     attributes: Iterable[tuple[str, Any]],
     effects: SideEffects,
 ) -> tuple[tuple[str, Any], ...]:
-    """Buffers that the module bound to another tensor, and attributes that torch's hooks bound."""
-    found = tuple(
-        (fqn, now) for (fqn, now), before in zip(tensors.items(), given, strict=False) if now is not before
-    )
+    """Parameters and buffers that the module bound anew, and attributes that torch's hooks bound."""
+    found = tuple((fqn, now) for fqn, now in tensors.items() if now is not given.get(fqn, MISSING))
     for fqn, now in found:
         if effects is SideEffects.TRACED or not isinstance(now, torch.Tensor):
             raise UnsupportedError(

@@ -198,6 +198,12 @@ class LeftBehind:
 
     def _refuse_values(self, change: Change, values: list[Any]) -> None:
         for value in values:
+            if isinstance(value, torch.nn.Module):
+                raise UnsupportedError(
+                    f"a layer (`{type(value).__name__}`) that the function makes and leaves in {change.said}",
+                    self._span,
+                    "make it in `__init__`, or call the function once before it is compiled",
+                )
             if not isinstance(value, (*VALUES, *PLAIN, Outer)):
                 raise UnsupportedError(
                     f"an object of type `{type(value).__name__}` that the function leaves in {change.said}",
@@ -321,16 +327,19 @@ def unwritten_surroundings(captured: Captured) -> Reach:
         else place
         for place in places
     ]
-    instances = tuple(_without(instance, names) for instance in around.instances)
+    absent = {
+        id(refill.box) for refill in outside if any(value is ABSENT for _, value in refill.assumes or ())
+    }
+    instances = tuple(_without(instance, names, absent) for instance in around.instances)
     return replace(around, places=tuple(places), instances=instances)
 
 
-def _without(instance: Instance, names: set[tuple[int, Any]]) -> Instance:
+def _without(instance: Instance, names: set[tuple[int, Any]], absent: set[int]) -> Instance:
+    """Names that the function may have missed (`absent`) are looked for also among tensors."""
     left = frozenset(key for store, key in names if store == id(instance.store))
-    if not left:
-        return instance
+    is_read = instance.is_read or id(instance.store) in absent
     before = {name: value for name, value in instance.before.items() if name not in left}
-    return replace(instance, before=before, left=left)
+    return replace(instance, before=before, left=left, is_read=is_read)
 
 
 def carried_places(captured: Captured) -> list[tuple[Any, Any]]:

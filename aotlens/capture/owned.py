@@ -28,27 +28,31 @@ def call_on(
 ) -> Any:
     """The module's result with `tensors`, by qualified name, in place of its own; they become what it left.
 
+    Of a tied tensor the module may leave others at its further places: those are added by their own names.
     `call` runs the module where it is not to be called itself; it takes no keywords.
     `torch.func.functional_call` leaves the stand-ins in a module that hangs at two names.
     """
     _refuse_scripted(module)
     own = module_tensors(module)
     names = {id(own[fqn]): fqn for fqn in tensors}
-    places: list[tuple[dict[str, Any], str, Any]] = [
-        (store, key, tensor)
-        for owner in module.modules()
+    places: list[tuple[str, dict[str, Any], str, Any]] = [
+        (fqn, store, key, tensor)
+        for fqn, owner in module.named_modules()
         for store in _stores(owner)
         for key, tensor in store.items()
         if id(tensor) in names
     ]
     with exchanging():
         try:
-            for store, key, tensor in places:
+            for _, store, key, tensor in places:
                 store[key] = tensors[names[id(tensor)]]
             return call(*args) if call is not None and not kwargs else module(*args, **kwargs)
         finally:
-            for store, key, tensor in reversed(places):
-                tensors[names[id(tensor)]] = store.get(key)
+            given = dict(tensors)
+            for fqn, store, key, tensor in places:
+                own_name = f"{fqn}.{key}" if fqn else key
+                if own_name in given or store.get(key) is not given[names[id(tensor)]]:
+                    tensors[own_name] = store.get(key)
                 store[key] = tensor
 
 

@@ -36,6 +36,8 @@ NAMESPACES = (SimpleNamespace, argparse.Namespace)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 """What calling a layer reads besides its own code."""
 STORE_ATTR = opmap["STORE_ATTR"]
+BINDERS = frozenset({"setattr", "register_buffer", "register_parameter", "_buffers", "_parameters"})
+"""Names by which code binds attributes of a layer, beside assignments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,11 +246,13 @@ class _Walk:
                     self.look_into(store[name], names)
 
     def _layers_of_torch(self) -> None:
-        """Layers to which the user's code may give attributes that they have not had."""
+        """Layers to which the user's code may give attributes or tensors that they have not had."""
         known = {id(instance.store) for instance in self.instances}
-        stores = ((layer, vars(layer)) for layer in self._layers.values())
-        new = (Instance(store, dict(store), type(layer)) for layer, store in stores if id(store) not in known)
-        self.instances += new
+        for layer in self._layers.values():
+            for store in (vars(layer), layer._parameters, layer._buffers):
+                if id(store) not in known:
+                    read = store is vars(layer)
+                    self.instances.append(Instance(store, dict(store), type(layer), is_read=read))
 
     def _defaults(self, function: FunctionType, names: frozenset[str]) -> None:
         """What the function's own defaults hold."""
@@ -277,8 +281,9 @@ class _Walk:
             self._place("the attribute", name, store, store[name], foreign)
             if not foreign:
                 self.look_into(store[name], names)
-        if layer._modules:
-            self.instances.append(Instance(layer._modules, dict(layer._modules), kind))
+        self.instances.append(
+            Instance(layer._modules, dict(layer._modules), kind, is_read=bool(layer._modules))
+        )
         for name, inner in layer._modules.items():
             self._place("the submodule", name, layer._modules, inner, foreign)
         for tensors in (layer._parameters, layer._buffers):
@@ -374,11 +379,15 @@ def defaults_of(function: FunctionType) -> dict[str, Any]:
 
 
 def _binds_attributes(code: CodeType) -> bool:
-    """Whether a call may run it and bind an attribute of an object; what makes an object binds its own."""
+    """Whether a call may run it and bind an attribute of an object; what makes an object binds its own.
+
+    A buffer or parameter is one too.
+    """
     if code.co_name == "__init__":
         return False
     inner = (const for const in code.co_consts if isinstance(const, CodeType))
-    return STORE_ATTR in code.co_code[::2] or "setattr" in code.co_names or any(map(_binds_attributes, inner))
+    named = not BINDERS.isdisjoint(code.co_names)
+    return named or STORE_ATTR in code.co_code[::2] or any(map(_binds_attributes, inner))
 
 
 def _has_attributes(value: Any) -> bool:

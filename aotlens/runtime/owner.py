@@ -16,7 +16,7 @@ def bind_module(
 ) -> Callable[..., Any]:
     """`call` with the module's tensors first; a tensor that the user exchanges is seen at the next call.
 
-    With `rebound` names of buffers or attributes, `call` gives their new tensors beside the result.
+    With `rebound` names of tensors of the module, `call` gives what they are bound to beside the result.
     """
     places, ties = _distinct_places(module)
 
@@ -36,8 +36,8 @@ def bind_module(
         for fqn, tensor in tensors.items():
             owner, _, name = fqn.rpartition(".")
             layer = module.get_submodule(owner)
-            store = layer._buffers if name in layer._buffers else vars(layer)
-            store[name] = tensor
+            stores = (layer._parameters, layer._buffers)
+            next((store for store in stores if name in store), vars(layer))[name] = tensor
         return result
 
     return call_and_bind if rebound else call_module

@@ -410,6 +410,13 @@ class ResultKeptOnALayer(KeptOnLayers):
         return result.sin()
 
 
+@cases(lambda: (leaf(2, Fixed(3)),), "dynamic")
+class WeightBoundAnew(KeptOnLayers):
+    def forward(self, x: Tensor) -> Tensor:
+        self.layer.weight = nn.Parameter(self.layer.weight.detach() * 0.5)
+        return self.layer(x)
+
+
 @cases(lambda: (leaf(2, Fixed(3)),))
 def result_kept_on_a_layer_of_a_closure() -> Step:
     layer = nn.Linear(3, 3)
