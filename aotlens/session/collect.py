@@ -6,6 +6,7 @@ Invariant: a target is kept once per input signature, in the order of capture.
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aotlens.observe import observing
@@ -24,6 +25,17 @@ class StopScript(BaseException):
     """Ends a script whose targets only repeat; no `except Exception` of the user's catches it."""
 
 
+@dataclass(eq=False, slots=True)
+class Given:
+    """One of what the script gave to `torch.compile`."""
+
+    function: Any
+    has_graph: bool = False
+    """Whether Dynamo has captured one of it."""
+    called: int = 0
+    """The how manieth it was to be called first, from 1 on; noted of torch's own layers alone."""
+
+
 class Collector:
     """Mutable: filled while the script runs."""
 
@@ -31,8 +43,7 @@ class Collector:
         """`repeats` is after how many calls without news to stop the script; None lets it run to its end."""
         self.compiled: list[Compiled] = []
         self.refused: list[Failure] = []
-        self.given: list[Any] = []
-        """What the script gave to `torch.compile`."""
+        self.given: list[Given] = []
         self.stopped = False
         """Whether the script was ended because its targets only repeated."""
         self._repeats = repeats
@@ -54,6 +65,15 @@ class Collector:
         kept = len(self.compiled)
         yield
         del self.compiled[kept:]
+
+    def noting(self, given: Given, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, which notes that what was given is called."""
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            given.called = given.called or 1 + max(one.called for one in self.given)
+            return function(*args, **kwargs)
+
+        return noted
 
     def refuse(self, failure: Failure) -> None:
         """Keep what the engine said of a target that it could not compile; the script goes on in eager."""

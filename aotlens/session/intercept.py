@@ -19,8 +19,9 @@ from aotlens.frontends.dynamo import dynamo_backend, with_user_options
 from aotlens.frontends.signature import signature
 from aotlens.options import CompileOptions
 from aotlens.session.blame import blaming, eager_agrees, in_eager
-from aotlens.session.collect import Collector
+from aotlens.session.collect import Collector, Given
 from aotlens.session.failures import failure_of
+from aotlens.session.left_out import is_own
 from aotlens.torch_api import is_recorded, quiet_fake_tensors
 
 __all__ = ["AroundBackend", "BeforeDirect", "Router", "intercepted", "is_routed"]
@@ -49,12 +50,13 @@ class Router:
     refuse: bool = False
     """Let the script go on in eager where the engine refuses, and note it in the collector."""
 
-    def backend(self, asked: dict[str, object]) -> Callable[..., Any]:
-        """A Dynamo backend; `asked` is what the user gave as `options=`."""
+    def backend(self, given: Given, asked: dict[str, object]) -> Callable[..., Any]:
+        """A Dynamo backend for what was given; `asked` is what the user gave as `options=`."""
         kept = {key: value for key, value in asked.items() if key != "backend"}  # the session's is meant
         compile_graph = dynamo_backend(with_user_options(self.options, kept))
 
         def aotlens_session(graph: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+            given.has_graph = True
             try:
                 compiled = self.around(compile_graph(graph, example_inputs), graph)
             except Exception as error:
@@ -143,9 +145,13 @@ def _torch_compile(original: Callable[..., Any], router: Router) -> Any:
         chosen = router.choose(model)
         if chosen is None:
             return model
-        router.collector.given.append(chosen)
+        given = Given(chosen)
+        router.collector.given.append(given)
         kept = {name: value for name, value in asked.items() if name not in ("backend", "mode", "options")}
-        return original(chosen, backend=router.backend(asked.get("options") or {}), **kept)
+        compiled = original(chosen, backend=router.backend(given, asked.get("options") or {}), **kept)
+        if isinstance(chosen, torch.nn.Module) and not is_own(chosen):
+            compiled.forward = router.collector.noting(given, compiled.forward)
+        return compiled
 
     return compile
 

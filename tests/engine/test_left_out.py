@@ -59,3 +59,25 @@ def test_functions_and_modules_without_a_graph(tmp_path: Path) -> None:
     assert "RNN, GRU, or LSTM" in function.message
     assert (module.kind, module.line) == ("left-out", None)
     assert "Dynamo leaves `LSTM` out" in module.message
+
+
+LAYERS = """\
+import torch
+from torch import nn
+
+x = torch.randn(3, 2, 4)
+seen, recurrent, unused, skipped = map(torch.compile, (nn.Linear(4, 4), nn.LSTM(4, 4), nn.Tanh(), nn.ReLU()))
+seen(x)
+recurrent(x)
+skipped(x)
+"""
+
+
+def test_a_layer_left_out_is_told_by_its_name_and_what_dynamo_skips_after_it_too(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(LAYERS)
+    found = verify_targets(str(script), None, [], CompileOptions("eager"))
+    assert [name for name, _ in found.verdicts] == ["Linear"]
+    recurrent, skipped = (failure.message for failure in found.failures)
+    assert "Dynamo leaves `LSTM` out of torch.compile, and there is no graph of it: Attempted to" in recurrent
+    assert "Dynamo leaves `ReLU` out of torch.compile, and there is no graph of it: after `LSTM`" in skipped
