@@ -21,6 +21,8 @@ from aotlens.report.records import Span
 from aotlens.torch_api import pytree
 
 KEYS = (str, int, float, bool, type(None))
+ALIKE = (*KEYS, tuple)
+"""Types of items of which one object may stand at several places of a list."""
 BOUND_KEYS = (Enum, torch.nn.Module, FunctionType, type, torch.dtype, torch.device)
 """Types of keys that the text names and does not write out."""
 
@@ -258,11 +260,18 @@ def new_items(
 
 
 def list_items(place: str, now: Any, before: Any, leaves: Leaves, at: Outer) -> tuple[Item, ...]:
-    """All that a list holds: items that it had, by their place, and new ones."""
+    """All that a list holds: items that it had, by their place, and new ones.
+
+    A number or text may be one object at several places: what no place is left for is new.
+    """
     items: list[Item] = []
+    taken: set[int] = set()
     for index, value in enumerate(now):
-        old = next((known for known, item in enumerate(before) if item is value), None)
+        places = [known for known, item in enumerate(before) if item is value]
+        again = None if isinstance(value, ALIKE) or not places else places[0]
+        old = next((known for known in places if known not in taken), again)
         if old is not None:
+            taken.add(old)
             items.append(Item(None, old))
         else:
             items.append(Item(None, None, leaves.take(f"{place}[{index}]", value, _item_of(at, index))))

@@ -250,7 +250,7 @@ class _Walk:
         known = {id(instance.store) for instance in self.instances}
         for layer in self._layers.values():
             for store in (vars(layer), layer._parameters, layer._buffers):
-                if id(store) not in known:
+                if id(store) not in known and isinstance(store, dict):
                     read = store is vars(layer)
                     self.instances.append(Instance(store, dict(store), type(layer), is_read=read))
 
@@ -281,9 +281,8 @@ class _Walk:
             self._place("the attribute", name, store, store[name], foreign)
             if not foreign:
                 self.look_into(store[name], names)
-        self.instances.append(
-            Instance(layer._modules, dict(layer._modules), kind, is_read=bool(layer._modules))
-        )
+        if isinstance(held := layer._modules, dict):  # a layer of TorchScript has another kind of mapping
+            self.instances.append(Instance(held, dict(held), kind, is_read=bool(held)))
         for name, inner in layer._modules.items():
             self._place("the submodule", name, layer._modules, inner, foreign)
         for tensors in (layer._parameters, layer._buffers):

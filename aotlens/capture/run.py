@@ -259,12 +259,19 @@ SAID_OF_SYMBOLS: tuple[tuple[type[Exception], str, str, str], ...] = (
     ),
 )
 """What Python says of code that takes a symbolic number for a known one: type, phrase; our case and hint."""
+NESTED = "aten._nested_"
 SAID_BY_TORCH: tuple[tuple[tuple[str, ...], type[UnsupportedError], str, str], ...] = (
     (
         (" on tensor with symbolic sizes",),
         UnsupportedError,
         "an operator that needs known sizes, under symbolic sizes",
         "",
+    ),
+    (
+        (NESTED, "NestedTensorImpl"),
+        UnsupportedError,
+        "a nested tensor of strided layout",
+        "give `nn.TransformerEncoder` `enable_nested_tensor=False`, or use `layout=torch.jagged`",
     ),
     (
         ("is not tracked with proxy",),
@@ -403,7 +410,7 @@ def _refusal(error: Exception, span: Span | None) -> AotlensError | None:
         return UnsupportedError(f"control flow or a shape that depends on data (`{op}`)", span, KEEP_TENSORS)
     if type(error).__name__ == "GuardOnDataDependentSymNode":
         return UnsupportedError("control flow that depends on data", span, KEEP_SYMBOLS)
-    if isinstance(error, UnsupportedOperatorException):
+    if isinstance(error, UnsupportedOperatorException) and NESTED not in text:
         return UnsupportedError(f"the operator `{error.args[0]}`, which has no fake kernel", span)
     higher_order = re.search(r"HigherOrderOperator[^\w]*(\w+)|HOP[^\w]*(\w+)", text)
     if isinstance(error, NotImplementedError) and higher_order is not None:

@@ -108,3 +108,16 @@ def test_a_scripted_layer_is_refused_by_name_and_left_as_it_was() -> None:
     with pytest.raises(UnsupportedError, match="a module of TorchScript, `0`; compile the module that"):
         aotlens.compile(model, options=EAGER)(torch.ones(1, 2))
     assert model(torch.ones(1, 2)).shape == (1, 2)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_an_encoder_that_packs_its_rows_is_refused(dynamic: bool) -> None:
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), 1).eval()
+    compiled = aotlens.compile(encoder, options=CompileOptions(backend="eager", dynamic=dynamic))
+    padding = torch.tensor([[False, False, True], [False, True, True]])
+    with (
+        torch.no_grad(),
+        pytest.raises(UnsupportedError, match=r"a nested tensor .*enable_nested_tensor=False"),
+    ):
+        compiled(plain(2, 3, 4), src_key_padding_mask=padding)

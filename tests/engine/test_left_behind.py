@@ -314,6 +314,20 @@ def test_a_number_that_is_counted_is_refused_at_the_second_call() -> None:
     assert box.last == 1
 
 
+def test_numbers_are_added_to_a_list_that_holds_the_same_already() -> None:
+    sizes: list[Any] = []
+
+    def step(x: Tensor) -> Tensor:
+        sizes.append(x.shape[0])
+        sizes.append((1, 2))
+        return x * 2
+
+    compiled = aotlens.compile(step, options=EAGER)
+    for count in (3, 3, 4, 3):
+        compiled(torch.ones(count))
+    assert sizes == [3, (1, 2), 3, (1, 2), 4, (1, 2), 3, (1, 2)]
+
+
 def test_what_a_layer_of_torchs_is_given_is_checked_at_each_call() -> None:
     layer: Any = nn.Linear(3, 3)
     layer.scale, layer.shift = 2.0, torch.ones(3)
