@@ -352,17 +352,16 @@ def _place(base: CapturedInput, group: Group, root: Any, roots: dict[int, Place]
     A leaf that is a part of another member's memory counts writes to that where the caller's does; where it
     is a view of a tensor without history, it is one here too.
     """
-    chain = _chain(base.fake, root)
     known = ((under, like) for _, under, like in roots.values() if root.is_leaf)
     if root.is_leaf and root._base is not None:
         _, whole, _ = _without_history(base, group, root._base, roots)
         with torch.enable_grad():
-            leaf = _apply(chain, whole)
+            leaf = _apply(_chain(whole, root), whole)
     elif (beside := next((under for under, like in known if shares_versions(root, like)), None)) is not None:
-        leaf = _apply(chain, beside.detach()).detach()
+        leaf = _apply(_chain(beside, root), beside.detach()).detach()
     else:
         with torch.no_grad(), below_views():
-            leaf = _apply(chain, base.argument).data
+            leaf = _apply(_chain(base.fake, root), base.argument).data
     leaf.requires_grad_()
     with torch.enable_grad():
         return leaf, leaf if root.is_leaf else NonLeaf.apply(leaf), root

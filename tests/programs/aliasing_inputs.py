@@ -756,3 +756,13 @@ def part_with_a_history_strided_in_place(x: Tensor, y: Tensor) -> Tensor:
 def part_with_a_history_turned_beside_another(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     x.t_()
     return x.sin(), y * 2
+
+
+def _a_complex_view_and_leaves_on_its_memory() -> tuple[Tensor, Tensor, Tensor]:
+    whole = leaf(4)
+    return torch.view_as_complex(whole.view(-1, 2)), whole.detach().requires_grad_(), whole
+
+
+@cases(_a_complex_view_and_leaves_on_its_memory)
+def view_of_a_leaf_beside_a_complex_one(x: Tensor, y: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
+    return whole.view(2, 2), y * 2
