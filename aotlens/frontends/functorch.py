@@ -286,6 +286,14 @@ class AOTModule(torch.nn.Module):
             call = self._by_modes[modes] = Entries(self.orig_module, self._options).function()
         return call(*args, **kwargs)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy compiles its own module: what is compiled here writes to the buffers of this one."""
+        return {**self.__dict__, "_by_modes": {}, "_modes": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._modes = Modes(self.orig_module)
+
 
 POSITIONAL = (
     "fw_compiler",

@@ -1,5 +1,6 @@
 """`aot_function`, `aot_module`, `aot_module_simplified` beside the ones of `functorch.compile` (A, B, H)."""
 
+import copy
 import operator
 from decimal import Decimal
 from fractions import Fraction
@@ -622,3 +623,16 @@ def test_a_sparse_tensor_that_a_compiled_function_closes_over() -> None:
     adjacency, x = torch.eye(3).to_sparse_csr(), torch.rand(3, 3)
     eager = CompileOptions(backend="eager")
     torch.testing.assert_close(aotlens.compile(lambda x: adjacency @ x, options=eager)(x), x)
+
+
+def test_a_copy_of_a_module_has_buffers_of_its_own() -> None:
+    layer: Any = torch.nn.BatchNorm1d(3)
+    compiled, x = aotlens.aot_module(layer, aotlens.nop), torch.randn(5, 3)
+    compiled(x)
+    copied: Any = copy.deepcopy(compiled)
+    copied(x + 1)
+    assert (int(layer.num_batches_tracked), int(copied.orig_module.num_batches_tracked)) == (1, 2)
+    copied.eval()
+    compiled(x)
+    assert torch.equal(copied(x), copied.orig_module(x))
+    assert int(copied.orig_module.num_batches_tracked) == 2
