@@ -76,8 +76,6 @@ def bookkeeping(captured: Captured, calls: tuple[Call, ...]) -> dict[int, int | 
     By position: the position of the call that such a view repeats, None for an alias and for a view that
     repeats an argument.
     """
-    arguments = [given.argument for given in captured.inputs if isinstance(given.argument, torch.Tensor)]
-    parts = {(id(whole), *_lying(part)) for whole in arguments for part in arguments if part is not whole}
     hidden = {id(base) for base in _hidden_bases(captured)}
     taken: dict[tuple[Any, ...], int] = {}
     same: dict[int, int] = {}
@@ -91,7 +89,7 @@ def bookkeeping(captured: Captured, calls: tuple[Call, ...]) -> dict[int, int | 
                 again[at] = None
                 hidden.update(id(tensor) for tensor in tensors_in([result]))
                 continue
-            if func is aten.as_strided.default and (id(args[0]), *map(str, args[1:])) in parts:
+            if func is aten.as_strided.default and _repeats_argument(captured, *args):
                 again[at] = None
                 continue
             source = same.get(id(args[0]), id(args[0]))
@@ -113,11 +111,17 @@ def bookkeeping(captured: Captured, calls: tuple[Call, ...]) -> dict[int, int | 
     return again
 
 
-def _lying(tensor: Any) -> tuple[str, ...]:
-    """How a tensor lies in its memory, as `as_strided` is told; nothing of one that has no strides."""
-    if tensor.layout is not torch.strided:
-        return ()
-    return str(list(tensor.shape)), str(list(tensor.stride())), str(tensor.storage_offset())
+def _repeats_argument(captured: Captured, source: Any, *place: Any) -> bool:
+    """Whether `as_strided` of an argument shows what another argument, which came on its memory, shows."""
+    inputs = captured.inputs
+    beside = (inputs[at] for given in inputs if given.argument is source for at in given.shares_storage_with)
+    parts = (one.argument for one in beside)
+    said = [str(one) for one in place]
+    return any(
+        said == [str(list(part.shape)), str(list(part.stride())), str(part.storage_offset())]
+        for part in parts
+        if part is not source and part.layout is torch.strided
+    )
 
 
 def _identities(values: Iterable[Any]) -> set[int]:
