@@ -266,8 +266,11 @@ def list_items(place: str, now: Any, before: Any, leaves: Leaves, at: Outer) -> 
     """
     items: list[Item] = []
     taken: set[int] = set()
+    by_object: dict[int, list[int]] = {}
+    for known, item in enumerate(before):
+        by_object.setdefault(id(item), []).append(known)
     for index, value in enumerate(now):
-        places = [known for known, item in enumerate(before) if item is value]
+        places = by_object.get(id(value), [])
         again = None if isinstance(value, ALIKE) or not places else places[0]
         old = next((known for known in places if known not in taken), again)
         if old is not None:

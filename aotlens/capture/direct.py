@@ -73,12 +73,10 @@ def capture_direct(
         recorder.containers = tuple(one.container for one in containers)
         rebound: tuple[tuple[str, Any], ...] = ()
         if isinstance(function, torch.nn.Module):
-            tensors = dict(zip(owned, flat, strict=False))
+            tensors = dict(given := dict(zip(owned, flat, strict=False)))
             with bound_by_hooks(function) as attributes:
                 result = call_on(function, tensors, call_args, call_kwargs, placed_call(function, recorder))
-            rebound = _rebound(
-                subject, tensors, dict(zip(owned, flat, strict=False)), attributes, settings.side_effects
-            )
+            rebound = _rebound(subject, tensors, given, attributes, settings.side_effects)
         else:
             result = function(*call_args, **call_kwargs)
         named = partial(argument_name, signature=signature)

@@ -338,6 +338,8 @@ def _without(instance: Instance, names: set[tuple[int, Any]], absent: set[int]) 
     """Names that the function may have missed (`absent`) are looked for also among tensors."""
     left = frozenset(key for store, key in names if store == id(instance.store))
     is_read = instance.is_read or id(instance.store) in absent
+    if not left and is_read is instance.is_read:
+        return instance
     before = {name: value for name, value in instance.before.items() if name not in left}
     return replace(instance, before=before, left=left, is_read=is_read)
 
