@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aotlens.observe import announce_stage
+from aotlens.observe import running
 from aotlens.torch_api import unseen
 
 COMPILING = threading.RLock()
@@ -42,8 +42,7 @@ class Clock:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """A name that comes again adds to its time."""
-        with COMPILING, unseen(name):
-            announce_stage(name)
+        with COMPILING, unseen(name), running(name):
             started = time.perf_counter()
             try:
                 yield

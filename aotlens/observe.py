@@ -19,12 +19,28 @@ class Compiled(Protocol):
     def target(self) -> Any: ...
 
 
+class NotCompiled(Protocol):
+    """What an observer may ask of a graph that runs in eager (`aotlens.frontends.eager_graphs`)."""
+
+    error: Exception
+    calls: int
+    fails_in_eager: bool
+
+    def record(self) -> Any: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Observer:
     on_compiled: Callable[[Any], None]
     """Called once per compiled target, after its forward is ready."""
     on_stage: Callable[[str], None]
     """Called as each stage of the pipeline starts, with its name."""
+    on_not_compiled: Callable[[Any], None]
+    """Called once for each graph, or part of one, that runs in eager after the engine failed on it."""
+    on_target: Callable[[str], None]
+    """Called with the user's name for what the next stages work on."""
+    on_busy: Callable[[bool], None]
+    """Called with True as a stage starts and with False as it ends; stages may be within others."""
 
 
 _OBSERVERS: ContextVar[tuple[Observer, ...]] = ContextVar("aotlens_observers", default=())
@@ -36,10 +52,15 @@ def _ignore(_: object) -> None:
 
 @contextmanager
 def observing(
-    on_compiled: Callable[[Any], None] = _ignore, on_stage: Callable[[str], None] = _ignore
+    on_compiled: Callable[[Any], None] = _ignore,
+    on_stage: Callable[[str], None] = _ignore,
+    on_not_compiled: Callable[[Any], None] = _ignore,
+    on_target: Callable[[str], None] = _ignore,
+    on_busy: Callable[[bool], None] = _ignore,
 ) -> Iterator[None]:
-    """Within the block, report every compiled target and every stage that starts."""
-    token = _OBSERVERS.set((*_OBSERVERS.get(), Observer(on_compiled, on_stage)))
+    """Within the block, report every compiled target, every stage that starts and every fallback to eager."""
+    observer = Observer(on_compiled, on_stage, on_not_compiled, on_target, on_busy)
+    token = _OBSERVERS.set((*_OBSERVERS.get(), observer))
     try:
         yield
     finally:
@@ -51,6 +72,35 @@ def announce_stage(name: str) -> None:
         observer.on_stage(name)
 
 
+def announce_target(name: str) -> None:
+    for observer in _OBSERVERS.get():
+        observer.on_target(name)
+
+
+@contextmanager
+def running(stage: str) -> Iterator[None]:
+    """Announce a stage and that it ends with the block."""
+    observers = _OBSERVERS.get()
+    for observer in observers:
+        observer.on_busy(True)
+    announce_stage(stage)
+    try:
+        yield
+    finally:
+        for observer in observers:
+            observer.on_busy(False)
+
+
 def announce_compiled(compiled: Compiled) -> None:
     for observer in _OBSERVERS.get():
         observer.on_compiled(compiled)
+
+
+def current_observers() -> tuple[Observer, ...]:
+    """Those of this context; a backward that runs on a thread of autograd's has none of its own."""
+    return _OBSERVERS.get()
+
+
+def announce_not_compiled(graph: NotCompiled, observers: tuple[Observer, ...]) -> None:
+    for observer in observers:
+        observer.on_not_compiled(graph)

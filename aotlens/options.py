@@ -77,6 +77,10 @@ class CompileOptions:
     cache: bool = False
     """Keep the result on disk, and take it from there where it is: `aotlens.reuse` says for what."""
 
+    strict: bool = True
+    """Raise where the engine cannot compile a graph of Dynamo's.  Otherwise the graph runs in eager, as
+    Dynamo captured it, and the session or the log says why; so do `aotlens run` and `backend="aotlens"`."""
+
     def __post_init__(self) -> None:
         """A policy's text is read once, here, so that a mistake in it shows before anything is captured."""
         if isinstance(self.policy, str):

@@ -30,12 +30,13 @@ from aotlens.clock import COMPILING, Clock
 from aotlens.codegen.decompositions import decompositions_for
 from aotlens.codegen.records import Generated
 from aotlens.codegen.stage import generate
+from aotlens.eager_fallback import with_eager_backward
 from aotlens.errors import UnknownValueError
 from aotlens.ir.program import Program
 from aotlens.joint.passes import with_joint_passes
 from aotlens.joint.records import JointProgram
 from aotlens.joint.stage import build_joint
-from aotlens.observe import announce_compiled, announce_stage
+from aotlens.observe import announce_compiled, announce_target, running
 from aotlens.options import CompileOptions, Compilers
 from aotlens.partition.dead_draws import dead_by_draws
 from aotlens.partition.overrides import unknown_overrides
@@ -155,7 +156,7 @@ class Compiled:
                 self.shelf.put_target(found)
         timings = {name: round(elapsed, 3) for name, elapsed in self.timings_ms.items()}
         reuse = self.shelf.reuse() if self.shelf is not None else None
-        return replace(found, timings_ms=timings, reuse=reuse)
+        return replace(found, timings_ms=timings, reuse=reuse, graph=self.subject.graph)
 
     def _built(self, what_if: tuple[str, ...], dead_values: bool) -> Target:
         others = self._alternatives(what_if)
@@ -195,8 +196,7 @@ class Compiled:
         Later reports tell the times; returns how they were measured, or why not.
         """
         graphs = (self.code.forward, *((self.code.backward,) if self.code.backward is not None else ()))
-        with COMPILING:
-            announce_stage("measure")
+        with COMPILING, running("measure"):
             return tuple(dict.fromkeys(filter(None, (graph.measure() for graph in graphs))))
 
     def stages(self) -> tuple[StageProgram, ...]:
@@ -231,6 +231,7 @@ def compile_direct(
     def compiled(symbolic_numbers: bool) -> Compiled:
         with clock.stage("capture"):
             captured = _capture(call, options, symbolic_numbers)
+        announce_target(captured.subject.name)
         shelf = Shelf.refused(captured.subject.name, NO_GRAPH) if is_wanted(options) else None
         return _finish(captured, options, clock, shelf)
 
@@ -288,6 +289,7 @@ def compile_graph_module(gm: Any, example_inputs: Any, options: CompileOptions) 
     clock, shelf, asks = Clock(), None, is_wanted(options)
     with clock.stage("cache" if asks else "capture"):
         given = graph_call(gm, example_inputs)
+        announce_target(given.subject.name)
         if asks:
             shelf, twins = graph_shelf(given, options)
             if shelf.find() is not None:
@@ -361,6 +363,8 @@ def _generate(
         if shelf is not None:
             code = shelf.watching_backward(code)
         code = _timing_backward(code, clock)
+        if not options.strict:
+            code = with_eager_backward(code, captured.subject)
         text = write_module(parts, code)
     with clock.stage("runtime"):
         module = load_module(text, captured.subject.name)

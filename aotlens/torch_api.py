@@ -14,6 +14,7 @@ import os
 import random
 import sys
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -22,12 +23,12 @@ from importlib.util import find_spec
 from inspect import signature
 from itertools import pairwise
 from keyword import iskeyword
-from types import SimpleNamespace
-from typing import Any
+from types import CodeType, SimpleNamespace
+from typing import Any, NamedTuple
 
 import torch
 import torch.utils._pytree as pytree
-from torch._guards import TracingContext, detect_fake_mode, tracing
+from torch._guards import CompileContext, TracingContext, detect_fake_mode, tracing
 from torch._higher_order_ops.auto_functionalize import (
     auto_functionalized,
     auto_functionalized_v2,
@@ -41,7 +42,7 @@ from torch._higher_order_ops.triton_kernel_wrap import (
 )
 from torch._library.fake_class_registry import FakeScriptObject, has_fake_class, maybe_to_fake_obj
 from torch._ops import OpOverload, OpOverloadPacket, TorchBindOpOverload
-from torch._prims_common import suggest_memory_format
+from torch._prims_common import is_contiguous_for_memory_format_or_false, suggest_memory_format
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -79,6 +80,7 @@ __all__ = [
     "OWN_LOWERINGS",
     "SYMBOLIC_FUNCTIONS",
     "BatchNorm",
+    "DynamoLoss",
     "FakeScriptObject",
     "FakeTensor",
     "FakeTensorMode",
@@ -108,11 +110,13 @@ __all__ = [
     "checkpoints_run_once",
     "choices_handled_by",
     "class_of_object",
+    "compile_id",
     "compile_with_inductor",
     "compiling_modules",
     "composed",
     "counts_writes",
     "current_autograd_node",
+    "current_dispatch_modes",
     "current_fake_mode",
     "current_mode",
     "custom_backwards_told",
@@ -123,6 +127,7 @@ __all__ = [
     "device_for_autograd",
     "device_of_new_tensors",
     "device_random_state_handled_by",
+    "dispatch_modes",
     "draws_as_usual",
     "draws_in_kernels",
     "dynamo_compiles",
@@ -140,6 +145,7 @@ __all__ = [
     "function_calls_handled_by",
     "function_graphs_applied_by",
     "function_mode_below",
+    "function_modes",
     "function_modes_of_the_user",
     "functionalizes_rng",
     "functorch_names",
@@ -169,16 +175,20 @@ __all__ = [
     "invoke_subgraph",
     "is_any_autocast_enabled",
     "is_batched",
+    "is_contiguous",
+    "is_default_backend",
     "is_functional",
     "is_functionalized",
     "is_graph_value",
     "is_recorded",
+    "is_same_number",
     "is_traceable_wrapper_subclass",
     "is_view_of_custom_function",
     "kernel_settings",
     "kernels_from",
     "keys_without_cuda_autocast",
     "know_grouped_products",
+    "know_strides_of_views",
     "known_number",
     "launched_as_operator",
     "leave_to_python",
@@ -190,15 +200,18 @@ __all__ = [
     "mark_symbolic",
     "marked_static",
     "missing_gpu_replacements",
+    "mode_settings",
     "names_of_generated",
     "new_number_symbol",
     "next_sequence_number",
+    "node_at_line",
     "nones_wanted_told",
     "notes_its_views",
     "noting_views",
     "numbers_forgotten",
     "numbers_of_data",
     "object_methods_handled_by",
+    "on_dynamo_compilation",
     "one_by_one",
     "optimised_script",
     "paths_to_symbols",
@@ -217,7 +230,9 @@ __all__ = [
     "refusing_fakes",
     "replace_compilation_in_higher_order",
     "replace_gradient_rule",
+    "reporting_dynamo_losses",
     "run_joint_passes",
+    "saved_tensor_hooks",
     "saved_tensor_hooks_replaced",
     "set_joint_signature",
     "set_version",
@@ -227,6 +242,7 @@ __all__ = [
     "sizes_of_gradient",
     "stand_in_object",
     "static_input",
+    "strides_by_kernel",
     "strip_overloads",
     "suggest_memory_format",
     "symbolic_sizes",
@@ -259,6 +275,7 @@ __all__ = [
     "without_modes",
     "without_onednn",
     "without_python_rules",
+    "without_saved_tensor_hooks",
     "write_keywords_as_names",
     "written_by_triton_kernel",
 ]
@@ -397,6 +414,12 @@ def noting_views() -> AbstractContextManager[Any]:
     return guard
 
 
+dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+"""How many dispatch modes are on for this thread."""
+
+function_modes: Callable[[], int] = torch._C._len_torch_function_stack
+"""How many function modes are on for this thread."""
+
 is_any_autocast_enabled: Callable[[], bool] = torch._C._is_any_autocast_enabled
 """Whether autocast is on for some device."""
 
@@ -434,6 +457,11 @@ def as_torch_composes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 def without_modes() -> Any:
     """A context in which no dispatch mode is active."""
     return _disable_current_modes()
+
+
+def current_dispatch_modes() -> list[Any]:
+    """The active dispatch modes, the outermost first."""
+    return list(_get_current_dispatch_mode_stack())
 
 
 def current_mode() -> Any:
@@ -791,7 +819,12 @@ def graph_module_hooks() -> tuple[Any, Any] | None:
 
 def has_saved_tensor_hooks() -> bool:
     """Whether the caller has set any hooks on saved tensors."""
-    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+    return bool(saved_tensor_hooks())
+
+
+def saved_tensor_hooks() -> tuple[Callable[[Any], Any], ...]:
+    """The pack and the unpack hook that autograd calls for the tensors it saves; empty without hooks."""
+    return tuple(torch._C._autograd._top_saved_tensors_default_hooks(True) or ())
 
 
 def hooked_values() -> str:
@@ -804,19 +837,28 @@ def hooked_values() -> str:
 @contextmanager
 def saved_tensor_hooks_replaced(pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> Iterator[None]:
     """Within it, this pair stands in the place of all hooks on saved tensors that the caller has set."""
-    found = []
-    while (hooks := torch._C._autograd._top_saved_tensors_default_hooks(False)) is not None:
-        found.append(hooks)
-        torch._C._autograd._pop_saved_tensors_default_hooks()
-    if not found:
+    if torch._C._autograd._top_saved_tensors_default_hooks(False) is None:
         yield
         return
-    torch._C._autograd._push_saved_tensors_default_hooks(pack, unpack)
+    with without_saved_tensor_hooks():
+        torch._C._autograd._push_saved_tensors_default_hooks(pack, unpack)
+        try:
+            yield
+        finally:
+            torch._C._autograd._pop_saved_tensors_default_hooks()
+
+
+@contextmanager
+def without_saved_tensor_hooks() -> Iterator[None]:
+    """Take off all hooks on saved tensors that the caller has set, and put them back afterwards."""
+    removed = []
+    while (hooks := torch._C._autograd._top_saved_tensors_default_hooks(False)) is not None:
+        removed.append(hooks)
+        torch._C._autograd._pop_saved_tensors_default_hooks()
     try:
         yield
     finally:
-        torch._C._autograd._pop_saved_tensors_default_hooks()
-        for hooks in reversed(found):
+        for hooks in reversed(removed):
             torch._C._autograd._push_saved_tensors_default_hooks(*hooks)
 
 
@@ -1156,6 +1198,58 @@ def know_grouped_products() -> None:
 
     product.knows_types = True  # type: ignore[attr-defined]
     module._meta_grouped_mm_common = product
+
+
+def know_strides_of_views() -> None:
+    """Have the fake kernel of `view` give dimensions of size 1 the strides that the real kernel gives them.
+
+    Operators read the memory format off those strides: a group norm whose input is contiguous by its fake
+    strides alone fails when it runs.  Idempotent, and for all fake tensors: Inductor asks too.
+    """
+    from torch._subclasses import fake_impls
+
+    kernels: Any = fake_impls.op_implementations_dict
+    kernel = kernels.get(torch.ops.aten.view.default)
+    strides_of: Any = getattr(fake_impls, "_compute_stride", None)
+    if kernel is None or strides_of is None or hasattr(kernel, "knows_strides"):
+        return
+    oblivious = {"size_oblivious": True} if "size_oblivious" in signature(strides_of).parameters else {}
+
+    def view(mode: FakeTensorMode, func: Any, source: Any, *shape: Any, **options: Any) -> Any:
+        result = kernel(mode, func, source, *shape, **options)
+        ones = [dim for dim, size in enumerate(result.shape) if type(size) is int and size == 1]
+        if not ones:
+            return result
+        strides = strides_of(source.shape, source.stride(), result.shape, **oblivious)
+        if strides is None or all(is_same_number(strides[dim], result.stride(dim)) for dim in ones):
+            return result
+        return source.as_strided(result.shape, strides)
+
+    view.knows_strides = True  # type: ignore[attr-defined]
+    kernels[torch.ops.aten.view.default] = view
+
+
+def is_same_number(first: Any, second: Any) -> bool:
+    """Whether two sizes are the same number or expression; asks nothing of symbols."""
+    left, right = (value if type(value) is int else value.node.expr for value in (first, second))
+    return bool(left == right)
+
+
+def is_contiguous(tensor: torch.Tensor, memory_format: torch.memory_format = torch.contiguous_format) -> bool:
+    """Whether a fake tensor is known to be contiguous in that format; asks nothing of symbols."""
+    return is_contiguous_for_memory_format_or_false(tensor, memory_format=memory_format)
+
+
+def strides_by_kernel(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[int, ...]:
+    """The strides of an operator's result by torch's kernel for meta tensors; takes known sizes."""
+    with unset_fake_temporarily():
+        metas = [
+            torch.empty_strided(arg.shape, arg.stride(), dtype=arg.dtype, device="meta")
+            if isinstance(arg, torch.Tensor)
+            else arg
+            for arg in args
+        ]
+        return tuple(func(*metas, **kwargs).stride())
 
 
 def known_number(mode: FakeTensorMode, make: Callable[[], torch.Tensor]) -> FakeTensor:
@@ -1722,6 +1816,34 @@ def is_graph_value(value: Any) -> bool:
     return bool(is_opaque_value_type(type(value)))
 
 
+def compile_id() -> tuple[int, int] | None:
+    """The frame that Dynamo compiles now and how often it did before; None where it compiles none."""
+    current = CompileContext.current_compile_id()
+    if current is None or current.frame_id is None or current.frame_compile_id is None:
+        return None
+    return current.frame_id, current.frame_compile_id
+
+
+@contextmanager
+def on_dynamo_compilation(notify: Callable[[bool], None]) -> Iterator[None]:
+    """Within the block, call `notify` with True as Dynamo starts to compile, with False at the end."""
+    from torch._dynamo.callback import callback_handler  # Dynamo takes seconds to import
+
+    def begins(*args: Any) -> None:
+        notify(True)
+
+    def ends(*args: Any) -> None:
+        notify(False)
+
+    callback_handler.register_start_callback(begins)
+    callback_handler.register_end_callback(ends)
+    try:
+        yield
+    finally:
+        callback_handler.remove_start_callback(begins)
+        callback_handler.remove_end_callback(ends)
+
+
 def dynamo_knows(tensor: Any) -> bool:
     """Whether Dynamo has seen the tensor in the frame that it compiles now."""
     context = TracingContext.try_get()
@@ -1752,6 +1874,73 @@ def fix_sizes(mode: FakeTensorMode, wrapper: Any, jagged: bool) -> dict[str, Any
     return marked
 
 
+class DynamoLoss(NamedTuple):
+    """Code that Dynamo leaves in eager."""
+
+    root: CodeType
+    """The function that Dynamo was compiling."""
+    frames: tuple[traceback.FrameSummary, ...]
+    """Outermost first, down to where Dynamo stopped; columns where they are known."""
+    effect: str | None
+    """Dynamo's sentence on what becomes of the function; None where it was given up outside of tracing."""
+    message: str
+
+
+@contextmanager
+def reporting_dynamo_losses(
+    report: Callable[[DynamoLoss], None], see: Callable[[CodeType], None]
+) -> Iterator[None]:
+    """Within the block, report each graph break and each function that Dynamo gives up, as it happens.
+
+    `see` gets the code of every function that Dynamo looks at.
+    """
+    from torch._dynamo.convert_frame import ConvertFrameAssert
+    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+
+    log_break, convert = InstructionTranslatorBase.log_graph_break, ConvertFrameAssert.__call__
+
+    def log_graph_break(self: Any, code_options: Any, reason: str, exc: Any) -> None:
+        if not exc.logged:
+            report(_loss(self.output.root_tx.f_code, exc, reason, self))
+        log_break(self, code_options, reason, exc)
+
+    def convert_frame(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
+        see(frame.f_code)
+        try:
+            return convert(self, frame, *args, **kwargs)
+        except Exception as error:
+            if type(error).__name__ in LOSSES and not getattr(error, "logged", False):
+                report(_loss(frame.f_code, error, None, None))
+            raise
+
+    InstructionTranslatorBase.log_graph_break = log_graph_break
+    ConvertFrameAssert.__call__ = convert_frame
+    try:
+        yield
+    finally:
+        InstructionTranslatorBase.log_graph_break = log_break
+        ConvertFrameAssert.__call__ = convert
+
+
+LOSSES = ("Unsupported", "RecompileLimitExceeded")
+"""Dynamo's exceptions after which a frame runs in eager."""
+
+
+def _loss(root: CodeType, error: Any, effect: str | None, translator: Any) -> DynamoLoss:
+    from torch._dynamo.exc import get_stack_above_dynamo
+
+    frames = list(getattr(error, "real_stack", None) or ())
+    if not frames and translator is not None:
+        frames = [
+            traceback.FrameSummary(
+                file, line, "", lookup_line=False, end_lineno=end_line, colno=col, end_colno=end_col
+            )
+            for file, line, col, end_line, end_col in reversed(_translator_positions(translator))
+        ]
+    message = str(getattr(error, "msg", "") or error)
+    return DynamoLoss(root, (*get_stack_above_dynamo(), *frames), effect, message)
+
+
 def frames_left_out() -> Iterator[tuple[str, int, str, str | None, int | None]]:
     """Functions that Dynamo has given up, the oldest first: file and first line, why, and where it stopped.
 
@@ -1769,6 +1958,34 @@ def frames_left_out() -> Iterator[tuple[str, int, str, str | None, int | None]]:
                 place[0],
                 place[1],
             )
+
+
+def is_default_backend(backend: Any) -> bool:
+    """Whether `torch.compile(backend=…)` means torch's own compiler, by name or by default."""
+    if backend is None:
+        from torch._dynamo.backends import registry
+
+        chosen = getattr(registry, "get_default_backend", None)  # from 2.12 on a default can be set
+        backend = "inductor" if chosen is None else chosen()
+    return isinstance(backend, str) and backend == "inductor"
+
+
+def mode_settings(mode: str | None, dynamic: bool | None) -> dict[str, Any]:
+    """Inductor's settings for `torch.compile(mode=…)`."""
+    if mode in (None, "default"):
+        return {}
+    from torch._inductor import list_mode_options  # loads Inductor, which such a program uses
+
+    return dict(list_mode_options(mode, dynamic))
+
+
+def node_at_line(module: Any, line: int) -> Any:
+    """The node that a line of a graph module's generated code computes; None where that is not known."""
+    index = (getattr(module, "_lineno_map", None) or {}).get(
+        line - (getattr(module, "_prologue_start", 0) or 0)
+    )
+    nodes = list(module.graph.nodes)
+    return nodes[index] if index is not None and index < len(nodes) else None
 
 
 def record_dynamo_spans() -> None:
@@ -1936,13 +2153,26 @@ def trace_above_autograd(
     return module
 
 
-def tensor_metadata(val: Any) -> Any:
-    """What `meta["tensor_meta"]` holds for a value: shape, dtype, strides and so on of each tensor in it."""
+def tensor_metadata(val: Any, known: dict[Any, Any]) -> Any:
+    """What `meta["tensor_meta"]` holds for a value: shape, dtype, strides and so on of each tensor in it.
+
+    `known` collects the records, which tensors of one kind share: torch asks Python for each memory format.
+    """
     from torch.fx.passes.shape_prop import _extract_tensor_metadata  # only for compilers that ask for it
 
-    if isinstance(val, torch.Tensor):
+    if isinstance(val, (list, tuple)):
+        return type(val)(tensor_metadata(item, known) for item in val)
+    if not isinstance(val, torch.Tensor):
+        return None
+    if val.layout is not torch.strided or val.is_quantized:
         return _extract_tensor_metadata(val)
-    return type(val)(tensor_metadata(item) for item in val) if isinstance(val, (list, tuple)) else None
+    shape, strides = val.shape, val.stride()
+    if any(type(number) is not int for number in (*shape, *strides)):
+        return _extract_tensor_metadata(val)
+    key = (shape, strides, val.dtype, val.requires_grad)
+    if key not in known:
+        known[key] = _extract_tensor_metadata(val)
+    return known[key]
 
 
 def set_joint_signature(
@@ -2356,14 +2586,22 @@ def inductor_folder() -> str:
     return str(cache_dir())
 
 
-def inductor_rules_of_others() -> list[str]:
-    """Operators whose decomposition or lowering somebody else than torch has registered with Inductor."""
+def inductor_rules_of_others() -> list[tuple[str, str | None]]:
+    """Operators whose decomposition or lowering somebody else than torch has registered with Inductor.
+
+    Each with the file that defines the rule; None where no file does.
+    """
     found = []
     for module, table in (("decomposition", "decompositions"), ("lowering", "lowerings")):
         loaded = sys.modules.get(f"torch._inductor.{module}")  # where nobody loaded it, nobody added to it
         rules: dict[Any, Any] = getattr(loaded, table, {})
-        found += [str(op) for op, rule in rules.items() if not _is_of_torch(rule)]
+        found += [(str(op), _file_of(rule)) for op, rule in rules.items() if not _is_of_torch(rule)]
     return found
+
+
+def _file_of(rule: Any) -> str | None:
+    code = getattr(inspect.unwrap(getattr(rule, "func", rule)), "__code__", None)
+    return None if code is None else str(code.co_filename)
 
 
 def _is_of_torch(rule: Any) -> bool:
@@ -2636,8 +2874,6 @@ def _convolutions_as_by_cudnn() -> Iterator[tuple[Any, str, Any, str]]:
 
 
 def _layout_of_cudnn(value: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
-    from torch._prims_common import suggest_memory_format
-
     layouts = {suggest_memory_format(value), suggest_memory_format(weight)} - {torch.contiguous_format}
     if torch.float64 in (value.dtype, weight.dtype) or not layouts:
         return torch.contiguous_format

@@ -37,13 +37,17 @@ REPORT_WITH_RICH = frozenset(
         "activations",
         "changes_text",
         "closing",
+        "closing_details",
         "cuda_graph_lines",
+        "diagnostic_list",
         "difference_text",
         "excerpt",
         "gpu_lines",
         "kernel_lines",
         "layout",
+        "other_targets",
         "ledger",
+        "ledger_summary",
         "peak_text",
         "text",
         "tradeoffs",
@@ -51,7 +55,7 @@ REPORT_WITH_RICH = frozenset(
 )
 
 WORKER_DATA = tuple(
-    f"aotlens.worker.{name}" for name in ("client", "protocol", "codec", "grammar", "targets")
+    f"aotlens.worker.{name}" for name in ("client", "kept", "protocol", "codec", "grammar", "targets")
 )
 """What of the worker loads without torch."""
 

@@ -22,8 +22,15 @@ from aotlens.capture.run import capture_run
 from aotlens.capture.settings import Settings, SplitRegion
 from aotlens.capture.wrappers import is_wrapper
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
-from aotlens.report.records import Span, Variable
-from aotlens.torch_api import FakeTensorMode, TracingContext, detect_fake_mode, dynamo_value, static_input
+from aotlens.report.records import GraphId, Span, Variable
+from aotlens.torch_api import (
+    FakeTensorMode,
+    TracingContext,
+    compile_id,
+    detect_fake_mode,
+    dynamo_value,
+    static_input,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,7 @@ def graph_call(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> GraphCall:
         slots.append(_slot(node, len(slots)))
     return GraphCall(
         gm,
-        _subject(gm) or _subject_of_torchs_own(gm),
+        subject_of(gm),
         (*owned.values(), *example_inputs),
         tuple(slots),
         owned,
@@ -168,10 +175,10 @@ def _slot(node: fx.Node, index: int) -> FlatInput:
     text = _source_text(_source(node)) or node.name
     if isinstance(node.meta.get("example_value"), torch.SymInt):
         return SymIntInput(user_name(text), index)
-    fqn = module_path(text)
-    if "_parameters[" in text and fqn:
+    fqn, members = module_path(text), {kind for kind, _ in _MEMBER.findall(text)}
+    if "_parameters" in members:
         return Parameter(fqn, index, fqn)
-    if "_buffers[" in text and fqn:
+    if "_buffers" in members:
         return Buffer(fqn, index, fqn)
     return UserInput(user_name(text), index, is_static=static_input(node))
 
@@ -204,12 +211,13 @@ def _name(source: Any) -> str:
 
 _KEY = re.compile(r"list\(dict\.keys\([^()]*\)\)\[(\d+)\]")
 """How Dynamo writes the n-th key of a dict whose keys are no constants to it."""
-_MEMBER = re.compile(r"_(?:modules|parameters|buffers)\['([^']+)'\]")
+_MEMBER = re.compile(r"(_modules|_parameters|_buffers)(?:'\])?\['([^']+)'\]")
+"""One step into a module; as `__dict__['_modules']['fc']` where the module has its own `__getattr__`."""
 
 
 def module_path(source: str) -> str:
     """`L['self']._modules['fc']._parameters['weight']` gives `fc.weight`."""
-    return ".".join(_MEMBER.findall(source))
+    return ".".join(name for _, name in _MEMBER.findall(source))
 
 
 def user_name(source: str) -> str:
@@ -220,6 +228,11 @@ def user_name(source: str) -> str:
     if match is None:
         return source
     return match.group(1) + match.group(2)
+
+
+def subject_of(gm: fx.GraphModule) -> Subject:
+    """What the graph was captured from: a function of the user's, or a layer of torch's own."""
+    return _subject(gm) or _subject_of_torchs_own(gm)
 
 
 def _subject(gm: fx.GraphModule) -> Subject | None:
@@ -259,4 +272,10 @@ def _named(gm: fx.GraphModule, name: str, span: Span | None) -> Subject:
     """`Net.forward` is called `Net`, and what follows a break keeps that."""
     owner, after, place = name.partition(" after ")
     short = owner.removesuffix(".forward").rsplit(".", 1)[-1] + after + place
-    return Subject(gm, short, name, "dynamo", span)
+    return Subject(gm, short, name, "dynamo", span, graph=_graph_id())
+
+
+def _graph_id() -> GraphId | None:
+    """Which compilation of which code Dynamo is at."""
+    found = compile_id()
+    return GraphId(*found) if found is not None else None

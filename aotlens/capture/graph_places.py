@@ -1,6 +1,7 @@
 """Where the nodes of a Dynamo graph stand in the user's code."""
 
 import re
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,16 +21,25 @@ def spans_of_node(node: fx.Node) -> tuple[Span, ...]:
     return tuple(reversed(_lines_of(node.meta.get("stack_trace") or "")))
 
 
-_FRAME = re.compile(r'^\s*File "(.+)", line (\d+)', re.MULTILINE)
+_FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)(?:, in (?P<name>.+))?', re.MULTILINE)
 
 
 def _lines_of(stack_trace: str) -> list[Span]:
     """Whole lines, for graphs that come without exact positions."""
-    found = []
-    for file, line in _FRAME.findall(stack_trace):
-        if is_user_file(file):
-            found.append(Span(file, int(line), 0, int(line), 0))
-    return found
+    frames = ((frame.filename, frame.lineno or 1) for frame in _frames_of(stack_trace))
+    return [Span(file, line, 0, line, 0) for file, line in frames if is_user_file(file)]
+
+
+def frames_of_node(node: fx.Node) -> list[traceback.FrameSummary]:
+    """The frames that Dynamo was in when it made the node, outermost first."""
+    return _frames_of(node.meta.get("stack_trace") or "")
+
+
+def _frames_of(stack_trace: str) -> list[traceback.FrameSummary]:
+    return [
+        traceback.FrameSummary(match["file"], int(match["line"]), match["name"] or "", lookup_line=False)
+        for match in _FRAME.finditer(stack_trace)
+    ]
 
 
 class PlacedRunner(fx.Interpreter):

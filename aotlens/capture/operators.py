@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tag
 
+from aotlens.capture.broadcasts import BROADCASTS
 from aotlens.capture.margin_losses import AS_THE_KERNEL
 from aotlens.capture.norms import NORMS
 from aotlens.capture.products import PRODUCTS
@@ -54,7 +55,7 @@ KINDS: dict[Any, Kind] = {
 }
 """Operators of which the schema does not tell it."""
 
-FAKES: dict[Any, Any] = {**NORMS, **PRODUCTS, **AS_THE_KERNEL}
+FAKES: dict[Any, Any] = {**NORMS, **PRODUCTS, **BROADCASTS, **AS_THE_KERNEL}
 """What gives an operator's fake result where torch's fake kernel gives another than eager."""
 
 RESIZE_STORAGE = torch.ops.inductor.resize_storage_bytes_

@@ -71,6 +71,7 @@ from aotlens.torch_api import (
     device_for_autograd,
     gradient_of,
     know_grouped_products,
+    know_strides_of_views,
     known_number,
     make_shape_env,
     notes_its_views,
@@ -83,6 +84,7 @@ from aotlens.torch_api import (
 
 tell_of_silent_changes()
 know_grouped_products()
+know_strides_of_views()
 write_keywords_as_names()
 
 

@@ -19,7 +19,7 @@ from aotlens.ir.outer import Outer
 from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput, OutsideTensor, SyntheticBase
 from aotlens.ir.subclasses import Wrapped
-from aotlens.report.records import Span, Variable
+from aotlens.report.records import GraphId, Span, Variable
 from aotlens.side_effects import SideEffects
 from aotlens.torch_api import pytree
 
@@ -191,6 +191,8 @@ class Subject:
     """Of the `def` line, or of the call of a layer that is torch's own; None when neither is known."""
     called_at: Place = NOWHERE
     """Where a layer of torch's own is called: none of what runs in it is the user's code."""
+    graph: GraphId | None = None
+    """Which of Dynamo's graphs it is."""
 
 
 @dataclass(frozen=True, slots=True)

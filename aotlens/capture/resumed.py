@@ -4,6 +4,8 @@ import ast
 import linecache
 import re
 
+from aotlens.report.records import AFTER
+
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>\w+)_at_(?P<line>\d+)$")
 
 
@@ -15,7 +17,7 @@ def user_qualname(qualname: str, file: str) -> str:
     line = int(match["line"])
     enclosing = _definition_at(file, line)
     known = enclosing if enclosing.rpartition(".")[2] == match["name"] else match["name"]
-    return f"{known} after line {line}"
+    return f"{known}{AFTER}{line}"
 
 
 def _definition_at(file: str, line: int) -> str:

@@ -15,6 +15,7 @@ from aotlens.codegen.boxed import boxed
 from aotlens.codegen.compiling import at_work, next_id
 from aotlens.codegen.layouts import lay_out
 from aotlens.codegen.records import Generated, GraphCode
+from aotlens.codegen.unchanged import unchanged
 from aotlens.ir.program import Program
 from aotlens.ir.slots import stays_in_place
 from aotlens.joint.convention import Convention, backward_convention, forward_convention, tag_sides
@@ -56,7 +57,7 @@ def code_of_compilers(parts: Partitioned, compilers: Compilers, keeps_mutations:
     backward = parts.backward
 
     def compile_backward(program: Program) -> Run:
-        return unit.compile_backward(backward_convention(parts.joint, program), compilers.backward)
+        return unit.compile_backward(program, compilers.backward)
 
     return Generated(
         code,
@@ -82,20 +83,19 @@ class _Unit:
     def compile_first(self, convention: Convention, compiler: Backend) -> Run:
         """The forward, or the only graph."""
         module = self._module(convention, 0)
-        role = "forward" if self._parts.backward is not None else "inference"
         context: Any = self._context
         if context is None:
-            return self._compile(convention, module, compiler, role)
+            return self._run(self._parts.forward, convention, module, compiler)
         context.fw_metadata, context.params_flat = self._metadata(convention.program), []
         with context.report_output_strides() as reported:
-            result = self._compile(convention, module, compiler, role)
+            result = self._run(self._parts.forward, convention, module, compiler)
         for output, stride in zip(convention.program.outputs, reported or (), strict=False):
             if stride is not None and output.value is not None:
                 self._strides[id(output.value)] = tuple(stride)
         return result
 
-    def compile_backward(self, convention: Convention, compiler: Backend) -> Run:
-        own = self._parts.backward
+    def compile_backward(self, program: Program, compiler: Backend) -> Run:
+        own, convention = self._parts.backward, backward_convention(self._parts.joint, program)
         module = self._module(convention, 1 if own and convention.program.nodes is own.nodes else None)
         if self._strides:
             placeholders = module.graph.find_nodes(op="placeholder")
@@ -103,7 +103,7 @@ class _Unit:
                 for given, node in zip(convention.program.inputs, placeholders, strict=True):
                     lay_out(node, self._strides.get(id(given.node)))
         with tracing(self._context):
-            return self._compile(convention, module, compiler, "backward")
+            return self._run(program, convention, module, compiler)
 
     def _module(self, convention: Convention, at: int | None) -> fx.GraphModule:
         """`at` tells which of a partition function's own modules it is; None where it is neither."""
@@ -113,12 +113,17 @@ class _Unit:
         tag_sides(module, convention, self._parts.joint)
         return module
 
-    def _compile(self, convention: Convention, module: fx.GraphModule, compiler: Backend, role: str) -> Run:
+    def _run(
+        self, program: Program, convention: Convention, module: fx.GraphModule, compiler: Backend
+    ) -> Run:
+        """What the compiler makes of a program's module, as a callable in our convention."""
+        role = program.name if program is self._parts.forward else "backward"
         examples = convention.examples
         if role == "backward" and self._strides:
             examples = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         with without_autocast(), at_work(self._number, role):  # what it casts to is in the graph
-            return convention.adapt(boxed(compiler(module, examples)))
+            compiled = compiler(module, examples)
+        return unchanged(compiled, module, program, convention.adapt(boxed(compiled)))
 
     def _metadata(self, program: Program) -> Metadata:
         meta = self._parts.joint.meta

@@ -12,6 +12,7 @@ from aotlens.codegen.gpu.places import has_gpu_tensors
 from aotlens.codegen.in_place import in_place
 from aotlens.codegen.inductor import inductor_code, inductor_text
 from aotlens.codegen.records import Generated, GraphCode
+from aotlens.codegen.unchanged import unchanged
 from aotlens.errors import BackendError, UnsupportedError
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
@@ -76,7 +77,8 @@ def _custom(parts: Partitioned, backend: Callable[..., Any], options: CompileOpt
     def compile_graph(program: Program) -> Callable[[list[Any]], Any]:
         module = to_graph_module(program, training)
         with without_autocast():  # what it casts to is in the graph
-            return boxed(backend(module, [given.node.val for given in program.inputs]))
+            compiled = backend(module, [given.node.val for given in program.inputs])
+        return unchanged(compiled, module, program, boxed(compiled))
 
     def code(program: Program, lazy: bool) -> GraphCode:
         return GraphCode(program, lambda: compile_graph(program), compile_graph, lazy)

@@ -25,6 +25,7 @@ def make_boxed_func(f: Callable[..., Any]) -> Callable[[list[Any]], Any]:
         return f(*args)
 
     boxed._boxed_call = True  # type: ignore[attr-defined]
+    boxed.__wrapped__ = f  # type: ignore[attr-defined]
     return boxed
 
 
@@ -39,9 +40,9 @@ def make_boxed_compiler(compiler: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @make_boxed_compiler
-def nop(fx_g: fx.GraphModule, _: Any) -> Callable[..., Any]:
-    """The graph module's own code: runs without compiling anything."""
-    return fx_g.forward
+def nop(fx_g: fx.GraphModule, _: Any) -> fx.GraphModule:
+    """The graph module itself: runs without compiling anything."""
+    return fx_g
 
 
 @make_boxed_compiler

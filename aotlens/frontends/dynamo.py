@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from aotlens.eager_fallback import EagerGraph, is_mistake_of_the_user, undone_on_failure
 from aotlens.errors import UserError
 from aotlens.frontends.signature import signature
 from aotlens.options import CompileOptions
@@ -15,7 +16,10 @@ from aotlens.torch_api import hide_from_dynamo, is_functionalized, record_dynamo
 
 record_dynamo_spans()
 
-OPTION_NAMES = ("backend", "policy", "memory_budget", "keep_input_mutations", "cache")
+CHECK = "raise AssertionError"
+"""What a check of the module text does behind Dynamo."""
+
+OPTION_NAMES = ("backend", "policy", "memory_budget", "keep_input_mutations", "cache", "strict")
 """Keys of `torch.compile(options=...)` that are ours; all others go to Inductor."""
 
 
@@ -29,8 +33,11 @@ def dynamo_backend(options: CompileOptions) -> Callable[..., Any]:
 
 
 def aotlens_backend(gm: Any, example_inputs: Any, **given: Any) -> Callable[..., Any]:
-    """The registered entry point; `options={"backend": …}` chooses another code generator than Inductor."""
-    options = with_user_options(CompileOptions(), given.get("options"))
+    """The registered entry point; `options={"backend": …}` chooses another code generator than Inductor.
+
+    A graph that the engine does not support runs in eager; `options={"strict": True}` makes it an error.
+    """
+    options = with_user_options(CompileOptions(strict=False), given.get("options"))
     return compile_for_dynamo(gm, example_inputs, options)
 
 
@@ -43,8 +50,12 @@ def compile_for_dynamo(gm: Any, example_inputs: Any, options: CompileOptions) ->
     """
     if is_functionalized():
         return gm.forward
-    first = compile_graph_module(gm, example_inputs, options)
+    first = _compiled_or_eager(gm, example_inputs, options)
+    if isinstance(first, EagerGraph):
+        return first
     call, filename = _shielded(first), first.module.filename
+    if CHECK not in first.module.text.source:  # no call can be refused: another frame would only cost time
+        return hide_from_dynamo(call)
     others: dict[Any, Callable[..., Any]] = {}
 
     def compiled(*args: Any) -> Any:
@@ -56,10 +67,26 @@ def compile_for_dynamo(gm: Any, example_inputs: Any, options: CompileOptions) ->
         key = signature(gm, args, {})
         if key not in others:
             with tracing(None):  # the frame that Dynamo compiled is not running any more
-                others[key] = _shielded(compile_graph_module(gm, args, options))
+                other = _compiled_or_eager(gm, args, options)
+            others[key] = other if isinstance(other, EagerGraph) else _shielded(other)
         return others[key](*args)
 
     return hide_from_dynamo(compiled)
+
+
+def _compiled_or_eager(gm: Any, inputs: Any, options: CompileOptions) -> Compiled | EagerGraph:
+    """The compiled graph; the graph as Dynamo captured it where the engine fails, unless that is an error."""
+    if options.strict:
+        return compile_graph_module(gm, inputs, options)
+    try:
+        with undone_on_failure():
+            return compile_graph_module(gm, inputs, options)
+    except Exception as error:
+        if is_mistake_of_the_user(error):
+            raise
+        eager = EagerGraph(gm, error)
+    eager.announce()
+    return eager
 
 
 def _raised_in(filename: str, error: Exception) -> bool:

@@ -27,7 +27,9 @@ from aotlens.side_effects import SideEffects
 from aotlens.torch_api import (
     FakeTensor,
     debug_assert,
+    dispatch_modes,
     dynamo_compiles,
+    function_modes,
     function_modes_of_the_user,
     is_any_autocast_enabled,
     is_recorded,
@@ -46,6 +48,9 @@ KNOWN = (
 
 ASSUMPTION = "At compilation time"
 """How the refusals start that `debug_assert` asks for."""
+
+OTHER_SURROUNDINGS = "compiled for other surroundings"
+"""Of a call that finds other values in what the function reads beside its arguments."""
 
 POLICIES: dict[Any, str] = {default_partition: "default", min_cut_rematerialization_partition: "min-cut"}
 """Our own partition functions, which need no graph module of the joint program."""
@@ -98,6 +103,9 @@ class Latest:
     surroundings_fit: Fits | None = None
     """Whether what the function reads beside its arguments is as it was; None where there is nothing."""
 
+    is_plain: bool = False
+    """Whether a call outside of every mode has nothing to check but its arguments."""
+
     def fits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return self.surroundings_fit is None or self.surroundings_fit(args, kwargs)
 
@@ -144,31 +152,37 @@ class Entries:
         """What the user calls."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if is_recorded():
-                return self._fn(*args, **kwargs)
-            refused: Exception
             latest = self._latest
-            if any(store.get(key) is not None for store, key in latest.absent):
-                refused = RuntimeError("compiled for a parameter or buffer that was None")
-            elif not latest.fits(args, kwargs):
-                return self.again(RuntimeError("compiled for other surroundings"), None, args, kwargs)
-            elif _modes() == latest.modes:
-                try:
-                    return latest.call(*args, **kwargs)
-                except REFUSALS as error:
-                    refused = error
-                except AttributeError as error:
-                    if absent_places(self._fn) == latest.absent:
-                        raise
-                    refused = error  # a parameter or buffer is None by now
-            else:
-                refused = RuntimeError("not compiled for calls under these modes")
+            if not latest.is_plain or dispatch_modes() or function_modes() or is_any_autocast_enabled():
+                if is_recorded():
+                    return self._fn(*args, **kwargs)
+                mismatch = self._mismatch(latest, args, kwargs)
+                if mismatch:
+                    tried = None if mismatch == OTHER_SURROUNDINGS else latest.key
+                    return self.again(RuntimeError(mismatch), tried, args, kwargs)
+            refused: Exception
+            try:
+                return latest.call(*args, **kwargs)
+            except REFUSALS as error:
+                refused = error
+            except AttributeError as error:
+                if absent_places(self._fn) == latest.absent:
+                    raise
+                refused = error  # a parameter or buffer is None by now
             return self.again(refused, latest.key, args, kwargs)
 
         if not isinstance(self._fn, torch.nn.Module):
             functools.update_wrapper(call, self._fn)
         call.compiled = self.compiled  # type: ignore[attr-defined]
         return call
+
+    def _mismatch(self, latest: Latest, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """What a compilation assumes beside its arguments and this call does not have; empty if it fits."""
+        if any(store.get(key) is not None for store, key in latest.absent):
+            return "compiled for a parameter or buffer that was None"
+        if not latest.fits(args, kwargs):
+            return OTHER_SURROUNDINGS
+        return "" if _modes() == latest.modes else "not compiled for calls under these modes"
 
     def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any = None) -> Compiled:
         """Compile for these arguments, real or fake, and remember it as the last one."""
@@ -177,7 +191,9 @@ class Entries:
         compiled = compile_direct(self._fn, args, kwargs, self._options)
         _refuse_objects(compiled)
         fits = fitting(compiled, args, kwargs)
-        self._latest = Latest(compiled.call, found, _modes(), absent_places(self._fn), fits)
+        modes, absent = _modes(), absent_places(self._fn)
+        is_plain = modes == WITHOUT_MODES and not absent and fits is None
+        self._latest = Latest(compiled.call, found, modes, absent, fits, is_plain)
         self._known[found] = self._latest
         self.compiled[found] = compiled
         return compiled
@@ -190,7 +206,7 @@ class Entries:
             warnings.warn(
                 f"`{before.captured.subject.name}` is compiled anew at each call: it changes {changed}, "
                 "which it may read; keep it in a tensor, or change it outside",
-                stacklevel=4,
+                stacklevel=5,
             )
 
 
@@ -211,6 +227,10 @@ def _refuse_objects(compiled: Compiled) -> None:
                 compiled.captured.subject.span,
                 "pass the tensors that it holds, or use `aotlens.compile`",
             )
+
+
+WITHOUT_MODES = (False, ())
+"""What `_modes` gives in most calls."""
 
 
 def _modes() -> Any:

@@ -20,6 +20,7 @@ from aotlens.ir.sizes import SymbolicExpression
 from aotlens.ir.slots import BackwardRngState, RngState, Tangent
 from aotlens.ir.symbolic import expression_nodes
 from aotlens.ir.torch_names import torch_name
+from aotlens.ir.watched_module import WatchedGraphModule, watch
 from aotlens.report.records import Span
 
 aten = torch.ops.aten
@@ -54,7 +55,7 @@ def to_graph_module(program: Program, training: bool, names: Sequence[str] | Non
             root.register_buffer(name, value, persistent=False)
         else:
             setattr(root, name, value)
-    return fx.GraphModule(root, graph, class_name=program.name)
+    return watch(WatchedGraphModule(root, graph, class_name=program.name))
 
 
 def _input_names(program: Program, training: bool) -> list[str]:

@@ -94,10 +94,11 @@ class Convention:
 
 def described(module: fx.GraphModule) -> fx.GraphModule:
     """Give every node what `functorch.compile`'s graphs carry beside `val`."""
+    known: dict[Any, Any] = {}
     for node in module.graph.nodes:
         val = node.meta.get("val")
         if isinstance(val, (torch.Tensor, list, tuple)):
-            node.meta["tensor_meta"] = tensor_metadata(val)
+            node.meta["tensor_meta"] = tensor_metadata(val, known)
     return module
 
 

@@ -69,6 +69,8 @@ def write_function(builder: TextBuilder, parts: Partitioned, code: Generated, na
         _forward(builder, parts, code.forward, names, counted)
         builder.add("", "@staticmethod")
         _backward(builder, parts, code.backward, names, counted)
+    builder.add("", "", "# `apply` without what it does for torch.func: Python for each argument")
+    builder.add("apply_compiled = super(torch.autograd.Function, CompiledFunction).apply")
     if not parts.joint.always_fails:
         write_double(builder, parts, code.backward, names)
         write_refusal(builder, parts, graph_name(parts.backward))

@@ -12,6 +12,7 @@ from aotlens.analysis.records import ConstantBase
 from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.views import ViewStep
 from aotlens.codegen.records import GraphCode
+from aotlens.codegen.unchanged import UnchangedGraph
 from aotlens.ir.program import Node, Program, TableIndex
 from aotlens.ir.render import Names, body_lines, constant_text, function_lines, literal
 from aotlens.ir.slots import OutsideTensor
@@ -73,10 +74,11 @@ def write_graph(
         return
     count = len(code.program.nodes)
     if not code.lazy:
-        bound[name] = code.compile()
+        bound[name] = runnable(code.compile())
         builder.add("", "", f"# {name}: {count} nodes, compiled by the backend; takes one list of inputs")
         return
-    bound[f"compile_{name}"] = in_callers_context(code.compile)
+    compile_graph = code.compile
+    bound[f"compile_{name}"] = in_callers_context(lambda: runnable(compile_graph()))
     builder.add("", "")
     with builder.block(f"def {name}(inputs):"):
         builder.add(
@@ -212,6 +214,32 @@ def write_constants(
             builder.add(f"{names.node(node)} = {text}")
 
 
+AFTER_A_CHANGE = """
+def run_changed(inputs):
+    return run_module(inputs)
+"""
+"""Takes the place of a graph's own text."""
+
+
+def runnable(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """The function to bind for a graph: of a graph module that a backend gave back, the program's own text.
+
+    The function's code is replaced when that module changes, so that a call pays nothing for the check.
+    """
+    if not isinstance(run, UnchangedGraph):
+        return run
+    function: Any = load_program(run.program, boxed=True)
+    namespace = function.__globals__
+    namespace["run_module"] = run.run_module
+    exec(AFTER_A_CHANGE, namespace)  # noqa: S102 (our own text)
+    run.notify_of_change(lambda: setattr(function, "__code__", namespace["run_changed"].__code__))
+    return function
+
+
+PROGRAM_FILE = "<eval_with_key>.aotlens"
+"""Begins as the names of torch's graph modules do: what an operator raises there is the user's mistake."""
+
+
 def load_program(
     program: Program, bound: Callable[[Any], Any] | None = None, boxed: bool = False
 ) -> Callable[..., Any]:
@@ -223,7 +251,7 @@ def load_program(
     text = write_program(program, boxed=boxed)
     given = text.bound if bound is None else {name: bound(value) for name, value in text.bound.items()}
     namespace: dict[str, Any] = {"__name__": "aotlens_program", **given}
-    exec(text.source, namespace)  # noqa: S102 (our own text)
+    exec(compile(text.source, PROGRAM_FILE, "exec"), namespace)  # noqa: S102 (our own text)
     return namespace[graph_name(program)]
 
 

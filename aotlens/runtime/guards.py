@@ -4,6 +4,7 @@ Invariant: a call that does not fit raises and names the argument; it never comp
 Behind Dynamo its own guards see to that, so nothing is written there but the sizes that the text reads.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 from typing import Any
 
@@ -23,6 +24,7 @@ from aotlens.ir.sizes import is_ragged
 from aotlens.ir.slots import UserInput, inner_slot
 from aotlens.ir.subclasses import Wrapped, is_plain
 from aotlens.runtime.builder import TextBuilder
+from aotlens.runtime.seen_tensors import any_of_torch_func, comparable, remember
 from aotlens.runtime.tensor_checks import (
     not_plain,
     other_device,
@@ -83,6 +85,12 @@ class Guards:
         """What each bound symbol was read from."""
         self.behind_dynamo = captured.subject.frontend == "dynamo"
         """Whether Dynamo's own guards see to it that a call fits."""
+        self._gradients_of_seen = ""
+        """Whether one of these requires grad that did not when it was compiled."""
+        self._seen = [] if self.behind_dynamo else comparable(captured, self._checked_tensors())
+        """Tensors whose lines are left out where `seen` takes them."""
+        self.has_seen = bool(self._seen)
+        """Whether the text has the variable `is_new`."""
         self.needs_helper = False
         """Whether the written text calls `refuse_overlap`."""
 
@@ -106,6 +114,7 @@ class Guards:
             self._inference_tensors()
         with self._builder.step("check gradients", "whether a gradient is needed is built into the graph"):
             self._gradients()
+        self._remember_tensors()
         with self._builder.step(
             "check shared memory", "which arguments are one tensor is built into the graph"
         ):
@@ -171,17 +180,33 @@ class Guards:
         refills = self._captured.structure.refills
         return hasattr(value, "__dict__") and any(refill.box is not None for refill in refills)
 
+    def _checked_tensors(self) -> list[tuple[str, CapturedInput]]:
+        """The arguments, and what is the module's own where a call leaves it in other memory."""
+        return [
+            (name, given)
+            for at, (name, given) in enumerate(self._inputs())
+            if given.is_tensor
+            and (isinstance(given.slot, UserInput) or self._is_laid_anew(at, given))
+            and given.duplicate_of is None  # else it is the same tensor as one that is checked
+        ]
+
     def _tensors(self) -> None:
-        for at, (name, given) in enumerate(self._inputs()):
-            if not given.is_tensor or not (
-                isinstance(given.slot, UserInput) or self._is_laid_anew(at, given)
-            ):
-                continue
-            if given.duplicate_of is not None:  # the same tensor as one that is checked
-                continue
-            fake = given.fake
+        if self._seen:
+            self._builder.add("global seen", f"is_new = not seen({', '.join(self._seen)})")
+        for name, given in self._checked_tensors():
             if given.wrapped is not None:
                 self._wrapper(name, given, given.wrapped)
+        with self._where_new():
+            self._plain_tensors()
+
+    def _where_new(self) -> AbstractContextManager[None]:
+        """Lines within are left out for tensors like those of an earlier call."""
+        return self._builder.block("if is_new:") if self._seen else nullcontext()
+
+    def _plain_tensors(self) -> None:
+        for name, given in self._checked_tensors():
+            fake = given.fake
+            if given.wrapped is not None:
                 continue
             order = "contiguous" if fake.is_contiguous() else f"with strides {tuple(fake.stride())}"
             wanted = f"{fake.dtype} {list(fake.shape)} {order} on {fake.device}{reading_text(fake)}"
@@ -326,9 +351,16 @@ class Guards:
             and not (given.requires_grad and (grad_enabled or fixed is not None))
         ]
         if fresh:
-            condition = " or ".join(f"{name}.requires_grad" for _, name, _ in fresh)
+            spared = [name for _, name, given in fresh if name in self._seen and not given.requires_grad]
+            asked = [f"{name}.requires_grad" for _, name, _ in fresh if name not in spared]
+            if spared:
+                self._gradients_of_seen = " or ".join(f"{name}.requires_grad" for name in spared)
+                asked.append(f"is_new and ({self._gradients_of_seen})")
             modes = "torch.is_grad_enabled() and " if fixed is None else ""
-            with self._builder.block(f"if {modes}({condition}):"):
+            condition = f"{modes}({' or '.join(asked)})"
+            if len(asked) == 1 and spared:
+                condition = f"is_new and {modes}({self._gradients_of_seen})"
+            with self._builder.block(f"if {condition}:"):
                 named = ", ".join(f"({at}, {given.slot.name!r}, {name})" for at, name, given in fresh)
                 self._builder.add(
                     f"at, name = next((at, name) for at, name, tensor in ({named},) if tensor.requires_grad)",
@@ -336,6 +368,13 @@ class Guards:
                     + _assumption("{at} would not require grad", "`{name}` does")
                     + '")',
                 )
+
+    def _remember_tensors(self) -> None:
+        """Not of tensors that are taken without a gradient only because grad mode is off."""
+        if self._seen:
+            fits = f"is_new and not ({self._gradients_of_seen})" if self._gradients_of_seen else "is_new"
+            with self._builder.block(f"if {fits} and not {any_of_torch_func(self._seen)}:"):
+                self._builder.add(remember(self._seen))
 
     def _duplicates(self) -> None:
         for at, (name, given) in enumerate(self._inputs()):

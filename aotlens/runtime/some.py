@@ -20,7 +20,7 @@ from aotlens.report.records import Site
 from aotlens.report.sites import site_of
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.double import why_not_recorded_again
-from aotlens.runtime.graphs import load_program
+from aotlens.runtime.graphs import load_program, runnable
 from aotlens.runtime.subclass_backward import TangentText
 
 BOUND_NAME = "backward_of_some"
@@ -194,7 +194,7 @@ class BackwardOfSome:
         at, of = {place for place, is_there in enumerate(arrived) if is_there}, self._parts.joint.arrivals
         program = without(backward, missing, lambda slot: bool(at & of.get((type(slot), slot.index), set())))
         return GraphOfSome(
-            arrived, self._compile(program) if self._compile else load_program(program, boxed=True)
+            arrived, runnable(self._compile(program)) if self._compile else load_program(program, boxed=True)
         )
 
     def _recorded(self, arrived: Arrived) -> GraphOfSome:

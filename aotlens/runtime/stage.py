@@ -34,6 +34,7 @@ from aotlens.runtime.graphs import outside_tensors, write_graph, write_header
 from aotlens.runtime.guards import OVERLAP_HELPER
 from aotlens.runtime.inference_tensors import OF_THIS_MODE
 from aotlens.runtime.records import LoadedModule, ModuleText
+from aotlens.runtime.seen_tensors import SEEN
 from aotlens.runtime.some import BOUND_NAME as BACKWARD_OF_SOME
 from aotlens.runtime.some import BackwardOfSome, is_bound
 from aotlens.runtime.structure import ARGUMENT_SPEC, RESULT_SPEC, needs_spec, spec_of_own, spec_text
@@ -123,6 +124,8 @@ def _settings(head: TextBuilder, parts: Partitioned, body: TextBuilder) -> None:
         head.add("without_autocast = torch._C._DisableAutocast")
     if _uses(body, "increment_version("):
         head.add("increment_version = torch._C._increment_version")
+    if _uses(body, "seen("):
+        head.add(*SEEN.splitlines())
     if _uses(body, "of_this_mode("):
         head.add(*OF_THIS_MODE.splitlines())
     if owned_names(captured):

@@ -84,6 +84,7 @@ class WrapperText:
         self._meta = parts.joint.meta
         self.arguments = argument_names(self._captured, names)
         self.needs_overlap_helper = False
+        self._has_seen = False
         self._several = SeveralViews(self._under)
         self._reshaped = reshaped_leaves(parts) if code.backward is not None else ()
 
@@ -112,6 +113,7 @@ class WrapperText:
             check_places(builder, self._captured, self._names)
             check_gradients(builder, self._captured, self.arguments)
             self.needs_overlap_helper = guards.needs_helper
+            self._has_seen = guards.has_seen
             write_bases(builder, self._captured, self.arguments)
             write_versions_of_unwritten(builder, self._meta, self.arguments)
             self._require_grad()
@@ -264,7 +266,7 @@ class WrapperText:
             given = ", ".join(
                 viewed.get(name) or (f"{name}.detach()" if name in without else name) for name in graph_inputs
             )
-            line = f"{', '.join(results)} = CompiledFunction.apply({given})"
+            line = f"{', '.join(results)} = {self._apply()}({given})"
             with without_hooks(self._builder, self._parts):
                 if self._captured.grad_enabled:
                     self._builder.add(line)
@@ -282,6 +284,19 @@ class WrapperText:
             self._builder.add(f"{targets}{call_graph(self._code.forward, graph_inputs)}")
         write_advance(self._builder, self._parts, program, RngOffset().name)
         write_wrapping(self._builder, outer, {id(given.node) for given in program.inputs}, self._names)
+
+    def _apply(self) -> str:
+        """What calls `CompiledFunction`: `apply`, unless no argument can belong to a transform of torch.func.
+
+        Dynamo guards on the kinds of tensors; of other calls only tensors that were seen before are known.
+        """
+        behind_dynamo = self._captured.subject.frontend == "dynamo" and not self._code.stands_alone
+        if not (behind_dynamo or self._has_seen):
+            return "CompiledFunction.apply"
+        unknown = "torch._C._are_functorch_transforms_active()"
+        unknown = f"is_new or {unknown}" if self._has_seen else unknown
+        self._builder.add(f"apply = CompiledFunction.apply if {unknown} else apply_compiled")
+        return "apply"
 
     def _without_gradient(self) -> frozenset[str]:
         """Inputs that require grad and get none: passed on without their history, which may be used up."""
@@ -319,16 +334,16 @@ class WrapperText:
                     self._copy(info)
 
     def _copy(self, info: InputAliasInfo) -> None:
-        name = self.arguments[info.index]
+        name, given = self.arguments[info.index], self._captured.inputs[info.index]
         if info.grown and info not in self._reshaped:
             self._resize(info)
         elif info in self._reshaped and not info.grown:
             name = f"before_{name}"
-        once = _once(self._captured.inputs[info.index].fake)
+        once = _once(given.fake)
         line = f"{name}{once}.copy_(updated_{info.index}{once})"
         if info.seen_by_autograd:
             self._under(Modes(True, self._captured.inference_mode), line)
-        elif self._captured.inputs[info.index].argument.is_inference():  # what is recorded, eager takes
+        elif given.argument.is_inference():  # what is recorded, eager takes
             with self._builder.block("with torch.inference_mode():"):
                 self._builder.add(line)
         elif info.hidden_from_autograd:
@@ -336,6 +351,11 @@ class WrapperText:
                 f"with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter({name}):"
             ):
                 self._builder.add(line)
+        elif info.exchange is None and not info.mutates_metadata and given.wrapped is None:
+            # what `no_grad` does to a write, at half its cost: autograd sees the version alone
+            with self._builder.block("with below_views():"):
+                self._builder.add(line)
+            self._builder.add(f"increment_version(({name},))")
         else:
             with self._builder.block("with torch.no_grad():"):
                 self._builder.add(line)

@@ -12,6 +12,7 @@ from aotlens.errors import UnsupportedError
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
+from aotlens.report.layout import Page
 from aotlens.report.ledger import guard_lines
 from aotlens.torch_api import mark_symbolic
 
@@ -167,7 +168,7 @@ def test_each_guard_has_the_line_that_made_it() -> None:
     assert [site.text for site in asked.sites] == ["x.shape[0] > 5"]
     assert asked.reason == "this expression needs to know"
     assert any(guard.expression == "x.shape[1] >= 2" and guard.span is None for guard in target.guards)
-    shown = "".join(line.plain + "\n" for line in guard_lines(target, 100))
+    shown = "".join(line.plain + "\n" for line in guard_lines(target, Page(100)))
     assert "Guards" in shown
     assert f"test_dynamic.py:{asked.span.line}:" in shown
 
@@ -186,7 +187,7 @@ def test_dynamo_guards_have_their_line() -> None:
 def test_known_sizes_have_no_guards() -> None:
     target = compile_direct(doubled, (torch.randn(3),), {}, CompileOptions(backend="eager")).target()
     assert target.guards == ()
-    assert not list(guard_lines(target, 100))
+    assert not list(guard_lines(target, Page(100)))
 
 
 def halves_apart(x: Tensor, y: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from aotlens.errors import UnsupportedError
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.report.codec import decode, encode
-from aotlens.report.text import report_text
+from aotlens.report.text import Shown, report_text
 from aotlens.verify.stages import compare_stages, replay_stages
 
 EAGER = CompileOptions(backend="eager")
@@ -272,7 +272,7 @@ def test_each_place_is_told_with_its_line_and_what_is_done_there() -> None:
         "running": ("bound", ["running"], False, ["self.running"]),
     }
     assert decode(encode(report)) == report
-    text = report_text(report)
+    text = report_text(report, Shown(is_full=True))
     assert "self.last           bound\n      each call binds it to the new value\n" in text
     assert "Outputs  1, and 8 left outside" in text
 

@@ -61,7 +61,7 @@ def written(tmp_path: Path, mistake: str, way: str) -> str:
 
 def failures(script: str) -> list[Failure]:
     """All that a trace of the script says went wrong."""
-    collector = Collector()
+    collector = Collector(script)
     try:
         Driver(Order(script, None, (), CompileOptions(backend="eager")), collector, Hooks()).everything()
     except Exception as error:  # noqa: BLE001 (user code may raise anything)

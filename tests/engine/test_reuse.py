@@ -175,8 +175,19 @@ def test_what_no_text_can_tell_is_not_kept() -> None:
     for outcome, reason in outcomes(calls_own, plain(3)):
         assert outcome == "not kept"
         assert reason.startswith("the custom operator `reuse.twice.default`, at ")
+    same = torch.fx.symbolic_trace(lambda x: x * 1)
+    with torch.autograd.graph.saved_tensors_hooks(same, same):
+        reason = "hooks on saved tensors that are graph modules"
+        assert outcomes(scaled, leaf(3), times=1) == [("not kept", reason)]
+
+
+def test_a_graph_under_a_checkpoints_hooks_is_found_again() -> None:
+    def tripled(x: Tensor) -> Tensor:
+        return (x * 3).sin()
+
+    assert outcomes(tripled, leaf(3), times=1) == [("miss", "")]
     with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
-        assert outcomes(scaled, leaf(3), times=1) == [("not kept", "hooks on saved tensors")]
+        assert outcomes(tripled, leaf(3)) == [("miss", ""), ("hit", "")]
 
 
 def test_sizes_that_meet_the_conditions_find_the_result() -> None:
@@ -285,6 +296,17 @@ def test_two_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
         "compiled": 1,
         "compiled-reports": 1,
     }
+
+
+def test_a_mode_that_asks_for_cuda_graphs_is_cached_where_there_is_no_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`mode="reduce-overhead"` on a CPU."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    options = CompileOptions(inductor_config=(("triton.cudagraphs", True),), cache=True)
+    found = outcomes(torch.sin, plain(3), options=options)
+    expected = ["not kept", "not kept"] if torch.cuda.is_available() else ["miss", "hit"]
+    assert [outcome for outcome, _ in found] == expected
 
 
 def test_inductors_code_is_loaded_and_not_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from aotlens.errors import UnsupportedError
 from aotlens.frontends.dynamo import dynamo_backend
+from aotlens.observe import observing
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 
@@ -132,3 +133,34 @@ def test_a_backward_inside_a_compiled_function_is_not_traced_again(recwarn: pyte
     assert [
         str(warning.message) for warning in recwarn if "Dynamo does not know" in str(warning.message)
     ] == []
+
+
+class WithOwnAttributes(nn.Module):
+    """As diffusers' models: attributes that are not found are looked up in a configuration."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(3, 4)
+        self.second = nn.Linear(4, 2)
+        self.register_buffer("shift", torch.ones(2))
+
+    def __getattr__(self, name: str) -> Any:
+        return super().__getattr__(name)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.second(self.first(x)) + self.shift
+
+
+def test_parameters_of_a_module_with_its_own_getattr_have_whole_names() -> None:
+    torch._dynamo.reset()
+    targets = []
+    with observing(on_compiled=lambda compiled: targets.append(compiled.target())):
+        torch.compile(WithOwnAttributes(), backend=dynamo_backend(EAGER))(torch.ones(2, 3))
+    assert sorted((row.kind, row.name) for row in targets[0].inputs) == [
+        ("Buffer", "shift"),
+        ("Parameter", "first.bias"),
+        ("Parameter", "first.weight"),
+        ("Parameter", "second.bias"),
+        ("Parameter", "second.weight"),
+        ("UserInput", "x"),
+    ]

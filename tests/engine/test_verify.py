@@ -151,7 +151,7 @@ def test_flat_call_leaves_its_inputs_alone() -> None:
     verdict = verify_first_call(step, step, [weight, buffer], names=["model.weight", "model.buffer"])
 
     assert verdict.ok
-    assert verdict.summary() == "verified: 1 value, 1 gradient, 1 mutated input equal eager (max error 0)"
+    assert verdict.summary() == "equal: 1 value, 1 gradient, 1 mutated input (max error 0)"
     assert torch.equal(state, torch.get_rng_state())
     assert (weight._version, buffer._version) == versions
     assert weight.grad.tolist() == [1.0, 1.0, 1.0]
@@ -165,7 +165,7 @@ def test_differences_carry_the_given_names() -> None:
         ("value", "out[0]"),
         ("gradient", "model.weight"),
     ]
-    assert verdict.summary().startswith("mismatch: value of out[0]: compiled [")
+    assert verdict.summary().startswith("differs: value of out[0]: compiled [")
 
 
 def test_state_of_the_callables_is_put_back() -> None:
@@ -187,3 +187,27 @@ def test_nan_equals_nan_and_infinity_its_own_sign() -> None:
     special = torch.tensor([float("nan"), float("inf"), 1.0])
     assert judged(lambda x: x + 0, lambda x: x * 1, special).ok
     assert not judged(lambda x: x + 0, lambda x: -x, special).ok
+
+
+def test_two_inputs_under_one_name_are_compared_each_with_itself() -> None:
+    verdict = verify_first_call(
+        lambda w, v: ((w * 2).sum() + v.sum(),),
+        lambda w, v: ((w * 2).sum() + (v * 3).sum(),),
+        [leaf(3), leaf(2, 2)],
+        names=["weight", "weight"],
+    )
+    assert [(found.kind, found.name) for found in verdict.differences] == [
+        ("value", "out[0]"),
+        ("gradient", "weight (2)"),
+    ]
+
+
+def test_an_input_named_as_the_result_is() -> None:
+    def doubled(out: Tensor) -> Tensor:
+        return out * 2
+
+    verdict = verify_first_call(doubled, lambda out: out * 3, [leaf(3)], names=["out"])
+    assert [(found.kind, found.name) for found in verdict.differences] == [
+        ("value", "out (2)"),
+        ("gradient", "out"),
+    ]

@@ -20,7 +20,7 @@ def scaled_sum(x: Tensor, w: Tensor, *, bias: float = 0.5) -> dict[str, Tensor]:
 def test_package_is_the_function_too() -> None:
     verdict = aotlens.verify(scaled_sum, plain(2, 3), leaf(2, 3))
     assert verdict.ok, verdict.differences
-    assert verdict.summary().startswith("verified: 2 values, 1 gradient, 1 mutated input equal eager")
+    assert verdict.summary().startswith("equal: 2 values, 1 gradient, 1 mutated input")
 
 
 def test_arguments_and_module_are_left_alone() -> None:
@@ -65,3 +65,31 @@ def test_a_write_that_only_eager_refuses_is_noted() -> None:
     verdict = verify_with(EAGER, gated, (leaf(4, 3),), {})
     assert verdict.ok, verdict.differences
     assert verdict.notes == ("out[0] can be changed in place, which eager refuses",)
+
+
+def test_gradients_that_a_step_leaves_are_compared_and_taken_back() -> None:
+    layer = nn.Linear(3, 2)
+    layer.bias.grad = torch.ones(2)
+
+    def step(x: Tensor) -> Tensor:
+        loss = layer(x).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    verdict = verify_with(EAGER, step, (plain(4, 3),), {})
+    assert verdict.summary().startswith("equal: 1 value, 2 gradients"), verdict.summary()
+    assert layer.weight.grad is None
+    assert torch.equal(layer.bias.grad, torch.ones(2))
+
+
+def test_gradients_that_a_step_leaves_otherwise_differ() -> None:
+    def step(x: Tensor) -> tuple[Tensor, ...]:
+        x.square().sum().backward()
+        return ()
+
+    def twice(x: Tensor) -> tuple[Tensor, ...]:
+        x.square().sum().mul(2).backward()
+        return ()
+
+    verdict = verify_first_call(twice, step, [leaf(3)], ["x"])
+    assert [(found.kind, found.name) for found in verdict.differences] == [("value", "x.grad")]

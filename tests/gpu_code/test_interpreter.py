@@ -218,8 +218,8 @@ def test_the_targets_of_a_script(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     found = verify_targets(str(script), None, [], OPTIONS)
-    assert (found.failures, found.exit_code) == ((), 0)
+    assert (found.failures, found.exit_code(allow_unverified=False)) == ((), 0)
     texts = {name: verdict.text if verdict else "" for name, verdict in found.verdicts}
     assert sorted(texts) == ["Linear", "scaled"]
-    assert "1 value, 2 gradients equal eager" in texts["Linear"]
+    assert "1 value, 2 gradients" in texts["Linear"]
     assert "inference kernel" in texts["scaled"]

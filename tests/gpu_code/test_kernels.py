@@ -19,6 +19,7 @@ from aotlens.errors import BackendError, UserError
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.report.kernel_lines import kernel_lines
+from aotlens.report.layout import Page
 from aotlens.report.records import Kernel, Target
 from tests.conftest import Golden
 
@@ -115,7 +116,9 @@ def test_of_symbolic_sizes_the_grid_is_the_example_s() -> None:
     assert config.grid == (64 // config.blocks["XBLOCK"], 1, 1)
     assert config.grid_of_example
     assert config.waves is not None
-    assert "blocks at the example's sizes, of XBLOCK=" in "".join(map(str, kernel_lines(target, 110)))
+    assert "blocks at the example's sizes, of XBLOCK=" in "".join(
+        map(str, kernel_lines(target, Page(110, target.file)))
+    )
 
 
 def test_launches_are_read_with_their_arguments() -> None:
@@ -154,7 +157,7 @@ def test_a_kernel_that_triton_refuses_leaves_the_others(monkeypatch: pytest.Monk
         r"Triton refuses line \d+ of the kernel, `tl.keep\(.*\)`: .* has no attribute 'keep'.*", forward.error
     )
     assert (backward.phase, backward.error, len(backward.texts)) == ("backward", "", 5)
-    printed = "".join(line.plain for line in kernel_lines(target, 200))
+    printed = "".join(line.plain for line in kernel_lines(target, Page(200, target.file)))
     assert forward.error in printed
 
 
@@ -210,7 +213,8 @@ def test_what_a_library_call_moves_and_computes() -> None:
 
 
 def test_text_of_the_kernels(golden: Golden) -> None:
-    figures = "".join(f"{line.plain}\n" for line in kernel_lines(target_of(Mlp(), torch.randn(32, 64)), 110))
+    target = target_of(Mlp(), torch.randn(32, 64))
+    figures = "".join(f"{line.plain}\n" for line in kernel_lines(target, Page(110, target.file)))
     names = re.sub(r" +", " ", re.sub(r"\d+(\.\d+)?", "#", figures))  # figures differ between assemblers
     golden("gpu_code/mlp_kernels.txt", names.replace(" · occupancy limited by registers", ""))
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.programs.program import Cases, leaf, plain, tape
 
@@ -322,3 +322,11 @@ def several_views_of_what_is_written_to_after(x: Tensor) -> Any:
     rows = hidden.unbind(0)
     hidden.mul_(hidden.sin())
     return hidden, hidden[1], rows[0]
+
+
+@cases(lambda: (plain(1, 8, 4), plain(1, 4, 2, 4)), "dynamo", "inductor")
+def image_of_one_transposed_batch(x: Tensor, y: Tensor) -> Any:
+    """Memory format is read off the stride of a dimension of size 1, which fake kernels give otherwise."""
+    image = x.transpose(1, 2).reshape(1, 4, 2, 4)
+    scaled = (image + y) / 2
+    return image, scaled, scaled * y[:, :, :1, :1], nn.functional.group_norm(scaled, 2)

@@ -1,0 +1,93 @@
+"""Graph modules that generate their Python when somebody asks for it, and report changes.
+
+Invariant: a module that is not changed does what its program's own text does, so that text may run in its
+place; from its first change on, the module itself runs.
+"""
+
+from collections.abc import Callable
+from types import FunctionType, MethodType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from torch.utils.hooks import RemovableHandle
+
+from aotlens.torch_api import LazyGraphModule
+
+
+class WatchedGraphModule(LazyGraphModule):
+    """A graph module whose `forward` is generated at its first use."""
+
+    __jit_unused_properties__ = [  # noqa: RUF012 (torch declares it so)
+        *LazyGraphModule.__jit_unused_properties__,
+        "code",
+        "forward",
+        "_lazy_forward",
+    ]
+
+    @property
+    def _lazy_forward(self) -> Any:
+        """The generated method, which replaces this property in the module's own class."""
+        self.real_recompile()
+        return self.forward
+
+    forward = _lazy_forward
+
+    def recompile(self) -> None:  # type: ignore[override]  # the base has a class method of it
+        super().recompile()
+        report_change(self)
+
+    def register_forward_pre_hook(self, *args: Any, **kwargs: Any) -> RemovableHandle:
+        report_change(self)
+        return super().register_forward_pre_hook(*args, **kwargs)
+
+    def register_forward_hook(self, *args: Any, **kwargs: Any) -> RemovableHandle:
+        report_change(self)
+        return super().register_forward_hook(*args, **kwargs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "forward":
+            self.real_recompile()  # in place of the property, which cannot be assigned to
+            report_change(self)
+        super().__setattr__(name, value)
+
+
+BOXING = (
+    "aotlens.frontends.compilers.make_boxed_func.<locals>.boxed",
+    "torch._functorch._aot_autograd.utils.make_boxed_func.<locals>.g",
+)
+"""Functions that take their arguments in one list and only call what they wrap."""
+
+_WATCHED: WeakKeyDictionary[WatchedGraphModule, list[Callable[[], None]]] = WeakKeyDictionary()
+"""The modules that are as they were made, each with whom to notify of its first change."""
+
+
+def watch(module: WatchedGraphModule) -> WatchedGraphModule:
+    """The module, whose changes count from now on."""
+    _WATCHED[module] = []
+    return module
+
+
+def report_change(module: WatchedGraphModule) -> None:
+    for notify in _WATCHED.pop(module, ()):
+        notify()
+
+
+def notify_of_change(module: WatchedGraphModule, notify: Callable[[], None]) -> None:
+    """Call `notify` once, at the module's first change."""
+    _WATCHED[module].append(notify)
+
+
+def returned_unchanged(compiled: Any, module: Any) -> bool:
+    """Return True if a backend gave back the graph module that it got, or its `forward`, boxed or not."""
+    if module not in _WATCHED:
+        return False
+    while isinstance(compiled, FunctionType) and _name(compiled) in BOXING:
+        compiled = vars(compiled).get("__wrapped__")
+    if compiled is module:
+        return True
+    generated = vars(type(module)).get("forward")
+    return isinstance(compiled, MethodType) and (compiled.__self__, compiled.__func__) == (module, generated)
+
+
+def _name(function: FunctionType) -> str:
+    return f"{function.__module__}.{function.__qualname__}"

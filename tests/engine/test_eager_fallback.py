@@ -1,0 +1,250 @@
+"""A graph that the engine cannot compile never ends the user's program nor changes its numbers."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import aotlens.pipeline
+from aotlens.errors import BackendError, InternalError, UnknownValueError, UnsupportedError
+from aotlens.frontends.dynamo import aotlens_backend, dynamo_backend
+from aotlens.observe import observing
+from aotlens.options import CompileOptions
+from aotlens.session.run import Ran, run_compiled
+
+EAGER = CompileOptions(backend="eager", strict=False)
+STAGES = (
+    "capture_graph_module",
+    "analyse",
+    "build_joint",
+    "partition",
+    "generate",
+    "write_module",
+    "load_module",
+)
+
+
+def masked(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    x.add_(1)
+    return (torch.rand_like(x) * weight).sin()
+
+
+def observed(fn: Callable[..., Any]) -> dict[str, Any]:
+    """One call and its backward: everything that a program can see of it."""
+    torch.manual_seed(7)
+    x, weight = torch.ones(3), torch.full((3,), 2.0, requires_grad=True)
+    out = fn(x, weight)
+    out.sum().backward()
+    return {
+        "out": out.detach().tolist(),
+        "grad": weight.grad.tolist() if weight.grad is not None else None,
+        "x": x.tolist(),
+        "version": x._version,
+        "types": [type(value) for value in (out, x, weight, weight.grad)],
+        "random": torch.rand(2).tolist(),
+    }
+
+
+def failing(error: Exception) -> Callable[..., Any]:
+    def stage(*args: Any, **kwargs: Any) -> Any:
+        torch.rand(5)  # an attempt that has taken random numbers already
+        raise error
+
+    return stage
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(
+    ("error", "cause", "code"),
+    [
+        (UnsupportedError("a case of the test"), "unsupported", "AL402"),
+        (InternalError("a promise of the test"), "internal", "AL911"),
+        (ValueError("whatever"), "internal", "AL911"),
+        (BackendError("no code"), "backend", "AL912"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
+)
+def test_a_stage_that_fails_leaves_the_graph_to_eager_without_a_trace(
+    stage: str, error: Exception, cause: str, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.compiler.reset()
+    expected = observed(masked)
+    graphs: list[Any] = []
+    monkeypatch.setattr(aotlens.pipeline, stage, failing(error))
+    with observing(on_not_compiled=graphs.append):
+        assert observed(torch.compile(masked, backend=dynamo_backend(EAGER))) == expected
+    (record,) = (graph.record() for graph in graphs)
+    assert (record.name, record.cause, record.code, record.calls) == ("masked", cause, code, 1)
+    assert record.is_graph
+    assert record.span is not None
+    assert Path(record.span.file) == Path(__file__)
+
+
+def test_strict_makes_it_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.compiler.reset()
+    monkeypatch.setattr(aotlens.pipeline, "build_joint", failing(UnsupportedError("a case of the test")))
+    strict = torch.compile(masked, backend="aotlens", options={"backend": "eager", "strict": True})
+    with pytest.raises(Exception, match="a case of the test"):
+        strict(torch.ones(3), torch.ones(3, requires_grad=True))
+
+
+def test_a_program_without_a_session_gets_one_line_in_its_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch.compiler.reset()
+    monkeypatch.setattr(aotlens.pipeline, "build_joint", failing(UnsupportedError("a case of the test")))
+    fn = torch.compile(masked, backend="aotlens", options={"backend": "eager"})
+    with caplog.at_level(logging.WARNING, logger="aotlens"):
+        for _ in range(3):
+            fn(torch.ones(3), torch.ones(3, requires_grad=True))
+    (record,) = (record for record in caplog.records if record.name == "aotlens.eager_fallback")
+    assert record.getMessage().startswith("AL402: `masked` runs in eager at ")
+    assert record.getMessage().endswith("a case of the test")
+
+
+def test_a_backward_that_no_code_is_generated_for_runs_operator_by_operator() -> None:
+    torch.compiler.reset()
+
+    def only_forward(module: Any, inputs: list[Any]) -> Callable[..., Any]:
+        if any(name.startswith("tangent") for name in (node.name for node in module.graph.nodes)):
+            raise RuntimeError("no code for a backward")
+        return module.forward
+
+    options = CompileOptions(backend=only_forward, strict=False)
+    graphs: list[Any] = []
+    expected = observed(masked)
+    with observing(on_not_compiled=graphs.append):
+        assert observed(torch.compile(masked, backend=dynamo_backend(options))) == expected
+    (record,) = (graph.record() for graph in graphs)
+    assert (record.cause, record.calls) == ("internal", 1)
+    assert record.reason.startswith("only its forward is compiled; of the backward: RuntimeError: no code")
+
+
+def test_a_mistake_in_what_was_asked_for_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.compiler.reset()
+    monkeypatch.setattr(aotlens.pipeline, "partition", failing(UnknownValueError("no value `hiden`")))
+    with pytest.raises(Exception, match="no value `hiden`"):
+        torch.compile(masked, backend=dynamo_backend(EAGER))(torch.ones(3), torch.ones(3, requires_grad=True))
+
+
+def test_the_registered_backend_falls_back_by_default() -> None:
+    seen: list[CompileOptions] = []
+
+    def compiled(gm: Any, example_inputs: Any, options: CompileOptions) -> Any:
+        seen.append(options)
+        return gm.forward
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("aotlens.frontends.dynamo.compile_for_dynamo", compiled)
+        graph = torch.fx.symbolic_trace(torch.nn.Identity())
+        aotlens_backend(graph, [])
+        aotlens_backend(graph, [], options={"strict": True})
+    assert [options.strict for options in seen] == [False, True]
+
+
+# In a session
+
+
+def run(folder: Path, text: str) -> Ran:
+    torch.compiler.reset()
+    script = folder / "script.py"
+    script.write_text(text)
+    return run_compiled(str(script), [], EAGER, False)
+
+
+TWO_PARTS = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.rnn, self.head = nn.Linear(8, 16), nn.GRU(16, 16), nn.Linear(16, 4)
+    def forward(self, x):
+        h = self.body(x).relu()
+        h, _ = self.rnn(h)
+        return self.head(h)
+
+net = torch.compile(Net())
+net(torch.randn(4, 8)).sum().backward()
+"""
+
+
+def test_the_rest_of_a_function_that_dynamo_cannot_resume_is_listed(tmp_path: Path) -> None:
+    ran = run(tmp_path, TWO_PARTS)
+    assert ran.end.exit_code == 0
+    (record,) = ran.not_compiled
+    assert (record.name, record.cause, record.code) == ("Net", "rest of function", "AL405")
+    assert record.span is not None
+    assert record.span.line == 11
+    assert "RNN, GRU, or LSTM" in record.reason
+    assert ran.report().not_compiled == (record,)
+    assert [found.code for found in ran.report().diagnostics] == ["AL405"]
+
+
+def test_graph_breaks_and_what_was_not_called_are_listed(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path,
+        "import torch\n"
+        "@torch.compile\ndef broken(x):\n    x = x.sin()\n    print(x.sum().item())\n    return x.cos()\n"
+        "@torch.compile\ndef unused(x):\n    return x\n"
+        "@torch.compile\ndef inner(x):\n    return x.exp()\n"
+        "@torch.compile\ndef outer(x):\n    return inner(x) + 1\n"
+        "@torch.compile\ndef plain(n):\n    return n + 1\n"
+        "broken(torch.ones(2)); outer(torch.ones(2)); plain(3)\n",
+    )
+    found = [(record.name, record.cause, record.span and record.span.line) for record in ran.not_compiled]
+    assert found == [
+        ("unused", "not called", 7),
+        ("plain", "no graph", 16),
+        ("broken", "graph break", 5),  # item()
+        ("broken after line 5", "graph break", 5),  # print()
+    ]
+
+
+def test_only_the_default_backend_is_replaced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    ran = run(
+        tmp_path,
+        "import torch\n"
+        "def mine(gm, inputs):\n    print('mine'); return gm.forward\n"
+        "f = torch.compile(lambda x: x.sin(), backend='eager')\n"
+        "g = torch.compile(lambda x: x.cos(), backend=mine)\n"
+        "h = torch.compile(lambda x: x.tan(), backend='inductor')\n"
+        "x = torch.ones(2); f(x); g(x); h(x)\n",
+    )
+    assert capfd.readouterr().out == "mine\n"
+    assert len(ran.targets) == 1
+    found = [(record.cause, record.reason, record.span and record.span.line) for record in ran.not_compiled]
+    assert found == [
+        ("other backend", "the script chose the backend `eager`", 4),
+        ("other backend", "the script chose the backend `mine`", 5),
+    ]
+
+
+def test_a_copy_of_what_was_passed_to_torch_compile_is_the_same_backend(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path,
+        "import copy, torch\n"
+        "original = torch._dynamo.optimize\n"
+        "def copying(*args, backend, **kwargs):\n"
+        "    return original(*args, backend=copy.deepcopy(backend), **kwargs)\n"
+        "torch._dynamo.optimize = copying\n"
+        "def double(x):\n    return x * 2\n"
+        "for _ in range(2):\n    torch.compile(double)(torch.ones(3))\n"
+        "torch._dynamo.optimize = original\n",
+    )
+    assert ran.end.exit_code == 0
+    assert [target.name for target in ran.targets] == ["double"]
+
+
+def test_passing_a_function_to_torch_compile_again_does_not_compile_it_again(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path,
+        "import torch\ndef double(x):\n    return x * 2\n"
+        "for _ in range(4):\n    torch.compile(double)(torch.ones(3))\n",
+    )
+    assert [target.name for target in ran.targets] == ["double"]
+    assert ran.not_compiled == ()
