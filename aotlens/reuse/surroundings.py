@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from aotlens.cache import digest
+from aotlens.capture.frames import is_installed_file
 from aotlens.capture.modes import current_modes
 from aotlens.codegen.gpu.fingerprint import torch_settings
 from aotlens.ir.told import NoFingerprintError, told
@@ -17,6 +18,7 @@ from aotlens.options import BACKENDS, CompileOptions
 from aotlens.policy import Policy
 from aotlens.torch_api import (
     functionalizes_rng,
+    graph_module_hooks,
     has_saved_tensor_hooks,
     inductor_rules_of_others,
     inductor_settings,
@@ -55,15 +57,32 @@ def option_lines(options: CompileOptions) -> Iterator[str]:
     config = dict(sorted(options.inductor_config))
     yield told(config, _no_other)
     if options.for_inductor:
-        others = inductor_rules_of_others()
-        if others:
-            raise NoFingerprintError(f"a rule that was added to Inductor's (`{others[0]}`)")
+        yield from _rules_of_others()
         settings = {**inductor_settings(), **config}
-        if settings.get("triton.cudagraphs"):
+        if (
+            settings.get("triton.cudagraphs") and torch.cuda.is_available()
+        ):  # `reduce-overhead` on a CPU has none
             raise NoFingerprintError("CUDA graphs")
         yield told(dict(sorted(settings.items())), _no_other)
         yield _processor()
         yield str(torch.get_num_threads())
+
+
+def _rules_of_others() -> Iterator[str]:
+    """Rules that a library has registered with Inductor (torchao does when it is imported), by its files.
+
+    Raises:
+        NoFingerprintError: a rule of the user's own, whose code may depend on what the program holds.
+    """
+    for operator, file in inductor_rules_of_others():
+        if file is None or not is_installed_file(file):
+            raise NoFingerprintError(f"a rule of your own for Inductor (`{operator}`)")
+        yield f"{operator} {_digest_of_file(file)}"
+
+
+@cache
+def _digest_of_file(file: str) -> str:
+    return digest(Path(file).read_bytes())
 
 
 def _no_other(value: Any) -> str | None:
@@ -77,10 +96,11 @@ def surrounding_lines() -> Iterator[str]:
     """Modes of the call, settings of torch, versions.
 
     Raises:
-        NoFingerprintError: hooks on saved tensors, which are Python functions.
+        NoFingerprintError: hooks on saved tensors that are graph modules, which become parts of the graphs.
     """
-    if has_saved_tensor_hooks():
-        raise NoFingerprintError("hooks on saved tensors")
+    if graph_module_hooks() is not None:
+        raise NoFingerprintError("hooks on saved tensors that are graph modules")
+    yield f"under hooks on saved tensors: {has_saved_tensor_hooks()}"  # a checkpoint's, which only run
     modes = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), functionalizes_rng())
     yield f"{current_modes()} {modes} {torch.is_autocast_cache_enabled()}"
     yield told([*torch_settings(), *_attention(), *_further()], _no_other)

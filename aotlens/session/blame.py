@@ -5,19 +5,18 @@ graph, whose frames are none of the user's.  The same graph in eager, node by no
 and whether eager agrees that there is a mistake at all.
 """
 
-import re
-import traceback
 from collections.abc import Callable
 from typing import Any
 
 from torch import fx
 
+from aotlens.capture.graph_places import frames_of_node
 from aotlens.errors import AotlensError
 from aotlens.session.dynamo_errors import ALONE, STACK
+from aotlens.session.isolation import isolated, raised_by_caller
+from aotlens.verify.world import copies, world
 
-__all__ = ["blaming", "eager_agrees", "in_eager"]
-
-_FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>.+)$', re.MULTILINE)
+__all__ = ["blaming", "eager_agrees"]
 
 
 def blaming(compiled: Callable[..., Any], graph: fx.GraphModule) -> Callable[..., Any]:
@@ -31,28 +30,9 @@ def blaming(compiled: Callable[..., Any], graph: fx.GraphModule) -> Callable[...
         except AotlensError:
             raise
         except Exception as error:
-            _compare(error, graph, args)
+            if not raised_by_caller(error):
+                _compare(error, graph, args)
             raise
-
-    return call
-
-
-def in_eager(graph: fx.GraphModule, refused: Callable[[], None]) -> Callable[..., Any]:
-    """The graph as eager runs it, where the engine refused it; says so once eager has no trouble with it."""
-    told = False
-
-    def call(*args: Any) -> Any:
-        nonlocal told
-        steps = _Steps(graph)
-        try:
-            result = steps.run(*args)
-        except Exception as error:
-            steps.note(error)
-            raise
-        if not told:
-            told = True
-            refused()
-        return result
 
     return call
 
@@ -79,16 +59,16 @@ class _Steps(fx.Interpreter):
 
     def note(self, error: Exception) -> None:
         """Give the error the user's frames of the node that it met."""
-        frames = _FRAME.finditer((self.at.meta.get("stack_trace") if self.at is not None else "") or "")
-        stack = [traceback.FrameSummary(one["file"], int(one["line"]), one["name"]) for one in frames]
-        setattr(error, STACK, stack)
+        setattr(error, STACK, frames_of_node(self.at) if self.at is not None else [])
 
 
 def _compare(error: Exception, graph: fx.GraphModule, args: tuple[Any, ...]) -> None:
-    """Whether eager meets the error too, and where."""
+    """Note on the error whether eager meets it too, and where; on copies of the caller's tensors."""
     steps = _Steps(graph)
     try:
-        steps.run(*args)
+        with isolated():
+            (own,) = copies(world(graph, args), 1)
+            steps.run(*own.args)
     except Exception as eagers:  # noqa: BLE001 (whatever the operator raises)
         if type(eagers) is type(error):
             steps.note(error)

@@ -3,13 +3,22 @@
 Invariant: a target is kept once per input signature, in the order of capture.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import fx
+
+from aotlens.capture.frames import is_own_file, is_user_file
+from aotlens.observe import NotCompiled as NotCompiledGraph
 from aotlens.observe import observing
+from aotlens.report.eager_records import CODES, NotCompiled
+from aotlens.session.dynamo_log import first_line
+from aotlens.session.failures import failure_of
 from aotlens.worker.protocol import Failure
 
 if TYPE_CHECKING:
@@ -26,59 +35,135 @@ class StopScript(BaseException):
 
 
 @dataclass(eq=False, slots=True)
-class Given:
-    """One of what the script gave to `torch.compile`."""
+class Passed:
+    """One function or module that the script passed to `torch.compile`."""
 
     function: Any
-    has_graph: bool = False
-    """Whether Dynamo has captured one of it."""
     called: int = 0
-    """The how manieth it was to be called first, from 1 on; noted of torch's own layers alone."""
+    """The order in which it was called first, from 1 on; noted of torch's own layers alone."""
+
+    @property
+    def entries(self) -> list[tuple[tuple[str, int], str]]:
+        """Where the function, or the module's `forward`, begins, and its name."""
+        owner = getattr(
+            self.function, "__self__", None
+        )  # `module.compile()` passes the module's bound method
+        function = owner if isinstance(owner, torch.nn.Module) else self.function
+        called = getattr(type(function), "forward", function)
+        while hasattr(called, "__wrapped__"):
+            called = called.__wrapped__
+        code = getattr(getattr(called, "__func__", called), "__code__", None)
+        if code is None:
+            return []
+        named = called if called is function else type(function)
+        return [((code.co_filename, code.co_firstlineno), str(getattr(named, "__name__", named)))]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the code is the user's."""
+        return any(is_own_file(file) for (file, _), _ in self.entries)
 
 
 class Collector:
     """Mutable: filled while the script runs."""
 
-    def __init__(self, repeats: int | None = None) -> None:
-        """`repeats` is after how many calls without news to stop the script; None lets it run to its end."""
+    def __init__(self, script: str = "", repeats: int | None = None, limit_s: float = 0.0) -> None:
+        """Stop the script after `repeats` calls of a target and `limit_s` seconds without a new one.
+
+        With `repeats` None the script runs to its end.
+        """
+        self.script = script
         self.compiled: list[Compiled] = []
-        self.refused: list[Failure] = []
-        self.given: list[Given] = []
+        self.passed: list[Passed] = []
+        self.eager_calls: list[NotCompiled] = []
+        """Calls of what the script gave to `aotlens.compile` that run in eager."""
+        self.other_backends: list[NotCompiled] = []
         self.stopped = False
         """Whether the script was ended because its targets only repeated."""
         self._repeats = repeats
+        self._limit_s = limit_s
+        self._last_news = time.monotonic()
         self._calls: Counter[int] = Counter()
+        self._eager: list[NotCompiledGraph] = []
+        self._refused: list[Failure] = []
+        self._captured: set[tuple[str, int]] = set()
 
     @contextmanager
-    def listening(self, on_stage: Callable[[str], None] = lambda name: None) -> Iterator[None]:
+    def listening(
+        self,
+        on_stage: Callable[[str], None] = lambda name: None,
+        on_target: Callable[[str], None] = lambda name: None,
+    ) -> Iterator[None]:
         """Collect what the engine compiles within the block."""
-        with observing(on_compiled=self._add, on_stage=on_stage):
+        with observing(self._add, on_stage, self._add_eager, on_target):
             yield
+
+    def _failed_graphs(self) -> Iterator["NotCompiledGraph"]:
+        """Those on which the engine failed, and eager did not."""
+        return (graph for graph in self._eager if not graph.fails_in_eager)
+
+    def _add_eager(self, graph: "NotCompiledGraph") -> None:
+        self._eager.append(graph)
+        self._news()
+
+    @property
+    def eager_graphs(self) -> tuple[NotCompiled, ...]:
+        """The graphs that run in eager; one on which eager fails too is a mistake of the user's."""
+        return tuple(graph.record() for graph in self._failed_graphs())
+
+    @property
+    def refused(self) -> list[Failure]:
+        """What could not be compiled, as failures of a trace."""
+        graphs = self._failed_graphs()
+        return [*self._refused, *(failure_of(graph.error, self.script) for graph in graphs)]
+
+    def note_graph(self, graph: Any) -> None:
+        """Dynamo captured a graph: what it was captured from is compiled, in part at least."""
+        modules = (module for module in graph.modules() if isinstance(module, fx.GraphModule))
+        codes = (node.meta.get("aotlens_codes", ()) for module in modules for node in module.graph.nodes)
+        self._captured |= {(file, line) for stack in codes for _, file, line in stack}
+
+    def has_graph(self, entry: Passed) -> bool:
+        """Whether Dynamo captured a graph of its code."""
+        return any(place in self._captured for place, _ in entry.entries)
+
+    def note_other_backend(self, function: Any, backend: object) -> None:
+        """The script chose another compiler for something; torch does so for itself, which is no news."""
+        entries = Passed(function).entries
+        if not entries or not is_user_file(entries[0][0][0]):
+            return
+        (file, line), name = entries[0]
+        chosen = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
+        reason = f"the script chose the backend `{chosen}`"
+        code, span = CODES["other backend"], first_line(file, line)
+        self.other_backends.append(NotCompiled(name, name, "other backend", reason, code, span))
 
     def _add(self, compiled: "Compiled") -> None:
         self.compiled.append(compiled)
-        self._calls.clear()
+        self._news()
 
     @contextmanager
     def not_listening(self) -> Iterator[None]:
         """What the engine compiles within the block is forgotten."""
         kept = len(self.compiled)
-        yield
-        del self.compiled[kept:]
+        try:
+            yield
+        finally:
+            del self.compiled[kept:]
 
-    def noting(self, given: Given, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, which notes that what was given is called."""
+    def noting(self, entry: Passed, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, which notes that what was passed is called."""
 
         def noted(*args: Any, **kwargs: Any) -> Any:
-            given.called = given.called or 1 + max(one.called for one in self.given)
+            entry.called = entry.called or 1 + max(other.called for other in self.passed)
             return function(*args, **kwargs)
 
         return noted
 
     def refuse(self, failure: Failure) -> None:
         """Keep what the engine said of a target that it could not compile; the script goes on in eager."""
-        self.refused.append(failure)
-        self._calls.clear()
+        self._refused.append(failure)
+        self._news()
 
     def counting(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, with its calls counted where they matter; a call too many raises StopScript."""
@@ -100,6 +185,12 @@ class Collector:
     def called(self, key: int) -> None:
         """Count one call; the first one after a capture is the call that the capture was made for."""
         self._calls[key] += 1
-        if self._repeats is not None and self._calls[key] > self._repeats:
+        if self._repeats is None or self._calls[key] <= self._repeats:
+            return
+        if time.monotonic() - self._last_news >= self._limit_s:
             self.stopped = True
             raise StopScript
+
+    def _news(self) -> None:
+        self._calls.clear()
+        self._last_news = time.monotonic()

@@ -16,12 +16,14 @@ from aotlens.options import CompileOptions, Interpreted
 from aotlens.pipeline import compile_direct
 from aotlens.pretend.attention import gpu_attention
 from aotlens.pretend.world import pretending
+from aotlens.report.eager_records import NotCompiled
 from aotlens.session.chooser import within_script
 from aotlens.session.collect import Collector, StopScript
+from aotlens.session.dynamo_log import DynamoLog
 from aotlens.session.failures import exit_status, failure_of
 from aotlens.session.intercept import AroundBackend, BeforeDirect, Router, intercepted, is_routed
 from aotlens.session.lacking import PRETENDED
-from aotlens.session.left_out import left_out
+from aotlens.session.not_compiled import left_out_failures, not_compiled
 from aotlens.session.script import Script, load_script, new_module, run_script
 from aotlens.session.targets import Call, Watch, example_calls, find_target, marking
 from aotlens.worker.protocol import Failure
@@ -93,6 +95,11 @@ class Driver:
         self._collector = collector
         self._hooks = hooks
         self._watch: Watch | None = None
+        self._log = DynamoLog()
+        self._target = ""
+        """The name of what is compiled now."""
+        self.not_compiled: tuple[NotCompiled, ...] = ()
+        """What the script passed to `torch.compile` and did not run compiled; filled at its end."""
 
     def everything(self) -> None:
         """Raises what the script raised, but for an orderly end."""
@@ -101,18 +108,25 @@ class Driver:
         plan = Plan.of(script, self._order.qualname, self._order.examples)
         self._order = replace(self._order, options=within_script(self._order.options))
         module = new_module(script, "__main__" if plan.runs else script.name)
-        stages = self._collector.listening(lambda stage: self._hooks.on_stage(stage, ""))
+        stages = self._collector.listening(self._on_stage, self._on_target)
         world = self._world()
-        with stages, intercepted(self._router(plan)), world:
+        with stages, intercepted(self._router(plan)), world, self._log.listening():
             if plan.runs:
                 self._hooks.on_stage("run", "")
             with _stopping_quietly():
                 self._run(script, module, plan)
             self._collector.run_on()
-            for failure in left_out(self._collector.given, self._order.path):
+            self.not_compiled = not_compiled(self._collector, self._log)
+            for failure in left_out_failures(self._collector, self._order.path):
                 self._collector.refuse(failure)
             for target in plan.examples:
                 self._compile_examples(module, target)
+
+    def _on_stage(self, stage: str) -> None:
+        self._hooks.on_stage(stage, self._target)
+
+    def _on_target(self, name: str) -> None:
+        self._target = name
 
     @contextmanager
     def _world(self) -> Iterator[None]:
@@ -148,12 +162,11 @@ class Driver:
     def _router(self, plan: Plan) -> Router:
         order, hooks = self._order, self._hooks
         router = Router(
-            options=order.options,
+            options=replace(order.options, strict=False),
             collector=self._collector,
-            script=order.path,
             around=hooks.around,
             before_direct=hooks.before_direct,
-            refuse=True,
+            keep_going=True,
         )
         if plan.watched is None:
             return router

@@ -13,16 +13,17 @@ from typing import Any
 import torch
 
 import aotlens
+from aotlens.eager_fallback import EagerGraph, eager_call, is_mistake_of_the_user
 from aotlens.errors import AotlensError
 from aotlens.frontends.compiled_module import compiled_module
-from aotlens.frontends.dynamo import dynamo_backend, with_user_options
+from aotlens.frontends.dynamo import compile_for_dynamo, with_user_options
 from aotlens.frontends.signature import signature
 from aotlens.options import CompileOptions
-from aotlens.session.blame import blaming, eager_agrees, in_eager
-from aotlens.session.collect import Collector, Given
+from aotlens.session.blame import blaming, eager_agrees
+from aotlens.session.collect import Collector, Passed
 from aotlens.session.failures import failure_of
-from aotlens.session.left_out import is_own
-from aotlens.torch_api import is_recorded, quiet_fake_tensors
+from aotlens.session.isolation import raised_by_caller
+from aotlens.torch_api import is_default_backend, is_recorded, mode_settings, quiet_fake_tensors
 
 __all__ = ["AroundBackend", "BeforeDirect", "Router", "intercepted", "is_routed"]
 
@@ -41,31 +42,39 @@ class Router:
 
     options: CompileOptions
     collector: Collector
-    script: str
-    """The path of the script, to tell the user's lines from ours."""
     choose: Callable[[object], Any] = lambda given: given
     """What to compile for what the script gave; None leaves that as it is."""
     around: AroundBackend = lambda compiled, graph: compiled
     before_direct: BeforeDirect = lambda function, args, kwargs, options: None
-    refuse: bool = False
-    """Let the script go on in eager where the engine refuses, and note it in the collector."""
+    keep_going: bool = False
+    """Run the script on in eager even after a mistake in what was asked for (a policy that names nothing)."""
 
-    def backend(self, given: Given, asked: dict[str, object]) -> Callable[..., Any]:
-        """A Dynamo backend for what was given; `asked` is what the user gave as `options=`."""
-        kept = {key: value for key, value in asked.items() if key != "backend"}  # the session's is meant
-        compile_graph = dynamo_backend(with_user_options(self.options, kept))
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Router":
+        """Itself: lightning copies what it passes to `torch.compile`, and a new backend recompiles."""
+        return self
 
-        def aotlens_session(graph: Any, example_inputs: list[Any]) -> Callable[..., Any]:
-            given.has_graph = True
-            try:
-                compiled = self.around(compile_graph(graph, example_inputs), graph)
-            except Exception as error:
-                if not self.refuse and isinstance(error, AotlensError):
-                    raise
-                return self.collector.counting(in_eager(graph, partial(self._refuse, error)))
-            return self.collector.counting(blaming(compiled, graph))
+    def compile_graph(self, graph: Any, example_inputs: list[Any], **asked: Any) -> Callable[..., Any]:
+        """The Dynamo backend of this session; `asked` is the `mode` and `options` that the script chose.
 
-        return aotlens_session
+        One for all calls of `torch.compile`: Dynamo recompiles a function for each backend that is new to it.
+        """
+        self.collector.note_graph(graph)
+        chosen = {**mode_settings(asked.get("mode"), asked.get("dynamic")), **(asked.get("options") or {})}
+        kept = {key: value for key, value in chosen.items() if key != "backend"}  # the session's is meant
+        compiled = self._compiled(graph, example_inputs, kept)
+        if isinstance(compiled, EagerGraph):
+            return self.collector.counting(compiled)
+        return self.collector.counting(blaming(self.around(compiled, graph), graph))
+
+    def _compiled(self, graph: Any, inputs: list[Any], asked: dict[str, Any]) -> Callable[..., Any]:
+        try:
+            return compile_for_dynamo(graph, inputs, with_user_options(self.options, asked))
+        except Exception as error:
+            if not self.keep_going and isinstance(error, AotlensError):
+                raise
+            eager = EagerGraph(graph, error, is_error=not self.keep_going)
+        eager.announce()
+        return eager
 
     def direct(self, function: Any, asked: CompileOptions | None) -> Callable[..., Any]:
         """What stands for `aotlens.compile(function, options=asked)`."""
@@ -82,7 +91,7 @@ class Router:
             try:
                 result = compiled(*args, **kwargs)
             except Exception as error:
-                if key not in compiled.compiled and not self.refuse:
+                if raised_by_caller(error) or (key not in compiled.compiled and self._is_error(error)):
                     raise
                 failed = error
             if failed is not None:
@@ -90,7 +99,10 @@ class Router:
                 if key in compiled.compiled:  # it compiled, so the call itself failed
                     eager_agrees(failed, function, args, kwargs)
                 result = function(*args, **kwargs)
-                self._refuse(failed)
+                if self._is_error(failed):
+                    raise failed
+                self.collector.refuse(failure_of(failed, self.collector.script))
+                self.collector.eager_calls.append(eager_call(function, failed))
             self.collector.called(id(compiled))
             return result
 
@@ -110,10 +122,9 @@ class Router:
             observe_variables=ours.observe_variables,
         )
 
-    def _refuse(self, error: Exception) -> None:
-        if not self.refuse:
-            raise error
-        self.collector.refuse(failure_of(error, self.script))
+    def _is_error(self, error: Exception) -> bool:
+        """Whether the script ends with it, rather than go on in eager."""
+        return not self.keep_going and (self.options.strict or is_mistake_of_the_user(error))
 
 
 def is_routed(function: object) -> bool:
@@ -142,15 +153,17 @@ def _torch_compile(original: Callable[..., Any], router: Router) -> Any:
             return lambda decorated: compile(decorated, **asked)
         if asked.get("disable"):
             return original(model, **asked)
+        if not is_default_backend(asked.get("backend")):
+            router.collector.note_other_backend(model, asked["backend"])
+            return original(model, **asked)
         chosen = router.choose(model)
         if chosen is None:
             return model
-        given = Given(chosen)
-        router.collector.given.append(given)
-        kept = {name: value for name, value in asked.items() if name not in ("backend", "mode", "options")}
-        compiled = original(chosen, backend=router.backend(given, asked.get("options") or {}), **kept)
-        if isinstance(chosen, torch.nn.Module) and not is_own(chosen):
-            compiled.forward = router.collector.noting(given, compiled.forward)
+        entry = Passed(chosen)
+        router.collector.passed.append(entry)
+        compiled = original(chosen, **{**asked, "backend": router.compile_graph})
+        if isinstance(chosen, torch.nn.Module) and not entry.is_own:
+            compiled.forward = router.collector.noting(entry, compiled.forward)
         return compiled
 
     return compile

@@ -4,11 +4,15 @@ Invariant: a file or folder that Python opened for reading is listed, also one t
 be listed (a network, another process, a library that opens files by itself) is named instead.
 """
 
+import functools
+import importlib.abc
+import importlib.util
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 from aotlens.worker.stacks import is_users
@@ -27,8 +31,10 @@ _OUTSIDE = {
     "os.forkpty": "it starts other processes",
 }
 """Events of Python's audit after which the same script may give something else."""
-_NATIVE = ("safetensors", "h5py", "pyarrow", "lmdb", "cv2", "decord", "netCDF4")
+_NATIVE = ("h5py", "pyarrow", "lmdb", "cv2", "decord", "netCDF4")
 """Libraries whose native code opens files, of which Python's audit hears nothing."""
+_OPENERS = {"safetensors": "safe_open"}
+"""Of such libraries with one function that opens files: its name.  Its first argument is the path."""
 _FOLDERS = frozenset({"os.listdir", "os.scandir"})
 _HEARD = frozenset({"open", *_FOLDERS, *_OUTSIDE})
 
@@ -70,6 +76,44 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
         _current.note(event, arguments)
 
 
+class _NotingOpeners(importlib.abc.MetaPathFinder):
+    """Finds no module by itself: it puts the openers of a library in our hands as soon as it is loaded."""
+
+    def find_spec(
+        self, fullname: str, path: Any, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in _OPENERS:
+            return None
+        sys.meta_path.remove(self)  # so that the others are asked
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            sys.meta_path.insert(0, self)
+        if spec is not None and spec.loader is not None:
+            loader, execute = spec.loader, spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                _note_opener(module)
+
+            loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _note_opener(module: ModuleType) -> None:
+    name = _OPENERS[module.__name__]
+    opened = getattr(module, name)
+
+    @functools.wraps(opened, updated=())
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        path = next(iter((*args, kwargs.get("filename"))))
+        if _current is not None and path is not None:
+            _current.note("open", (path, None, os.O_RDONLY))
+        return opened(*args, **kwargs)
+
+    setattr(module, name, noted)
+
+
 @contextmanager
 def recording_reads(wanted: bool) -> Iterator[Reads]:
     """Within the block, what this process reads is noted, where that is wanted."""
@@ -79,6 +123,7 @@ def recording_reads(wanted: bool) -> Iterator[Reads]:
         return
     if not _installed:
         sys.addaudithook(_hear)
+        sys.meta_path.insert(0, _NotingOpeners())
         _installed = True
     reads = Reads()
     before, _current = _current, reads

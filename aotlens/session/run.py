@@ -1,4 +1,4 @@
-"""The user's script in this process, what it compiles compiled by the engine.
+"""The user's script in this process, what it compiles compiled by the engine; likewise in those it spawns.
 
 Invariant: nothing is printed here, and the script's stdout and exit code are its own.
 """
@@ -10,18 +10,24 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from aotlens.observe import running
 from aotlens.options import CompileOptions
-from aotlens.report.diagnose import mismatch
+from aotlens.report.diagnose import from_not_compiled, with_verdict
+from aotlens.report.eager_records import NotCompiled
 from aotlens.report.records import Report, Target, Verdict
+from aotlens.report.verdicts import exit_code_of, verdict_of
 from aotlens.session.chooser import refuse_unknown, within_script
 from aotlens.session.collect import Collector
+from aotlens.session.dynamo_log import DynamoLog
 from aotlens.session.failures import exit_status, failure_of
 from aotlens.session.intercept import Router, intercepted
+from aotlens.session.not_compiled import not_compiled
 from aotlens.session.script import load_script, new_module, run_script
+from aotlens.session.spawning import Job, load_outcomes, spawning
 from aotlens.session.verify import Verifier
 from aotlens.worker.protocol import Failure
 
-__all__ = ["Ran", "run_compiled"]
+__all__ = ["Ran", "compile_within", "run_compiled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,46 +48,89 @@ class Ran:
     end: End
     targets: tuple[Target, ...]
     verdicts: tuple[Verdict | None, ...]
-    """In the order of the targets; None where nothing was compared."""
+    """In the order of the targets; None without `--verify`."""
+    not_compiled: tuple[NotCompiled, ...] = ()
+    """What was passed to `torch.compile` and ran in eager."""
+    is_verified: bool = False
+    """Whether `--verify` was asked for."""
 
-    @property
-    def mismatch(self) -> bool:
-        return any(_differs(verdict) for verdict in self.verdicts)
+    def exit_code(self, allow_unverified: bool) -> int:
+        """The script's own, else 1 unless everything that was to be compared equals eager."""
+        compared = [verdict for verdict in self.verdicts if verdict is not None]
+        eager = map(verdict_of, self.not_compiled) if self.is_verified else ()
+        verdicts = (*compared, *(verdict for verdict in eager if verdict is not None))
+        return self.end.exit_code or exit_code_of(verdicts, allow_unverified)
 
     def report(self) -> Report:
-        pairs = zip(self.targets, self.verdicts, strict=True)
-        differing = tuple(
-            mismatch(f"`{target.name}`: {verdict.text}", target.span)
-            for target, verdict in pairs
-            if verdict is not None and _differs(verdict)
-        )
-        command = f"run {self.path}"
-        return Report(torch.__version__, platform.python_version(), command, self.targets, differing)
-
-
-def _differs(verdict: Verdict | None) -> bool:
-    return verdict is not None and not verdict.ok and not verdict.stopped
+        targets = tuple(map(with_verdict, self.targets, self.verdicts))
+        findings = tuple(map(from_not_compiled, self.not_compiled))
+        stopped = None if self.end.failure is None else f"the script failed: {self.end.failure.message}"
+        versions = (torch.__version__, platform.python_version())
+        return Report(*versions, f"run {self.path}", targets, findings, self.not_compiled, stopped)
 
 
 def run_compiled(path: str, argv: Sequence[str], options: CompileOptions, verify: bool) -> Ran:
     """Run the script to its end, whatever that is; raises only KeyboardInterrupt."""
-    collector = Collector()
+
+    def script() -> None:
+        loaded = load_script(path)
+        run_script(loaded, new_module(loaded, "__main__"), argv)
+
+    return compile_within(Job(path, options, verify), script)
+
+
+def compile_within(job: Job, script: Callable[[], None]) -> Ran:
+    """Run code of the script, with what it compiles here and in processes that it spawns."""
+    with spawning(job) as folder:
+        ran = _compile_here(job, script)
+        return _with_spawned(ran, load_outcomes(folder))
+
+
+def _with_spawned(ran: Ran, outcomes: Sequence[Ran]) -> Ran:
+    """Add what other processes compiled; a graph that several compile counts once, unless verified."""
+    if not outcomes:
+        return ran
+    pairs: list[tuple[Target, Verdict | None]] = []
+    for each in (ran, *outcomes):
+        earlier = {_identity(target) for target, _ in pairs}
+        new = zip(each.targets, each.verdicts, strict=True)
+        pairs += [pair for pair in new if pair[1] is not None or _identity(pair[0]) not in earlier]
+    names = {name for target, _ in pairs for name in (target.name, target.qualname)}
+    eager = [entry for each in (ran, *outcomes) for entry in each.not_compiled]
+    # What one process does not call, another one may.
+    eager = [entry for entry in eager if entry.cause != "not called" or entry.name not in names]
+    return replace(
+        ran,
+        targets=tuple(target for target, _ in pairs),
+        verdicts=tuple(verdict for _, verdict in pairs),
+        not_compiled=tuple(dict.fromkeys(eager)),
+    )
+
+
+def _identity(target: Target) -> tuple[object, ...]:
+    return target.qualname, target.span, target.mode, target.inputs
+
+
+def _compile_here(job: Job, script: Callable[[], None]) -> Ran:
+    path, options, verify = job.path, job.options, job.verify
+    collector, log = Collector(path), DynamoLog()
     verifier = Verifier(collector, options)
-    router = Router(options, collector, path)
+    router = Router(options, collector)
     if verify:
         router = replace(router, around=verifier.around, before_direct=verifier.before_direct)
 
     def work() -> None:
-        script = load_script(path)
         chosen = replace(router, options=within_script(options))
-        with collector.listening(), intercepted(chosen):
-            run_script(script, new_module(script, "__main__"), argv)
+        with collector.listening(), intercepted(chosen), log.listening():
+            script()
         refuse_unknown(collector.compiled, options)
 
     end = _end(work, path)
     sys.stdout.flush()
-    targets = tuple(compiled.target() for compiled in collector.compiled)
-    return Ran(path, end, targets, tuple(verifier.verdicts()))
+    with running("report"):
+        targets = tuple(compiled.target() for compiled in collector.compiled)
+    verdicts = verifier.verdicts() if verify else [None] * len(targets)
+    return Ran(path, end, targets, tuple(verdicts), not_compiled(collector, log), verify)
 
 
 def _end(work: Callable[[], None], path: str) -> End:

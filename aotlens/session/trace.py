@@ -20,7 +20,8 @@ from aotlens.options import KERNEL_LIMIT_S, CompileOptions
 from aotlens.pipeline import Compiled
 from aotlens.pretend.autocast import assumed_casts
 from aotlens.report.codec import encode
-from aotlens.report.diagnose import from_failure, with_verdict
+from aotlens.report.diagnose import from_failure, from_not_compiled, with_verdict
+from aotlens.report.eager_records import NotCompiled, NotCompiledCause
 from aotlens.report.records import Diagnostic, Report, Target
 from aotlens.session.chooser import refuse_unknown
 from aotlens.session.collect import REPEATS, Collector
@@ -46,7 +47,7 @@ _OURS: list[str] = []
 
 def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     """Run what the request asks for, and report what was captured."""
-    collector = Collector(_repeats(request.options))
+    collector = Collector(request.path, _repeats(request.options), request.options.repeat_limit_s)
     order = _order(request)
     verifier = Verifier(collector, order.options) if request.options.verify else None
     driver = Driver(order, collector, _hooks(verifier, progress))
@@ -71,9 +72,25 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
         failure, refused = refused[0], refused[1:]
     if failure is None and not targets:
         failure = driver.nothing_found()
-    report = _report(request, targets, refused, notes) if targets else None
+    report = None
+    if targets:
+        report = _report(request, targets, driver.not_compiled, refused)
+        cut_short = _cut_short(collector, failure, request.options)
+        report = replace(report, diagnostics=(*report.diagnostics, *notes), incomplete=cut_short)
     data = encode(report) if report is not None else None
     return Outcome(data, failure, _files(request.path, reads), reads.outside, collector.stopped)
+
+
+def _cut_short(collector: Collector, failure: Failure | None, asked: TraceOptions) -> str | None:
+    """Why there may be targets that were not seen; None when the script ran to its end."""
+    if failure is not None:
+        return f"the script failed: {failure.message}"
+    if not collector.stopped:
+        return None
+    return (
+        f"the script was stopped after {asked.repeat_limit_s:g} s in which its targets only repeated; a"
+        " longer --repeat-limit, or --to-end, shows what comes later"
+    )
 
 
 def _hooks(verifier: Verifier | None, progress: ProgressFunction) -> Hooks:
@@ -155,12 +172,28 @@ def _note(failure: Failure) -> Diagnostic:
     return replace(found, severity="information", message=text)
 
 
+BY_DYNAMO: tuple[NotCompiledCause, ...] = (
+    "rest of function",
+    "recompile limit",
+    "not called",
+    "no graph",
+    "other backend",
+    "graph break",
+)
+"""Causes that no failure of the trace tells."""
+
+
 def _report(
-    request: TraceRequest, targets: list[Target], refused: list[Failure], notes: list[Diagnostic]
+    request: TraceRequest,
+    targets: list[Target],
+    not_compiled: tuple[NotCompiled, ...],
+    refused: list[Failure],
 ) -> Report:
     command = f"inspect {request.path}" + (f"::{request.qualname}" if request.qualname else "")
-    findings = (*(from_failure(failure) for failure in refused), *notes)
-    return Report(torch.__version__, platform.python_version(), command, tuple(targets), findings)
+    eager = (from_not_compiled(record) for record in not_compiled if record.cause in BY_DYNAMO)
+    findings = (*(from_failure(failure) for failure in refused), *eager)
+    versions = (torch.__version__, platform.python_version())
+    return Report(*versions, command, tuple(targets), findings, not_compiled)
 
 
 def _failure(work: Callable[[], None], path: str) -> Failure | None:

@@ -1,14 +1,17 @@
-"""Comparing the first call of each compiled target with eager, then one on random arguments.
+"""Compare the first call of each compiled target with eager, then one on random arguments.
 
-Invariant: the comparison works on copies, so the script goes on as if it had not been made.
+Invariant: the comparison works on copies and never raises into the script, so that this goes on as if the
+comparison had not been made.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from aotlens.observe import announce_target, running
 from aotlens.options import CompileOptions, Interpreted
 from aotlens.report.records import Verdict
 from aotlens.session.collect import Collector
+from aotlens.session.isolation import isolated
 from aotlens.session.targets import Call
 from aotlens.verify.targets import Checked, check_function, check_graph
 
@@ -16,6 +19,10 @@ if TYPE_CHECKING:
     from aotlens.pipeline import Compiled
 
 __all__ = ["Verifier"]
+
+CALLS = 4
+"""Calls of a target that are compared until one of them was compared whole."""
+NOT_CALLED = Verdict("not verified", "was compiled but not called, so there was no call to compare")
 
 OnMismatch = Callable[[Checked, CompileOptions], str]
 """Takes what differs and how it was compiled; answers what the user is told beside."""
@@ -34,9 +41,9 @@ class Verifier:
         self._verdicts: dict[int, Verdict] = {}
         """By the target's position in the collector."""
 
-    def verdicts(self) -> list[Verdict | None]:
-        """One for each target collected; None for what was not called or not compared."""
-        return [self._verdicts.get(index) for index in range(len(self._collector.compiled))]
+    def verdicts(self) -> list[Verdict]:
+        """One for each target collected."""
+        return [self._verdicts.get(index, NOT_CALLED) for index in range(len(self._collector.compiled))]
 
     def compare(self, call: Call, options: CompileOptions) -> None:
         """Compile a call for the direct frontend and verify it on copies of its arguments."""
@@ -52,24 +59,29 @@ class Verifier:
     ) -> None:
         """Verify a call that the script's own `aotlens.compile` compiles next."""
         with self._collector.not_listening():
-            verdict = self._judged(options, function, args, kwargs)
+            verdict = _unless_it_fails(lambda: self._judged(options, function, args, kwargs))
         self._verdicts[len(self._collector.compiled)] = verdict
 
     def around(self, function: Callable[..., Any], graph: Any) -> Callable[..., Any]:
-        """What Dynamo calls instead: verifies once, then passes calls on.
+        """Wrap a compiled graph so that it verifies calls until one was compared whole, `CALLS` at most.
 
-        Those go to eager where kernels are interpreted, which takes too long for a whole script.
+        Where kernels are interpreted, the script's own calls go to eager: the interpreter is too slow for
+        a whole script.
         """
         index = len(self._collector.compiled) - 1
         compiled = self._collector.compiled[index]
         boxed = getattr(function, "_boxed_call", False)
         flat: Callable[..., Any] = (lambda *inputs: function(list(inputs))) if boxed else function
         interpreted = isinstance(self._options.backend, Interpreted)
+        left = 1 if interpreted else CALLS
 
         def verifying(*args: Any) -> Any:
-            if index not in self._verdicts:
+            nonlocal left
+            if left:
                 inputs = list(args[0] if boxed else args)
-                self._verdicts[index] = self._judged_graph(compiled, (flat, graph), inputs)
+                verdict = _unless_it_fails(lambda: self._judged_graph(compiled, (flat, graph), inputs))
+                self._verdicts[index] = verdict
+                left = left - 1 if verdict.outcome == "not verified" else 0
             if interpreted:
                 return graph(*(args[0] if boxed else args))
             return function(*args)
@@ -85,35 +97,43 @@ class Verifier:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Verdict:
-        if not isinstance(options.backend, Interpreted):
-            return self._verdict(check_function(options, function, args, kwargs), options)
-        from aotlens.verify.gpu_code import verify_gpu_code  # only with a GPU: it loads Inductor
+        with isolated(), running("verify"):
+            if not isinstance(options.backend, Interpreted):
+                return self._verdict(check_function(options, function, args, kwargs), options)
+            from aotlens.verify.gpu_code import verify_gpu_code  # only with a GPU: it loads Inductor
 
-        return _gpu_verdict(verify_gpu_code(options, function, args, kwargs))
+            return verify_gpu_code(options, function, args, kwargs).verdict()
 
     def _judged_graph(
         self, compiled: "Compiled", calls: tuple[Callable[..., Any], Callable[..., Any]], inputs: list[Any]
     ) -> Verdict:
         """`calls` are the compiled graph and eager's."""
-        if compiled.code.interpreted is None:
-            with self._collector.not_listening():
-                return self._verdict(check_graph(compiled, self._options, calls, inputs), self._options)
-        from aotlens.verify.gpu_code import verify_gpu_graph  # only with a GPU: it loads Inductor
+        announce_target(compiled.name)
+        with isolated(), running("verify"):
+            if compiled.code.interpreted is None:
+                with self._collector.not_listening():
+                    return self._verdict(check_graph(compiled, self._options, calls, inputs), self._options)
+            from aotlens.verify.gpu_code import verify_gpu_graph  # only with a GPU: it loads Inductor
 
-        return _gpu_verdict(verify_gpu_graph(compiled, calls, inputs, _names(compiled)))
+            return verify_gpu_graph(compiled, calls, inputs, _names(compiled)).verdict()
 
     def _verdict(self, checked: Checked, options: CompileOptions) -> Verdict:
         verification = checked.verification
-        more = ""
-        if not verification.ok and not verification.unjudged and self._on_mismatch is not None:
-            with self._collector.not_listening():
-                more = "\n" + self._on_mismatch(checked, options)
-        return Verdict(verification.ok, verification.finding() + more, verification.unjudged)
+        verdict = verification.verdict()
+        if verdict.outcome != "differs" or self._on_mismatch is None:
+            return verdict
+        with self._collector.not_listening():
+            return Verdict(verdict.outcome, f"{verdict.text}\n{self._on_mismatch(checked, options)}")
 
 
 def _names(compiled: "Compiled") -> list[str]:
     return [row.name for row in compiled.target().inputs]
 
 
-def _gpu_verdict(verification: Any) -> Verdict:
-    return Verdict(verification.ok, verification.summary(), bool(verification.stopped))
+def _unless_it_fails(judge: Callable[[], Verdict]) -> Verdict:
+    """The verdict; where the comparison itself fails, that is the reason why there is none."""
+    try:
+        return judge()
+    except Exception as error:  # noqa: BLE001 (the script must not end because its call cannot be copied)
+        first = (str(error).splitlines() or [""])[0]
+        return Verdict("not verified", f"the comparison failed with {type(error).__name__}: {first}")

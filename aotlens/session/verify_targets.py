@@ -5,34 +5,37 @@ from dataclasses import dataclass
 
 from aotlens.options import CompileOptions
 from aotlens.report.records import Verdict
+from aotlens.report.verdicts import exit_code_of, verdict_of
 from aotlens.session.chooser import refuse_unknown
 from aotlens.session.collect import REPEATS, Collector
 from aotlens.session.driver import Driver, Hooks, Order
 from aotlens.session.failures import failure_of
 from aotlens.session.verify import OnMismatch, Verifier
-from aotlens.worker.protocol import Failure
+from aotlens.worker.protocol import Failure, FailureKind
 
 __all__ = ["Verified", "verify_targets"]
+
+
+IN_EAGER: tuple[FailureKind, ...] = ("unsupported", "left-out")
+"""Failures to compile a target, which then runs in eager."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
     """The verdict on each target, and what could not be compiled."""
 
-    verdicts: tuple[tuple[str, Verdict | None], ...]
-    """By target name; None for what was compiled but never called."""
+    verdicts: tuple[tuple[str, Verdict], ...]
+    """By target name, then what was passed to `torch.compile` and ran in eager."""
     failures: tuple[Failure, ...]
 
-    @property
-    def exit_code(self) -> int:
-        """1 for a mismatch, more where something could not be compared at all."""
-        codes = [_code(verdict) for _, verdict in self.verdicts if verdict is not None]
-        return max([*codes, *(failure.exit_code for failure in self.failures)], default=0)
+    def exit_code(self, allow_unverified: bool) -> int:
+        """1 unless every target equals eager, more where one could not be compiled at all.
 
-
-def _code(verdict: Verdict) -> int:
-    """As a refusal where nothing was compared."""
-    return 2 if verdict.stopped else int(not verdict.ok)
+        `allow_unverified` lets these pass too: the script goes on with them in eager.
+        """
+        passing = IN_EAGER if allow_unverified else ()
+        codes = [exit_code_of([verdict for _, verdict in self.verdicts], allow_unverified)]
+        return max([*codes, *(one.exit_code for one in self.failures if one.kind not in passing)])
 
 
 def verify_targets(
@@ -43,7 +46,7 @@ def verify_targets(
     on_mismatch: OnMismatch | None = None,
 ) -> Verified:
     """Compile each target and compare calls; raises only KeyboardInterrupt."""
-    collector = Collector(REPEATS)
+    collector = Collector(path, REPEATS)
     verifier = Verifier(collector, options, on_mismatch)
     hooks = Hooks(verifier.compare, verifier.around, verifier.before_direct)
     driver = Driver(Order(path, qualname, tuple(argv), options), collector, hooks)
@@ -62,4 +65,7 @@ def verify_targets(
         compiled.name if compiled.frontend == "dynamo" else compiled.qualname
         for compiled in collector.compiled
     ]
-    return Verified(tuple(zip(names, verifier.verdicts(), strict=True)), tuple(failures))
+    verdicts = list(zip(names, verifier.verdicts(), strict=True))
+    eager = ((record.name, verdict_of(record)) for record in driver.not_compiled)
+    verdicts += [(name, verdict) for name, verdict in eager if verdict is not None]
+    return Verified(tuple(verdicts), tuple(failures))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from aotlens.verify.values import same_values
+from aotlens.verify.values import is_leaf, same_values
 
 
 def captured_values(fn: Callable[..., Any], depth: int = 2) -> dict[str, Any]:
@@ -32,19 +32,36 @@ def captured_values(fn: Callable[..., Any], depth: int = 2) -> dict[str, Any]:
 
 @contextmanager
 def put_back(tensors: Sequence[Tensor]) -> Iterator[None]:
-    """Restores the values and `requires_grad` of these tensors where the body changes them."""
+    """Restores the values, `requires_grad` and `.grad` of these tensors where the body changes them."""
     saved = [(tensor, tensor.detach().clone(), tensor.requires_grad) for tensor in tensors]
+    leaves = [tensor for tensor in tensors if is_leaf(tensor)]
+    gradients = [(leaf, leaf.grad, value) for leaf, value in zip(leaves, gradients_of(leaves), strict=True)]
     try:
         yield
     finally:
         for tensor, value, requires_grad in saved:
-            with torch.no_grad():
-                if tensor.shape != value.shape:
-                    tensor.data = value
-                elif not same_values(tensor, value):
-                    tensor.copy_(value)
+            _restore(tensor, value)
             if tensor.is_leaf:
                 tensor.requires_grad_(requires_grad)
+        for leaf, gradient, gradient_value in gradients:
+            if gradient is not None and gradient_value is not None:
+                _restore(gradient, gradient_value)
+            if leaf.grad is not gradient:
+                leaf.grad = gradient
+
+
+def gradients_of(tensors: Sequence[Tensor]) -> list[Tensor | None]:
+    """A copy of what each tensor has in `.grad`; None where that is empty, and for a non-leaf."""
+    found = (tensor.grad if is_leaf(tensor) else None for tensor in tensors)
+    return [None if gradient is None else gradient.detach().clone() for gradient in found]
+
+
+def _restore(tensor: Tensor, value: Tensor) -> None:
+    with torch.no_grad():
+        if tensor.shape != value.shape:
+            tensor.data = value
+        elif not same_values(tensor, value):
+            tensor.copy_(value)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from aotlens.report.source_records import Outcome, Verdict
 from aotlens.verify.observe import Facts, Failure, Observation
 from aotlens.verify.values import close, error_between, metadata, shape_of, shown, wide
 
@@ -92,43 +93,61 @@ class Verification:
     """Whether the differences are of a round on random arguments; on the given ones nothing differed."""
     nondeterministic: str = ""
     """What differs between two runs of eager; empty where nothing does."""
+    not_compared: str = ""
+    """Why the call, or its backward, was not compared; empty where it was."""
     notes: tuple[str, ...] = ()
     """What was excused or left out, each a sentence."""
     where: str = ""
     """The first stage and node that differ, in lines; empty where nothing was located."""
 
     @property
-    def ok(self) -> bool:
-        return not self.differences
+    def outcome(self) -> Outcome:
+        """`not verified` where eager differs from eager, or a part of the call was not compared."""
+        if self.differences:
+            return "not verified" if self.nondeterministic else "differs"
+        return "not verified" if self.not_compared else "equal"
 
     @property
-    def unjudged(self) -> bool:
-        """Whether something differs, but between two runs of eager as well."""
-        return bool(self.differences and self.nondeterministic)
+    def ok(self) -> bool:
+        """Whether everything was compared and is equal."""
+        return self.outcome == "equal"
+
+    def verdict(self) -> Verdict:
+        """The outcome in words: one line, then what was noted and where a difference begins."""
+        lines = [self._finding(), *self.notes, *self.where.splitlines()]
+        return Verdict(self.outcome, "\n".join(lines))
 
     def summary(self) -> str:
-        """One line for the user, then what was noted, and where a difference begins, a line each."""
-        return "\n".join([self._verdict(), *self.notes, *self.where.splitlines()])
+        """The verdict as text."""
+        verdict = self.verdict()
+        return "\n".join([verdict.headline, *verdict.details])
 
-    def _verdict(self) -> str:
-        if self.unjudged:
-            return (
-                f"nondeterministic: eager differs from eager in the {self.nondeterministic}, with the same"
-                " arguments and random state; make the function depend on those alone to compare it"
-            )
-        if self.differences:
-            on_random = " on random arguments (equal on the given ones)" if self.on_random else ""
-            more = f", and {len(self.differences) - 1} more" if len(self.differences) > 1 else ""
-            hint = RANDOM if self.draws and self.differences[0].max_abs is not None else ""
-            return f"mismatch: {self.differences[0]}{on_random}{more}{hint}"
+    def _finding(self) -> str:
+        match self.outcome:
+            case "not verified":
+                return self._unsteady() if self.differences else self.not_compared
+            case "differs":
+                return self._first_difference()
+            case _:
+                return self._compared()
+
+    def _unsteady(self) -> str:
+        return (
+            f"eager differs from eager in the {self.nondeterministic}, with the same arguments and random"
+            " state; make the function depend on those alone to compare it"
+        )
+
+    def _first_difference(self) -> str:
+        on_random = " on random arguments (equal on the given ones)" if self.on_random else ""
+        more = f", and {len(self.differences) - 1} more" if len(self.differences) > 1 else ""
+        hint = RANDOM if self.draws and self.differences[0].max_abs is not None else ""
+        return f"{self.differences[0]}{on_random}{more}{hint}"
+
+    def _compared(self) -> str:
         parts = [_count(self.values, "value"), _count(self.gradients, "gradient")]
         parts += [_count(self.mutated, "mutated input")] if self.mutated else []
         again = ", on random arguments too" if self.fresh_rounds else ""
-        return f"verified: {', '.join(parts)} equal eager{again} (max error {self.max_error:.2g})"
-
-    def finding(self) -> str:
-        """The summary without its verdict."""
-        return self.summary().removeprefix("verified: ").removeprefix("mismatch: ")
+        return f"{', '.join(parts)}{again} (max error {self.max_error:.2g})"
 
 
 def compare(compiled: Observation, eager: Observation) -> Verification:
@@ -136,12 +155,25 @@ def compare(compiled: Observation, eager: Observation) -> Verification:
     errors = [error_between(found, expected) for found, expected in _value_pairs(compiled, eager)]
     return Verification(
         differences=tuple(differences(compiled, eager)),
-        values=len(eager.outputs),
-        gradients=len(eager.gradients.leaves) if eager.gradients else 0,
+        values=len(eager.outputs) - eager.accumulated,
+        gradients=(len(eager.gradients.leaves) if eager.gradients else 0) + eager.accumulated,
         mutated=sum(facts.changed for facts in eager.inputs),
         draws=eager.draws,
+        not_compared=_not_compared(eager),
         max_error=max((error for error in errors if error == error), default=0.0),
     )
+
+
+def _not_compared(eager: Observation) -> str:
+    """Why a call on which both sides agree was not compared as a whole; empty where it was."""
+    if eager.failure is not None:
+        return f"eager raises {eager.failure}"
+    if eager.backward_failure is not None:
+        return f"the backward was not compared because it raises {eager.backward_failure}, in eager too"
+    outputs = (facts for facts in eager.outputs if isinstance(facts, Facts))
+    if eager.gradients is None and any(facts.requires_grad for facts in outputs):
+        return "the backward was not compared because autograd leads from no output to an input"
+    return ""
 
 
 def differences(compiled: Observation, eager: Observation) -> Iterator[Difference]:
@@ -171,7 +203,7 @@ def _failures(kind: Kind, found: Failure | None, expected: Failure | None) -> It
 
 
 def _told(failure: Failure | None) -> str:
-    return f"{failure.kind.__name__}: {failure.message.splitlines()[0][:300]}" if failure else "no error"
+    return str(failure) if failure else "no error"
 
 
 def _output(name: str, found: object, expected: object) -> Iterator[Difference]:

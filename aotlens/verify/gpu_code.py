@@ -25,6 +25,7 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct, other_call
 from aotlens.pretend.autocast import assumed_casts
 from aotlens.pretend.placement import places_aside
+from aotlens.report.source_records import Outcome, Verdict
 from aotlens.torch_api import flex_gradients_on_cpu
 from aotlens.verify.captured import same_random_state
 from aotlens.verify.compare import Verification, compare
@@ -70,22 +71,39 @@ class GpuVerification:
     """Why a graph did not run to its end, where that says nothing about its code."""
 
     @property
+    def outcome(self) -> Outcome:
+        if self.stopped or self.comparison.outcome == "not verified":
+            return "not verified"
+        if self.fault or not self.comparison.ok or any(law.deviates for law in self.laws):
+            return "differs"
+        return "not verified" if self.unmatched else "equal"
+
+    @property
     def ok(self) -> bool:
-        return self.comparison.ok and not any(law.deviates for law in self.laws) and not self.stopped
+        return self.outcome == "equal"
+
+    def verdict(self) -> Verdict:
+        """One line for the user, one of what ran, and one for each kernel that could not be interpreted."""
+        skipped = (f"not interpreted: {text}" for text in self.skipped)
+        return Verdict(self.outcome, "\n".join([*self._finding(), *skipped]))
 
     def summary(self) -> str:
-        """One line for the user, one of what ran, and one for each kernel that could not be interpreted."""
-        return "\n".join([self._verdict(), *(f"not interpreted: {text}" for text in self.skipped)])
+        """The verdict as text."""
+        verdict = self.verdict()
+        return "\n".join([verdict.headline, *verdict.details])
 
-    def _verdict(self) -> str:
-        if self.stopped:
-            return self.stopped
-        if self.fault:
-            return self.fault
-        text = self.comparison.finding()
+    def _finding(self) -> list[str]:
+        if self.stopped or self.fault:
+            return [self.stopped or self.fault]
+        text = self.comparison.verdict().text
         if not self.comparison.ok:
-            return "\n".join(filter(None, [text.replace("compiled", self.target), self.culprit]))
-        return "\n".join([text, "; ".join([self._interpreted(), *self._random()])])
+            return list(filter(None, [text.replace("compiled", self.target), self.culprit]))
+        deviating = next((law for law in self.laws if law.deviates), None)
+        if deviating is not None:
+            return [f"{deviating.count} random numbers are not {deviating.text}: {deviating.deviates}"]
+        if self.unmatched:
+            return [self.unmatched, self._interpreted()]
+        return [text, "; ".join([self._interpreted(), *self._random()])]
 
     def _interpreted(self) -> str:
         counts = " and ".join(f"{count} {phase}" for phase, count in self.kernels)
@@ -95,11 +113,6 @@ class GpuVerification:
         return f"{counts} {'kernel' if whole == 1 else 'kernels'} for {self.target}"
 
     def _random(self) -> list[str]:
-        if self.unmatched:
-            return [self.unmatched]
-        deviating = next((law for law in self.laws if law.deviates), None)
-        if deviating is not None:
-            return [f"{deviating.count} random numbers are not {deviating.text}: {deviating.deviates}"]
         names = dict.fromkeys(law.text for law in self.laws)
         count = sum(law.count for law in self.laws)
         law = f"{count:,} random numbers, {' and '.join(names)}, the same forward and backward"

@@ -73,7 +73,7 @@ def _whole(checked: Checked) -> tuple[Candidate, dict[str, Any]]:
 
 def _differs(candidate: Candidate, options: CompileOptions, kind: str) -> bool:
     verification = _verified(candidate, options)
-    if verification is None or verification.unjudged:
+    if verification is None or verification.outcome != "differs":
         return False
     return any(one.kind == kind for one in verification.differences)
 

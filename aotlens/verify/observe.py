@@ -4,7 +4,7 @@ Promise: two observations of the same program are equal exactly when no later co
 apart by values, gradients, mutations, aliasing, `requires_grad`, strides, errors or the random state.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,11 +13,12 @@ from torch import Tensor
 
 from aotlens.capture.paths import flatten_with_path
 from aotlens.torch_api import counts_writes, pytree, shares_versions
+from aotlens.verify.captured import gradients_of
 from aotlens.verify.gradients import Gradients, backward
 from aotlens.verify.left import held_tensors, new_tensors
 from aotlens.verify.sharing import Write, sharing, try_writes
-from aotlens.verify.values import metadata, same_values
-from aotlens.verify.world import Named, World
+from aotlens.verify.values import is_leaf, metadata, same_values
+from aotlens.verify.world import Named, World, distinct_names
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +27,10 @@ class Failure:
 
     kind: type[BaseException]
     message: str
+
+    def __str__(self) -> str:
+        first = (self.message.splitlines() or [""])[0]
+        return f"{self.kind.__name__}: {first[:300]}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +81,8 @@ class Observation:
     """How the arguments are nested after the call."""
     grad_enabled: bool = True
     """The grad mode that the call left behind."""
+    accumulated: int = 0
+    """How many of the outputs, at their end, are gradients that the call left in `.grad`."""
     random_state: Tensor | None = None
     """After the call."""
     draws: bool = False
@@ -110,6 +117,7 @@ def observe(given: World, probe: Probe = EVERYTHING, call: Callable[..., Any] | 
     mode = torch.is_grad_enabled()
     random_state = torch.get_rng_state()
     held = held_tensors(given)
+    gradients = gradients_of([item.tensor for item in given.inputs])
     try:
         result = (given.fn if call is None else call)(*given.args, **given.kwargs)
     except Exception as error:  # noqa: BLE001 - whatever the call raises is what eager must raise too
@@ -119,24 +127,38 @@ def observe(given: World, probe: Probe = EVERYTHING, call: Callable[..., Any] | 
         torch.set_grad_enabled(mode)
     bumped = [_version(item.tensor) != old for item, old in zip(given.inputs, versions, strict=True)]
     old = {id(item.tensor) for item in (*held, *given.inputs)}
-    left = new_tensors(given, old)
-    seen = _look(given, result, left, bumped, probe)
+    accumulated = tuple(_accumulated(given.inputs, gradients))
+    left = (*new_tensors(given, old), *accumulated)
+    seen = replace(_look(given, result, left, bumped, probe), accumulated=len(accumulated))
     draws = seen.random_state is not None and not torch.equal(seen.random_state, random_state)
     return replace(seen, grad_enabled=left_behind, draws=draws)
+
+
+def _accumulated(inputs: Sequence[Named], before: Sequence[Tensor | None]) -> Iterator[Named]:
+    """The `.grad` of each input in which a backward inside of the call left something."""
+    seen: set[int] = set()
+    for item, old in zip(inputs, before, strict=True):
+        gradient = item.tensor.grad if is_leaf(item.tensor) else None
+        if gradient is None or id(gradient) in seen or (old is not None and same_values(gradient, old)):
+            continue
+        seen.add(id(gradient))
+        yield Named(f"{item.name}.grad", gradient)
 
 
 def _look(
     given: World, result: Any, left: tuple[Named, ...], bumped: list[bool], probe: Probe
 ) -> Observation:
     leaves, structure = flatten_with_path(result)
-    names = tuple("out" + pytree.keystr(path).replace("'", '"') for path, _ in leaves)
-    places = zip(names, leaves, strict=True)
-    outputs = tuple(Named(name, leaf) for name, (_, leaf) in places if isinstance(leaf, Tensor)) + left
+    texts = ["out" + pytree.keystr(path).replace("'", '"') for path, _ in leaves]
+    texts += [item.name for item in left]
+    names = distinct_names(texts, [item.name for item in given.inputs])
+    values = [*(leaf for _, leaf in leaves), *(item.tensor for item in left)]
+    pairs = zip(names, values, strict=True)
+    outputs = tuple(Named(name, value) for name, value in pairs if isinstance(value, Tensor))
     facts = _facts(given, outputs, bumped)
     by_place = iter(facts[len(given.inputs) :])
     found = tuple(next(by_place) if isinstance(leaf, Tensor) else leaf for _, leaf in leaves)
     found += tuple(by_place)
-    names += tuple(item.name for item in left)
     random_state = torch.get_rng_state()
     gradients, failure = (None, None)
     if probe.backward:
@@ -177,7 +199,7 @@ def _facts(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> tu
                 stride=tuple(tensor.stride()) if tensor.layout == torch.strided else (),
                 offset=int(tensor.storage_offset()) if tensor.layout == torch.strided else 0,
                 requires_grad=tensor.requires_grad,
-                is_leaf=_is_leaf(tensor),
+                is_leaf=is_leaf(tensor),
                 kind=("inference " if tensor.is_inference() else "") + type(tensor).__name__,
                 metadata=metadata(tensor),
                 same_as=first.get(id(tensor)),
@@ -229,14 +251,6 @@ def copy_of(tensor: Tensor) -> Tensor:
     """The values now, apart from every later change."""
     with torch.no_grad():
         return tensor.detach().clone()
-
-
-def _is_leaf(tensor: Tensor) -> bool:
-    """False for a view whose place in the tape autograd refuses to tell, since its base was written."""
-    try:
-        return tensor.is_leaf
-    except RuntimeError:
-        return False
 
 
 def _version(tensor: Tensor) -> int:

@@ -67,13 +67,12 @@ def judge(sides: Sides, fresh: int = FRESH) -> Judged:
     """Compare round by round, up to the first that differs."""
     first = _round(sides, sides.original)
     total = first.verification
-    for seed in range(1, fresh + 1) if total.ok and not first.eager.failure else ():
+    for seed in range(1, fresh + 1) if not (total.differences or first.eager.failure) else ():
         again = _round(sides, with_fresh_values(sides.original, seed, sides.positions))
         if again.eager.failure is not None:
-            refusal = f"{again.eager.failure.kind.__name__}: {again.eager.failure.message.splitlines()[0]}"
-            note = f"compared on the given arguments alone: eager refuses random ones ({refusal[:200]})"
+            note = f"compared on the given arguments alone: eager raises {again.eager.failure} on random ones"
             return replace(first, verification=replace(total, notes=(*total.notes, note)))
-        if not again.verification.ok:
+        if again.verification.differences:
             return again
         total = replace(
             total,

@@ -110,7 +110,7 @@ def _located(
 ) -> Checked:
     """With the place where the first difference begins."""
     verification, arguments = judged.verification, judged.arguments
-    if verification.ok or verification.unjudged:
+    if verification.outcome != "differs":
         return Checked(verification, compiled, judged, None)
 
     def eager() -> object:

@@ -110,6 +110,14 @@ def error_between(found: Tensor, expected: Tensor) -> float:
     return float(torch.nan_to_num((wide(found) - wide(expected)).abs(), 0.0, 0.0).max())
 
 
+def is_leaf(tensor: Tensor) -> bool:
+    """False for a view whose place in the autograd graph is unknown, since its base was written to."""
+    try:
+        return tensor.is_leaf
+    except RuntimeError:
+        return False
+
+
 def shape_of(tensor: Tensor) -> tuple[object, ...]:
     """The sizes; a ragged size, whose symbol is another for every tensor, as `ragged`."""
     return tuple(

@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, count
 from typing import Any
 
 import torch
@@ -52,7 +53,7 @@ def world(
 ) -> World:
     """The world of one call as it is, without copying; gradients end at its own leaf tensors."""
     labels = tuple(names) if names is not None else None
-    inputs = tuple(named_tensors(fn, tuple(args), kwargs or {}, labels))
+    inputs = named_tensors(fn, tuple(args), kwargs or {}, labels)
     leaves = _unique(item for item in inputs if item.tensor.is_leaf and item.tensor.requires_grad)
     return World(fn, tuple(args), kwargs or {}, inputs, leaves, labels)
 
@@ -72,7 +73,7 @@ def _copy(original: World, keep_fn: bool, cloner: Cloner) -> World:
                 cloner.keep(item.tensor)
         args = tuple(clone_value(value, cloner) for value in original.args)
         kwargs = {key: clone_value(value, cloner) for key, value in original.kwargs.items()}
-    inputs = tuple(named_tensors(fn, args, kwargs, original.labels))
+    inputs = named_tensors(fn, args, kwargs, original.labels)
     names = {id(item.tensor): item.name for item in reversed(inputs)}
     hidden = (
         Named(names.get(id(owner), f"base of {_views_of(owner, inputs)}"), leaf)
@@ -120,8 +121,37 @@ def named_tensors(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     labels: tuple[str, ...] | None = None,
+) -> tuple[Named, ...]:
+    """Every tensor that a call reaches, each under its own name, as tensors are paired by it.
+
+    Parameters and buffers come first, then the arguments in order.  Two of the user's names may be the same:
+    `weight` is a parameter of the module and an argument of its `forward`.
+    """
+    items = tuple(_tensors_by_users_names(fn, args, kwargs, labels))
+    names = distinct_names([item.name for item in items])
+    return tuple(Named(name, item.tensor) for name, item in zip(names, items, strict=True))
+
+
+def distinct_names(names: Sequence[str], taken: Sequence[str] = ()) -> tuple[str, ...]:
+    """The names, with a number behind each that stands before it already or is taken: `weight (2)`."""
+    used, distinct = set(taken), []
+    for name in names:
+        candidate = next(text for text in chain([name], _numbered(name)) if text not in used)
+        distinct.append(candidate)
+        used.add(candidate)
+    return tuple(distinct)
+
+
+def _numbered(name: str) -> Iterator[str]:
+    return (f"{name} ({number})" for number in count(2))
+
+
+def _tensors_by_users_names(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    labels: tuple[str, ...] | None,
 ) -> Iterator[Named]:
-    """Every tensor that a call reaches, parameters and buffers first, then the arguments in order."""
     yield from callable_tensors(fn)
     arguments = zip(labels, args, strict=True) if labels else argument_names(fn, args, kwargs)
     for name, value in arguments:

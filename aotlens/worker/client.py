@@ -19,6 +19,7 @@ from pathlib import Path
 
 from aotlens.cache import open_store
 from aotlens.worker.codec import Message, ProtocolError, decode, encode
+from aotlens.worker.kept import KeptAnswers, open_answers
 from aotlens.worker.protocol import (
     Answer,
     Cancel,
@@ -150,6 +151,10 @@ class WorkerClient:
             server, self._server = self._server, None
         if server is not None:
             server.close()
+
+    def answers_on_disk(self) -> KeptAnswers | None:
+        """What this app and `aotlens inspect` were answered before; None where nothing may be stored."""
+        return open_answers()
 
     def forget(self) -> None:
         """End the server with the answers that it holds, and remove what is kept on disk."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from aotlens.cache import Store, digest, open_store
 from aotlens.worker.codec import ProtocolError, decode, encode
-from aotlens.worker.protocol import Answer, TraceRequest
+from aotlens.worker.protocol import Answer, TraceOptions, TraceRequest
 
 __all__ = ["KeptAnswers", "file_digest", "open_answers"]
 
@@ -104,8 +104,23 @@ def changed_since(path: str, started: float) -> bool:
 
 
 def question(request: TraceRequest) -> TraceRequest:
-    """The request without what does not change its answer."""
-    return replace(request, id=0, time_limit_s=0.0, memory_limit_bytes=None, fresh=False)
+    """The request without what does not change its answer.
+
+    Without a GPU target it does not matter how its kernels would be shown: text, HTML and JSON ask the same.
+    """
+    options = request.options
+    if options.gpu is None:
+        default = TraceOptions()
+        options = replace(options, gpu_texts=default.gpu_texts, kernel_limit_s=default.kernel_limit_s)
+    return replace(
+        request,
+        id=0,
+        options=options,
+        time_limit_s=0.0,
+        memory_limit_bytes=None,
+        fresh=False,
+        list_reads=True,
+    )
 
 
 def _key(request: TraceRequest) -> str:

@@ -10,6 +10,9 @@ from aotlens.report.kernel_records import KERNEL_LANGUAGES
 
 PROTOCOL = 1
 
+REPEAT_LIMIT_S = 10.0
+"""How long a script runs on while its targets only repeat."""
+
 FailureKind = Literal[
     "syntax",  # the script does not parse
     "user",  # the user's code raised
@@ -45,6 +48,8 @@ class TraceOptions:
     """As `aotlens.policy.Policy.parse` reads it: `min-cut`, `budget=0.5,save:hidden`."""
     to_end: bool = False
     """Run the script to its end instead of stopping once its targets repeat."""
+    repeat_limit_s: float = REPEAT_LIMIT_S
+    """How long to go on while targets only repeat: others may follow, such as those of an evaluation."""
     gpu: str | None = None
     """Also report the kernels for this GPU, by name or as `sm_90`."""
     max_autotune: bool = False

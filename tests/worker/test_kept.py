@@ -111,6 +111,27 @@ print([os.path.relpath(path) for path in reads.paths], [before, reads.outside])
     assert python("-c", program).out == ("['data.txt', '.', 'absent'] ['', 'it starts other programs']\n")
 
 
+def test_files_that_safetensors_opens_are_listed(tmp_path: Path) -> None:
+    library = tmp_path / "safetensors"
+    library.mkdir()
+    (library / "__init__.py").write_text(
+        "class safe_open:\n    def __init__(self, filename, framework): ...\n"
+    )
+    program = f"""
+import os, sys
+from aotlens.session.reads import recording_reads
+os.chdir({str(tmp_path)!r})
+sys.path.insert(0, os.getcwd())
+with recording_reads(True) as reads:
+    from safetensors import safe_open
+    safe_open("model.safetensors", framework="pt")
+    safe_open(filename="other.safetensors", framework="pt")
+names = [os.path.relpath(path) for path in reads.paths]
+print([name for name in names if name.endswith(".safetensors")], repr(reads.outside))
+"""
+    assert python("-c", program).out == "['model.safetensors', 'other.safetensors'] ''\n"
+
+
 def test_a_client_that_forgets_leaves_nothing_on_disk(kept: KeptAnswers) -> None:
     kept.store.put("answers", "ab" * 32, {})
     WorkerClient().forget()

@@ -142,10 +142,31 @@ TRAINING = """\
 
 
 def test_a_training_script_is_stopped_when_it_repeats(client: WorkerClient, script: Path) -> None:
-    answer = trace(client, script, TRAINING)
+    answer = trace(client, script, TRAINING, options=TraceOptions(repeat_limit_s=0.0))
     assert [row[1:3] for row in rows(answer)] == [("dynamo", "training")]
     assert answer.output == "step 0\nstep 1\nstep 2\nstep 3\n"
     assert answer.stopped
+    assert answer.report is not None
+    assert "its targets only repeated" in str(answer.report["incomplete"])
+
+
+EVALUATION = """
+    import torch
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+    net = torch.compile(model)
+    for _ in range(5):
+        net(torch.randn(8, 4)).sum().backward()
+    model.eval()
+    with torch.no_grad():
+        net(torch.randn(8, 4))
+"""
+
+
+def test_an_evaluation_after_the_training_is_shown(client: WorkerClient, script: Path) -> None:
+    answer = trace(client, script, EVALUATION)
+    assert [row[1:3] for row in rows(answer)] == [("dynamo", "training"), ("dynamo", "inference")]
+    assert answer.report is not None
+    assert answer.report["incomplete"] is None
 
 
 def test_to_the_end(client: WorkerClient, script: Path) -> None:

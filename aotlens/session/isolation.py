@@ -1,0 +1,66 @@
+"""Running the user's function once more without the caller's hooks and modes noticing.
+
+A checkpoint counts the tensors that autograd saves, and its selective form counts operators; an offloading
+hook copies each of them.  Invariant: whatever runs inside `isolated` reaches neither hooks on saved tensors
+nor dispatch modes of the caller's, and leaves the random state as it was.
+"""
+
+import types
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+from aotlens.torch_api import (
+    current_dispatch_modes,
+    graph_module_hooks,
+    saved_tensor_hooks,
+    without_modes,
+    without_saved_tensor_hooks,
+)
+from aotlens.verify.captured import same_random_state
+
+__all__ = ["isolated", "raised_by_caller"]
+
+EMULATION = "aotlens.pretend"
+"""The package whose dispatch modes stand for a GPU."""
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Run the body without the caller's hooks on saved tensors, dispatch modes and random state.
+
+    Hooks that are graph modules stay: they are parts of the compiled graphs.  So do the modes that stand for
+    a GPU which is not there: without them none of its tensors can be made.
+    """
+    unhooked = without_saved_tensor_hooks() if graph_module_hooks() is None else nullcontext()
+    emulating = [mode for mode in current_dispatch_modes() if type(mode).__module__.startswith(EMULATION)]
+    with same_random_state(), unhooked, without_modes(), ExitStack() as stack:
+        for mode in emulating:
+            stack.enter_context(mode)
+        yield
+
+
+def raised_by_caller(error: BaseException) -> bool:
+    """Return True if a hook on saved tensors raised the error, as a checkpoint does to stop recomputing.
+
+    Such an error is not about the compiled code, and running the function again would save more tensors.
+    """
+    codes = [code for hook in saved_tensor_hooks() if (code := _code_of(hook)) is not None]
+    step = error.__traceback__
+    while step is not None:
+        if any(step.tb_frame.f_code is code for code in codes):
+            return True
+        step = step.tb_next
+    return False
+
+
+def _code_of(hook: object) -> types.CodeType | None:
+    """The code that runs when the hook is called; None for one that is not written in Python."""
+    if isinstance(hook, torch.nn.Module):
+        return None
+    function: Any = getattr(hook, "__func__", hook)
+    if not isinstance(function, types.FunctionType):
+        function = type(function).__call__
+    return function.__code__ if isinstance(function, types.FunctionType) else None
