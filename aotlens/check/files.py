@@ -33,6 +33,8 @@ class SourceFile:
     targets: tuple[StaticTarget, ...]
     failure: Failure | None = None
     """Why it cannot be read as Python."""
+    argv: tuple[str, ...] = ()
+    """The script's own arguments."""
 
 
 def find_files(paths: Iterable[str]) -> tuple[SourceFile, ...]:

@@ -12,6 +12,7 @@ from aotlens.check.tracing import Traced
 from aotlens.report.diagnose import from_failure
 from aotlens.report.diagnose_budgets import Budget, over_budget
 from aotlens.report.diagnose_ignores import Ignore, covers, parse_ignores, unknown_codes, unused
+from aotlens.report.places import own_first
 from aotlens.report.records import Diagnostic, Target
 
 __all__ = ["Checked", "CheckedTarget", "Finding", "judge"]
@@ -129,7 +130,13 @@ def _targets(traced: Iterable[Traced]) -> Iterator[CheckedTarget]:
 
 def _order(found: Finding) -> tuple[object, ...]:
     span = found.diagnostic.span
-    return found.file, span.line if span else 0, span.col if span else 0, found.diagnostic.code
+    return (
+        own_first(span),
+        found.file,
+        span.line if span else 0,
+        span.col if span else 0,
+        found.diagnostic.code,
+    )
 
 
 class _Comments:

@@ -5,7 +5,7 @@ in the properties, `:` and `,` written as `%XX`.
 """
 
 from aotlens.check.findings import Checked, Finding
-from aotlens.report.places import column, end_column, place, shown_path
+from aotlens.report.places import column, end_column, place, relative_path
 from aotlens.report.rules import rule
 
 __all__ = ["render"]
@@ -19,7 +19,7 @@ def render(checked: Checked) -> str:
 
 def _command(found: Finding) -> str:
     one = found.diagnostic
-    properties = {"file": shown_path(found.file)}
+    properties = {"file": relative_path(found.file)}
     if one.span is not None:
         properties |= {"line": str(one.span.line), "endLine": str(one.span.end_line)}
         if one.span.line == one.span.end_line:  # columns of a range over lines are not shown

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from aotlens._version import __version__
 from aotlens.check.findings import Checked, Finding
-from aotlens.report.places import column, end_column, shown_path, text_of
+from aotlens.report.places import column, end_column, relative_path, text_of
 from aotlens.report.records import Diagnostic, Fix, Severity, Span
 from aotlens.report.rules import RULES, Rule, page
 
@@ -93,7 +93,7 @@ def _location(file: str, span: Span | None, qualname: str | None = None) -> Json
 
 
 def _artifact(file: str) -> Json:
-    shown = Path(shown_path(file))
+    shown = Path(relative_path(file))
     if shown.is_absolute():
         return {"uri": shown.as_uri()}
     return {"uri": quote(shown.as_posix()), "uriBaseId": "%SRCROOT%"}
@@ -128,5 +128,5 @@ def _fingerprint(found: Finding) -> str:
     """The same while the expression is, wherever in its file it moves."""
     one: Diagnostic = found.diagnostic
     text = text_of(one.span) if one.span is not None else ""
-    parts = (one.code, Path(shown_path(found.file)).as_posix(), found.qualname or "", text)
+    parts = (one.code, Path(relative_path(found.file)).as_posix(), found.qualname or "", text)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

@@ -62,7 +62,7 @@ def trace_files(files: Sequence[SourceFile], jobs: int, fresh: bool, on_done: On
 def _request(file: SourceFile, qualname: str | None, list_reads: bool) -> TraceRequest:
     settings = file.settings
     return TraceRequest(
-        0, file.path, qualname, (), settings.options, settings.time_limit_s, list_reads=list_reads
+        0, file.path, qualname, file.argv, settings.options, settings.time_limit_s, list_reads=list_reads
     )
 
 

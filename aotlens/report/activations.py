@@ -12,8 +12,8 @@ from rich.text import Text
 
 from aotlens.report.certificates import budget_text, certificate_text, overruled_text, reason_text
 from aotlens.report.fold import Fold, fold, in_layer
-from aotlens.report.layout import Row, heading, paragraph, table
-from aotlens.report.places import place, text_of, texts
+from aotlens.report.layout import Page, Row, heading, paragraph, table
+from aotlens.report.places import lines_text, own_first, place, text_of, texts
 from aotlens.report.records import Partition, RecomputedValue, Region, SavedValue, Span
 from aotlens.report.summary import counted, human_bytes, human_flops
 from aotlens.report.tradeoffs import tradeoff_lines
@@ -22,34 +22,42 @@ Value = TypeVar("Value", SavedValue, RecomputedValue)
 
 SAVED_ROWS = 16
 RECOMPUTED_ROWS = 8
+FEW_SAVED = 10
+FEW_RECOMPUTED = 4
 NAMES = 6
 """How many names of values that are alive anyway are listed; more are counted by owner."""
+
+SAVED_STYLES = ("yellow", "", "", "cyan")
 
 _DETAIL = " " * 6
 _NUMBERED = re.compile(r"_\d+$")
 
 
-def partition_lines(partition: Partition, width: int) -> Iterator[Text]:
+def partition_lines(partition: Partition, page: Page) -> Iterator[Text]:
     """Saved values by size, identical layers folded; what is alive anyway; what is computed again."""
+    width = page.width
     kept = [value for value in partition.saved if value.bytes]
     note = f"{human_bytes(partition.saved_bytes)} in {counted(len(kept), 'value')}, policy {partition.policy}"
     yield heading("Saved for backward", note + _default_note(partition))
     if partition.budget is not None:
         yield from paragraph(budget_text(partition.budget), width, "  ")
     groups = saved_folds(kept)
-    rows = [_saved_row(group, width) for group in groups[:SAVED_ROWS]]
+    large = _large(groups, partition.saved_bytes, page)[: page.most(SAVED_ROWS, FEW_SAVED)]
+    shown = sorted(large, key=lambda group: own_first(group.first.span))
+    rows = [_saved_row(group, page) for group in shown]
     yield from table(rows, width, frozenset({0}))
-    yield from _cut(groups[SAVED_ROWS:], width)
+    yield from _cut(groups[len(large) :], page)
     yield from _free_lines([value for value in partition.saved if not value.bytes], width)
     if partition.dead_values is not None:
         yield from paragraph(partition.dead_values, width, "  ", "dim")
-    if partition.recomputed:
+    if partition.recomputed and (page.is_full or any(value.bytes for value in partition.recomputed)):
         yield Text()
-        yield from _recomputed_lines(partition.recomputed, width)
+        recomputed = _recomputed_lines if page.is_full else _recomputed_summary
+        yield from recomputed(partition.recomputed, page)
     if partition.regions:
         yield Text()
-        yield from _region_lines(partition.regions, width)
-    yield from tradeoff_lines(partition, width)
+        yield from _region_lines(partition.regions, page)
+    yield from tradeoff_lines(partition, page)
 
 
 def _free_lines(values: Sequence[SavedValue], width: int) -> Iterator[Text]:
@@ -76,18 +84,22 @@ def _same_saved(value: SavedValue) -> Hashable:
     return value.span, value.tensor.short(), value.owner, value.reason, value.overrode, price
 
 
-def _saved_row(group: Fold[SavedValue], width: int) -> Row:
-    first = group.first
+def _saved_row(group: Fold[SavedValue], page: Page) -> Row:
+    first, width = group.first, page.width
     cells = (human_bytes(_total(group)), _each(group), first.tensor.short(), group.label)
-    uses = sorted({use.span.line for use in first.used_by if use.span})
-    read = f"; read by the backward of line {_listed(uses)}" if uses else ""
+    home = first.span.file if first.span else page.home
+    uses = [use.span for use in first.used_by if use.span]
+    read = f"; read by the backward of {lines_text(uses, home)}" if uses else ""
     read += "; donated" if first.donated else ""
     where = f"{place(first.span)}  " if first.span else ""
     why = f"chosen [{first.code}]" if first.certificate else reason_text(first)
+    if not page.is_full:
+        lines = tuple(paragraph(f"{where}{why}", width, _DETAIL, "dim"))
+        return Row(cells, SAVED_STYLES, lines, clip=True)
     details = [*paragraph(f"{where}{why}{read}", width, _DETAIL, "dim")]
     if first.certificate:
         details += paragraph(certificate_text(first.certificate), width, _DETAIL, "dim")
-    return Row(cells, ("yellow", "", "", "cyan"), (*details, *_overruled(first, width)), clip=True)
+    return Row(cells, SAVED_STYLES, (*details, *_overruled(first, width)), clip=True)
 
 
 def _overruled(value: SavedValue | RecomputedValue, width: int) -> Iterator[Text]:
@@ -95,23 +107,41 @@ def _overruled(value: SavedValue | RecomputedValue, width: int) -> Iterator[Text
         yield from paragraph(f"! {overruled_text(value)}", width, _DETAIL, "yellow")
 
 
-def _recomputed_lines(values: tuple[RecomputedValue, ...], width: int) -> Iterator[Text]:
-    """Grouped by reason; values without memory of their own are only counted."""
+def _recomputed_heading(values: tuple[RecomputedValue, ...]) -> Text:
     spared, flops = sum(value.bytes for value in values), sum(value.flops for value in values)
     note = f"{counted(len(values), 'value')}, {human_flops(flops)} instead of {human_bytes(spared)}"
-    yield heading("Computed again in backward", note)
+    return heading("Computed again in backward", note)
+
+
+def _recomputed_summary(values: tuple[RecomputedValue, ...], page: Page) -> Iterator[Text]:
+    """The largest of all reasons."""
+    yield _recomputed_heading(values)
+    folds = _by_size([value for value in values if value.bytes], _same_recomputed)
+    large = _large(folds, sum(map(_total, folds)), page)[: page.most(0, FEW_RECOMPUTED)]
+    yield from table([_recomputed_row(entry, page.width) for entry in large], page.width, frozenset({0, 2}))
+    yield from _cut(folds[len(large) :], page)
+
+
+def _recomputed_lines(values: tuple[RecomputedValue, ...], page: Page) -> Iterator[Text]:
+    """Grouped by reason; values without memory of their own are only counted."""
+    width = page.width
+    yield _recomputed_heading(values)
     for reason in dict.fromkeys(reason_text(value) for value in values):
         group = [value for value in values if reason_text(value) == reason]
         marked = [value for value in group if value.bytes or value.overrode]
-        folds = _by_size(marked, lambda value: (value.span, value.flops, value.overrode))
+        folds = _by_size(marked, _same_recomputed)
         shown = folds[:RECOMPUTED_ROWS]
         yield from paragraph(f"{counted(len(group), 'value')}: {reason}", width, "  ", "dim")
         rows = [_recomputed_row(entry, width) for entry in shown]
         yield from table(rows, width, frozenset({0, 2}))
-        yield from _cut(folds[RECOMPUTED_ROWS:], width)
+        yield from _cut(folds[RECOMPUTED_ROWS:], page)
 
 
-def _region_lines(regions: tuple[Region, ...], width: int) -> Iterator[Text]:
+def _same_recomputed(value: RecomputedValue) -> Hashable:
+    return value.span, value.flops, value.overrode
+
+
+def _region_lines(regions: tuple[Region, ...], page: Page) -> Iterator[Text]:
     """Marked regions: where each is called, and what a call keeps."""
     yield heading("Marked regions", f"{counted(len(regions), 'region')}, each traced and divided once")
     for region in regions:
@@ -119,9 +149,9 @@ def _region_lines(regions: tuple[Region, ...], width: int) -> Iterator[Text]:
         each = f"each keeps {human_bytes(sum(value.bytes for value in kept))}"
         each += f" ({', '.join(value.node for value in kept)})" if kept else ""
         again = f", computes {counted(len(region.recomputed), 'value')} again" if region.recomputed else ""
-        where = _listed(sorted({site.span.line for site in region.sites}))
-        line = f"{region.name}: {region.reason} (line {where}); {each}{again}"
-        yield from paragraph(line, width, "  ")
+        where = lines_text((site.span for site in region.sites), page.home)
+        line = f"{region.name}: {region.reason} ({where}); {each}{again}"
+        yield from paragraph(line, page.width, "  ")
 
 
 def _recomputed_row(entry: Fold[RecomputedValue], width: int) -> Row:
@@ -180,12 +210,13 @@ def _keeper(value: SavedValue) -> str:
     return "shared view" if value.owner == "new" else value.owner
 
 
-def _cut(rest: list[Fold[Value]], width: int) -> Iterator[Text]:
+def _large(folds: list[Fold[Value]], total: int, page: Page) -> list[Fold[Value]]:
+    """Those that are worth a row."""
+    return [group for group in folds if _total(group) >= page.least(total)]
+
+
+def _cut(rest: list[Fold[Value]], page: Page) -> Iterator[Text]:
     if rest:
         values, total = sum(len(group.items) for group in rest), sum(map(_total, rest))
         text = f"and {counted(values, 'smaller value')}, {human_bytes(total)} together"
-        yield from paragraph(f"{text} (all are in --format json)", width, "  ", "dim")
-
-
-def _listed(lines: list[int]) -> str:
-    return ", ".join(map(str, lines[:6])) + (", …" if len(lines) > 6 else "")
+        yield from paragraph(f"{text} ({page.rest})", page.width, "  ", "dim")

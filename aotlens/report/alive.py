@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from aotlens.report.fold import Fold, fold, in_layer
-from aotlens.report.places import text_of, texts
+from aotlens.report.places import line_text, text_of, texts
 from aotlens.report.records import LiveValue, Memory, Span
 
 _NUMBERED = re.compile(r"_\d+$")
@@ -38,13 +38,13 @@ def alive_label(value: LiveValue, text: Callable[[Span], str] = text_of) -> str:
     return in_layer(value.layer, f"{operator} in {said}" if said else value.name or operator)
 
 
-def lifetime(value: LiveValue) -> str:
-    """`from the forward until the backward of line 24`."""
+def lifetime(value: LiveValue, home: str | None) -> str:
+    """`from the forward until the backward of line 24`; `home` is the file whose lines need no name."""
     if value.kind == "working memory":
         return "while the operator runs"
     if value.last_in is None:
         return f"from the {value.made_in} on, the caller's"
-    line = f"line {value.last_span.line}" if value.last_span is not None else ""
+    line = line_text(value.last_span, home)
     if value.last_in == value.made_in:
         return f"in the {value.made_in}" + (f", until {line}" if line else "")
     return f"from the {value.made_in} until the {value.last_in}" + (f" of {line}" if line else "")

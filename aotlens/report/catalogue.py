@@ -164,16 +164,29 @@ TRACING = (
     ),
     Rule(
         "AL405",
-        "Dynamo leaves out what was given to torch.compile",
+        "Code passed to torch.compile runs in eager",
         "warning",
-        "Dynamo gives up the whole function and says nothing: it meets something that it cannot trace and"
-        " cannot break the graph at, such as `nn.LSTM`.",
-        "The function runs in eager, and no graph of it is shown.",
+        "Dynamo captures nothing of the function, or nothing from this line on: it meets something that it"
+        " cannot trace and cannot resume after, such as `nn.LSTM`. The same code is used for a function that"
+        " was never called, that holds no tensor operation, that was recompiled too often, or for which the"
+        " script chose another backend.",
+        "That code runs in eager, and no graph of it is shown.",
         "The message has Dynamo's own hint. Compile the parts around what it cannot trace; or leave"
         " `torch.compile` off and name the function (`aotlens inspect SCRIPT::name`): it is then recorded"
         " without Dynamo.",
         "lstm = nn.LSTM(32, 64)\n\n@torch.compile\ndef run(xs):\n    return lstm(xs)[0].sum()",
         "torch._dynamo.config.allow_rnn = True",
+    ),
+    Rule(
+        "AL406",
+        "A graph break",
+        "information",
+        "Dynamo cannot trace this expression: it splits the function, and the expression runs in eager"
+        " between two graphs.",
+        "Nothing is fused across the break, and each part is guarded and called by itself.",
+        "The message has Dynamo's own hint. Move the expression out of the compiled function where you can.",
+        "y = layer(x)\nprint(y.mean())\nreturn head(y)",
+        "y = layer(x)\nreturn head(y)",
     ),
 )
 
@@ -215,6 +228,19 @@ CORRECTNESS = (
         " before the write.",
         "def step(x, y):\n    z = (x + y).relu_()\n    z.mul_(2)\n    return z",
         "def step(x, y):\n    return (x + y).relu() * 2",
+    ),
+    Rule(
+        "AL703",
+        "Not verified",
+        "warning",
+        "`aotlens verify`, or `run --verify`, could not compare all of this target with eager: it was"
+        " compiled but not called, eager raises on the arguments or in the backward, two runs of eager"
+        " differ, or the comparison itself failed. The message states which.",
+        "Nothing is known about the results. The command exits with 1; `--allow-unverified` lets it pass.",
+        "Call the target in the script with arguments that eager accepts, or write an example above it. A"
+        " function that depends on time, files or global state is comparable once these are arguments.",
+        "import time\n\n@torch.compile\ndef step(x):\n    return x * time.time()",
+        "@torch.compile\ndef step(x, now):\n    return x * now",
     ),
 )
 
@@ -324,6 +350,16 @@ FAILURES = (
         "A promise between two parts of aotlens was broken. It is not your code's fault.",
         "The target is not compiled.",
         "Please report it with the message and, if you can, the function.",
+        "",
+    ),
+    Rule(
+        "AL912",
+        "The code generator failed on a graph",
+        "error",
+        "Inductor, or the backend that was chosen, raised an error while it compiled the graph or its"
+        " backward.",
+        "The graph runs in eager; with `--strict` the script ends here.",
+        "The message has the backend's own words. `--backend eager` runs the graph without generated code.",
         "",
     ),
 )

@@ -1,94 +1,210 @@
-"""The short table that `aotlens run` ends with."""
+"""The table that `aotlens run` ends with: what did not go as the user hopes, then a row for each function.
+
+Invariant: everything that was compiled, was not compiled or was compared is in the table, by function; the
+single graphs are only in the verbose one.
+"""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.text import Text
 
-from aotlens.report.layout import KEEP, WIDTH, Row, page_width, paragraph, print_lines, table, to_text
-from aotlens.report.places import place
-from aotlens.report.records import Reuse, Target, Verdict
-from aotlens.report.summary import (
-    applied_steps,
-    counted,
-    graph_counts,
-    human_bytes,
-    human_ms,
-    timings_summary,
-    total_ms,
-)
+from aotlens.report.closing_details import detail_lines
+from aotlens.report.eager_records import NotCompiled
+from aotlens.report.functions import Function, by_function
+from aotlens.report.layout import WIDTH, Row, heading, page_width, paragraph, print_lines, table, to_text
+from aotlens.report.places import place, shown_path
+from aotlens.report.records import Target, Verdict
+from aotlens.report.summary import bytes_range, counted, graph_counts, human_ms, total_ms
+
+__all__ = ["Closing", "closing_lines", "closing_text", "print_closing"]
 
 _INDENT = "      "
+_MOST_NAMES = 3
+"""Names of arguments that differed between compilations."""
 
 
-def print_closing(
-    targets: Sequence[Target], console: Console, verdicts: Sequence[Verdict | None] = ()
-) -> None:
-    """Print the table; `verdicts` stand in the order of the targets, None where nothing was compared."""
-    print_lines(closing_lines(targets, page_width(console), verdicts), console)
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """What the table is about."""
+
+    targets: Sequence[Target]
+    verdicts: Sequence[Verdict | None] = ()
+    """In the order of the targets, None where nothing was compared."""
+    not_compiled: Sequence[NotCompiled] = ()
+    is_verbose: bool = False
+    """Whether each graph is shown with its wrapper steps and times."""
+
+    def verdict(self, target: Target) -> Verdict | None:
+        position = next(index for index, one in enumerate(self.targets) if one is target)
+        return self.verdicts[position] if position < len(self.verdicts) else None
 
 
-def closing_text(
-    targets: Sequence[Target], verdicts: Sequence[Verdict | None] = (), width: int = WIDTH
-) -> str:
+def print_closing(closing: Closing, console: Console) -> None:
+    """Print the table; colour only where the console has it."""
+    print_lines(closing_lines(closing, page_width(console)), console)
+
+
+def closing_text(closing: Closing, width: int = WIDTH) -> str:
     """The table as plain text."""
-    return to_text(closing_lines(targets, width, verdicts))
+    return to_text(closing_lines(closing, width))
 
 
-def closing_lines(
-    targets: Sequence[Target], width: int, verdicts: Sequence[Verdict | None] = ()
-) -> Iterator[Text]:
-    """A title, then one row a target with its wrapper steps, times and verdict below."""
-    title = f"aotlens: {counted(len(targets), 'target')}"
-    took = f", compiled in {human_ms(total_ms(targets))}" if targets else ""
-    yield Text.assemble((title, "bold"), took)
-    padded = [*verdicts, *[None] * (len(targets) - len(verdicts))]
-    rows = [_row(target, verdict, width) for target, verdict in zip(targets, padded, strict=True)]
-    yield from table(rows, width)
+def closing_lines(closing: Closing, width: int) -> Iterator[Text]:
+    """A title; what was not compiled, recompiled, or is not equal to eager; then the functions by time."""
+    functions = sorted(by_function(closing.targets), key=lambda function: -function.elapsed_ms)
+    yield _title(closing, functions)
+    attention = [
+        ("Not compiled", _not_compiled_rows(closing.not_compiled, width)),
+        ("Differs from eager", _verdict_rows(closing, functions, "differs", width)),
+        ("Not verified", _verdict_rows(closing, functions, "not verified", width)),
+        ("Recompiled", _recompiled_rows(functions, width)),
+    ]
+    sections = [(title, rows) for title, rows in attention if rows]
+    for title, rows in sections:
+        yield heading(title)
+        yield from table(rows, width)
+    if sections and functions:
+        yield heading("Compiled")
+    yield from table(_function_rows(closing, functions, width), width, frozenset({2, 3}))
+    yield from _cache_lines(closing.targets, width)
 
 
-def timings_text(target: Target) -> str:
-    """The compile time by stage, each figure kept beside its stage."""
-    return timings_summary(target).replace(" ", KEEP).replace(f"{KEEP}·{KEEP}", f"{KEEP}· ")
+def _title(closing: Closing, functions: Sequence[Function]) -> Text:
+    if not functions:
+        return Text("aotlens: nothing was compiled", "bold")
+    graphs = sum(len(function.graphs) for function in functions)
+    names = counted(len(functions), "function")
+    of = f" in {counted(graphs, 'graph')}" if graphs != len(functions) else ""
+    return Text.assemble(
+        (f"aotlens: {names}{of}", "bold"), f", compiled in {human_ms(total_ms(closing.targets))}"
+    )
 
 
-def reuse_text(reuse: Reuse) -> str:
-    """What the cache of compiled results did."""
-    match reuse.outcome:
-        case "hit":
-            took = f": compiling it took {human_ms(reuse.cold_ms)}" if reuse.cold_ms is not None else ""
-            return f"from the cache{took}"
-        case "miss":
-            return "kept in the cache for the next run"
-        case _:
-            return f"not kept in the cache: {reuse.reason}"
+def _not_compiled_rows(records: Sequence[NotCompiled], width: int) -> list[Row]:
+    """Code that ran in eager: its name, its place and how often it did, with the reason below."""
+    merged: dict[tuple[object, ...], list[NotCompiled]] = {}
+    for record in records:
+        merged.setdefault((record.name, record.span, record.cause, record.reason), []).append(record)
+    rows = []
+    for group in sorted(merged.values(), key=lambda group: not group[0].is_graph):
+        first, calls = group[0], sum(record.calls for record in group)
+        cells = (
+            first.name,
+            place(first.span) if first.span else "",
+            first.cause,
+            f"{counted(calls, 'call')} in eager" if calls else "",
+        )
+        reason = tuple(paragraph(f"{first.reason} [{first.code}]", width, _INDENT))
+        rows.append(Row(cells, (_style(first), "dim"), reason))
+    return rows
 
 
-def _row(target: Target, verdict: Verdict | None, width: int) -> Row:
-    saved = f"saves {human_bytes(target.partition.saved_bytes)}" if target.partition else ""
-    where = place(target.span) if target.span else ""
-    cells = (target.name, where, target.mode, graph_counts(target), saved)
-    return Row(cells, ("bold cyan", "dim", "", "", "yellow"), tuple(_below(target, verdict, width)))
+def _style(record: NotCompiled) -> str:
+    return "bold red" if record.is_graph else "bold yellow"
 
 
-def _below(target: Target, verdict: Verdict | None, width: int) -> Iterator[Text]:
-    steps = applied_steps(target)
-    names = f": {', '.join(step.name for step in steps)}" if steps else ""
-    yield from paragraph(f"{counted(len(steps), 'wrapper step')}{names}", width, _INDENT)
-    if target.timings_ms:
-        yield from paragraph(timings_text(target), width, _INDENT, "dim")
-    if target.reuse is not None:
-        yield from paragraph(reuse_text(target.reuse), width, _INDENT, "dim")
-    if verdict:
-        word, style = _word(verdict)
-        first, *more = verdict.text.splitlines()
-        yield from paragraph(f"{word}: {first}", width, _INDENT, style)
-        for line in more:
-            yield from paragraph(line, width, _INDENT)
+def _verdict_rows(closing: Closing, functions: Sequence[Function], word: str, width: int) -> list[Row]:
+    """The graphs with that outcome, each with what differs or why nothing was compared."""
+    rows = []
+    for target in (target for function in functions for target in function.targets):
+        verdict = closing.verdict(target)
+        if verdict is None or verdict.outcome != word:
+            continue
+        style = "bold red" if word == "differs" else "bold yellow"
+        text = [line for part in verdict.text.splitlines() for line in paragraph(part, width, _INDENT)]
+        cells = (target.name, place(target.span) if target.span else "")
+        rows.append(Row(cells, (style, "dim"), tuple(text)))
+    return rows
 
 
-def _word(verdict: Verdict) -> tuple[str, str]:
-    """The verdict's word and its style."""
-    if verdict.stopped:
-        return "unchecked", "bold yellow"
-    return ("verified", "green") if verdict.ok else ("MISMATCH", "bold red")
+def _recompiled_rows(functions: Sequence[Function], width: int) -> list[Row]:
+    """How often each function was recompiled, and which arguments were not alike."""
+    rows = []
+    for function in sorted(functions, key=lambda function: -function.recompilations):
+        if not function.recompilations:
+            continue
+        times = "once" if function.recompilations == 1 else f"{function.recompilations} times"
+        cells = (function.name, _where(function), times)
+        below = tuple(paragraph(_differing(function), width, _INDENT, "dim"))
+        rows.append(Row(cells, ("bold yellow", "dim"), below))
+    return rows
+
+
+def _differing(function: Function) -> str:
+    """What was not alike at each compilation, in the user's names."""
+    names = list(dict.fromkeys(name for graph in function.graphs for name in graph.differing))
+    if names:
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        return f"the arguments that differed: {', '.join(names[:_MOST_NAMES])}{more}"
+    if len(function.modes) > 1:
+        return "called with gradients and without"
+    return "no tensor differed: a plain value, an attribute or a mode did"
+
+
+def _function_rows(closing: Closing, functions: Sequence[Function], width: int) -> list[Row]:
+    whole = sum(function.elapsed_ms for function in functions)
+    return [_function_row(closing, function, whole, width) for function in functions]
+
+
+def _function_row(closing: Closing, function: Function, whole_ms: float, width: int) -> Row:
+    share = function.elapsed_ms / whole_ms if whole_ms else 0
+    graphs = graph_counts(function.targets[0]) if len(function.targets) == 1 else function.counts
+    cells = (
+        function.name,
+        _where(function),
+        human_ms(function.elapsed_ms) if share < 1 else "",
+        f"{100 * share:.0f} %" if share < 1 else "",
+        ", ".join(function.modes),
+        graphs,
+        _saves(function),
+    )
+    below = list(_equal_lines(closing, function, width))
+    if closing.is_verbose:
+        below += detail_lines([(target, closing.verdict(target)) for target in function.targets], width)
+    return Row(cells, ("bold cyan", "dim", "", "dim", "", "", "yellow"), tuple(below))
+
+
+def _equal_lines(closing: Closing, function: Function, width: int) -> Iterator[Text]:
+    """What of a function equals eager."""
+    verdicts = [closing.verdict(target) for target in function.targets]
+    equal = [verdict for verdict in verdicts if verdict is not None and verdict.outcome == "equal"]
+    if not equal:
+        return
+    first, *more = equal[0].text.splitlines()
+    if len(verdicts) > 1:
+        of = f"{len(equal)} of " if len(equal) < len(verdicts) else "all "
+        first, more = f"{of}{len(verdicts)} compilations", []
+    yield from paragraph(f"equal: {first}", width, _INDENT, "green")
+    for line in more:
+        yield from paragraph(line, width, _INDENT)
+
+
+def _cache_lines(targets: Sequence[Target], width: int) -> Iterator[Text]:
+    """What the cache of compiled results did, once for all targets."""
+    known = [target.reuse for target in targets if target.reuse is not None]
+    hits = [reuse for reuse in known if reuse.outcome == "hit"]
+    kept = sum(reuse.outcome == "miss" for reuse in known)
+    parts = []
+    if hits:
+        cold_ms = sum(reuse.cold_ms or 0 for reuse in hits)
+        took = f", which took {human_ms(cold_ms)} to compile" if cold_ms else ""
+        parts.append(f"{counted(len(hits), 'result')} from the cache{took}")
+    if kept:
+        parts.append(f"{counted(kept, 'result')} kept in the cache for the next run")
+    if parts:
+        yield from paragraph("; ".join(parts), width, "  ", "dim")
+    refused = [reuse.reason for reuse in known if reuse.outcome == "not kept"]
+    for reason in dict.fromkeys(refused):
+        count = counted(refused.count(reason), "result")
+        yield from paragraph(f"{count} not kept in the cache: {reason}", width, "  ", "yellow")
+
+
+def _where(function: Function) -> str:
+    return f"{shown_path(function.span.file)}:{function.span.line}" if function.span else ""
+
+
+def _saves(function: Function) -> str:
+    sizes = [target.partition.saved_bytes for target in function.targets if target.partition]
+    return f"saves {bytes_range(min(sizes), max(sizes))}" if sizes else ""

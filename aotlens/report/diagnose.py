@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from aotlens.report.diagnose_cuda_graphs import CUDA_GRAPH_CHECKS
 from aotlens.report.diagnose_gpu import GPU_CHECKS
 from aotlens.report.diagnose_saved import SAVED_CHECKS
+from aotlens.report.eager_records import NotCompiled, NotCompiledCause
 from aotlens.report.findings import Check, Limits, finding_at
 from aotlens.report.inplace_edit import bound_anew, copied_first, without_grad
-from aotlens.report.places import source_line
+from aotlens.report.places import own_first, source_line
 from aotlens.report.records import (
     Diagnostic,
     Edit,
@@ -35,15 +36,15 @@ if TYPE_CHECKING:
 
 
 def diagnose(target: Target, limits: Limits | None = None) -> tuple[Diagnostic, ...]:
-    """Every finding about the target, in the order of the source."""
+    """Every finding about the target in the order of the source, those in the user's own files first."""
     bounds = limits or Limits()
     found = [diagnostic for check in CHECKS for diagnostic in check(target, bounds)]
     return tuple(sorted(found, key=_order))
 
 
-def _order(diagnostic: Diagnostic) -> tuple[str, int, int, str]:
-    span = diagnostic.span
-    return (span.file, span.line, span.col, diagnostic.code) if span else ("", 0, 0, diagnostic.code)
+def _order(diagnostic: Diagnostic) -> tuple[bool, str, int, int, str]:
+    span, code = diagnostic.span, diagnostic.code
+    return (own_first(span), span.file, span.line, span.col, code) if span else (False, "", 0, 0, code)
 
 
 def copied_arguments(target: Target, limits: Limits) -> Iterator[Diagnostic]:
@@ -212,17 +213,49 @@ def from_failure(failure: Failure) -> Diagnostic:
     return Diagnostic(code, severity, failure.message, span)
 
 
+NOT_COMPILED_SEVERITIES: dict[NotCompiledCause, Severity] = {
+    "unsupported": "error",
+    "internal": "error",
+    "backend": "error",
+    "whole function": "warning",
+    "rest of function": "warning",
+    "recompile limit": "warning",
+}
+"""Of code that ran in eager; other causes are information."""
+
+
+def from_not_compiled(record: NotCompiled) -> Diagnostic:
+    """Code that was passed to `torch.compile` and ran in eager, as a finding at its expression."""
+    severity = NOT_COMPILED_SEVERITIES.get(record.cause, "information")
+    code = record.code
+    if code == "AL402" and any(words in record.reason for words in DATA_DEPENDENT):
+        code = "AL401"
+    message = f"`{record.name}` is not compiled ({record.cause}): {record.reason}"
+    return Diagnostic(code, severity, message, record.span)
+
+
 def mismatch(message: str, span: Span | None) -> Diagnostic:
     """AL701: compiled and eager differ."""
     return Diagnostic("AL701", "error", message, span)
 
 
 def with_verdict(target: Target, verdict: Verdict | None) -> Target:
-    """The target with how a call compared with eager; a difference is a finding."""
+    """The target with how a call compared with eager; anything but `equal` is a finding, and stands first."""
     if verdict is None:
         return target
-    differs = () if verdict.ok or verdict.stopped else (mismatch(verdict.text, target.span),)
-    return replace(target, verified=verdict, diagnostics=(*target.diagnostics, *differs))
+    findings = finding_of(verdict, target)
+    return replace(target, verified=verdict, diagnostics=(*findings, *target.diagnostics))
+
+
+def finding_of(verdict: Verdict, target: Target) -> tuple[Diagnostic, ...]:
+    """AL701 for a difference, AL703 for a call that was not compared whole."""
+    match verdict.outcome:
+        case "differs":
+            return (mismatch(verdict.text, target.span),)
+        case "not verified":
+            return (Diagnostic("AL703", "warning", f"`{target.name}`: {verdict.headline}", target.span),)
+        case _:
+            return ()
 
 
 def _line_span(file: str, line: int) -> Span:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from aotlens.report.difference import LineChange, NodeChange, TargetChange, Weights
 from aotlens.report.line_pairs import Line
-from aotlens.report.places import shown_path
+from aotlens.report.places import line_of, shown_path
 from aotlens.report.saved_difference import SavedChange
 from aotlens.report.summary import counted, human_bytes
 
@@ -75,7 +75,7 @@ def line_place(row: LineChange) -> str:
 def saved_text(change: SavedChange) -> str:
     """`+8.0 KiB hidden f32[64, 32]`, at its line; or that it is no longer saved."""
     value = change.value
-    where = "no longer saved" if change.is_gone else f"line {value.span.line}" if value.span else ""
+    where = "no longer saved" if change.is_gone else line_of(value.span, None)
     name = f"{value.name} ({value.node})" if value.name and value.name != value.node else value.node
     return "  ".join(
         filter(None, (f"{signed_bytes(change.change_bytes)} {name}", value.tensor.short(), where))

@@ -2,19 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from rich.text import Text
 
 from aotlens.report.kernel_names import short_name
 from aotlens.report.kernel_records import Kernel, LineCost, PhaseCost, Unfused
 from aotlens.report.kernel_totals import known_sum
-from aotlens.report.layout import Row, heading, paragraph, table
-from aotlens.report.places import shown_path, text_of
+from aotlens.report.layout import Page, Row, heading, paragraph, table
+from aotlens.report.places import line_of, own_first, shown_path, text_of
 from aotlens.report.records import Span, Target
 from aotlens.report.summary import counted, human_bytes, human_flops, human_us
 
 MOST_LINES = 10
+FEW_LINES = 5
+FEW_PAIRS = 3
 MOST_PAIRS = 10
 """Pairs of kernels that are not fused, of those that share most."""
 SMALL_SHARE = 0.005
@@ -26,9 +27,9 @@ ESTIMATE = (
 )
 
 
-def gpu_summary(target: Target, width: int) -> Iterator[Text]:
+def gpu_summary(target: Target, page: Page) -> Iterator[Text]:
     """The sums by phase, and the costliest lines."""
-    totals = target.gpu_totals
+    totals, width = target.gpu_totals, page.width
     name = f"{target.gpu_name} ({totals[0].target})" if target.gpu_name else totals[0].target
     yield heading(f"GPU, {name}", "predicted, one call; sizes of the example")
     timed = "measured" if any(total.time_us is not None for total in totals) else ""
@@ -50,7 +51,7 @@ def gpu_summary(target: Target, width: int) -> Iterator[Text]:
     whole = sum(total.floor_us for total in totals)
     if target.gpu_lines and whole:
         yield Text()
-        yield from _line_table(target.gpu_lines, whole, width)
+        yield from _line_table(target.gpu_lines, whole, page)
 
 
 def _together(totals: tuple[PhaseCost, ...]) -> PhaseCost:
@@ -81,10 +82,13 @@ def _total(total: PhaseCost, name: str) -> Row:
     return Row(cells)
 
 
-def _line_table(lines: tuple[LineCost, ...], whole: float, width: int) -> Iterator[Text]:
-    shown = lines[:MOST_LINES]
+def _line_table(lines: tuple[LineCost, ...], whole: float, page: Page) -> Iterator[Text]:
+    """The costliest lines, those of the user's own files first."""
+    most = page.most(MOST_LINES, FEW_LINES)
+    shown = sorted(lines[:most], key=lambda line: own_first(line.span))
     of = f"{len(shown)} of {len(lines)}" if len(lines) > len(shown) else str(len(lines))
     files = {line.span.file for line in shown}
+    home = shown[0].span.file if len(files) == 1 else page.home
     where = f" in {shown_path(shown[0].span.file)}" if len(files) == 1 else ""
     yield heading("Costliest lines", f"{of}{where}; a kernel of several lines is divided among them")
     timed = "measured" if any(line.time_us is not None for line in lines) else ""
@@ -101,7 +105,7 @@ def _line_table(lines: tuple[LineCost, ...], whole: float, width: int) -> Iterat
                 human_flops(line.flops).removesuffix("FLOP").rstrip(),
                 str(line.kernels_forward),
                 str(line.kernels_backward) if training else "",
-                f"{_file(line, files)}{line.span.line}: {text_of(line.span)}",
+                f"{line_of(line.span, home)}: {text_of(line.span)}",
             ),
             ("", "dim"),
             clip=True,
@@ -110,12 +114,7 @@ def _line_table(lines: tuple[LineCost, ...], whole: float, width: int) -> Iterat
     ]
     if not training:
         header = Row((*header.cells[:7], "", header.cells[8]), header.styles)
-    yield from table([header, *rows], width, frozenset(range(8)))
-
-
-def _file(line: LineCost, files: set[str]) -> str:
-    """The file's name where the lines are of several."""
-    return f"{Path(line.span.file).name}:" if len(files) > 1 else ""
+    yield from table([header, *rows], page.width, frozenset(range(8)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +131,9 @@ class _Pair:
     value: str
 
 
-def unfused_lines(kernels: list[Kernel], width: int) -> Iterator[Text]:
+def unfused_lines(kernels: list[Kernel], page: Page) -> Iterator[Text]:
     """Generated kernels that share values and are not one, by reason, those that share most first."""
+    width = page.width
     pairs: dict[_Pair, list[Unfused]] = {}
     library = 0
     for kernel in kernels:
@@ -149,13 +149,13 @@ def unfused_lines(kernels: list[Kernel], width: int) -> Iterator[Text]:
     shared = {pair: pair.bytes * len(group) for pair, group in pairs.items()}
     worth = SMALL_SHARE * sum(kernel.bytes_moved or 0 for kernel in kernels)
     shown = [pair for pair in sorted(shared, key=lambda pair: -shared[pair]) if shared[pair] >= worth]
-    shown = shown[:MOST_PAIRS]
+    shown = shown[: page.most(MOST_PAIRS, FEW_PAIRS)]
     for code in dict.fromkeys(pair.code for pair in shown):
         group = [pair for pair in shown if pair.code == code]
         said = dict.fromkeys(one.torch for pair in group for one in pairs[pair] if one.torch)
         torch = f" (torch: {', '.join(said)})" if said else ""
         yield from paragraph(f"{pairs[group[0]][0].reason}{torch}", width, "  ")
-        yield from table([_pair_row(pair, len(pairs[pair]), width) for pair in group], width)
+        yield from table([_pair_row(pair, len(pairs[pair]), page) for pair in group], width)
     rest = [pair for pair in pairs if pair not in shown]
     if rest:
         count = sum(len(pairs[pair]) for pair in rest)
@@ -176,9 +176,9 @@ def _pair(one: Unfused, kernel: Kernel) -> _Pair:
     return _Pair(one.code, kernel.phase, one.kernel, kernel.name, one.bytes, one.is_produced, one.span, value)
 
 
-def _pair_row(pair: _Pair, times: int, width: int) -> Row:
+def _pair_row(pair: _Pair, times: int, page: Page) -> Row:
     how = "written, read again" if pair.is_produced else "read by both"
-    value = f"{pair.span.line}: {text_of(pair.span)}" if pair.span is not None else pair.value
+    value = f"{line_of(pair.span, page.home)}: {text_of(pair.span)}" if pair.span is not None else pair.value
     names = f"{short_name(pair.first)} → {short_name(pair.second)} ({pair.phase})"
     return Row(
         (
@@ -187,6 +187,6 @@ def _pair_row(pair: _Pair, times: int, width: int) -> Row:
             value or "a value that only the generated code has",
         ),
         ("yellow", "dim"),
-        tuple(paragraph(names, width, " " * 8, "dim")),
+        tuple(paragraph(names, page.width, " " * 8, "dim")),
         clip=True,
     )

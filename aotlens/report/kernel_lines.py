@@ -1,6 +1,6 @@
 """Kernels as the text report shows them: those that run here, and those for a GPU target."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
@@ -8,11 +8,13 @@ from aotlens.report.fold import Fold, fold, in_layer
 from aotlens.report.gpu_lines import gpu_summary, unfused_lines
 from aotlens.report.kernel_names import LONGEST_NAME, SHORTEST_NAME, short_name
 from aotlens.report.kernel_totals import extent, gpu_kernels, is_for_gpu
-from aotlens.report.layout import GAP, KEEP, Row, clipped, heading, paragraph, table
-from aotlens.report.places import text_of
+from aotlens.report.layout import GAP, KEEP, Page, Row, clipped, heading, paragraph, table
+from aotlens.report.places import line_of, own_first, text_of
 from aotlens.report.records import Kernel, KernelConfig, Span, Target
 from aotlens.report.summary import counted, human_bytes, human_us
 
+FEW_KERNELS = 6
+FEW_GPU_KERNELS = 6
 MOST_PLACES = 3
 """Lines of the user's that one kernel's row names."""
 INDENT = " " * 6
@@ -22,50 +24,74 @@ NUMBERS = frozenset(range(1, 9))
 """Which columns of the table hold numbers."""
 
 
-def kernel_lines(target: Target, width: int) -> Iterator[Text]:
+def kernel_lines(target: Target, page: Page) -> Iterator[Text]:
     """Generated kernels and library calls; nothing when none were generated."""
-    on_gpu = gpu_kernels(target.kernels)
+    on_gpu, width = gpu_kernels(target.kernels), page.width
     here = [kernel for kernel in target.kernels if not is_for_gpu(kernel)]
     if here:
         yield heading("Kernels", str(len(here)))
-        yield from table([_row(kernel) for kernel in here], width)
+        shown = here if page.is_full else sorted(here, key=_moved, reverse=True)[:FEW_KERNELS]
+        yield from table([_row(kernel) for kernel in shown], width)
+        yield from _rest(len(here) - len(shown), page)
         for text in target.measured:
             yield from paragraph(text, width, "  ", "dim")
     if here and on_gpu:
         yield Text()
     if on_gpu:
-        yield from gpu_summary(target, width)
-        yield from _gpu_lines(on_gpu, width)
-        yield from unfused_lines(on_gpu, width)
+        yield from gpu_summary(target, page)
+        yield from _gpu_lines(on_gpu, page)
+        yield from unfused_lines(on_gpu, page)
         if target.gpu_assumptions:
             yield Text()
         for text in target.gpu_assumptions:
             yield from paragraph(f"assumed: {text}", width, "  ", "dim")
 
 
+def _rest(count: int, page: Page) -> Iterator[Text]:
+    if count:
+        yield from paragraph(f"and {counted(count, 'more kernel')} ({page.rest})", page.width, "  ", "dim")
+
+
+def _moved(kernel: Kernel) -> int:
+    return (kernel.bytes_read or 0) + (kernel.bytes_written or 0)
+
+
 def _row(kernel: Kernel) -> Row:
-    moved = [size for size in (kernel.bytes_read, kernel.bytes_written) if size is not None]
-    traffic = f"moves {human_bytes(sum(moved))}" if moved else ""
+    known = kernel.bytes_read is not None or kernel.bytes_written is not None
+    traffic = f"moves {human_bytes(_moved(kernel))}" if known else ""
     time = f"{kernel.time_us:.1f} µs" if kernel.time_us is not None else ""
     cells = (kernel.name, f"{kernel.phase}, {kernel.target}", traffic, time, ", ".join(kernel.nodes))
     return Row(cells, ("cyan", "", "", "", "dim"))
 
 
-def _gpu_lines(kernels: list[Kernel], width: int) -> Iterator[Text]:
+def _gpu_lines(kernels: list[Kernel], page: Page) -> Iterator[Text]:
     """One table for each phase, in call order; equal kernels of equal layers are one row."""
+    width = page.width
     yield Text()
-    yield heading("GPU kernels", "in call order; floor: an estimate; ×: launches of equal layers")
+    order = "in call order" if page.is_full else "the costliest, in call order"
+    yield heading("GPU kernels", f"{order}; floor: an estimate; ×: launches of equal layers")
+    whole = sum(kernel.floor_us or 0 for kernel in kernels)
     for phase in dict.fromkeys(kernel.phase for kernel in kernels):
         folds = fold(
             [kernel for kernel in kernels if kernel.phase == phase],
             lambda kernel: in_layer(kernel.layer, kernel.name),
-            lambda kernel: (_cells(kernel), _built(kernel), _expressions(kernel)),
+            lambda kernel: (_cells(kernel), _built(kernel), _expressions(kernel, page.home)),
         )
+        large = _costliest(folds, page.least(whole), page)
         timed = any(kernel.time_us is not None for kernel in kernels)
         figures = tuple(name if timed or name != "measured" else "" for name in FIGURES)
         header = Row((phase, *figures), ("bold", *("dim" for _ in figures)))
-        longest = _room_for_names([figures, *(_cells(group.first) for group in folds)], width)
-        yield from table([header, *(_gpu_row(group, width, longest) for group in folds)], width, NUMBERS)
+        longest = _room_for_names([figures, *(_cells(group.first) for group in large)], width)
+        yield from table([header, *(_gpu_row(group, page, longest) for group in large)], width, NUMBERS)
+        yield from _rest(sum(len(group.items) for group in folds if group not in large), page)
+
+
+def _costliest(folds: Sequence[Fold[Kernel]], worth_us: float, page: Page) -> list[Fold[Kernel]]:
+    """The folds that are shown, in their order."""
+    floors = {id(group): sum(kernel.floor_us or 0 for kernel in group.items) for group in folds}
+    ranked = sorted(folds, key=lambda group: -floors[id(group)])[: page.most(len(folds), FEW_GPU_KERNELS)]
+    shown = {id(group) for group in ranked if floors[id(group)] >= worth_us or group.first.error}
+    return [group for group in folds if id(group) in shown]
 
 
 def _room_for_names(figures: list[tuple[str, ...]], width: int) -> int:
@@ -74,13 +100,13 @@ def _room_for_names(figures: list[tuple[str, ...]], width: int) -> int:
     return width - len(GAP) - sum(len(GAP) + size for size in taken if size)
 
 
-def _gpu_row(group: Fold[Kernel], width: int, longest: int) -> Row:
-    kernel = group.first
+def _gpu_row(group: Fold[Kernel], page: Page, longest: int) -> Row:
+    kernel, width = group.first, page.width
     layers = group.label.removesuffix(f": {kernel.name}") if kernel.layer else ""
-    where = " · ".join(filter(None, (layers, _expressions(kernel))))
+    where = " · ".join(filter(None, (layers, _expressions(kernel, page.home))))
     details = [Text(INDENT).append(clipped(where, width - len(INDENT)), "dim")] if where else []
     built = _built(kernel)
-    if built:
+    if built and page.is_full:
         details += paragraph(built, width, INDENT, "dim")
     if kernel.error:
         details += paragraph(kernel.error.strip().splitlines()[-1], width, INDENT, "red")
@@ -142,12 +168,13 @@ def _blocks(config: KernelConfig) -> str:
     return " ".join(f"{name}={size}" for name, size in config.blocks.items()) or "one size"
 
 
-def _expressions(kernel: Kernel) -> str:
+def _expressions(kernel: Kernel, home: str | None) -> str:
     """The user's expressions that it computes, the widest of each line, the costliest first; else why it is
     there."""
     if not kernel.spans:
         return kernel.added
-    texts = [f"{span.line}: {text_of(span)}" for span in _widest(kernel.spans)]
+    widest = sorted(_widest(kernel.spans), key=own_first)
+    texts = [f"{line_of(span, home)}: {text_of(span)}" for span in widest]
     more = f" and {len(texts) - MOST_PLACES} more" if len(texts) > MOST_PLACES else ""
     return ", ".join(texts[:MOST_PLACES]) + more
 

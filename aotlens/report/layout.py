@@ -15,6 +15,9 @@ from rich.text import Text
 WIDTH = 100
 """Columns when the output is no terminal."""
 
+SMALL_SHARE = 0.01
+"""Of a total: values below it are not shown one by one, unless everything is."""
+
 KEEP = "\u00a0"
 """A blank at which no line ends: `12.2 ms` stays together."""
 
@@ -22,6 +25,34 @@ INDENT = "  "
 GAP = "  "
 LEAST_ROOM = 12
 """Columns that the last cell of a row has, however narrow the page is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of text about one target."""
+
+    width: int = WIDTH
+    """Columns."""
+    home: str | None = None
+    """The file of the target, whose line numbers stand without it; None where every line names its file."""
+    is_full: bool = True
+    """Whether everything is shown, rather than what matters most on two screens."""
+
+    scale: float = 1.0
+    """Of the usual rows of each list on a short page, how many are shown."""
+
+    def most(self, full: int, short: int) -> int:
+        """How many rows of a list are shown."""
+        return full if self.is_full else max(1, round(short * self.scale))
+
+    def least(self, total: float) -> float:
+        """Values below this part of a total are only counted."""
+        return 0 if self.is_full else SMALL_SHARE * total
+
+    @property
+    def rest(self) -> str:
+        """Where what is only counted is shown."""
+        return "all are in --format json" if self.is_full else "--full shows more"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from rich.text import Text
 
 from aotlens.report.fold import Fold, fold
-from aotlens.report.layout import Row, heading, paragraph, table
+from aotlens.report.layout import Page, Row, heading, paragraph, table
 from aotlens.report.left_records import Left
 from aotlens.report.places import place
 from aotlens.report.records import (
@@ -49,19 +49,20 @@ OUTPUTS = {
 """What each output type means, in the user's words."""
 
 DETAIL = " " * 6
+FEW = 5
+"""Rows of a list on a short page."""
 
 
 def input_lines(target: Target, width: int) -> Iterator[Text]:
     """One row for each input that has something to tell; the rest folded."""
-    kinds = Counter(KINDS.get(entry.kind, entry.kind) for entry in target.inputs)
-    yield heading("Inputs", ", ".join(counted(count, kind) for kind, count in kinds.items()) or "none")
-    told = [entry for entry in target.inputs if _is_told(entry)]
-    quiet = [entry for entry in target.inputs if not _is_told(entry)]
+    yield heading("Inputs", kind_counts(target))
+    told = [entry for entry in target.inputs if is_told(entry)]
+    quiet = [entry for entry in target.inputs if not is_told(entry)]
     rows = [
         Row(
             (str(entry.index), entry.name, tensor_text(entry.tensor), handling(target, entry)),
             ("dim", "cyan", "", "yellow" if entry.mutation_type != "not_mutated" else ""),
-            tuple(_details(entry.reason if _is_changed(entry) else "", entry.sites, width)),
+            tuple(_details(entry.reason if is_changed(entry) else "", entry.sites, width)),
         )
         for entry in told
     ]
@@ -71,9 +72,7 @@ def input_lines(target: Target, width: int) -> Iterator[Text]:
 
 def output_lines(target: Target, width: int) -> Iterator[Text]:
     """One row for each output."""
-    left = sum(entry.left for entry in target.outputs)
-    given = str(len(target.outputs) - left) if len(target.outputs) > left else "none"
-    yield heading("Outputs", f"{given}, and {left} left outside" if left else given)
+    yield heading("Outputs", output_count(target))
     rows = [
         Row(
             (str(entry.index), entry.name, tensor_text(entry.tensor), aliasing(target, entry)),
@@ -85,12 +84,29 @@ def output_lines(target: Target, width: int) -> Iterator[Text]:
     yield from table(rows, width, frozenset({0}))
 
 
-def left_lines(target: Target, width: int) -> Iterator[Text]:
+def kind_counts(target: Target) -> str:
+    """`148 parameters, 2 arguments`."""
+    kinds = Counter(KINDS.get(entry.kind, entry.kind) for entry in target.inputs)
+    return ", ".join(counted(count, kind) for kind, count in kinds.items()) or "none"
+
+
+def output_count(target: Target) -> str:
+    """`3, and 1 left outside`."""
+    left = sum(entry.left for entry in target.outputs)
+    returned = str(len(target.outputs) - left) if len(target.outputs) > left else "none"
+    return f"{returned}, and {left} left outside" if left else returned
+
+
+def left_lines(target: Target, page: Page) -> Iterator[Text]:
     """What the function leaves at places outside of it; nothing where it leaves nothing."""
     if not target.left:
         return
     yield heading("Left outside", f"{counted(len(target.left), 'place')}, at each call")
-    yield from table([_pair((row.place, row.handling), "yellow", row, width) for row in target.left], width)
+    shown = target.left[: page.most(len(target.left), FEW)]
+    yield from table(
+        [_pair((row.place, row.handling), "yellow", row, page.width) for row in shown], page.width
+    )
+    yield from _rest(len(target.left) - len(shown), page)
 
 
 def _pair(cells: tuple[str, str], style: str, told: Left | SpecialOperator, width: int) -> Row:
@@ -98,20 +114,23 @@ def _pair(cells: tuple[str, str], style: str, told: Left | SpecialOperator, widt
     return Row(cells, ("cyan", style), tuple(_details(told.reason, told.sites, width)))
 
 
-def guard_lines(target: Target, width: int) -> Iterator[Text]:
+def guard_lines(target: Target, page: Page) -> Iterator[Text]:
     """What the sizes must meet, by the line that asked, and the plain values that are built in."""
     values = [guard for guard in target.guards if guard.reason == BUILT_IN]
     sizes = [guard for guard in target.guards if guard.reason != BUILT_IN]
     if sizes:
         yield heading("Guards", f"{counted(len(sizes), 'condition')} on sizes")
-        yield from table(_size_rows(sizes, width), width)
+        shown = _size_rows(sizes, page.width)[: page.most(len(sizes), FEW)]
+        yield from table(shown, page.width)
+        yield from _rest(len(sizes) - len(shown), page)
     if values:
         yield heading("Built in", f"{counted(len(values), 'value')}; with another one it is compiled anew")
         rows = [
             Row((guard.expression, place(guard.span) if guard.span else ""), ("cyan", "dim"))
-            for guard in values
+            for guard in values[: page.most(len(values), FEW)]
         ]
-        yield from table(rows, width)
+        yield from table(rows, page.width)
+        yield from _rest(len(values) - len(rows), page)
 
 
 def _size_rows(guards: list[Guard], width: int) -> list[Row]:
@@ -126,12 +145,19 @@ def _size_rows(guards: list[Guard], width: int) -> list[Row]:
     return rows
 
 
-def operator_lines(target: Target, width: int) -> Iterator[Text]:
+def operator_lines(target: Target, page: Page) -> Iterator[Text]:
     """Effects and higher-order operators; nothing where there are none."""
     if not target.operators:
         return
     yield heading("Effects and higher-order operators", str(len(target.operators)))
-    yield from table([_pair((row.op, row.phase), "dim", row, width) for row in target.operators], width)
+    shown = target.operators[: page.most(len(target.operators), FEW)]
+    yield from table([_pair((row.op, row.phase), "dim", row, page.width) for row in shown], page.width)
+    yield from _rest(len(target.operators) - len(shown), page)
+
+
+def _rest(count: int, page: Page) -> Iterator[Text]:
+    if count:
+        yield from paragraph(f"and {count} more ({page.rest})", page.width, "  ", "dim")
 
 
 def handling(target: Target, entry: Input) -> str:
@@ -184,14 +210,14 @@ def _details(reason: str, sites: tuple[Site, ...], width: int) -> Iterator[Text]
     yield from site_lines(sites, DETAIL)
 
 
-def _is_changed(entry: Input) -> bool:
+def is_changed(entry: Input) -> bool:
     moved = entry.mutates_metadata or entry.mutates_storage_metadata
     return entry.mutation_type != "not_mutated" or moved or entry.autograd_change is not None
 
 
-def _is_told(entry: Input) -> bool:
+def is_told(entry: Input) -> bool:
     aliased = entry.duplicate_of is not None or bool(entry.shares_storage_with)
-    return _is_changed(entry) or aliased or entry.kind == "UserInput"
+    return is_changed(entry) or aliased or entry.kind == "UserInput"
 
 
 def _fold_quiet(entries: list[Input]) -> tuple[Fold[Input], ...]:

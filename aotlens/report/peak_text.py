@@ -9,20 +9,23 @@ from rich.text import Text
 
 from aotlens.report.alive import alive_folds, lifetime, total_bytes
 from aotlens.report.fold import Fold
-from aotlens.report.layout import Row, heading, paragraph, table
+from aotlens.report.layout import Page, Row, heading, paragraph, table
 from aotlens.report.places import place, text_of
 from aotlens.report.records import LiveValue, Memory
 from aotlens.report.summary import counted, human_bytes
 
 ROWS = 10
+FEW_ROWS = 6
+STYLES = ("yellow", "", "", "cyan")
 FUSED = "as if no kernel joined operators"
 _DETAIL = " " * 6
 
 
-def memory_lines(memory: Memory, width: int) -> Iterator[Text]:
+def memory_lines(memory: Memory, page: Page) -> Iterator[Text]:
     """The peak with its place, then what is alive there, the largest first, identical layers folded."""
     if not memory.curve:
         return
+    width = page.width
     note = f"{human_bytes(memory.peak_bytes)} at the peak: {memory.peak_phase}, {memory.peak_node}"
     if 0 < memory.forward_nodes < len(memory.curve):
         note += f"; {human_bytes(memory.held_bytes)} between forward and backward"
@@ -33,19 +36,24 @@ def memory_lines(memory: Memory, width: int) -> Iterator[Text]:
         where = f"{place(memory.peak_span)}  {text_of(memory.peak_span)}"
         yield from paragraph(where, width, "  ", "dim")
     folds = alive_folds(memory)
-    rows = [_row(group, width) for group in folds[:ROWS]]
+    worth = page.least(memory.peak_bytes)
+    large = [group for group in folds if total_bytes(group) >= worth][: page.most(ROWS, FEW_ROWS)]
+    rows = [_row(group, page) for group in large]
     yield from table(rows, width, frozenset({0}))
-    if rest := folds[ROWS:]:
+    if rest := folds[len(large) :]:
         values = sum(len(group.items) for group in rest)
         size = human_bytes(sum(map(total_bytes, rest)))
-        text = f"and {counted(values, 'smaller value')}, {size} together (all are in --format json)"
+        text = f"and {counted(values, 'smaller value')}, {size} together ({page.rest})"
         yield from paragraph(text, width, "  ", "dim")
 
 
-def _row(group: Fold[LiveValue], width: int) -> Row:
+def _row(group: Fold[LiveValue], page: Page) -> Row:
     first = group.first
     each = f"{group.times}, {human_bytes(first.bytes)} each" if group.times else ""
     cells = (human_bytes(total_bytes(group)), each, first.kind, group.label)
+    if not page.is_full:
+        return Row(cells, STYLES, clip=True)
     where = f"{place(first.span)}  " if first.span else ""
-    detail = tuple(paragraph(f"{where}{lifetime(first)}", width, _DETAIL, "dim"))
-    return Row(cells, ("yellow", "", "", "cyan"), detail, clip=True)
+    alive = lifetime(first, first.span.file if first.span else page.home)
+    detail = tuple(paragraph(f"{where}{alive}", page.width, _DETAIL, "dim"))
+    return Row(cells, STYLES, detail, clip=True)

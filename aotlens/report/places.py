@@ -1,14 +1,16 @@
 """Where a span stands and what it says, for everything that shows a report.
 
 Invariant: spans hold UTF-8 columns; what a person reads holds character columns, and paths relative to the
-folder they stand in.  A file that is gone or shorter than the span gives empty text, never an error.
+current folder or, for an installed package, to where packages are installed.  A line number stands without
+its file only where it belongs to the file of the target.  A file that is gone or shorter than the span gives
+empty text, never an error.
 """
 
 import linecache
 import os
-from collections.abc import Callable, Sequence
-from functools import cache
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, lru_cache
+from pathlib import Path, PurePath
 
 from aotlens.report.records import Site, Span
 
@@ -70,12 +72,81 @@ def end_column(span: Span) -> int:
     return len(line.encode()[: span.end_col].decode(errors="replace")) + 1 if line else span.end_col + 1
 
 
+_PACKAGES = frozenset({"site-packages", "dist-packages"})
+_MOST_PARTS = 3
+"""`timm/models/vit.py` is shown whole; of a longer path the package and the file's name."""
+
+
+@lru_cache(maxsize=4096)
+def file_key(file: str) -> str:
+    """One spelling per file, so that two ways to write a path meet."""
+    return os.path.abspath(file)
+
+
+def is_users_own(file: str) -> bool:
+    """Whether the file is the user's own, and not an installed package's."""
+    return _packaged(file) is None
+
+
+def own_first(span: Span | None) -> bool:
+    """The first part of a sort key: places in the user's own files come before those in packages."""
+    return span is not None and not is_users_own(span.file)
+
+
 def shown_path(file: str) -> str:
-    """The path as a person reads it: relative to the current folder when it lies inside."""
+    """The path as a person reads it.
+
+    It is relative to the current folder when it lies inside; a file of an installed package is shown as
+    `transformers/…/modeling_llama.py`.
+    """
+    packaged = _packaged(file)
+    if packaged is None:
+        return relative_path(file)
+    return "/".join(packaged if len(packaged) <= _MOST_PARTS else (packaged[0], "…", packaged[-1]))
+
+
+def file_name(file: str) -> str:
+    """The name of a file of the user's own; `transformers/…/modeling_llama.py` for one of a package."""
+    return os.path.basename(file) if is_users_own(file) else shown_path(file)
+
+
+@lru_cache(maxsize=4096)
+def _packaged(file: str) -> tuple[str, ...] | None:
+    """The parts of the path below the folder of installed packages; None for a file of the user's own."""
+    parts = PurePath(file).parts
+    last = next((index for index in reversed(range(len(parts))) if parts[index] in _PACKAGES), None)
+    return None if last is None else parts[last + 1 :]
+
+
+def relative_path(file: str) -> str:
+    """The path as programs read it: relative to the current folder when it lies inside."""
     try:
         return str(Path(file).relative_to(Path.cwd()))
     except (ValueError, OSError):  # outside it; or the current folder was deleted
         return os.fspath(file)
+
+
+def line_of(span: Span | None, home: str | None) -> str:
+    """`41` in the file `home`, which is the target's; `blocks.py:41` elsewhere; empty for None."""
+    if span is None:
+        return ""
+    if home is not None and file_key(span.file) == file_key(home):
+        return str(span.line)
+    return f"{file_name(span.file)}:{span.line}"
+
+
+def line_text(span: Span | None, home: str | None) -> str:
+    """`line 41` or `blocks.py:41`, for use inside a sentence."""
+    text = line_of(span, home)
+    return f"line {text}" if text.isdigit() else text
+
+
+def lines_text(spans: Iterable[Span], home: str | None, most: int = 6) -> str:
+    """`line 12, 15, blocks.py:41`: the lines of `home` first, each once."""
+    ordered = sorted(spans, key=lambda span: (line_text(span, home)[:5] != "line ", span.file, span.line))
+    lines = list(dict.fromkeys(line_of(span, home) for span in ordered))
+    text = ", ".join(lines[:most]) + (", …" if len(lines) > most else "")
+    return f"line {text}" if lines and lines[0].isdigit() else text
 
 
 def place(span: Span) -> str:

@@ -15,6 +15,7 @@ from aotlens.report.cuda_graph_records import (
     CudaGraphBlocker,
     CudaGraphVerdict,
 )
+from aotlens.report.eager_records import NotCompiled, NotCompiledCause
 from aotlens.report.kernel_records import (
     Kernel,
     KernelAccess,
@@ -49,7 +50,7 @@ from aotlens.report.partition_records import (
     WhatIf,
 )
 from aotlens.report.reuse_records import Reuse
-from aotlens.report.source_records import Dimension, FailingBackward, Site, Span, Tensor, Verdict
+from aotlens.report.source_records import Dimension, FailingBackward, GraphId, Site, Span, Tensor, Verdict
 
 __all__ = [
     "SCHEMA",
@@ -69,6 +70,7 @@ __all__ = [
     "Freedom",
     "Frontend",
     "FrontierPoint",
+    "GraphId",
     "Guard",
     "Input",
     "Kernel",
@@ -85,6 +87,8 @@ __all__ = [
     "Memory",
     "Mode",
     "MutationTypeName",
+    "NotCompiled",
+    "NotCompiledCause",
     "Output",
     "OutputTypeName",
     "Owner",
@@ -341,6 +345,10 @@ class SpecialOperator:
     sites: tuple[Site, ...] = ()
 
 
+AFTER = " after line "
+"""In the name of what follows a graph break: `Net.forward after line 14`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """One function or module, captured with one input signature."""
@@ -388,7 +396,24 @@ class Target:
     """Wall time by stage name, in the order in which the stages ran."""
     reuse: Reuse | None = None
     """What the cache of compiled results did; None where it was not asked."""
+    graph: GraphId | None = None
+    """Which of Dynamo's graphs it is; None for the direct frontend."""
     diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def function(self) -> str:
+        """The qualified name of the function, also for what follows a graph break in it."""
+        return self.qualname.partition(AFTER)[0]
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether it is what follows a graph break."""
+        return AFTER in self.qualname
+
+    @property
+    def file(self) -> str | None:
+        """The file of its definition; None where it has no place."""
+        return self.span.file if self.span else None
 
     def stage(self, name: str) -> Stage | None:
         """The stage of that name, or None when this target has none; one that changes nothing has the
@@ -410,4 +435,8 @@ class Report:
     targets: tuple[Target, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     """Findings that belong to no target (the script's own failures)."""
+    not_compiled: tuple[NotCompiled, ...] = ()
+    """What was passed to `torch.compile` and ran in eager, whole functions and graphs first."""
+    incomplete: str | None = None
+    """Why there may be targets that the report does not show; None when the script ran to its end."""
     schema: str = SCHEMA

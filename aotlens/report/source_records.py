@@ -1,6 +1,7 @@
 """What every record of the report is made of: places in the source, and tensors.  Stdlib only."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 Dimension = int | str
 """A size or stride: a number, or the symbol's name under dynamic shapes."""
@@ -70,12 +71,40 @@ class Tensor:
         return f"{self.dtype}[{', '.join(str(size) for size in self.shape)}]"
 
 
+Outcome = Literal["equal", "differs", "not verified"]
+"""How a target compared with eager: the word that every front end shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphId:
+    """Which of a script's graphs a target is, as Dynamo numbers them."""
+
+    frame: int
+    """The number of the code: a function's own, or that of what follows a graph break in it."""
+    compilation: int
+    """0 the first time that this code is compiled, 1 when it is recompiled, and so on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """How a target compared with eager."""
 
-    ok: bool
+    outcome: Outcome
     text: str
-    """What was compared, or the first thing that differs; further lines tell what was left out."""
-    stopped: bool = False
-    """Nothing was compared: the code could not be run here, which says nothing about it."""
+    """What was compared, the first difference, or the reason why it is not verified; then details, a line
+    each."""
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome == "equal"
+
+    @property
+    def headline(self) -> str:
+        """One line: `equal: 1 value, 3 gradients`, `not verified (eager raises ValueError)`."""
+        first = self.text.partition("\n")[0]
+        return f"{self.outcome} ({first})" if self.outcome == "not verified" else f"{self.outcome}: {first}"
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """The lines after the first."""
+        return tuple(self.text.splitlines()[1:])

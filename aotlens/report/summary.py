@@ -6,8 +6,16 @@ Invariant: standard library only, so the language server pays nothing for it.
 from collections.abc import Sequence
 
 from aotlens.report.records import Stage, Target, WrapperStep
+from aotlens.report.source_records import Outcome
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+COMPARED: dict[Outcome, str] = {
+    "equal": "equal to eager",
+    "differs": "differs from eager",
+    "not verified": "not verified",
+}
+"""The verdict's word where it stands alone."""
 
 
 def human_bytes(size: int | None) -> str:
@@ -18,6 +26,18 @@ def human_bytes(size: int | None) -> str:
     while value >= 1024 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
     return f"{size} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def bytes_range(least: int, most: int) -> str:
+    """`8 to 24 KiB`; the unit of both where they differ, and one size where they are equal."""
+    first, last = human_bytes(least), human_bytes(most)
+    if first == last:
+        return first
+    number, _, unit = first.partition(" ")
+    if not last.endswith(f" {unit}"):
+        return f"{first} to {last}"
+    text = f"{number} to {last}"
+    return text.replace(".0 ", " ") if number.endswith(".0") and last.endswith(f".0 {unit}") else text
 
 
 def human_ms(elapsed_ms: float) -> str:
@@ -75,8 +95,8 @@ def target_summary(target: Target) -> str:
     if target.partition:
         parts.append(f"saves {human_bytes(target.partition.saved_bytes)}")
     parts.append(counted(len(applied_steps(target)), "wrapper step"))
-    if target.verified is not None and not target.verified.stopped:
-        parts.append("verified" if target.verified.ok else "DIFFERS FROM EAGER")
+    if target.verified is not None:
+        parts.append(COMPARED[target.verified.outcome])
     return " · ".join(parts)
 
 

@@ -4,7 +4,7 @@ Invariant: everything comes from the report; nothing is looked up anywhere but i
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 from rich.text import Text
@@ -12,13 +12,16 @@ from rich.text import Text
 from aotlens.report.activations import partition_lines
 from aotlens.report.changes import CUDA_GRAPH, KERNELS, WRAPPER, parse_range, stage_difference, unknown_stage
 from aotlens.report.changes_text import difference_lines
-from aotlens.report.closing import timings_text
+from aotlens.report.closing_details import timings_text
 from aotlens.report.cuda_graph_lines import cuda_graph_lines
+from aotlens.report.diagnostic_list import diagnostic_list
 from aotlens.report.excerpt import diagnostic_lines
 from aotlens.report.kernel_lines import kernel_lines
 from aotlens.report.layout import (
     WIDTH,
+    Page,
     Row,
+    clipped,
     fitted,
     heading,
     page_width,
@@ -36,6 +39,8 @@ from aotlens.report.ledger import (
     output_lines,
     site_lines,
 )
+from aotlens.report.ledger_summary import input_summary, output_summary
+from aotlens.report.other_targets import main_targets, other_target_lines
 from aotlens.report.peak_text import memory_lines
 from aotlens.report.places import place
 from aotlens.report.records import Report, Stage, Target
@@ -49,6 +54,14 @@ from aotlens.report.summary import (
     target_summary,
 )
 
+TWO_SCREENS = 100
+"""Lines that a short page has at most, unless its sections with one row each are longer."""
+FEW_LOSSES = 8
+LONG_REASON = 140
+"""Characters of a reason on a short page."""
+SCALES = (1.0, 0.75, 0.5, 0.3, 0.1)
+"""How much of each list is tried, until the page is short enough."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -58,6 +71,8 @@ class Shown:
     stage: str | None = None
     """Only this stage's program (`forward`, `wrapper`, …), the difference `captured..functional` of two, or
     the kernels (`kernels`); None prints the overview."""
+    is_full: bool = False
+    """Everything that the report holds, rather than what matters most on two screens."""
 
 
 def print_report(report: Report, console: Console, shown: Shown | None = None) -> None:
@@ -75,17 +90,62 @@ def report_lines(report: Report, width: int, shown: Shown) -> Iterator[Text]:
     if shown.stage is not None:
         yield from _stage_lines(report, shown.stage, width)
         return
-    for index, target in enumerate(report.targets):
-        yield from fitted(target_lines(target, width, _title(report, index)), width)
-        if shown.wrapper_source and target.wrapper:
+    if shown.is_full:
+        yield from _overview(report, Page(width), shown.wrapper_source)
+        return
+    for scale in SCALES:
+        lines = tuple(_overview(report, Page(width, None, False, scale), shown.wrapper_source))
+        if len(lines) <= TWO_SCREENS:
+            break
+    yield from lines
+
+
+def _overview(report: Report, page: Page, wrapper_source: bool) -> Iterator[Text]:
+    """The report on a page of that kind."""
+    yield from lacking_lines(report, page)
+    yield from _report_findings(report, page)
+    main = tuple(range(len(report.targets))) if page.is_full else main_targets(report.targets)
+    for index in main:
+        target = report.targets[index]
+        lines = target_lines(target, replace(page, home=target.file), _title(report, index))
+        yield from fitted(lines, page.width)
+        if wrapper_source and target.wrapper:
             yield heading("Wrapper source")
             yield from _source_lines(target.wrapper.source)
             yield Text()
-    for diagnostic in report.diagnostics:
-        yield from fitted(diagnostic_lines(diagnostic, width), width)
-        yield Text()
+    others = [target for index, target in enumerate(report.targets) if index not in main]
+    yield from fitted(other_target_lines(others, page), page.width)
     if not report.targets and not report.diagnostics:
         yield Text("no targets")
+
+
+def lacking_lines(report: Report, page: Page) -> Iterator[Text]:
+    """What the script passed to `torch.compile` and is not compiled, and what may be missing."""
+    losses = [record for record in report.not_compiled if record.is_loss]
+    shown = losses[: page.most(len(losses), FEW_LOSSES)]
+    for record in shown:
+        where = f"  {place(record.span)}" if record.span is not None else ""
+        yield Text.assemble(("Not compiled  ", "bold yellow"), f"{record.name}{where}  {record.cause}")
+        yield from paragraph(f"{record.reason} [{record.code}]", page.width, "  ")
+    if len(losses) > len(shown):
+        yield Text(f"and {len(losses) - len(shown)} more that are not compiled ({page.rest})", "dim")
+    if report.incomplete is not None:
+        yield from paragraph(f"Incomplete: {report.incomplete}", page.width, "", "bold yellow")
+    if losses or report.incomplete is not None:
+        yield Text()
+
+
+def _report_findings(report: Report, page: Page) -> Iterator[Text]:
+    """What belongs to no target; a short page does not repeat what is not compiled."""
+    if not page.is_full:
+        said = {(record.code, record.span) for record in report.not_compiled if record.is_loss}
+        found = [one for one in report.diagnostics if (one.code, one.span) not in said]
+        lines = tuple(fitted(diagnostic_list(found, page), page.width))
+        yield from (*lines, Text()) if lines else ()
+        return
+    for diagnostic in report.diagnostics:
+        yield from fitted(diagnostic_lines(diagnostic, page.width), page.width)
+        yield Text()
 
 
 def _title(report: Report, index: int) -> str:
@@ -97,54 +157,77 @@ def _title(report: Report, index: int) -> str:
     return f"{target.name} #{same.index(index) + 1} {signature(target)}"
 
 
-def target_lines(target: Target, width: int, title: str) -> Iterator[Text]:
-    """One target: its header, ledgers, guards, partition, wrapper, stages, kernels and diagnostics."""
-    yield rule(title, place(target.span) if target.span else target.qualname, width)
+def target_lines(target: Target, page: Page, title: str) -> Iterator[Text]:
+    """One target: its header, then what the page has room for; diagnostics first on a short one."""
+    yield rule(title, place(target.span) if target.span else target.qualname, page.width)
     yield Text.assemble(target_summary(target), (f" · {target.frontend} frontend", "dim"))
     yield Text()
-    sections = (
-        input_lines(target, width),
-        output_lines(target, width),
-        left_lines(target, width),
-        guard_lines(target, width),
-        operator_lines(target, width),
-        partition_lines(target.partition, width) if target.partition else iter(()),
-        memory_lines(target.memory, width) if target.memory else iter(()),
-        wrapper_lines(target, width),
-        stage_table(target, width),
-        kernel_lines(target, width),
-        cuda_graph_lines(target.cuda_graph, width),
-        _findings(target, width),
-    )
-    for section in sections:
+    for section in _full_sections(target, page) if page.is_full else _short_sections(target, page):
         lines = tuple(section)
         if lines:
             yield from lines
             yield Text()
 
 
-def wrapper_lines(target: Target, width: int) -> Iterator[Text]:
-    """The steps that run on each call, then the names of those that do not."""
+def _full_sections(target: Target, page: Page) -> tuple[Iterator[Text], ...]:
+    width = page.width
+    return (
+        input_lines(target, width),
+        output_lines(target, width),
+        left_lines(target, page),
+        guard_lines(target, page),
+        operator_lines(target, page),
+        partition_lines(target.partition, page) if target.partition else iter(()),
+        memory_lines(target.memory, page) if target.memory else iter(()),
+        wrapper_lines(target, page),
+        stage_table(target, width),
+        kernel_lines(target, page),
+        cuda_graph_lines(target.cuda_graph, width),
+        _findings(target, width),
+    )
+
+
+def _short_sections(target: Target, page: Page) -> tuple[Iterator[Text], ...]:
+    return (
+        diagnostic_list(target.diagnostics, page),
+        input_summary(target, page),
+        output_summary(target, page),
+        left_lines(target, page),
+        guard_lines(target, page),
+        operator_lines(target, page),
+        partition_lines(target.partition, page) if target.partition else iter(()),
+        memory_lines(target.memory, page) if target.memory else iter(()),
+        wrapper_lines(target, page),
+        _compile_time(target, page.width),
+        kernel_lines(target, page),
+        cuda_graph_lines(target.cuda_graph, page.width),
+    )
+
+
+def wrapper_lines(target: Target, page: Page) -> Iterator[Text]:
+    """The steps that run on each call; on a full page also the names of those that do not."""
     if target.wrapper is None:
         return
     applied = applied_steps(target)
+    if not applied and not page.is_full:
+        return
     yield heading("Wrapper", f"{counted(len(applied), 'step')} on each call")
     rows = [
         Row(
             (
                 step.name,
                 f"{human_bytes(step.bytes_per_call)} a call" if step.bytes_per_call else "",
-                step.reason,
+                step.reason if page.is_full else clipped(step.reason, LONG_REASON),
             ),
             ("cyan", "yellow", ""),
-            tuple(site_lines(step.sites, " " * 6)),
+            tuple(site_lines(step.sites, " " * 6)) if page.is_full else (),
         )
         for step in applied
     ]
-    yield from table(rows, width)
+    yield from table(rows, page.width)
     spared = [step.name for step in target.wrapper.steps if not step.applied]
-    if spared:
-        yield from paragraph(f"not needed: {', '.join(spared)}", width, "  ", "dim")
+    if spared and page.is_full:
+        yield from paragraph(f"not needed: {', '.join(spared)}", page.width, "  ", "dim")
 
 
 def stage_table(target: Target, width: int) -> Iterator[Text]:
@@ -156,6 +239,10 @@ def stage_table(target: Target, width: int) -> Iterator[Text]:
             for stage in target.stages
         ]
         yield from table(rows, width, frozenset({1}))
+    yield from _compile_time(target, width)
+
+
+def _compile_time(target: Target, width: int) -> Iterator[Text]:
     if target.timings_ms:
         yield heading("Compile time", human_ms(sum(target.timings_ms.values())))
         yield from paragraph(timings_text(target), width, "  ")
@@ -199,7 +286,7 @@ def _shown_stage(target: Target, name: str, width: int) -> list[Text] | None:
         difference = stage_difference(target, *both)
         return None if difference is None else list(difference_lines(difference))
     if name == KERNELS:
-        return list(fitted(kernel_lines(target, width), width)) or None
+        return list(fitted(kernel_lines(target, Page(width, target.file)), width)) or None
     if name == CUDA_GRAPH:
         return list(fitted(cuda_graph_lines(target.cuda_graph, width), width)) or None
     if name == WRAPPER:

@@ -1,12 +1,12 @@
 """What else could have been saved, as text: the budget, the frontier, and the answers to what-ifs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
 from aotlens.report.certificates import difference, listed, named
-from aotlens.report.frontier import frontier_rows
-from aotlens.report.layout import Row, heading, paragraph, table
+from aotlens.report.frontier import FrontierRow, frontier_rows
+from aotlens.report.layout import Page, Row, heading, paragraph, table
 from aotlens.report.records import Partition, WhatIf
 from aotlens.report.summary import counted, human_bytes, human_flops
 
@@ -14,10 +14,13 @@ FRONTIER_ROWS = 8
 CHOSEN = "◀ this one"
 
 
-def tradeoff_lines(partition: Partition, width: int) -> Iterator[Text]:
-    """The frontier, then each what-if."""
+def tradeoff_lines(partition: Partition, page: Page) -> Iterator[Text]:
+    """The frontier, whose ends are enough for a short page; then each what-if."""
+    width = page.width
     rows = frontier_rows(partition, FRONTIER_ROWS)
-    if len(rows) > 1:
+    if len(rows) > 1 and not page.is_full:
+        yield from paragraph(_ends(rows, len(partition.frontier)), width, "  ", "dim")
+    elif len(rows) > 1:
         yield Text()
         points = counted(len(partition.frontier), "choice")
         yield heading("Frontier", f"{points}, each the least work for its bytes")
@@ -33,6 +36,14 @@ def tradeoff_lines(partition: Partition, width: int) -> Iterator[Text]:
     for answer in partition.what_if:
         yield Text()
         yield from what_if_lines(answer, partition, width)
+
+
+def _ends(rows: Sequence[FrontierRow], choices: int) -> str:
+    """`32 choices, from 1.7 MiB saved and 11.1 GFLOP computed again to 72.4 MiB and 0 FLOP`."""
+    first, last = rows[0], rows[-1]
+    least = f"{human_bytes(first.saved_bytes)} saved and {human_flops(first.recompute_flops)} computed again"
+    most = f"{human_bytes(last.saved_bytes)} and {human_flops(last.recompute_flops)}"
+    return f"{counted(choices, 'choice')}, from {least} to {most}"
 
 
 def what_if_lines(answer: WhatIf, partition: Partition, width: int) -> Iterator[Text]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from aotlens.report import LiveValue, Memory, Partition, SavedValue, Tensor
 from aotlens.report.activations import partition_lines, saved_folds
 from aotlens.report.alive import alive_folds, total_bytes
-from aotlens.report.layout import to_text
+from aotlens.report.layout import Page, to_text
 from aotlens.report.peak_text import memory_lines
 
 F32 = Tensor("f32", (8, 16), (16, 1), "cpu", False, 512)
@@ -66,7 +66,7 @@ def test_a_layer_that_differs_stands_apart() -> None:
 def test_the_memory_section() -> None:
     values = [layer(0), layer(1), replace(layer(2), kind="gradient", name="gradient of w")]
     found = Memory(300, (("gelu", 200), ("mm", 300)), tuple(values), "mm", "backward", None, 1, 200)
-    assert to_text(memory_lines(found, 100)).splitlines() == [
+    assert to_text(memory_lines(found, Page())).splitlines() == [
         "Memory  300 B at the peak: backward, mm; 200 B between forward and backward",
         "  200 B  ×2, 100 B each  saved     blocks.0–1: gelu",
         "      from the forward on, the caller's",
@@ -82,7 +82,7 @@ def test_sizes_that_only_the_data_tells_are_not_called_free() -> None:
         SavedValue("chunk", F32, 0, "new", "", None),
         SavedValue("x", F32, 0, "input", "", None),
     ]
-    text = to_text(partition_lines(Partition("min-cut", tuple(values), (), 0), 100))
+    text = to_text(partition_lines(Partition("min-cut", tuple(values), (), 0), Page()))
     assert text.splitlines()[1:] == [
         "  alive anyway, so free to keep: chunk (shared view), x (input)",
         "  not counted, since only the data tells its size: index",

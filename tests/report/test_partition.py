@@ -10,7 +10,7 @@ from aotlens.report import Certificate, FrontierPoint
 from aotlens.report.activations import partition_lines
 from aotlens.report.certificates import budget_text, certificate_text, listed, why_text
 from aotlens.report.frontier import FrontierRow, chosen_point, frontier_rows
-from aotlens.report.layout import to_text
+from aotlens.report.layout import Page, to_text
 from aotlens.report.tradeoffs import what_if_lines
 from tests.conftest import Golden
 from tests.report.sample import chosen_partition
@@ -31,7 +31,7 @@ def plain(lines: tuple[Text, ...]) -> list[str]:
 
 
 def test_a_partition_with_choices(golden: Golden) -> None:
-    golden("report/partition.txt", to_text(partition_lines(PARTITION, 100)))
+    golden("report/partition.txt", to_text(partition_lines(PARTITION, Page())))
 
 
 @pytest.mark.parametrize(

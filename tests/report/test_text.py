@@ -11,7 +11,7 @@ from rich.console import Console
 
 from aotlens.errors import UserError
 from aotlens.report import Diagnostic, Report, Target
-from aotlens.report.closing import closing_text, print_closing
+from aotlens.report.closing import Closing, print_closing
 from aotlens.report.layout import WIDTH
 from aotlens.report.records import Verdict
 from aotlens.report.text import Shown, print_report, report_text
@@ -19,6 +19,7 @@ from tests.conftest import Golden
 from tests.report.sample import sample_report, tensor, training_target
 
 ROOT = Path(__file__).parents[2]
+FULL = Shown(is_full=True)
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +29,11 @@ def _in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_inspect(golden: Golden) -> None:
-    golden("report/inspect.txt", report_text(sample_report(), Shown(wrapper_source=True)))
+    golden("report/inspect.txt", report_text(sample_report(), Shown(wrapper_source=True, is_full=True)))
+
+
+def test_inspect_on_two_screens(golden: Golden) -> None:
+    golden("report/inspect_short.txt", report_text(sample_report()))
 
 
 def test_inspect_one_stage(golden: Golden) -> None:
@@ -52,11 +57,11 @@ def test_unknown_stage_lists_the_known() -> None:
 
 
 def test_narrow(golden: Golden) -> None:
-    golden("report/inspect_60.txt", report_text(sample_report(), width=60))
+    golden("report/inspect_60.txt", report_text(sample_report(), FULL, width=60))
 
 
 def test_layers_are_folded(golden: Golden) -> None:
-    golden("report/layers.txt", report_text(Report("2.13.0", "3.11.2", "x", (_layered(12),))))
+    golden("report/layers.txt", report_text(Report("2.13.0", "3.11.2", "x", (_layered(12),)), FULL))
 
 
 def test_folded_bytes_equal_unfolded() -> None:
@@ -70,20 +75,9 @@ def test_script_failure(golden: Golden) -> None:
     golden("report/failure.txt", report_text(Report("2.13.0", "3.11.2", "x", (), (found,))))
 
 
-def test_closing(golden: Golden) -> None:
-    verdicts = (Verdict(True, "3 outputs, 4 gradients and 2 changed inputs equal eager"), None)
-    golden("report/closing.txt", closing_text(sample_report().targets, verdicts))
-
-
-def test_closing_mismatch_and_nothing() -> None:
-    text = closing_text(sample_report().targets[1:], [Verdict(False, "out differs by 0.5 at [0, 1]")])
-    assert text.splitlines()[-1] == "      MISMATCH: out differs by 0.5 at [0, 1]"
-    assert closing_text(()) == "aotlens: no targets\n"
-
-
 def _printed(console: Console) -> str:
     print_report(sample_report(), console)
-    print_closing(sample_report().targets, console, [Verdict(True, "equal")])
+    print_closing(Closing(sample_report().targets, [Verdict("equal", "1 value")]), console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -145,6 +139,6 @@ def test_a_place_of_several_operators_is_told_once() -> None:
     steps = tuple(replace(one, sites=again) if one is step else one for one in target.wrapper.steps)
     inputs = tuple(replace(one, sites=()) for one in target.inputs)
     target = replace(target, inputs=inputs, outputs=(), wrapper=replace(target.wrapper, steps=steps))
-    text = report_text(replace(sample_report(), targets=(target,)), Shown())
+    text = report_text(replace(sample_report(), targets=(target,)), FULL)
     wrapper = text[text.index("Wrapper") : text.index("not needed")]
     assert wrapper.count(step.sites[0].text) == 1
