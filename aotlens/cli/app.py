@@ -11,6 +11,7 @@ from rich_argparse import RichHelpFormatter
 
 from aotlens._version import __version__
 from aotlens.cli.terminal import internal_error, say, user_error
+from aotlens.cli.words import CommandLine, add_script_arguments, passed_on, split
 from aotlens.errors import AotlensError
 from aotlens.logs import show_logs
 from aotlens.torch_range import note_once
@@ -20,31 +21,36 @@ __all__ = ["COMMANDS", "run_command"]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A subcommand; the module of its name has `add_arguments(parser)` and `run(arguments) -> int`.
-
-    A module with `split(words)` tells our words from the script's itself.
-    """
+    """A subcommand; the module of its name has `add_arguments(parser)` and `run(arguments) -> int`."""
 
     name: str
     help: str
-    passes_arguments: bool = False
-    """Whether what follows `--` goes to the script, as the help says."""
+    most_scripts: int = 0
+    """How many words may name scripts, whose own arguments then follow; 0 for a command without scripts.
+
+    A module with a function `most_scripts(options)` decides by our options instead.
+    """
     needs_torch: bool = True
     """Whether it is told first that torch here is a release that nobody tried."""
 
     def load(self) -> ModuleType:
         return importlib.import_module(f"aotlens.cli.{self.name}")
 
+    def line(self, parser: argparse.ArgumentParser) -> CommandLine:
+        """How its words are divided."""
+        most = getattr(self.load(), "most_scripts", lambda options: self.most_scripts)
+        return CommandLine(self.name, parser, most)
+
 
 COMMANDS = (
-    Command("run", "run a script with its targets compiled by aotlens"),
-    Command("inspect", "show what compiling a target does: mutations, aliases, saved values, wrapper", True),
-    Command("tui", "the same in a terminal app, beside the source", True),
+    Command("run", "run a script with its targets compiled by aotlens", 1),
+    Command("inspect", "show what compiling a target does: mutations, aliases, saved values, wrapper", 1),
+    Command("tui", "the same in a terminal app, beside the source", 1),
     Command("lsp", "the language server, for editors"),
-    Command("check", "tell the diagnostics of every target that has an example, for CI"),
-    Command("diff", "tell what changed between two reports, or two git revisions of a target", True),
-    Command("verify", "compare compiled with eager: values, gradients, mutations, aliasing", True),
-    Command("export", "write a target as a standalone Python module", True),
+    Command("check", "tell the diagnostics of every target that has an example, for CI", sys.maxsize),
+    Command("diff", "tell what changed between two reports, or two git revisions of a target", 2),
+    Command("verify", "compare compiled with eager: values, gradients, mutations, aliasing", 1),
+    Command("export", "write a target as a standalone Python module", 1),
     Command("rule", "explain a diagnostic", needs_torch=False),
     Command("cache", "what is kept between runs, and how to be rid of it", needs_torch=False),
     Command("doctor", "what is installed, and what can be generated and run here", needs_torch=False),
@@ -83,49 +89,54 @@ def _dispatch(words: list[str]) -> int:
         say(f"aotlens: warning: {note}")
     if chosen is not None and chosen.name == "lsp":  # its options are its own, also when it runs by itself
         return int(chosen.load().main(words[1:]))
-    parser = _parser(chosen)
+    parser, own = _parser(chosen)
     if chosen is None:
         parser.parse_args(words)
         parser.print_help()
         return 2
-    split = getattr(chosen.load(), "split", _split_at_dashes)
-    ours, scripts = split(words[1:])
-    arguments = parser.parse_args([chosen.name, *ours])
-    arguments.argv = scripts
+    if not chosen.most_scripts:
+        return _run(parser.parse_args(words))
+    line = chosen.line(own)
+    divided = split(words[1:], line)
+    arguments = parser.parse_args([chosen.name, *divided.ours, *divided.scripts])
+    arguments.argv = list(divided.arguments)
+    code = _run(arguments)
+    if code == 2 and (option := passed_on(divided, line)) is not None:
+        say(
+            f"aotlens: `{option}` went to the script, as it stands after `{divided.arguments[0]}`; options of"
+            f" `aotlens {chosen.name}` come before the script or directly after it"
+        )
+    return code
+
+
+def _run(arguments: argparse.Namespace) -> int:
     return int(arguments.run(arguments))
 
 
-def _split_at_dashes(words: list[str]) -> tuple[list[str], list[str]]:
-    """Our words, and those after the first `--`, which go to the script untouched."""
-    if "--" not in words:
-        return words, []
-    at = words.index("--")
-    return words[:at], words[at + 1 :]
-
-
-def _parser(chosen: Command | None) -> argparse.ArgumentParser:
-    """The whole parser; only the chosen command's module is loaded, for its arguments."""
+def _parser(chosen: Command | None) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
+    """The whole parser and the chosen command's; only that one's module is loaded, for its arguments."""
     parser = argparse.ArgumentParser(
         prog="aotlens", description=_ABOUT, formatter_class=_Formatter, allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"aotlens {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    chosen_parser = parser
     for command in COMMANDS:
         own = commands.add_parser(
             command.name,
             help=command.help,
             description=f"{command.help[0].upper()}{command.help[1:]}.",
-            epilog="What follows `--` goes to the script as its arguments."
-            if command.passes_arguments
-            else None,
             formatter_class=_Formatter,
             allow_abbrev=False,
         )
         if command is chosen:
             module = command.load()
             module.add_arguments(own)
+            if command.most_scripts:
+                add_script_arguments(own)
             own.set_defaults(run=module.run)
-    return parser
+            chosen_parser = own
+    return parser, chosen_parser
 
 
 class _Formatter(RichHelpFormatter):

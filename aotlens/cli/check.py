@@ -12,11 +12,13 @@ from aotlens.check.findings import Checked, judge
 from aotlens.check.settings import SEVERITIES, Settings, check_codes
 from aotlens.check.tracing import OnDone, trace_files
 from aotlens.cli.limits import add_limits, limits_of
+from aotlens.cli.progress import waiting
 from aotlens.cli.target import add_gpu, add_policy, check_gpu, policy_of
-from aotlens.cli.terminal import on_terminal, say, stderr_console, write_data
+from aotlens.cli.terminal import say, write_data
 from aotlens.cli.values import count, output_file, seconds
 from aotlens.errors import UserError
 from aotlens.options import BACKENDS
+from aotlens.report.summary import counted
 
 FORMATS = ("text", "json", "sarif", "github")
 
@@ -54,8 +56,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.jobs < 1:
         raise UserError(f"--jobs takes a number from 1 on, found {arguments.jobs}")
     overrides = _Overrides(arguments)
+    _refuse_arguments_for_several(arguments)
+    argv = tuple(arguments.argv)
     found = find_files(arguments.paths)
-    files = tuple(replace(file, settings=overrides.over(file.settings)) for file in found)
+    files = tuple(replace(file, settings=overrides.over(file.settings), argv=argv) for file in found)
     for gpu in {file.settings.options.gpu for file in files}:
         check_gpu(gpu)
     with _progress(len(files)) as on_done:
@@ -66,6 +70,17 @@ def run(arguments: argparse.Namespace) -> int:
     checked = judge(traced)
     _show(checked, arguments)
     return checked.exit_code
+
+
+def _refuse_arguments_for_several(arguments: argparse.Namespace) -> None:
+    """Raises UserError for arguments that could be for any of several scripts."""
+    paths, words = arguments.paths, arguments.argv
+    if not words or (len(paths) == 1 and not os.path.isdir(paths[0])):
+        return
+    several = f"{paths[0]} is a folder" if len(paths) == 1 else f"there are {len(paths)} paths"
+    raise UserError(
+        f"`{words[0]}` is no option of `aotlens check`, and a script's arguments need one script: {several}"
+    )
 
 
 def _cores() -> int:
@@ -102,19 +117,16 @@ class _Overrides:
 
 @contextmanager
 def _progress(count: int) -> Iterator[OnDone]:
-    """A bar on a terminal; nothing elsewhere."""
-    if not on_terminal() or not count:
-        yield lambda file: None
-        return
-    from rich.progress import Progress  # 0.1 s, and only for a terminal
+    """How many files are done and which was the last; nothing where nobody watches."""
+    done = 0
+    with waiting(f"tracing {counted(count, 'file')}") as show:
 
-    with Progress(console=stderr_console(), transient=True) as bar:
-        task = bar.add_task("tracing", total=count)
+        def finished(file: SourceFile) -> None:
+            nonlocal done
+            done += 1
+            show(f"{done} done", file.path)
 
-        def done(file: SourceFile) -> None:
-            bar.update(task, advance=1, description=f"traced {file.path}")
-
-        yield done
+        yield finished
 
 
 def _show(checked: Checked, arguments: argparse.Namespace) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from aotlens.check.settings import settings_for
@@ -47,6 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_gpu(parser)
 
 
+def most_scripts(options: Sequence[str]) -> int:
+    """How many words name what is compared; arguments of a script follow."""
+    return 1 if any(option.partition("=")[0] == "--git" for option in options) else 2
+
+
 def run(arguments: argparse.Namespace) -> int:
     old, new = _reports(arguments)
     change = report_change(old, new)
@@ -62,6 +68,8 @@ def _reports(arguments: argparse.Namespace) -> tuple[Report, Report]:
                 "give two report files, as `aotlens inspect --format json -o FILE` writes them, or --git"
                 " REVISIONS and a TARGET"
             )
+        if arguments.argv and not any(TargetName.parse(one).path.endswith(".py") for one in arguments.what):
+            raise UserError(f"`{arguments.argv[0]}` follows two report files; only a script takes arguments")
         old, new = (_report(one, arguments) for one in arguments.what)
         return old, new
     if len(arguments.what) != 1:

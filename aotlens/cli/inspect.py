@@ -12,7 +12,7 @@ from aotlens.errors import UserError
 from aotlens.report.changes import check_stage
 from aotlens.report.kernel_code import kernel_code
 from aotlens.report.records import Report
-from aotlens.worker.protocol import TraceOptions
+from aotlens.worker.protocol import REPEAT_LIMIT_S, TraceOptions
 
 TIME_LIMIT_S = 600.0
 
@@ -33,9 +33,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="only that stage's program: captured, joint, wrapper, …; the difference A..B of two; or kernels",
     )
+    parser.add_argument(
+        "--full", action="store_true", help="print everything, rather than what matters on two screens"
+    )
     parser.add_argument("--wrapper-source", action="store_true", help="print the whole module text too")
     parser.add_argument(
         "--to-end", action="store_true", help="run the script to its end, not until it repeats"
+    )
+    parser.add_argument(
+        "--repeat-limit",
+        metavar="SECONDS",
+        type=seconds,
+        default=REPEAT_LIMIT_S,
+        help="how long to go on while targets only repeat and others may follow (default: %(default)g)",
     )
     parser.add_argument(
         "--time-limit", metavar="SECONDS", type=seconds, default=TIME_LIMIT_S, help="default: %(default)g"
@@ -93,6 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         dynamic=arguments.dynamic,
         policy=str(policy),
         to_end=arguments.to_end,
+        repeat_limit_s=arguments.repeat_limit,
         gpu=arguments.gpu,
         max_autotune=arguments.max_autotune,
         measure=arguments.measure,
@@ -103,8 +114,8 @@ def run(arguments: argparse.Namespace) -> int:
         dead_values=arguments.dead_values,
     )
     traced = trace_target(arguments.target, arguments.argv, options, arguments.time_limit, arguments.fresh)
-    if traced.stopped:
-        say("aotlens: the script's targets only repeated, so it was stopped; --to-end runs it to its end")
+    if traced.report is not None and traced.report.incomplete is not None and arguments.format != "text":
+        say(f"aotlens: incomplete: {traced.report.incomplete}")
     if traced.report is not None:
         _show(traced.report, arguments, asked)
     if traced.failure is not None:
@@ -159,7 +170,7 @@ def _show(report: Report, arguments: argparse.Namespace, asked: KernelsAsked) ->
 
     from aotlens.report.text import Shown, print_report, report_text
 
-    shown = Shown(wrapper_source=arguments.wrapper_source, stage=arguments.stage)
+    shown = Shown(arguments.wrapper_source, arguments.stage, arguments.full)
     if arguments.output is None:
         print_report(report, Console(), shown)
     else:

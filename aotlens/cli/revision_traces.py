@@ -13,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from aotlens.cli.progress import waiting
 from aotlens.cli.target import TargetName
-from aotlens.cli.terminal import say, waiting
+from aotlens.cli.terminal import say
 from aotlens.errors import TargetError, UserError
 from aotlens.report.codec import decode
 from aotlens.report.records import Report

@@ -11,6 +11,7 @@ from aotlens.session.script import load_script
 
 __all__ = [
     "TargetName",
+    "add_allow_unverified",
     "add_compile_options",
     "add_policy",
     "add_target",
@@ -72,6 +73,14 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
         "--memory-budget",
         metavar="BYTES|FRACTION",
         help="save at most so much: bytes (64MiB), or a fraction of what `--policy default` would save (0.5)",
+    )
+
+
+def add_allow_unverified(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--allow-unverified",
+        action="store_true",
+        help="exit with 0 although a target could not be compared; a difference still exits with 1",
     )
 
 

@@ -7,7 +7,7 @@ file that the user named.
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,6 @@ __all__ = [
     "stderr_console",
     "stdout_on_stderr",
     "user_error",
-    "waiting",
     "write_data",
 ]
 
@@ -95,13 +94,3 @@ def stderr_console() -> "Console":
     from rich.console import Console  # 0.1 s
 
     return Console(stderr=True)
-
-
-@contextmanager
-def waiting(what: str) -> Iterator[Callable[[str], None]]:
-    """Shows a spinner on a terminal, and what it is told; silent elsewhere."""
-    if not on_terminal():
-        yield lambda text: None
-        return
-    with stderr_console().status(what) as status:
-        yield lambda text: status.update(f"{what}: {text}")

@@ -3,8 +3,9 @@
 import time
 from dataclasses import dataclass
 
+from aotlens.cli.progress import waiting
 from aotlens.cli.target import TargetName, check_script
-from aotlens.cli.terminal import say, waiting
+from aotlens.cli.terminal import say
 from aotlens.report.codec import decode
 from aotlens.report.records import Report
 from aotlens.worker.client import WorkerClient
@@ -56,7 +57,7 @@ def _traced(request: TraceRequest, time_limit_s: float) -> Answer:
             request.qualname,
             request.argv,
             request.options,
-            on_progress=lambda progress: show(progress.stage),
+            on_progress=lambda progress: show(progress.detail, progress.stage),
             time_limit_s=time_limit_s,
             list_reads=request.list_reads,
         )

@@ -5,7 +5,15 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from aotlens.cli.target import add_compile_options, add_target, check_gpu, check_script, policy_of
+from aotlens.cli.progress import compilations
+from aotlens.cli.target import (
+    add_allow_unverified,
+    add_compile_options,
+    add_target,
+    check_gpu,
+    check_script,
+    policy_of,
+)
 from aotlens.cli.terminal import show_failure, stdout_on_stderr, write_data
 from aotlens.cli.values import output_file
 
@@ -20,11 +28,12 @@ WIDTH = 100
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     add_compile_options(parser, backend="inductor")
+    add_allow_unverified(parser)
     parser.add_argument(
         "--minimise",
         metavar="FILE",
         type=output_file,
-        help="write the first mismatch there as a small script of its own, which ends with exit code 1",
+        help="write the first difference there as a small script of its own, which ends with exit code 1",
     )
     parser.add_argument(
         "--gpu",
@@ -42,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     check_script(arguments.target.path)
     from aotlens.options import CompileOptions, Interpreted
+    from aotlens.report.verdicts import WORST_FIRST
     from aotlens.session.verify_targets import verify_targets  # imports torch
 
     backend: str | Interpreted = arguments.backend
@@ -50,24 +60,22 @@ def run(arguments: argparse.Namespace) -> int:
         backend = Interpreted(arguments.own_blocks)
     options = CompileOptions(backend, arguments.dynamic, policy_of(arguments), gpu=arguments.gpu)
     target = arguments.target
-    with stdout_on_stderr():
+    with stdout_on_stderr(), compilations(f"verifying {target}"):
         verified = verify_targets(
             target.path, target.qualname, arguments.argv, options, _minimising(arguments)
         )
-    for name, verdict in verified.verdicts:
-        if verdict is None:
-            write_data(f"{'not called':<10}  {name}\n", None)
-            continue
-        word = "unchecked" if verdict.stopped else "ok" if verdict.ok else "MISMATCH"
+    worst_first = sorted(verified.verdicts, key=lambda pair: WORST_FIRST.index(pair[1].outcome))
+    for name, verdict in worst_first:
         first, *more = verdict.text.splitlines()
-        write_data("".join([f"{word:<10}  {name}: {first}\n", *(f"{'':<12}{line}\n" for line in more)]), None)
+        lines = [f"{verdict.outcome:<12}  {name}: {first}\n", *(f"{'':<14}{line}\n" for line in more)]
+        write_data("".join(lines), None)
     if arguments.gpu is not None and verified.verdicts:
         from aotlens.verify.values import tolerances
 
         write_data("\n".join(wrap(f"equal: within {tolerances()}", WIDTH)) + "\n", None)
     for failure in verified.failures:
         show_failure(failure.message, failure.traceback, failure.exit_code)
-    return verified.exit_code
+    return verified.exit_code(arguments.allow_unverified)
 
 
 def _minimising(arguments: argparse.Namespace) -> "OnMismatch | None":

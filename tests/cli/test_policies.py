@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from aotlens.cli.run import split
 from aotlens.errors import UserError
 from aotlens.options import CompileOptions
 from aotlens.policy import Budget, Override, Policy
@@ -69,12 +68,6 @@ def test_what_if(policy: str, change: str, after: str) -> None:
 def test_what_if_takes_no_function() -> None:
     with pytest.raises(UserError, match=r"--what-if takes no function, found `rules.py::keep`"):
         Policy().changed("rules.py::keep")
-
-
-def test_run_knows_which_words_are_its_own() -> None:
-    words = ["--policy", "budget", "--memory-budget", "0.5", "train.py", "--policy=save:a", "--steps", "3"]
-    ours = ["--policy", "budget", "--memory-budget", "0.5", "--policy=save:a", "train.py"]
-    assert split(words) == (ours, ["--steps", "3"])
 
 
 RULES = """\
