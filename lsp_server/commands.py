@@ -14,7 +14,9 @@ from lsprotocol import types
 
 from aotlens.errors import AotlensError, UserError
 from aotlens.report.export import described, same_capture
-from aotlens.report.records import Target, Verdict
+from aotlens.report.records import Target
+from aotlens.report.source_records import Outcome
+from aotlens.report.verdicts import WORST_FIRST
 from aotlens.worker.protocol import NOT_THE_FILES, Answer
 from lsp_server.app import Server, path_of
 from lsp_server.menus import TARGETS, TUI, exported_file, targets, tui_command
@@ -36,6 +38,13 @@ NO_TRUST = (
 )
 
 
+MESSAGES: dict[Outcome, types.MessageType] = {
+    "equal": types.MessageType.Info,
+    "differs": types.MessageType.Error,
+    "not verified": types.MessageType.Warning,
+}
+
+
 async def trace(server: Server, uri: str, qualname: str | None = None) -> Result:
     """Trace a file's targets, or one of them, and show what came back."""
     return await _trace_asked(server, uri, qualname)
@@ -47,12 +56,10 @@ async def verify(server: Server, uri: str, qualname: str | None = None) -> Resul
     held = server.views.traces.get((path_of(uri) or "", qualname))
     if "failure" in result or held is None:
         return result
-    verdicts = {target.qualname: target.verified for target in held.report.targets}
-    for name, verdict in verdicts.items():
-        text, differs = _verdict(name, verdict)
-        server.say(text, types.MessageType.Error if differs else types.MessageType.Info)
-    verified = {name: verdict is not None and verdict.ok for name, verdict in verdicts.items()}
-    return {**result, "verified": verified}
+    verdicts = {target.qualname: target.verified for target in held.report.targets if target.verified}
+    for name, verdict in sorted(verdicts.items(), key=lambda pair: WORST_FIRST.index(pair[1].outcome)):
+        server.say(f"{name}: {verdict.headline}", MESSAGES[verdict.outcome])
+    return {**result, "verified": {name: verdict.outcome for name, verdict in verdicts.items()}}
 
 
 async def _trace_asked(server: Server, uri: str, qualname: str | None, *, verify: bool = False) -> Result:
@@ -64,15 +71,6 @@ async def _trace_asked(server: Server, uri: str, qualname: str | None, *, verify
         return {"failure": "refused", "message": refusal}
     _say_unsaved(server, path)
     return await _trace(server, path, qualname, asked=True, verify=verify)
-
-
-def _verdict(name: str, verdict: Verdict | None) -> tuple[str, bool]:
-    """A sentence, and whether it tells of a difference."""
-    if verdict is None:
-        return f"{name} was not called: there was nothing to compare", False
-    if verdict.stopped:
-        return f"{name} could not be compared: {verdict.text}", False
-    return f"{name}: {verdict.text}", not verdict.ok
 
 
 async def export(server: Server, uri: str, qualname: str, destination: str | None = None) -> Result:

@@ -3,6 +3,7 @@
 Invariant: nothing here touches a widget, and nothing of the user's runs in this process.
 """
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ from textual.message import Message
 
 from aotlens.errors import ReportError
 from aotlens.report import Report, decode
-from aotlens.worker.protocol import Answer, Failure, Progress, TraceOptions
+from aotlens.worker.protocol import Answer, Failure, Progress, TraceOptions, TraceRequest
 from tui.messages import TraceEnded, TraceProgress
 
 Post = Callable[[Message], object]
@@ -75,6 +76,7 @@ class WorkerTracing:
 
         self._asked = asked
         self._client = WorkerClient()
+        self._known = self._client.answers_on_disk()
         self._job: Job | None = None
 
     def start(self, trace: int, post: Post, fresh: bool, questions: Questions = NONE) -> None:
@@ -85,13 +87,27 @@ class WorkerTracing:
 
         asked = self._asked
         options = questions.added_to(asked.options)
+        request = TraceRequest(0, asked.path, asked.qualname, asked.argv, options)
+        known = self._known.find(request) if self._known is not None and not fresh else None
+        if known is not None:  # `aotlens inspect`, or this app before, has asked the same
+            post(_ended(trace, known))
+            return
+        started = time.time()
         job: Job = self._client.submit(
-            asked.path, asked.qualname, asked.argv, options, on_progress=progressed, fresh=fresh
+            asked.path,
+            asked.qualname,
+            asked.argv,
+            options,
+            on_progress=progressed,
+            fresh=fresh,
+            list_reads=self._known is not None,
         )
         self._job = job
 
         def finished(future: "Future[Answer]") -> None:
             post(ended(trace, future))
+            if self._known is not None and not future.cancelled() and future.exception() is None:
+                self._known.keep(request, future.result(), started)
             if self._job is job:  # its answer is the report once more, as JSON data
                 self._job = None
 
@@ -114,7 +130,10 @@ def ended(trace: int, future: "Future[Answer]") -> TraceEnded:
     error = future.exception()
     if error is not None:
         return TraceEnded(trace, None, Failure("internal", f"the worker failed: {error}", exit_code=3))
-    answer = future.result()
+    return _ended(trace, future.result())
+
+
+def _ended(trace: int, answer: Answer) -> TraceEnded:
     report, failure = read_report(answer)
     return TraceEnded(trace, report, failure, answer.output, answer.elapsed_ms)
 

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from aotlens.report.certificates import why_text
 from aotlens.report.kernel_texts import moved_bytes
+from aotlens.report.places import lines_text
 from aotlens.report.records import (
     Input,
     Kernel,
@@ -26,6 +27,8 @@ ROWS = (6, 3, 2)
 
 TALLEST = 29
 FEW_OPS = 3
+MOST_READERS = 4
+"""Lines whose backward reads a saved value."""
 MOST_READ = 2_000
 """Facts of a kind that are looked at: a loop may make thousands of one line."""
 PLUMBING = frozenset(
@@ -114,8 +117,9 @@ def _call_line(node: StageNode) -> Line:
 
 def _saved_line(value: SavedValue) -> Line:
     cost = human_bytes(value.bytes) if value.bytes else "free"
-    readers = sorted({use.span.line for use in value.used_by if use.span})
-    used = f"; read by the backward of line {', '.join(map(str, readers[:4]))}" if readers else ""
+    readers = [use.span for use in value.used_by if use.span]
+    home = value.span.file if value.span else None
+    used = f"; read by the backward of {lines_text(readers, home, MOST_READERS)}" if readers else ""
     return code(value.name or value.node), f" `{value.tensor.short()}`, {cost}; {why_text(value)}{used}"
 
 

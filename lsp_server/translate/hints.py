@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from lsprotocol import types
 
 from aotlens.report.certificates import why_text
+from aotlens.report.places import line_text
 from aotlens.report.records import Input, SavedValue, Span, Variable
 from aotlens.report.summary import human_bytes
 from lsp_server.settings import Settings
@@ -89,12 +90,12 @@ def _mutation_hints(views: Views, shown: Shown) -> Iterator[types.InlayHint]:
                 label="mutated",
                 kind=types.InlayHintKind.Parameter,
                 padding_right=True,
-                tooltip=_tooltip(views, shown, _mutation(row)),
+                tooltip=_tooltip(views, shown, _mutation(row, target.file)),
             )
 
 
-def _mutation(row: Input) -> str:
-    lines = list(dict.fromkeys(f"- line {site.span.line}: {code(site.text)}" for site in row.sites))
+def _mutation(row: Input, home: str | None) -> str:
+    lines = list(dict.fromkeys(f"- {line_text(site.span, home)}: {code(site.text)}" for site in row.sites))
     return "\n".join([f"{code(row.name)} is mutated: {row.reason}", *lines])
 
 

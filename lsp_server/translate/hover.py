@@ -8,6 +8,7 @@ import re
 from lsprotocol import types
 
 from aotlens.report.certificates import budget_text
+from aotlens.report.places import line_text
 from aotlens.report.records import Input, Memory, Span, Target
 from aotlens.report.summary import applied_steps, counted, human_bytes, target_summary, timings_summary
 from lsp_server.document import Document
@@ -113,15 +114,15 @@ def function_text(target: Target) -> str:
     steps = applied_steps(target)[:MOST_ROWS]
     rows += [f"- wrapper: {step.name}, {step.reason}{per_call(step.bytes_per_call)}" for step in steps]
     if target.memory:
-        rows.append(f"- peak {human_bytes(target.memory.peak_bytes)}{_where(target.memory)}")
+        rows.append(f"- peak {human_bytes(target.memory.peak_bytes)}{_where(target.memory, target.file)}")
     if target.timings_ms:
         rows.append(f"- compiled in {timings_summary(target)}")
     return "\n".join(rows)
 
 
-def _where(memory: Memory) -> str:
+def _where(memory: Memory, home: str | None) -> str:
     """` in the backward, at line 24`."""
-    place = f", at line {memory.peak_span.line}" if memory.peak_span is not None else ""
+    place = f", at {line_text(memory.peak_span, home)}" if memory.peak_span is not None else ""
     return f" in the {memory.peak_phase}{place}" if memory.peak_node else ""
 
 
@@ -132,7 +133,10 @@ def argument_text(target: Target, row: Input) -> str:
     grad = ", requires grad" if row.requires_grad else ""
     head = f"**{code(row.name)}** · {kind} {row.index}{shape}{grad}"
     rows = [head, "", _handling(row)]
-    rows += [f"- line {site.span.line}: {code(site.text)}{of_op(site.op)}" for site in row.sites[:MOST_ROWS]]
+    rows += [
+        f"- {line_text(site.span, target.file)}: {code(site.text)}{of_op(site.op)}"
+        for site in row.sites[:MOST_ROWS]
+    ]
     cost = _cost(target, row)
     if cost:
         rows.append(f"- costs {human_bytes(cost)} on every call")

@@ -96,7 +96,7 @@ class StandInWorker:
         if qualname in ("dead", "two"):
             report = replace(report, diagnostics=(_finding(qualname, path, report),))
         if options.verify:
-            verdicts = (Verdict(True, "3 values equal eager"), Verdict(False, "out differs by 0.5"))
+            verdicts = (Verdict("equal", "3 values"), Verdict("differs", "out differs by 0.5"))
             pairs = zip(report.targets, verdicts, strict=False)
             report = replace(report, targets=tuple(with_verdict(*pair) for pair in pairs))
         data = json.loads(big_report()) if qualname == "big" else encode(report)

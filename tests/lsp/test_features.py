@@ -195,15 +195,15 @@ def test_undo_brings_everything_back(shared: StrictClient) -> None:
 def test_verifying_tells_each_target_and_marks_what_differs(shared: StrictClient) -> None:
     uri = traced(shared)
     assert "verify" in [title for _, title, _, _ in lenses(shared, uri)]
-    assert shared.command("aotlens.verify", uri)["verified"] == {"Block": True, "score": False}
+    assert shared.command("aotlens.verify", uri)["verified"] == {"Block": "equal", "score": "differs"}
     said = shared.all("window/showMessage")
     assert [(one["type"], one["message"]) for one in said] == [
-        (3, "Block: 3 values equal eager"),
-        (1, "score: out differs by 0.5"),
+        (1, "score: differs: out differs by 0.5"),
+        (3, "Block: equal: 3 values"),
     ]
     titles = [title for _, title, _, _ in lenses(shared, uri)]
-    assert any(title.endswith("· verified") for title in titles)
-    assert any(title.endswith("· DIFFERS FROM EAGER") for title in titles)
+    assert any(title.endswith("· equal to eager") for title in titles)
+    assert any(title.endswith("· differs from eager") for title in titles)
     assert "verify" not in titles
     found = shared.all("textDocument/publishDiagnostics")[-1]["diagnostics"]
     assert [one["message"] for one in found if one["code"] == "AL701"] == ["out differs by 0.5"]

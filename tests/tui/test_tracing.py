@@ -203,9 +203,9 @@ def test_a_key_compares_with_eager_and_the_overview_tells_the_verdict() -> None:
         await settle(pilot)
         await pilot.press("v")
         assert [asked.verify for asked in tracing.asked] == [False, True]
-        verdict = Verdict(False, "out differs by 0.5 at [0, 1]\nfirst at mul_1")
+        verdict = Verdict("differs", "out differs by 0.5 at [0, 1]\nfirst at mul_1")
         tracing.answer(replace(report, targets=(replace(report.targets[0], verified=verdict),)))
         await settle(pilot)
-        assert "verified  DIFFERS  out differs by 0.5 at [0, 1]" in lines(app, "overview-lines")
+        assert "verified  differs  out differs by 0.5 at [0, 1]" in lines(app, "overview-lines")
 
     drive(scenario, AotlensApp("model.py", tracing=tracing))

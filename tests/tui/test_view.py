@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from aotlens.report import Edit, Memory, Site, Span
 from aotlens.report.ledger import aliasing
+from aotlens.report.places import file_key
 from aotlens.report.records import Guard, Left
 from aotlens.report.summary import call_count
 from lsp_server.index import Spot
@@ -17,7 +18,7 @@ from tui.view.diagnostics import edited
 from tui.view.ledger import guard_lines, left_lines, output_details
 from tui.view.marks import Mark, line_marks, mark_text
 from tui.view.overview import alive_lines, memory_plot
-from tui.view.places import LineIndex, file_key
+from tui.view.places import LineIndex
 from tui.view.quantities import bar, gutter_size, plot, signed_size
 from tui.view.rows import Column, LazyRows, Link, Listing, in_order, matching
 from tui.view.source import SourceStore, from_text

@@ -7,12 +7,12 @@ from html import escape
 from importlib.resources import files
 
 from aotlens._version import __version__
+from aotlens.report.places import file_key
 from aotlens.report.records import Report, Target
 from aotlens.report.summary import human_bytes, target_summary
 from tui.page.encode import Encoder, Json
 from tui.page.tabs import tabs
 from tui.view.marks import SEVERITY_LETTERS, line_marks
-from tui.view.places import file_key
 from tui.view.source import SourceStore
 from tui.view.targets import target_title
 

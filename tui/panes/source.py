@@ -4,9 +4,9 @@ from rich.markup import escape
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
+from aotlens.report.places import file_key
 from aotlens.report.records import Report, Span, Target
 from tui.view.marks import NO_MARK, SEVERITY_LETTERS, Mark, Marks, line_marks, mark_text
-from tui.view.places import file_key
 from tui.view.quantities import gutter_size
 from tui.view.rows import Link
 from tui.view.source import SourceStore

@@ -11,7 +11,7 @@ from tui.view.rows import Cells, Column, LazyRows, Line, Link, Listing, Part
 DIAGNOSTIC_COLUMNS = (
     Column("", widest=1, narrowest=1),
     Column("code", widest=6, narrowest=5),
-    Column("line", widest=16, narrowest=4, align="right"),
+    Column("line", widest=40, narrowest=4, align="right"),
     Column("diagnostic", widest=60, narrowest=20, grows=True),
     Column("fix", widest=3, narrowest=3, align="right", drop=1),
 )

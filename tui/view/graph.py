@@ -16,7 +16,7 @@ NODE_COLUMNS = (
     Column("operation", widest=34, narrowest=12, drop=1),
     Column("tensor", widest=24, narrowest=10, drop=2),
     Column("size", widest=9, narrowest=9, align="right", drop=3),
-    Column("line", widest=16, narrowest=4, align="right"),
+    Column("line", widest=40, narrowest=4, align="right"),
 )
 
 

@@ -24,7 +24,7 @@ KERNEL_COLUMNS = (
     Column("regs", widest=4, narrowest=4, align="right", drop=3),
     Column("spills", widest=9, narrowest=6, align="right", drop=2),
     Column("occ.", widest=5, narrowest=4, align="right", drop=3),
-    Column("line", widest=16, narrowest=4, align="right"),
+    Column("line", widest=40, narrowest=4, align="right"),
 )
 
 
@@ -117,7 +117,7 @@ def total_texts(kernels: tuple[Kernel, ...]) -> Iterator[str]:
 
 
 LINE_COLUMNS = (
-    Column("line", widest=16, narrowest=4, align="right"),
+    Column("line", widest=40, narrowest=4, align="right"),
     Column("expression", widest=60, narrowest=16, grows=True),
     Column("µs", widest=8, narrowest=6, align="right"),
     Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=4),

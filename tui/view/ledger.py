@@ -14,14 +14,14 @@ INPUT_COLUMNS = (
     Column("tensor", widest=24, narrowest=10, drop=1),
     Column("size", widest=9, narrowest=9, align="right", drop=3),
     Column("handled", widest=26, narrowest=11),
-    Column("line", widest=16, narrowest=4, align="right"),
+    Column("line", widest=28, narrowest=4, align="right"),
 )
 OUTPUT_COLUMNS = (
     Column("output", widest=34, narrowest=10, grows=True, cut="middle"),
     Column("tensor", widest=24, narrowest=10, drop=1),
     Column("size", widest=9, narrowest=9, align="right", drop=2),
     Column("what it is", widest=34, narrowest=8),
-    Column("line", widest=16, narrowest=4, align="right"),
+    Column("line", widest=28, narrowest=4, align="right"),
 )
 
 

@@ -4,9 +4,9 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 
 from aotlens.report.kernel_totals import gpu_kernels
+from aotlens.report.places import file_key, own_first
 from aotlens.report.records import Diagnostic, Report, Severity, Span, Target
 from aotlens.report.summary import counted, human_bytes
-from tui.view.places import file_key
 
 SEVERITY_LETTERS: dict[Severity, str] = {"error": "E", "warning": "W", "information": "i", "hint": "h"}
 SEVERITY_ORDER: tuple[Severity, ...] = ("error", "warning", "information", "hint")
@@ -80,10 +80,17 @@ def mark_text(mark: Mark) -> str:
 
 
 def all_diagnostics(report: Report, target: Target | None) -> tuple[Diagnostic, ...]:
-    """The target's diagnostics, then those that belong to no target; the worst first, else by line."""
+    """The target's diagnostics, then those that belong to no target; the worst first, else by line.
+
+    Among equally severe ones those in the user's own files come first.
+    """
     found = (*(target.diagnostics if target else ()), *report.diagnostics)
     unique = tuple({(item.code, item.message, item.span): item for item in found}.values())
-    return tuple(sorted(unique, key=lambda item: (SEVERITY_ORDER.index(item.severity), item.span is None)))
+    return tuple(sorted(unique, key=_worst_first))
+
+
+def _worst_first(item: Diagnostic) -> tuple[int, bool, bool]:
+    return SEVERITY_ORDER.index(item.severity), item.span is None, own_first(item.span)
 
 
 def line_key(span: Span) -> tuple[str, int]:

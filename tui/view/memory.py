@@ -25,7 +25,7 @@ CURVE_COLUMNS = (
     Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=3),
     Column("node", widest=30, narrowest=12, grows=True),
     Column("phase", widest=9, narrowest=2, drop=2),
-    Column("line", widest=16, narrowest=4, align="right"),
+    Column("line", widest=40, narrowest=4, align="right"),
 )
 ALIVE_COLUMNS = (
     Column("at the peak", widest=11, narrowest=11, align="right"),
@@ -34,7 +34,7 @@ ALIVE_COLUMNS = (
     Column("node", widest=24, narrowest=10, drop=4),
     Column("alive as", widest=24, narrowest=8, drop=1),
     Column("made in", widest=9, narrowest=2, drop=2),
-    Column("line", widest=16, narrowest=4, align="right"),
+    Column("line", widest=40, narrowest=4, align="right"),
 )
 
 
@@ -215,7 +215,7 @@ def alive_details(live: LiveValue, target: Target) -> Iterator[Line]:
     home = home_file(target)
     layer = f"  in {live.layer}" if live.layer else ""
     yield Line((Part(live_name(live), "title"), Part(f"  {human_bytes(live.bytes)}{layer}", "dim")))
-    yield Line((Part("alive  ", "dim"), Part(f"{live.kind}, {lifetime(live)}")), wrap=True)
+    yield Line((Part("alive  ", "dim"), Part(f"{live.kind}, {lifetime(live, home)}")), wrap=True)
     if live.span is not None:
         parts = (Part("made by  ", "dim"), Part(text_of(live.span)))
         yield Line((*parts, Part(f"  {line_place(live.span, home)}", "place")), Link((live.span,)))

@@ -106,9 +106,10 @@ def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> 
     kept = (saved_fact(partition),) if partition is not None else ()
     graphs, mode, ledger = graph_fact(target), mode_fact(report, target), tuple(ledger_facts(target))
     further = tuple(further_facts(target))
+    lacking = tuple(lacking_facts(report))
     return Overview(
-        facts=(compiled_fact(target), mode, graphs, *ledger, *kept, *peak, *further),
-        tight_facts=(compiled_fact(target, mode_part(target)), *peak, graphs, *kept),
+        facts=(*lacking, compiled_fact(target), mode, graphs, *ledger, *kept, *peak, *further),
+        tight_facts=(*lacking[:1], compiled_fact(target, mode_part(target)), *peak, graphs, *kept),
         further_facts=(mode, *ledger, *further),
         changed=changed,
         saved=tuple(saved_lines(target)),
@@ -162,6 +163,18 @@ def compiled_fact(target: Target, *more: Part) -> Line:
     return fact("compiled", Part(target.qualname, "title"), Part(where, "place"), *more, link=link)
 
 
+def lacking_facts(report: Report) -> Iterator[Line]:
+    """What the script passed to `torch.compile` and is not compiled, and why targets may be missing."""
+    for record in report.not_compiled:
+        if record.is_loss:
+            link = Link((record.span,)) if record.span is not None else Link()
+            where = f"  {line_place(record.span)}" if record.span is not None else ""
+            parts = (Part(record.name, "warning"), Part(where, "place"), Part(f"  {record.cause}", "dim"))
+            yield fact("in eager", *parts, link=link, jump=Jump("diagnostics"))
+    if report.incomplete is not None:
+        yield fact("missing", Part(report.incomplete, "warning"))
+
+
 def frontend_name(target: Target) -> str:
     return "torch.compile" if target.frontend == "dynamo" else "direct"
 
@@ -201,10 +214,9 @@ def further_facts(target: Target) -> Iterator[Line]:
 
 def verdict_fact(verdict: Verdict) -> Line:
     """How a call compared with eager."""
-    word, role = ("stopped", "warning") if verdict.stopped else ("ok", "ok")
-    if not verdict.ok and not verdict.stopped:
-        word, role = "DIFFERS", "error"
-    return fact("verified", Part(word, role), Part(f"  {verdict.text.splitlines()[0]}", "dim"))
+    roles = {"equal": "ok", "differs": "error", "not verified": "warning"}
+    first = verdict.text.partition("\n")[0]
+    return fact("verified", Part(verdict.outcome, roles[verdict.outcome]), Part(f"  {first}", "dim"))
 
 
 def saved_fact(partition: Partition) -> Line:
@@ -284,7 +296,7 @@ def alive_lines(target: Target) -> Iterator[Line]:
         parts = (
             Part(f"{human_bytes(size):>9}  ", "saved"),
             Part(f"{group.label} {group.times}".strip(), "name"),
-            Part(f"  {first.kind}, {lifetime(first)}", "dim"),
+            Part(f"  {first.kind}, {lifetime(first, home_file(target))}", "dim"),
         )
         yield Line(parts, Link((first.span,) if first.span is not None else ()))
 

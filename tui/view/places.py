@@ -1,38 +1,26 @@
 """Spans as people name them, and which rows stand on a line."""
 
-import os
 from collections import defaultdict
 from collections.abc import Iterable
-from functools import lru_cache
 
+from aotlens.report.places import file_key, line_of, line_text
 from aotlens.report.records import Span, Target
 from tui.view.rows import Link, Rows
 
 
-@lru_cache(maxsize=4096)
-def file_key(file: str) -> str:
-    """One spelling per file, so that two ways to write a path meet."""
-    return os.path.abspath(file)
-
-
 def place(span: Span | None, home: str | None = None) -> str:
     """`41` in the target's own file, `blocks.py:41` elsewhere, empty when nowhere."""
-    if span is None:
-        return ""
-    if home is not None and file_key(span.file) == file_key(home):
-        return str(span.line)
-    return f"{os.path.basename(span.file)}:{span.line}"
+    return line_of(span, home)
 
 
 def line_place(span: Span | None, home: str | None = None) -> str:
     """`line 41` or `blocks.py:41`, for use inside a sentence."""
-    text = place(span, home)
-    return f"line {text}" if text.isdigit() else text
+    return line_text(span, home)
 
 
 def home_file(target: Target) -> str | None:
     """The file that the target's own definition stands in."""
-    return target.span.file if target.span else None
+    return target.file
 
 
 def lines_of(span: Span) -> range:

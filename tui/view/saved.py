@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from aotlens.report.certificates import FREEDOMS, forbidden_text, overruled_text, price_text, reason_text
 from aotlens.report.fold import in_layer
-from aotlens.report.places import text_of, texts
+from aotlens.report.places import own_first, text_of, texts
 from aotlens.report.records import Certificate, Partition, RecomputedValue, SavedValue, Span, Target
 from aotlens.report.summary import counted, human_bytes, human_flops
 from tui.view.places import home_file, line_place, place
@@ -18,7 +18,7 @@ SAVED_COLUMNS = (
     Column("", widest=BAR_WIDTH, narrowest=BAR_WIDTH, drop=2),
     Column("value", widest=48, narrowest=26),
     Column("tensor", widest=24, narrowest=18, drop=3),
-    Column("line", widest=16, narrowest=4, align="right"),
+    Column("line", widest=40, narrowest=4, align="right"),
     Column("uses", widest=4, narrowest=4, align="right", drop=4),
     Column("why", widest=18, narrowest=6),
     Column("reason", widest=30, narrowest=16, grows=True, drop=5),
@@ -27,7 +27,7 @@ RECOMPUTED_COLUMNS = (
     Column("not saved", widest=9, narrowest=9, align="right"),
     Column("value", widest=36, narrowest=20),
     Column("work", widest=11, narrowest=11, align="right", drop=1),
-    Column("line", widest=16, narrowest=4, align="right"),
+    Column("line", widest=40, narrowest=4, align="right"),
     Column("why", widest=18, narrowest=6),
     Column("reason", widest=30, narrowest=16, grows=True, drop=5),
 )
@@ -41,8 +41,11 @@ NOTHING_SAVED = "inference: nothing is saved for a backward"
 
 
 def by_bytes(partition: Partition) -> tuple[SavedValue, ...]:
-    """The dearest first; values that cost nothing in the order of the program."""
-    return tuple(sorted(partition.saved, key=lambda saved: -saved.bytes))
+    """The dearest first; values that cost nothing in the order of the program.
+
+    Of equal bytes, those of the user's own files come first.
+    """
+    return tuple(sorted(partition.saved, key=lambda saved: (-saved.bytes, own_first(saved.span))))
 
 
 def dearest_again(partition: Partition) -> tuple[RecomputedValue, ...]:

@@ -8,8 +8,8 @@ import tokenize
 from dataclasses import dataclass
 from pathlib import Path
 
+from aotlens.report.places import file_key
 from aotlens.report.records import Span
-from tui.view.places import file_key
 
 TAB_SIZE = 4
 LONGEST_LINE = 2000

@@ -43,7 +43,7 @@ FATE_COLUMNS = (
     Column("operation", widest=30, narrowest=10, drop=3),
     Column("runs in", widest=26, narrowest=8),
     Column("saved", widest=9, narrowest=9, align="right"),
-    Column("line", widest=16, narrowest=4, align="right"),
+    Column("line", widest=40, narrowest=4, align="right"),
     Column("why", widest=40, narrowest=12, drop=2),
 )
 
@@ -138,7 +138,7 @@ def diff_listing(records: Sequence[DiffRecord], names: tuple[str, str], target: 
         Column("", widest=1, narrowest=1),
         Column(names[0], narrowest=14, grows=True),
         Column(names[1], narrowest=14, grows=True),
-        Column("line", widest=16, narrowest=4, align="right"),
+        Column("line", widest=40, narrowest=4, align="right"),
     )
 
     def cells_of(record: DiffRecord) -> Cells:

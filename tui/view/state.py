@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass, replace
 
+from aotlens.report.places import file_name
 from aotlens.report.records import Report, Target
 from aotlens.report.summary import counted, human_ms
 from aotlens.worker.protocol import Failure
@@ -65,8 +66,21 @@ def state_parts(state: TraceState, report: Report | None, elapsed_s: float) -> t
         return (Part("trace failed", "error"), Part(f"{old} · r retries", "dim"))
     if state.phase == "ready":
         change = (*state.change, Part(" · ", "dim")) if state.change else ()
-        return (*change, Part("traced", "ok"), Part(f" in {human_ms(state.elapsed_ms)}", "dim"))
-    return (Part(f"report · torch {report.torch}", "dim"),) if report is not None else ()
+        took = Part(f" in {human_ms(state.elapsed_ms)}", "dim")
+        return (*change, *_lacking(report), Part("traced", "ok"), took)
+    return (*_lacking(report), Part(f"report · torch {report.torch}", "dim")) if report is not None else ()
+
+
+def _lacking(report: Report | None) -> tuple[Part, ...]:
+    """That a part of what the script passed to `torch.compile` is not in the report."""
+    if report is None:
+        return ()
+    parts = []
+    if count := sum(record.is_loss for record in report.not_compiled):
+        parts += [Part(f"{count} not compiled", "warning"), Part(" · ", "dim")]
+    if report.incomplete is not None:
+        parts += [Part("incomplete", "warning"), Part(" · ", "dim")]
+    return tuple(parts)
 
 
 def progress_lines(name: str, state: TraceState, elapsed_s: float) -> tuple[Line, ...]:
@@ -118,7 +132,7 @@ FAILURE_TITLES = {
 
 def failure_lines(failure: Failure, log_key: str) -> tuple[Line, ...]:
     """What went wrong, and what can be done here; `log_key` opens what the script printed."""
-    where = f"{os.path.basename(failure.file)}:{failure.line}" if failure.file and failure.line else ""
+    where = f"{file_name(failure.file)}:{failure.line}" if failure.file and failure.line else ""
     edit = f" · e opens {where}" if where else ""
     keys = f"r traces again{edit} · {log_key} shows what the script printed · q quits"
     lines = [

@@ -14,7 +14,7 @@ TARGET_COLUMNS = (
     Column("mode", widest=5, narrowest=5, drop=3),
     Column("saved", widest=9, narrowest=8, align="right", drop=1),
     Column("found", widest=9, narrowest=5, drop=2),
-    Column("line", widest=16, narrowest=4, align="right"),
+    Column("line", widest=40, narrowest=4, align="right"),
 )
 MODES = {"training": "train", "inference": "infer"}
 

@@ -12,7 +12,7 @@ STEP_COLUMNS = (
     Column("", widest=1, narrowest=1),
     Column("step", widest=30, narrowest=14),
     Column("per call", widest=9, narrowest=9, align="right", drop=1),
-    Column("line", widest=16, narrowest=4, align="right", drop=2),
+    Column("line", widest=28, narrowest=4, align="right", drop=2),
     Column("why", widest=30, narrowest=12, grows=True),
 )
 

@@ -13,8 +13,9 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from aotlens.report.places import file_key
 from aotlens.report.records import Span
-from tui.view.places import file_key, lines_of
+from tui.view.places import lines_of
 from tui.view.rows import NO_LINK, Link
 from tui.view.source import SourceText, from_text
 from tui.view.syntax import Colouring, plain, python
