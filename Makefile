@@ -6,6 +6,8 @@
 #   make test-random  10,000 random programs beside eager, hours; goes on where it was stopped
 #   make test-gpu-numbers  the same programs as code for a GPU, interpreted, beside eager; needs no GPU
 #   make test-ops  every operator and module of torch's databases, into docs/operators.md
+#   make corpus  real programs in eager, under torch.compile and under aotlens, into docs/real-programs.md; hours,
+#                goes on where it was stopped; its libraries go to .venv-corpus
 #   make vscode  the VS Code extension: lint, types, tests and editors/vscode/aotlens.vsix; needs the npm registry
 #   make docs    the documents as a site, in site/   make smoke   what is installed, tried in a clean environment
 #   make torch-versions  each supported torch in an environment of its own, into docs/torch-versions.md; gigabytes
@@ -20,12 +22,14 @@ TRITON ?= $(if $(filter Linux,$(shell uname -s)),triton==3.7.*)
 # Two test processes: what a small CI machine has cores for.
 PYTEST_ARGS ?= -n 2 --dist worksteal
 
+CORPUS_VENV ?= .venv-corpus
 BIN := $(VENV)/bin
+CORPUS_BIN := $(CORPUS_VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup docs smoke torch-versions gpu demo test test-ops test-programs test-exports test-gpu-numbers vscode check format lint types layering bench clean
+.PHONY: help setup docs smoke torch-versions gpu demo test test-ops test-programs test-exports test-gpu-numbers corpus vscode check format lint types layering bench clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -72,6 +76,17 @@ test-random: $(READY)
 
 test-gpu-numbers: $(READY)
 	$(BIN)/python -m tests.gpu_numbers $(GPU_NUMBERS_ARGS)
+
+# torch comes first and alone: pip would resolve the libraries' requirement to a build for CUDA.
+$(CORPUS_VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(CORPUS_VENV)
+	$(CORPUS_BIN)/python -m pip install --quiet "$(TORCH)"
+	$(CORPUS_BIN)/python -m pip install --quiet -e ".[corpus]" $(TRITON)
+	@touch $@
+
+# Goes on where a stopped run ended; CORPUS_ARGS="--only 'recipes/*' --fresh" for less, or anew.
+corpus: $(CORPUS_VENV)/.ready
+	$(CORPUS_BIN)/python -m corpus $(CORPUS_ARGS)
 
 # Goes on where a stopped run ended; OPS_ARGS=--fresh starts anew.
 test-ops: $(READY)

@@ -1,0 +1,119 @@
+"""`python -m corpus`: run what has no current result, two programs at a time, and write the page."""
+
+import argparse
+import sys
+import time
+import tomllib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+from corpus.measure import Limits, measure
+from corpus.page import page
+from corpus.program import Program, find_programs
+from corpus.records import Measured
+from corpus.store import ROOT, Store, key_of
+from corpus.verdicts import Check, Judged, judge
+
+__all__ = ["main", "run_one", "write_page"]
+
+NOTES = Path(__file__).parent / "notes.toml"
+PAGE = ROOT / "docs" / "real-programs.md"
+RESULTS = ROOT / "build" / "corpus"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Exit code 1 where a program that was asked for fails a check of correctness."""
+    options = _options(words)
+    chosen = find_programs(tuple(options.only))
+    if not chosen:
+        print(f"no program matches {', '.join(options.only)}", file=sys.stderr)
+        return 2
+    if options.list:
+        print("\n".join(f"{program.name:45} {program.mode:10} {program.summary}" for program in chosen))
+        return 0
+    store = Store(options.results)
+    if not options.page_only:
+        _run_all(chosen, store, options)
+    written = write_page(store, options)
+    return int(any(_failures(written[program.name]) for program in chosen if program.name in written))
+
+
+def _options(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m corpus", description=__doc__)
+    parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="programs by group/name")
+    parser.add_argument("--fresh", action="store_true", help="run again what has a current result")
+    parser.add_argument("--stale-ok", action="store_true", help="keep results of another engine or library")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="programs at a time (default 2)")
+    parser.add_argument("--limit", type=float, default=600, metavar="SECONDS", help="per run (default 600)")
+    parser.add_argument("--rounds", type=int, default=2, metavar="N", help="warm runs each (default 2)")
+    parser.add_argument("--no-verify", action="store_true", help="without the run under --verify")
+    parser.add_argument("--clock", choices=("cpu", "wall"), default="cpu", help="which times the page shows")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
+    parser.add_argument("--page", type=Path, default=PAGE, metavar="FILE")
+    parser.add_argument("--page-only", action="store_true", help="run nothing, write the page")
+    parser.add_argument("--list", action="store_true", help="print the programs and end")
+    return parser.parse_args(words)
+
+
+def _run_all(programs: Sequence[Program], store: Store, options: argparse.Namespace) -> None:
+    limits = Limits(options.limit, options.rounds, not options.no_verify)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        run = partial(run_one, store=store, limits=limits, fresh=options.fresh, stale_ok=options.stale_ok)
+        for line in pool.map(run, programs):
+            print(line, flush=True)
+
+
+def run_one(program: Program, store: Store, limits: Limits, *, fresh: bool, stale_ok: bool) -> str:
+    """Measure the program unless there is a result; the line that says how it went."""
+    try:
+        key = key_of(program)
+    except PackageNotFoundError as error:
+        return f"{program.name}: not run, {error.name} is not installed"
+    if not fresh and store.current(program, key, stale_ok=stale_ok):
+        return f"{program.name}: has a result"
+    start = time.monotonic()
+    measured = measure(program, limits)
+    store.put(program, measured)
+    failures = _failures(judge(program, measured))
+    return f"{program.name}: {time.monotonic() - start:.0f} s, {'; '.join(failures) or 'fine'}"
+
+
+def _failures(judged: Judged) -> list[str]:
+    checks: dict[str, Check] = {
+        "exit code": judged.exit_code,
+        "output": judged.output,
+        "values": judged.values,
+        "graphs": judged.graphs,
+        "verify": judged.verify,
+    }
+    return [f"{name}: {check.text}" for name, check in checks.items() if check.state == "fail"]
+
+
+def write_page(store: Store, options: argparse.Namespace) -> dict[str, Judged]:
+    """The page from all results of programs that are still the same; what it judges, by program."""
+    programs = find_programs()
+    results: dict[str, Measured] = {}
+    for program in programs:
+        measured = store.get(program)
+        if measured is not None and measured.program_digest == program.digest:
+            results[program.name] = measured
+    judged = {
+        program.name: judge(program, results[program.name], options.clock)
+        for program in programs
+        if program.name in results
+    }
+    stale = sum(_is_stale(program, store) for program in programs if program.name in results)
+    notes = tomllib.loads(NOTES.read_text(encoding="utf-8"))
+    options.page.write_text(page(programs, judged, notes, options.clock, stale), encoding="utf-8")
+    return judged
+
+
+def _is_stale(program: Program, store: Store) -> bool:
+    """Whether the result belongs to another engine, or to libraries that are not installed as they were."""
+    try:
+        return store.current(program, key_of(program)) is None
+    except PackageNotFoundError:
+        return True

@@ -1,0 +1,147 @@
+"""Run one program in every way, one run after the other, and keep what was measured.
+
+Invariant: each compiler starts with empty caches of its own, its later runs find what its first one left, and
+the runs that are compared with each other follow each other directly.
+"""
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from corpus.process import run_process
+from corpus.program import Program
+from corpus.records import Graphs, Measured, NotCompiled, Run
+from corpus.store import ROOT, key_of
+from corpus.values import compare_dumps
+
+__all__ = ["Limits", "environment", "measure"]
+
+OBSERVER = Path(__file__).parent / "observer"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a run may take, and how often the warm runs are repeated."""
+
+    seconds: float = 600.0
+    warm_rounds: int = 2
+    verify: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """The folders of one program's runs."""
+
+    program: Program
+    folder: Path
+    limits: Limits
+
+    def run(self, way: str, memory_lines: str = "") -> Run:
+        compiler = "aotlens" if way.startswith(("aotlens", "verify")) else way.removesuffix("-warm")
+        dump = self.folder / f"dump-{way}"
+        work = self.folder / f"work-{way}"
+        caches = self.folder / f"caches-{compiler}"
+        for folder in (dump, work, caches):
+            folder.mkdir(exist_ok=True)
+        env = environment(self.program, way, dump, caches)
+        if memory_lines:
+            env["CORPUS_MEMORY_LINES"] = memory_lines
+        ran = run_process(self.command(way), env, work, self.limits.seconds)
+        return Run(way, ran, _peak(dump))
+
+    def command(self, way: str) -> list[str]:
+        script = [str(self.program.path), *self.program.args]
+        if way.startswith(("eager", "inductor")):
+            return [sys.executable, *script]
+        options = {"aotlens": ["--report", str(self.report)], "verify": ["--verify"]}.get(way, [])
+        return [sys.executable, "-m", "aotlens", "run", *options, *script]
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "report.json"
+
+
+def environment(program: Program, way: str, dump: Path, caches: Path) -> dict[str, str]:
+    """The variables of one run: one thread, no network, caches in the folder.
+
+    For eager the observer passes `disable=True` to `torch.compile`: with TORCH_COMPILE_DISABLE torch ends
+    programs that ask for `fullgraph=True`, and operators such as `scan` do not run.
+    """
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("TORCH", "AOTLENS"))}
+    env |= {
+        "PYTHONPATH": os.pathsep.join([str(OBSERVER), str(ROOT)]),
+        "PYTHONUNBUFFERED": "1",
+        "CORPUS_SCRIPT": os.path.realpath(program.path),
+        "CORPUS_DUMP": str(dump),
+        "OMP_NUM_THREADS": "1",
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
+        "TRITON_CACHE_DIR": str(caches / "triton"),
+        "AOTLENS_CACHE_DIR": str(caches / "aotlens"),
+        "HF_HUB_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HOME": str(caches / "huggingface"),
+        "TOKENIZERS_PARALLELISM": "false",
+        "WANDB_MODE": "disabled",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    if way == "eager":
+        env["CORPUS_EAGER"] = "1"
+    return env
+
+
+def measure(program: Program, limits: Limits) -> Measured:
+    """Every run of the program; after a run in eager that fails, none."""
+    key = key_of(program)
+    with tempfile.TemporaryDirectory(prefix="corpus-") as name:
+        bench = _Bench(program, Path(name), limits)
+        runs = tuple(_runs(bench))
+        values = {
+            compiler: compare_dumps(bench.folder / f"dump-{compiler}", bench.folder / "dump-eager")
+            for compiler in ("inductor", "aotlens")
+            if any(run.way == compiler for run in runs)
+        }
+        graphs = read_graphs(bench.report)
+    return Measured(program.name, key.program_digest, key.engine, key.versions, runs, graphs, values)
+
+
+def _runs(bench: _Bench) -> Iterator[Run]:
+    eager = bench.run("eager")
+    yield eager
+    if eager.ran.timed_out:
+        return
+    lines = len(eager.ran.lines)
+    window = f"{lines - 2}-{lines}" if lines >= 6 else ""
+    cold = [bench.run("inductor", window), bench.run("aotlens", window)]
+    yield from cold
+    for _ in range(bench.limits.warm_rounds):
+        yield from (bench.run(f"{run.way}-warm") for run in cold if not run.ran.timed_out)
+    if bench.limits.verify:
+        yield bench.run("verify")
+
+
+def _peak(dump: Path) -> int | None:
+    try:
+        return int(json.loads((dump / "memory.json").read_text())["peak_bytes"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def read_graphs(report: Path) -> Graphs | None:
+    """What the report counts; None where the run ended before it was written."""
+    try:
+        data = json.loads(report.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return Graphs(len(data["targets"]), tuple(map(_not_compiled, data.get("not_compiled", ()))))
+
+
+def _not_compiled(entry: dict[str, Any]) -> NotCompiled:
+    span = entry.get("span")
+    location = f"{Path(span['file']).name}:{span['line']}" if span else ""
+    return NotCompiled(entry["name"], entry["code"], entry["cause"], entry["reason"], location)

@@ -1,0 +1,112 @@
+"""A stopped run goes on where it ended, and a result counts for what it was measured with."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from corpus import app, store
+from corpus.measure import Limits
+from corpus.program import Program, read_program
+from corpus.records import Measured
+from corpus.store import Key, Store, key_of
+from tests.corpus.made import measured
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two programs in a folder of their own, and the names of those that are measured."""
+    programs = []
+    for name in ("first", "second"):
+        path = tmp_path / "recipes" / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f'"""The {name}."""\n# corpus: mode=training\n')
+        programs.append(read_program(path))
+    ran: list[str] = []
+
+    def find(patterns: tuple[str, ...] = ()) -> list[Program]:
+        return [program for program in programs if not patterns or program.path.stem in patterns]
+
+    def measure(program: Program, limits: Limits) -> Measured:
+        ran.append(program.path.stem)
+        key = key_of(program)
+        return replace(
+            measured(verify_exit=int(program.path.stem == "second")),
+            program=program.name,
+            program_digest=key.program_digest,
+            engine=key.engine,
+            versions=key.versions,
+        )
+
+    monkeypatch.setattr(app, "find_programs", find)
+    monkeypatch.setattr(app, "measure", measure)
+    monkeypatch.setattr(store, "engine_digest", lambda: "engine 1")
+    return ran
+
+
+def start(folder: Path, *words: str) -> int:
+    return app.main([*words, "--results", str(folder / "results"), "--page", str(folder / "page.md")])
+
+
+def test_what_has_a_result_is_not_run_again(
+    corpus: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert start(tmp_path, "--only", "first") == 0
+    assert start(tmp_path, "--jobs", "1") == 1
+    assert corpus == ["first", "second"]
+    said = capsys.readouterr().out.splitlines()
+    assert said[1:] == [
+        "recipes/first: has a result",
+        "recipes/second: 0 s, verify: exit 1: MISMATCH net: gradient",
+    ]
+    page = (tmp_path / "page.md").read_text()
+    assert "2 of 2 programs were run." in page
+    assert start(tmp_path, "--fresh", "--only", "first") == 0
+    assert corpus == ["first", "second", "first"]
+
+
+def test_another_engine_or_program_makes_a_result_stale(
+    corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(tmp_path, "--only", "first")
+    monkeypatch.setattr(store, "engine_digest", lambda: "engine 2")
+    start(tmp_path, "--only", "first", "--stale-ok")
+    assert corpus == ["first"]
+    start(tmp_path, "--only", "first")
+    assert corpus == ["first", "first"]
+    (tmp_path / "recipes" / "first.py").write_text('"""Changed."""\n# corpus: mode=training\n')
+    start(tmp_path, "--only", "first", "--stale-ok")
+    assert corpus == ["first", "first", "first"]
+
+
+def test_a_damaged_result_counts_as_absent(corpus: list[str], tmp_path: Path) -> None:
+    start(tmp_path, "--only", "first")
+    (tmp_path / "results" / "recipes" / "first.json").write_text('{"program": "recipes/first"')
+    start(tmp_path, "--only", "first")
+    assert corpus == ["first", "first"]
+
+
+def test_the_page_alone_runs_nothing(corpus: list[str], tmp_path: Path) -> None:
+    assert start(tmp_path, "--page-only") == 0
+    assert corpus == []
+    assert "0 of 2 programs were run. `not run` marks the other 2;" in (tmp_path / "page.md").read_text()
+
+
+def test_a_missing_package_is_named(
+    corpus: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "recipes" / "needy.py"
+    path.write_text('"""Needs much."""\n# corpus: mode=training needs=no-such-package\n')
+    program = read_program(path)
+    line = app.run_one(program, Store(tmp_path / "results"), Limits(), fresh=False, stale_ok=False)
+    assert line == "recipes/needy: not run, no-such-package is not installed"
+
+
+def test_a_result_of_other_versions_is_stale(corpus: list[str], tmp_path: Path) -> None:
+    start(tmp_path, "--only", "first")
+    program = read_program(tmp_path / "recipes" / "first.py")
+    kept = Store(tmp_path / "results")
+    assert kept.current(program, key_of(program)) is not None
+    other = Key(program.digest, "engine 1", {"torch": "9.9"})
+    assert kept.current(program, other) is None
+    assert kept.current(program, other, stale_ok=True) is not None

@@ -1,0 +1,92 @@
+"""The observer sees a program's tensors, its clocks and its peak of memory, and changes nothing of it."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from corpus.measure import environment, read_graphs
+from corpus.process import run_process
+from corpus.program import read_program
+from corpus.records import Graphs, NotCompiled
+from corpus.values import compare_dumps
+
+PROGRAM = '''"""Train two layers."""
+# corpus: mode=training
+import sys
+import torch
+from torch import nn
+
+def main():
+    torch.manual_seed(0)
+    block = nn.Linear(4, 4)
+    model = nn.Sequential(block, nn.Tanh())
+    block.compile(backend="eager")
+    print("ready")
+    for step in range(5):
+        torch.empty(1000 * 1000)
+        model(torch.ones(2, 4)).sum().backward()
+        print(f"step {step}")
+    sys.exit(3)
+
+names = nn.ParameterDict({"scale": torch.ones(2)})
+main()
+'''
+
+
+def test_what_the_observer_notes(tmp_path: Path) -> None:
+    path = tmp_path / "recipes" / "net.py"
+    path.parent.mkdir()
+    path.write_text(PROGRAM)
+    dump = tmp_path / "dump"
+    dump.mkdir()
+    program = read_program(path)
+    env = environment(program, "inductor", dump, tmp_path) | {"CORPUS_MEMORY_LINES": "4-6"}
+    ran = run_process([sys.executable, str(path)], env, tmp_path, 120)
+    assert (ran.exit_code, ran.stdout) == (3, ("ready", *(f"step {step}" for step in range(5))))
+    times = [line.thread_cpu_s for line in ran.lines]
+    assert times == sorted(times)
+    assert times[0] > 0
+    tensors = torch.load(dump / "rank0.pt")
+    assert sorted(tensors) == [
+        "model.0.bias",
+        "model.0.bias.grad",
+        "model.0.weight",
+        "model.0.weight.grad",
+        "names.scale",
+    ]
+    assert 4_000_000 <= json.loads((dump / "memory.json").read_text())["peak_bytes"] < 5_000_000
+    assert len(compare_dumps(dump, dump).tensors) == 5
+    assert not (dump / "observer_error.txt").exists()
+
+
+def test_the_report_of_a_run(tmp_path: Path) -> None:
+    entry = {
+        "name": "Net",
+        "qualname": "Net.forward",
+        "cause": "unsupported",
+        "reason": "`as_strided` beyond the storage",
+        "code": "AL402",
+        "span": {"file": "/home/me/net.py", "line": 7, "col": 0, "end_line": 7, "end_col": 9},
+        "calls": 3,
+    }
+    report = tmp_path / "report.json"
+    report.write_text(json.dumps({"targets": [{}, {}], "not_compiled": [entry, entry | {"span": None}]}))
+    reason = "`as_strided` beyond the storage"
+    assert read_graphs(report) == Graphs(
+        2,
+        (
+            NotCompiled("Net", "AL402", "unsupported", reason, "net.py:7"),
+            NotCompiled("Net", "AL402", "unsupported", reason, ""),
+        ),
+    )
+
+
+@pytest.mark.parametrize("text", [None, "", "{"])
+def test_a_run_without_a_report(tmp_path: Path, text: str | None) -> None:
+    report = tmp_path / "report.json"
+    if text is not None:
+        report.write_text(text)
+    assert read_graphs(report) is None
