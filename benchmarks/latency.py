@@ -1,5 +1,6 @@
-"""Compile latency with compilers that do nothing: from a fresh wrapper to the end of its first
-forward and backward, ours beside `functorch.compile.aot_module`.
+"""Compile latency with compilers that do nothing, through public entry points: `aotlens.aot_module` beside
+`functorch.compile.aot_module`, from a fresh wrapper to the end of its first call, and of the backward
+after it.
 
 The model's own first step is part of both sides.  Garbage is collected before each run; collections
 during a run are left as Python and the contender have them.
@@ -10,58 +11,73 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from statistics import median
 
+import functorch.compile
 import torch
-from functorch.compile import aot_module, default_partition, min_cut_rematerialization_partition, nop
 from torch import Tensor, nn
 
+import aotlens
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
-from aotlens.pipeline import Compiled, compile_direct
-from benchmarks.harness import (
-    Cell,
-    Samples,
-    Table,
-    arguments,
-    growth_exponent,
-    publish,
-    take_turns,
-    time_once,
-)
-from benchmarks.models import CONV_NET, Model, gpt_model
+from aotlens.pipeline import compile_direct
+from benchmarks.harness import Cell, Samples, Table, arguments, growth_exponent, publish, take_turns
+from benchmarks.models import CONV_NET, RESNET_50, Model, gpt_model
 
-LAYERS = (2, 12, 24, 48)
+LAYERS = (2, 12, 24)
 CONTENDERS = ("eager", "peer", "ours")
-PEER_PARTITIONS = {"default": default_partition, "min-cut": min_cut_rematerialization_partition}
+POLICIES = ("default", "min-cut")
+PARTITIONS = {"default": "default_partition", "min-cut": "min_cut_rematerialization_partition"}
+"""The partition functions by the names that both sides give them."""
+
+Inputs = tuple[Tensor, ...]
 
 
-def no_op_backend(graph: torch.fx.GraphModule, _inputs: object) -> Callable[..., object]:
-    return graph
+def wrapped(api: object, model: nn.Module, policy: str) -> nn.Module:
+    """The model as `aotlens` or `functorch.compile` wraps it; nothing is compiled yet."""
+    make, nop, partition = (getattr(api, name) for name in ("aot_module", "nop", PARTITIONS[policy]))
+    compiled: nn.Module = make(model, nop, nop, partition_fn=partition)
+    return compiled
 
 
-def step(compiled: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> None:
-    compiled(*inputs).backward()
+@dataclass(slots=True)
+class FirstStep:
+    """A contender that times itself: the first call, and the backward after it."""
+
+    make: Callable[[], Callable[..., Tensor]]
+    inputs: Inputs
+    steps_s: list[float]
+    """CPU seconds to the end of the backward, by round."""
+
+    def __call__(self) -> float:
+        start = time.process_time()
+        loss = self.make()(*self.inputs)
+        called = time.process_time() - start
+        loss.backward()
+        self.steps_s.append(time.process_time() - start)
+        return called
 
 
-def peer_first_step(model: nn.Module, inputs: tuple[Tensor, ...], policy: str) -> None:
-    step(aot_module(model, nop, nop, partition_fn=PEER_PARTITIONS[policy]), inputs)
+def first_step(api: object, model: nn.Module, inputs: Inputs, policy: str) -> FirstStep:
+    return FirstStep(partial(wrapped, api, model, policy), inputs, [])
 
 
-def our_first_step(
-    model: nn.Module, inputs: tuple[Tensor, ...], policy: str
-) -> tuple[Compiled, dict[str, float]]:
-    """What was compiled, and CPU milliseconds from the start of each stage to the start of the next."""
+def stages_of(step: FirstStep) -> tuple[float, dict[str, float]]:
+    """What our first step gives, and CPU milliseconds from the start of each stage to that of the next."""
     starts: list[tuple[str, float]] = []
 
     def start(name: str) -> None:
         starts.append((name, time.process_time() * 1e3))
 
     with observing(on_stage=start):
-        compiled = compile_direct(model, inputs, {}, CompileOptions(backend=no_op_backend, policy=policy))
-        start("first forward")
-        step(compiled.call, inputs)
+        called = step()
     start("end")
-    return compiled, {name: after - before for (name, before), (_, after) in pairwise(starts)}
+    return called, {name: after - before for (name, before), (_, after) in pairwise(starts)}
+
+
+def joint_nodes(model: nn.Module, inputs: Inputs, policy: str) -> int:
+    compiled = compile_direct(model, inputs, {}, CompileOptions(backend="eager", policy=policy))
+    return len(compiled.joint.program.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,51 +86,68 @@ class Measured:
 
     joint_nodes: int
     """In our joint program."""
-    samples: dict[str, Samples]
-    """By contender."""
+    calls: dict[str, Samples]
+    """The first calls, by contender."""
+    steps_s: dict[str, float]
+    """Median CPU seconds of the first calls with their backward, by contender."""
     stages_ms: dict[str, float]
     """Ours: each stage's lowest CPU time over the rounds, in the order in which the stages run."""
 
 
 def measure(given: Model, policy: str, rounds: int) -> Measured:
     model, inputs = given.make(), given.inputs()
-    sizes: list[int] = []
     stages: list[dict[str, float]] = []
 
-    def ours() -> None:
-        compiled, stages_ms = our_first_step(model, inputs, policy)
-        sizes.append(len(compiled.joint.program.nodes))
+    def ours() -> float:
+        called, stages_ms = stages_of(contenders["ours"])
         stages.append(stages_ms)
+        return called
 
     contenders = {
-        "eager": lambda: time_once(partial(step, model, inputs)),
-        "peer": lambda: time_once(partial(peer_first_step, model, inputs, policy)),
-        "ours": lambda: time_once(ours),
+        "eager": FirstStep(lambda: model, inputs, []),
+        "peer": first_step(functorch.compile, model, inputs, policy),
+        "ours": first_step(aotlens, model, inputs, policy),
     }
-    samples = take_turns(contenders, rounds)
+    calls = take_turns({**contenders, "ours": ours}, rounds)
+    steps_s = {name: median(contender.steps_s) for name, contender in contenders.items()}
     lowest = {name: min(times[name] for times in stages) for name in stages[-1]}
-    return Measured(sizes[-1], samples, lowest)
+    return Measured(joint_nodes(model, inputs, policy), calls, steps_s, lowest)
 
 
-def latency_table(policy: str, results: dict[int, Measured], conv_net: Measured, rounds: int) -> Table:
+def latency_table(
+    policy: str, results: dict[int, Measured], others: dict[str, Measured], rounds: int
+) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    named = {**{gpt_model(layers).name: found for layers, found in results.items()}, CONV_NET.name: conv_net}
-    for name, found in named.items():
-        eager, peer, ours = (found.samples[name].median_s * 1e3 for name in CONTENDERS)
-        spread = f"±{found.samples['ours'].spread:.0%}"
-        rows.append((name, found.joint_nodes, eager, peer, ours, spread, ours / peer))
+    for name, found in {
+        **{gpt_model(layers).name: found for layers, found in results.items()},
+        **others,
+    }.items():
+        eager, peer, ours = (found.calls[contender].median_s * 1e3 for contender in CONTENDERS)
+        spread = f"±{found.calls['ours'].spread:.0%}"
+        steps = found.steps_s["ours"] / found.steps_s["peer"]
+        rows.append((name, found.joint_nodes, eager, peer, ours, spread, ours / peer, steps))
     sizes = [found.joint_nodes for found in results.values()]
     exponents = [
-        growth_exponent(sizes, [found.samples[name].median_s for found in results.values()])
+        growth_exponent(sizes, [found.calls[name].median_s for found in results.values()])
         for name in CONTENDERS
     ]
-    rows.append(("GPT: growth exponent over nodes", "", *exponents, "", ""))
-    columns = ("case", "joint nodes", "eager ms", "peer ms", "ours ms", "spread", "ours / peer")
+    rows.append(("GPT: growth exponent over nodes", "", *exponents, "", "", ""))
+    columns = (
+        "case",
+        "joint nodes",
+        "eager ms",
+        "peer ms",
+        "ours ms",
+        "spread",
+        "ours / peer",
+        "with backward",
+    )
     note = (
-        "No-op compilers; a fresh wrapper, its first forward and backward. "
+        "Ours is `aotlens.aot_module`, the peer `functorch.compile.aot_module`, each with its own `nop` and "
+        "partition function; the first call of a fresh wrapper, and in the last column its backward too. "
         f"CPU time, median of {rounds} rounds in turns; garbage collected before each, the collector on."
     )
-    return Table(f"Compile latency, {policy} partition", columns, tuple(rows), note)
+    return Table(f"First call, {policy} partition", columns, tuple(rows), note)
 
 
 def stage_table(policy: str, results: dict[int, Measured]) -> Table:
@@ -125,7 +158,8 @@ def stage_table(policy: str, results: dict[int, Measured]) -> Table:
         rows.append((name, *times, growth_exponent(sizes, times)))
     columns = ("stage", *(f"{layers} layers, ms" for layers in LAYERS), "growth exponent")
     note = (
-        "Ours; CPU time, the lowest of the same rounds; codegen of the backward includes its first run. "
+        "Ours; CPU time, the lowest of the same rounds; runtime includes the first forward, codegen of the "
+        "backward its first run. "
         "An exponent of 1 is linear in the joint nodes."
     )
     return Table(f"Time by stage, {policy} partition", columns, tuple(rows), note)
@@ -134,13 +168,13 @@ def stage_table(policy: str, results: dict[int, Measured]) -> Table:
 def main() -> None:
     options = arguments("compile latency beside functorch.compile", rounds=5)
     torch.set_num_threads(1)  # other programs on the machine then disturb less
-    for policy in PEER_PARTITIONS:  # both sides import and build what they need once
+    for policy in POLICIES:  # both sides import and build what they need once
         measure(gpt_model(1), policy, rounds=1)
     tables: list[Table] = []
-    for policy in PEER_PARTITIONS:
+    for policy in POLICIES:
         results = {layers: measure(gpt_model(layers), policy, options.rounds) for layers in LAYERS}
-        conv_net = measure(CONV_NET, policy, options.rounds)
-        tables += [latency_table(policy, results, conv_net, options.rounds), stage_table(policy, results)]
+        others = {model.name: measure(model, policy, options.rounds) for model in (CONV_NET, RESNET_50)}
+        tables += [latency_table(policy, results, others, options.rounds), stage_table(policy, results)]
     publish("latency", tables)
 
 

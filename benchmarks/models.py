@@ -60,6 +60,63 @@ class ConvNet(nn.Module):
         return nn.functional.cross_entropy(self.head(x), labels)
 
 
+class ResidualBlock(nn.Module):
+    """A bottleneck as in ResNet-50: it may halve the image and widen the channels."""
+
+    def __init__(self, channels: int, inner: int, stride: int) -> None:
+        super().__init__()
+        wide = 4 * inner
+        self.conv1, self.norm1 = nn.Conv2d(channels, inner, 1, bias=False), nn.BatchNorm2d(inner)
+        self.conv2 = nn.Conv2d(inner, inner, 3, stride, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(inner)
+        self.conv3, self.norm3 = nn.Conv2d(inner, wide, 1, bias=False), nn.BatchNorm2d(wide)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = None
+        if channels != wide:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(channels, wide, 1, stride, bias=False), nn.BatchNorm2d(wide)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.relu(self.norm1(self.conv1(x)))
+        y = self.relu(self.norm2(self.conv2(y)))
+        y = self.norm3(self.conv3(y))
+        y += x if self.downsample is None else self.downsample(x)
+        return self.relu(y)
+
+
+class ResNet50(nn.Module):
+    """ResNet-50 (He et al., 2015) at its own width, as torchvision writes it; gives its loss."""
+
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 64, 7, 2, padding=3, bias=False)
+        self.norm1, self.relu = nn.BatchNorm2d(64), nn.ReLU(inplace=True)
+        self.pool = nn.MaxPool2d(3, 2, padding=1)
+        blocks: list[nn.Module] = []
+        channels = 64
+        for inner, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+            for number in range(count):
+                blocks.append(ResidualBlock(channels, inner, stride if number == 0 else 1))
+                channels = 4 * inner
+        self.blocks = nn.Sequential(*blocks)
+        self.head = nn.Linear(channels, classes)
+
+    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
+        x = self.pool(self.relu(self.norm1(self.conv1(images))))
+        x = self.blocks(x).mean((2, 3))
+        return nn.functional.cross_entropy(self.head(x), labels)
+
+
+def resnet50() -> ResNet50:
+    torch.manual_seed(0)
+    return ResNet50()
+
+
+def resnet50_inputs() -> tuple[Tensor, Tensor]:
+    return torch.randn(2, 3, 32, 32), torch.randint(10, (2,))
+
+
 def conv_net() -> ConvNet:
     torch.manual_seed(0)
     return ConvNet()
@@ -83,3 +140,4 @@ def gpt_model(layers: int) -> Model:
 
 
 CONV_NET = Model("conv net, 49 convolutions", conv_net, conv_net_inputs)
+RESNET_50 = Model("ResNet-50", resnet50, resnet50_inputs)

@@ -1,25 +1,30 @@
-"""What a call costs over eager when there is next to nothing to compute: ours beside
-`functorch.compile.aot_function`.
+"""What a call costs over eager when there is next to nothing to compute, through public entry points on both
+sides: `aotlens.aot_function` beside `functorch.compile.aot_function`, and `torch.compile` with the backends
+"aotlens" and "aot_eager".
 
 The functions are so small that the wrapper around the graph is what is measured.
 """
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import FunctionType
 
 import torch
 from functorch.compile import aot_function, nop
 from torch import Tensor
 
+import aotlens
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
-from benchmarks.harness import Cell, Table, arguments, publish, take_turns, time_loop
+from benchmarks.harness import Cell, Samples, Table, arguments, publish, take_turns, time_loop
 
 CALLS = 400
 """Calls in one measured loop."""
 PARAMETERS = 50
+
+Function = Callable[..., object]
 
 
 def plain(x: Tensor, y: Tensor) -> Tensor:
@@ -44,7 +49,7 @@ def many_parameters(x: Tensor, parameters: list[Tensor]) -> Tensor:
 @dataclass(frozen=True, slots=True)
 class Case:
     name: str
-    function: Callable[..., object]
+    function: Function
     make_arguments: Callable[[bool], tuple[object, ...]]
     """Arguments for training (True) or inference."""
 
@@ -70,13 +75,39 @@ CASES = (
 MODES = ("inference", "forward", "forward+backward")
 
 
+def fresh(function: Function) -> Function:
+    """The same function with a code object of its own, by which Dynamo looks up what it compiled: it would
+    try one contender's entries for another."""
+    assert isinstance(function, FunctionType)
+    return FunctionType(function.__code__.replace(), function.__globals__, function.__name__)
+
+
+def functorch_contenders(function: Function, arguments: tuple[object, ...]) -> Mapping[str, Function]:
+    internal = compile_direct(function, arguments, {}, CompileOptions(backend="eager")).call
+    return {
+        "eager": function,
+        "peer": aot_function(function, nop, nop),
+        "ours": aotlens.aot_function(function, aotlens.nop, aotlens.nop),
+        "internal": internal,
+    }
+
+
+def dynamo_contenders(function: Function, arguments: tuple[object, ...]) -> Mapping[str, Function]:
+    """The same kind of code generation on both sides: the graphs' own Python, no kernels."""
+    return {
+        "eager": function,
+        "peer": torch.compile(fresh(function), backend="aot_eager"),
+        "ours": torch.compile(fresh(function), backend="aotlens", options={"backend": "eager"}),
+    }
+
+
 def first_tensor(result: object) -> Tensor:
     found = result[0] if isinstance(result, (tuple, list)) else result
     assert isinstance(found, Tensor)
     return found
 
 
-def call(function: Callable[..., object], arguments: tuple[object, ...], mode: str) -> Callable[[], object]:
+def call(function: Function, arguments: tuple[object, ...], mode: str) -> Callable[[], object]:
     """One call as the mode has it; gradients are asked for rather than accumulated."""
     if mode != "forward+backward":
         return partial(function, *arguments)
@@ -86,33 +117,58 @@ def call(function: Callable[..., object], arguments: tuple[object, ...], mode: s
     return lambda: torch.autograd.grad(first_tensor(function(*arguments)), wanted, gradient)
 
 
-def measure(case: Case, mode: str, rounds: int) -> tuple[Cell, ...]:
+Contenders = Callable[[Function, tuple[object, ...]], Mapping[str, Function]]
+
+
+def measure(make: Contenders, case: Case, mode: str, rounds: int) -> dict[str, Samples]:
     arguments = case.make_arguments(mode != "inference")
-    functions: dict[str, Callable[..., object]] = {
-        "eager": case.function,
-        "peer": aot_function(case.function, nop, nop),
-        "ours": compile_direct(case.function, arguments, {}, CompileOptions(backend="eager")).call,
-    }
+    functions = make(case.function, arguments)
     calls = {name: call(function, arguments, mode) for name, function in functions.items()}
     for ready in calls.values():
         time_loop(ready, CALLS)
-    samples = take_turns({name: partial(time_loop, ready, CALLS) for name, ready in calls.items()}, rounds)
-    eager, peer, ours = (samples[name].median_s * 1e6 for name in functions)
+    return take_turns({name: partial(time_loop, ready, CALLS) for name, ready in calls.items()}, rounds)
+
+
+def row(case: Case, mode: str, samples: dict[str, Samples]) -> tuple[Cell, ...]:
+    micros = {name: found.median_s * 1e6 for name, found in samples.items()}
+    eager, peer = micros["eager"], micros["peer"]
+    over = {name: (micros[name] - eager) / (peer - eager) for name in micros if name not in ("eager", "peer")}
     spread = f"±{samples['ours'].spread:.0%}"
-    return case.name, mode, eager, peer, ours, spread, (ours - eager) / (peer - eager)
+    return case.name, mode, eager, peer, micros["ours"], spread, *over.values()
+
+
+NOTE = (
+    "Tensors of 4 elements, one thread; overhead is the time of a call less eager's. "
+    f"CPU time, median of {{rounds}} loops of {CALLS} calls in turns, the garbage collector off."
+)
+COLUMNS = ("case", "mode", "eager µs", "peer µs", "ours µs", "spread", "overhead, ours / peer")
 
 
 def main() -> None:
-    options = arguments("per-call overhead beside functorch.compile", rounds=15)
+    options = arguments("per-call overhead beside functorch.compile and aot_eager", rounds=31)
     torch.set_num_threads(1)
     gc.freeze()  # collections between the loops then look at what is new only
-    rows = tuple(measure(case, mode, options.rounds) for case in CASES for mode in MODES)
-    columns = ("case", "mode", "eager µs", "peer µs", "ours µs", "spread", "overhead, ours / peer")
-    note = (
-        "Tensors of 4 elements, one thread; overhead is the time of a call less eager's. "
-        f"CPU time, median of {options.rounds} loops of {CALLS} calls in turns, the garbage collector off."
+    functorch_rows, dynamo_rows = (
+        tuple(row(case, mode, measure(make, case, mode, options.rounds)) for case in CASES for mode in MODES)
+        for make in (functorch_contenders, dynamo_contenders)
     )
-    publish("overhead", [Table("Per-call overhead", columns, rows, note)])
+    note = NOTE.format(rounds=options.rounds)
+    direct = (
+        "Ours is `aotlens.aot_function`, the peer `functorch.compile.aot_function`, each with its own `nop` "
+        "as the compiler; the last column is the module text's `call` alone, which no user calls. "
+        f"{note}"
+    )
+    dynamo = (
+        'Ours is `torch.compile(backend="aotlens", options={"backend": "eager"})`, the peer '
+        f'`torch.compile(backend="aot_eager")`; Dynamo\'s guards and frames are in both. {note}'
+    )
+    publish(
+        "overhead",
+        [
+            Table("Per-call overhead, aot_function", (*COLUMNS, "text alone / peer"), functorch_rows, direct),
+            Table("Per-call overhead, torch.compile", COLUMNS, dynamo_rows, dynamo),
+        ],
+    )
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 import torch
+from functorch import compile as functorch_compile
 from functorch.compile import aot_module, nop
 from torch import fx, nn
 
@@ -21,7 +22,6 @@ from aotlens.ir.from_graph_module import flat_results
 from aotlens.partition import choices
 from aotlens.partition.min_cut import Network
 from benchmarks.harness import Cell, Table, arguments, growth_exponent, publish, take_turns, time_once
-from benchmarks.latency import PEER_PARTITIONS
 from benchmarks.models import CONV_NET, Model, gpt_model
 
 LAYERS = (8, 38, 150, 380)
@@ -33,6 +33,10 @@ NETWORK = "Network"
 ONCE_FROM = 20_000
 """Graphs of more nodes are divided in one round only: the peer takes most of a minute for each."""
 
+PEER_PARTITIONS: dict[str, Callable[..., Any]] = {
+    "default": functorch_compile.default_partition,
+    "min-cut": functorch_compile.min_cut_rematerialization_partition,
+}
 OUR_PARTITIONS: dict[str, Callable[..., Any]] = {
     "default": default_partition,
     "min-cut": min_cut_rematerialization_partition,
