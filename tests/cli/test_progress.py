@@ -44,7 +44,8 @@ def test_the_line_is_gone_before_anything_is_printed() -> None:
         "before\nmeanwhile, from another thread\na warning\nfrom a child\nhalf a line and its end\n"
         "after False\n"
     )
-    assert [part for part in screen.overwritten if part != "from a child\r\n"] == []
+    # A child writes past us, in one part or two: where the line is drawn again between them, both are listed.
+    assert "".join(screen.overwritten) in ("", "from a child\r\n", "\r\n")
     shown = dict.fromkeys(text.split(" · ")[0] for text in screen.status)
     assert list(shown) == ["first", "second", "third", "until the end"]
 
@@ -59,8 +60,11 @@ def test_seconds_count_from_the_first_text() -> None:
         "        line.show(text)\n"
         "        time.sleep(1.3)\n",
     )
-    assert screen.status[0] in ("a · 0 s", "a · 1 s")
-    assert screen.status[-1] in ("b · 2 s", "b · 3 s")
+    shown = [text.split(" · ") for text in screen.status]
+    assert (shown[0][0], shown[-1][0]) == ("a", "b")
+    seconds = [int(passed.removesuffix(" s")) for _, passed in shown]
+    assert seconds == sorted(seconds)
+    assert seconds[-1] >= 2, "b began to count anew"
 
 
 SLOW = """\
