@@ -13,14 +13,15 @@ from pathlib import Path
 from corpus.measure import Limits, measure
 from corpus.page import page
 from corpus.program import Program, find_programs
-from corpus.records import Measured
-from corpus.store import ROOT, Store, key_of
+from corpus.published import Row, read_rows, write_rows
+from corpus.store import ROOT, Key, Store, key_of
 from corpus.verdicts import Check, Judged, judge
 
 __all__ = ["main", "run_one", "write_page"]
 
 NOTES = Path(__file__).parent / "notes.toml"
 PAGE = ROOT / "docs" / "real-programs.md"
+ROWS = Path(__file__).parent / "rows.json"
 RESULTS = ROOT / "build" / "corpus"
 
 
@@ -36,9 +37,10 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     store = Store(options.results)
     if not options.page_only:
-        _run_all(chosen, store, options)
-    written = write_page(store, options)
-    return int(any(_failures(written[program.name]) for program in chosen if program.name in written))
+        published = read_rows(options.rows, chosen) if options.published_ok else {}
+        _run_all([program for program in chosen if program.name not in published], store, options)
+    rows = write_page(store, options)
+    return int(any(_failures(rows[program.name].judged) for program in chosen if program.name in rows))
 
 
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
@@ -46,6 +48,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="programs by group/name")
     parser.add_argument("--fresh", action="store_true", help="run again what has a current result")
     parser.add_argument("--stale-ok", action="store_true", help="keep results of another engine or library")
+    parser.add_argument("--published-ok", action="store_true", help="keep published rows, measured elsewhere")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="programs at a time (default 2)")
     parser.add_argument("--limit", type=float, default=600, metavar="SECONDS", help="per run (default 600)")
     parser.add_argument("--rounds", type=int, default=2, metavar="N", help="warm runs each (default 2)")
@@ -53,6 +56,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--clock", choices=("cpu", "wall"), default="cpu", help="which times the page shows")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--page", type=Path, default=PAGE, metavar="FILE")
+    parser.add_argument("--rows", type=Path, default=ROWS, metavar="FILE", help="the published rows")
     parser.add_argument("--page-only", action="store_true", help="run nothing, write the page")
     parser.add_argument("--list", action="store_true", help="print the programs and end")
     return parser.parse_args(words)
@@ -92,28 +96,26 @@ def _failures(judged: Judged) -> list[str]:
     return [f"{name}: {check.text}" for name, check in checks.items() if check.state == "fail"]
 
 
-def write_page(store: Store, options: argparse.Namespace) -> dict[str, Judged]:
-    """The page from all results of programs that are still the same; what it judges, by program."""
+def write_page(store: Store, options: argparse.Namespace) -> dict[str, Row]:
+    """The page and its rows as data: what was measured here, else what is published; the rows by program."""
     programs = find_programs()
-    results: dict[str, Measured] = {}
+    rows = read_rows(options.rows, programs)
     for program in programs:
         measured = store.get(program)
         if measured is not None and measured.program_digest == program.digest:
-            results[program.name] = measured
-    judged = {
-        program.name: judge(program, results[program.name], options.clock)
-        for program in programs
-        if program.name in results
-    }
-    stale = sum(_is_stale(program, store) for program in programs if program.name in results)
+            judged = judge(program, measured, options.clock)
+            rows[program.name] = Row(judged, measured.engine, measured.versions)
+    write_rows(options.rows, rows, programs)
+    stale = sum(not _is_current(rows[program.name], program) for program in programs if program.name in rows)
     notes = tomllib.loads(NOTES.read_text(encoding="utf-8"))
-    options.page.write_text(page(programs, judged, notes, options.clock, stale), encoding="utf-8")
-    return judged
+    judged_rows = {name: row.judged for name, row in rows.items()}
+    options.page.write_text(page(programs, judged_rows, notes, options.clock, stale), encoding="utf-8")
+    return rows
 
 
-def _is_stale(program: Program, store: Store) -> bool:
-    """Whether the result belongs to another engine, or to libraries that are not installed as they were."""
+def _is_current(row: Row, program: Program) -> bool:
+    """Whether the row was measured with this engine, and with the libraries that are installed here."""
     try:
-        return store.current(program, key_of(program)) is None
+        return Key(program.digest, row.engine, row.versions) == key_of(program)
     except PackageNotFoundError:
-        return True
+        return False

@@ -8,6 +8,7 @@ import pytest
 from corpus import app, store
 from corpus.measure import Limits
 from corpus.program import Program, read_program
+from corpus.published import read_rows
 from corpus.records import Measured
 from corpus.store import Key, Store, key_of
 from tests.corpus.made import measured
@@ -45,7 +46,8 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def start(folder: Path, *words: str) -> int:
-    return app.main([*words, "--results", str(folder / "results"), "--page", str(folder / "page.md")])
+    files = {"--results": "results", "--page": "page.md", "--rows": "rows.json"}
+    return app.main([*words, *(word for name, file in files.items() for word in (name, str(folder / file)))])
 
 
 def test_what_has_a_result_is_not_run_again(
@@ -90,6 +92,29 @@ def test_the_page_alone_runs_nothing(corpus: list[str], tmp_path: Path) -> None:
     assert start(tmp_path, "--page-only") == 0
     assert corpus == []
     assert "0 of 2 programs were run. `not run` marks the other 2;" in (tmp_path / "page.md").read_text()
+
+
+def test_published_rows_fill_the_page_of_another_machine(corpus: list[str], tmp_path: Path) -> None:
+    start(tmp_path, "--only", "first")
+    page = (tmp_path / "page.md").read_text()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "rows.json").write_text((tmp_path / "rows.json").read_text())
+    assert start(elsewhere, "--page-only") == 0
+    assert (elsewhere / "page.md").read_text() == page
+    assert start(elsewhere, "--published-ok") == 1
+    assert corpus == ["first", "second"]
+    assert "2 of 2 programs were run." in (elsewhere / "page.md").read_text()
+    start(elsewhere, "--only", "first")
+    assert corpus == ["first", "second", "first"], "a published row is no reason not to measure here"
+
+
+def test_a_changed_program_has_no_published_row(corpus: list[str], tmp_path: Path) -> None:
+    start(tmp_path, "--only", "first")
+    (tmp_path / "results" / "recipes" / "first.json").unlink()
+    (tmp_path / "recipes" / "first.py").write_text('"""Changed."""\n# corpus: mode=inference\n')
+    program = read_program(tmp_path / "recipes" / "first.py")
+    assert read_rows(tmp_path / "rows.json", [program]) == {}
 
 
 def test_a_missing_package_is_named(
