@@ -18,6 +18,7 @@ from aotlens.capture.dynamo import subject_of
 from aotlens.capture.graph_places import frames_of_node, spans_of_node
 from aotlens.capture.records import Subject
 from aotlens.codegen.records import Generated
+from aotlens.eager_graph import eager_graph
 from aotlens.errors import BackendError, UnsupportedError, UserError
 from aotlens.ir.program import Program
 from aotlens.observe import announce_not_compiled, current_observers
@@ -86,9 +87,11 @@ class EagerGraph(_Fallback):
     def __init__(self, graph: fx.GraphModule, error: Exception, *, is_error: bool = False) -> None:
         """With `is_error` a call raises our error, once eager shows that the graph itself has none."""
         super().__init__(subject_of(graph), error)
-        self.graph = graph
+        self.graph = eager_graph(graph)
         self._is_error = is_error
-        LazyGraphModule.force_recompile(graph)  # else `forward` takes the error's frames away and prints it
+        LazyGraphModule.force_recompile(
+            self.graph
+        )  # else `forward` takes the error's frames away and prints it
 
     def __call__(self, *args: Any) -> Any:
         try:

@@ -7,6 +7,7 @@ comparison had not been made.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from aotlens.eager_graph import eager_graph
 from aotlens.observe import announce_target, running
 from aotlens.options import CompileOptions, Interpreted
 from aotlens.report.records import Verdict
@@ -70,6 +71,7 @@ class Verifier:
         """
         index = len(self._collector.compiled) - 1
         compiled = self._collector.compiled[index]
+        graph = eager_graph(graph)
         boxed = getattr(function, "_boxed_call", False)
         flat: Callable[..., Any] = (lambda *inputs: function(list(inputs))) if boxed else function
         interpreted = isinstance(self._options.backend, Interpreted)

@@ -1,0 +1,77 @@
+"""Dynamo's graph, run in eager, has the numbers of the function that it was captured from."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, fx, nn
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+from aotlens.eager_graph import eager_graph
+
+torch.manual_seed(0)
+FIRST = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5))
+SECOND = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5))
+
+
+def saves_matmuls(context: Any, operator: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+    is_matmul = operator is torch.ops.aten.addmm.default
+    return CheckpointPolicy.MUST_SAVE if is_matmul else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def plain(x: Tensor) -> Tensor:
+    return checkpoint(SECOND, FIRST(x), use_reentrant=False)
+
+
+def selective(x: Tensor) -> Tensor:
+    contexts = partial(create_selective_checkpoint_contexts, saves_matmuls)
+    return checkpoint(SECOND, FIRST(x), use_reentrant=False, context_fn=contexts)
+
+
+def nested(x: Tensor) -> Tensor:
+    return checkpoint(plain, x, use_reentrant=False)
+
+
+def with_keywords(x: Tensor) -> Tensor:
+    def scaled(x: Tensor, scale: Tensor) -> Tensor:
+        return SECOND(x) * scale
+
+    return checkpoint(scaled, x, scale=x.sum(), use_reentrant=False, preserve_rng_state=True)
+
+
+def step(fn: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    torch.manual_seed(7)
+    FIRST.zero_grad()
+    SECOND.zero_grad()
+    x = torch.ones(4, 8, requires_grad=True)
+    result = fn(x)
+    result.square().sum().backward()
+    weights = [*FIRST.parameters(), *SECOND.parameters()]
+    return [
+        tensor.clone()
+        for tensor in (result.detach(), x.grad, *(w.grad for w in weights))
+        if tensor is not None
+    ]
+
+
+@pytest.mark.parametrize("function", [plain, selective, nested, with_keywords])
+def test_recomputes_with_the_random_numbers_of_the_forward(function: Callable[[Tensor], Tensor]) -> None:
+    captured: list[fx.GraphModule] = []
+
+    def backend(graph: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        captured.append(graph)
+        return eager_graph(graph).forward
+
+    torch._dynamo.reset()
+    found, expected = step(torch.compile(function, backend=backend)), step(function)
+    assert len(captured) == 1
+    for ours, eager in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, eager, rtol=0, atol=0)
+    assert "tag_activation_checkpoint" in captured[0].print_readable(print_output=False)
+
+
+def test_a_graph_without_checkpoints_is_itself() -> None:
+    graph = fx.symbolic_trace(lambda x: x + 1)
+    assert eager_graph(graph) is graph
