@@ -4,7 +4,7 @@ A value of few bits that differs is excused where the compiled one is as near to
 then both are roundings of the same number.  Invariant: only values are excused, never a fact about a tensor.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import isfinite
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from aotlens.torch_api import TorchDispatchMode, pytree
 from aotlens.verify.clone import Cloner
 from aotlens.verify.compare import Difference, Verification
 from aotlens.verify.first_call import observe_alone
@@ -39,6 +40,26 @@ VALUES = ("value", "mutation", "gradient", "backward mutation")
 _Key = tuple[str, str]
 
 
+BITS = frozenset({torch.ops.aten.view.dtype})
+"""Operators for which a type says how to read bits."""
+
+
+class Widening(TorchDispatchMode):
+    """Within it, operators that are asked for a type of few bits give a wide one: `x.float()` is double."""
+
+    supports_higher_order_operators = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in BITS:
+            return func(*args, **(kwargs or {}))
+        wide_args, wide_kwargs = pytree.tree_map(_wider, (args, kwargs or {}))
+        return func(*wide_args, **wide_kwargs)
+
+
+def _wider(value: Any) -> Any:
+    return WIDER.get(value, value) if isinstance(value, torch.dtype) else value
+
+
 def excused(
     verification: Verification, sides: tuple[Observation, Observation], wide: Observation | None
 ) -> Verification:
@@ -46,7 +67,7 @@ def excused(
     if wide is None or wide.failure is not None or wide.backward_failure is not None:
         return verification
     found, expected, truth = (_tensors(side) for side in (*sides, wide))
-    kept, notes = list[Difference](), list(verification.notes)
+    kept, rounded = list[Difference](), list[tuple[Difference, float, float]]()
     for difference in verification.differences:
         key = (difference.kind, difference.name)
         if difference.max_abs is None or not all(key in side for side in (found, expected, truth)):
@@ -54,10 +75,11 @@ def excused(
             continue
         ours, eagers = (error_between(side[key], truth[key]) for side in (found, expected))
         if ours <= AS_NEAR * eagers and eagers <= _rounding(truth, key, expected[key].dtype):
-            notes.append(_note(difference, ours, eagers))
+            rounded.append((difference, ours, eagers))
         else:
             kept.append(difference)
-    return replace(verification, differences=tuple(kept), notes=tuple(notes))
+    notes = (*verification.notes, *([_note(rounded)] if rounded else []))
+    return replace(verification, differences=tuple(kept), notes=notes)
 
 
 def _rounding(truth: dict[_Key, Tensor], key: _Key, dtype: torch.dtype) -> float:
@@ -73,9 +95,16 @@ def _largest(value: Tensor) -> float:
     return size if isfinite(size) else 0.0
 
 
-def _note(difference: Difference, ours: float, eagers: float) -> str:
+def _note(rounded: Sequence[tuple[Difference, float, float]]) -> str:
+    """One sentence on all differences that are rounding, which shows the largest beside eager's error."""
+    difference, ours, eagers = max(rounded, key=lambda entry: entry[1] / (entry[2] or entry[1]))
     what = f"{difference.kind} of {difference.name}"
-    return f"{what} is as near to float64 as eager's: off by {ours:.2g}, eager by {eagers:.2g}"
+    if len(rounded) == 1:
+        return f"{what} is as near to float64 as eager's: off by {ours:.2g}, eager by {eagers:.2g}"
+    return (
+        f"{len(rounded)} values that differ are as near to float64 as eager's: {what} is off by {ours:.2g},"
+        f" eager by {eagers:.2g}, the others by less of eager's"
+    )
 
 
 def in_double(given: World, call: Callable[..., Any]) -> Observation | None:
@@ -86,7 +115,8 @@ def in_double(given: World, call: Callable[..., Any]) -> Observation | None:
     wide = copy_in_double(given)
     if wide is None:
         return None
-    observation = observe_alone(wide, Probe(writes=False), call if wide.fn is given.fn else None)
+    with Widening():
+        observation = observe_alone(wide, Probe(writes=False), call if wide.fn is given.fn else None)
     return None if observation.draws else observation  # other numbers are drawn in double
 
 

@@ -16,8 +16,8 @@ from aotlens.verify import Verification, verify_with
 from aotlens.verify.compare import Difference
 from aotlens.verify.fresh import with_fresh_values
 from aotlens.verify.gradients import Gradients
-from aotlens.verify.observe import Observation
-from aotlens.verify.reference import excused
+from aotlens.verify.observe import Facts, Observation
+from aotlens.verify.reference import excused, in_double
 from aotlens.verify.world import world
 from tests.programs.program import ints, leaf, plain
 
@@ -166,6 +166,33 @@ def test_rounding_is_judged_by_eagers_own_error() -> None:
         any("is as near to float64 as eager's" in note for note in verification.notes)
         or not verification.notes
     )
+
+
+def test_the_reference_is_in_double_precision_behind_casts_too() -> None:
+    def island(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        hidden = functional.linear(x, weight.bfloat16())
+        return functional.linear(hidden.float(), weight) + torch.ones(1, dtype=torch.float32)
+
+    weight = torch.randn(8, 8, requires_grad=True)
+    reference = in_double(world(island, (torch.randn(2, 8, dtype=torch.bfloat16), weight)), island)
+    assert reference is not None
+    assert (reference.failure, reference.backward_failure) == (None, None)
+    (output,) = reference.outputs
+    assert isinstance(output, Facts)
+    assert output.value.dtype == torch.float64
+
+
+def test_several_roundings_are_one_note() -> None:
+    def side(error: float) -> Observation:
+        leaves = tuple((name, torch.ones(4) + error) for name in ("first", "second"))
+        return Observation(None, gradients=Gradients((), leaves))
+
+    differing = tuple(Difference("gradient", name, "1.002", "1.001", 1e-3) for name in ("first", "second"))
+    verification = Verification(differing, values=0, gradients=2, mutated=0, max_error=1e-3)
+    judged = excused(verification, (side(2e-3), side(1e-3)), side(0.0))
+    assert judged.ok
+    assert len(judged.notes) == 1
+    assert judged.notes[0].startswith("2 values that differ are as near to float64 as eager's: gradient of ")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 """bfloat16 autocast inside and outside the compiled function, with a float32 island for the loss."""
-# corpus: mode=training steps=10 tolerance=1e-2
+# corpus: mode=training steps=10 tolerance=3e-2
 
 import torch
 import torch.nn.functional as F
