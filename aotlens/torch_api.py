@@ -12,11 +12,12 @@ import json
 import logging
 import os
 import random
+import re
 import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache, partial
 from importlib.util import find_spec
@@ -24,7 +25,7 @@ from inspect import signature
 from itertools import pairwise
 from keyword import iskeyword
 from types import CodeType, SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.utils._pytree as pytree
@@ -80,10 +81,16 @@ __all__ = [
     "OWN_LOWERINGS",
     "SYMBOLIC_FUNCTIONS",
     "BatchNorm",
+    "DynamoConstant",
+    "DynamoGraph",
+    "DynamoGuards",
     "DynamoLoss",
+    "DynamoRecompile",
     "FakeScriptObject",
     "FakeTensor",
     "FakeTensorMode",
+    "Frames",
+    "GuardMiss",
     "LazyGraphModule",
     "OpOverload",
     "OpOverloadPacket",
@@ -130,6 +137,7 @@ __all__ = [
     "dispatch_modes",
     "draws_as_usual",
     "draws_in_kernels",
+    "dynamo_cache_counts",
     "dynamo_compiles",
     "dynamo_knows",
     "dynamo_value",
@@ -193,6 +201,7 @@ __all__ = [
     "launched_as_operator",
     "leave_to_python",
     "linearization_handled_by",
+    "listening_to_dynamo",
     "loaded_inductor_code",
     "made_on_cpu_first",
     "make_shape_env",
@@ -230,7 +239,6 @@ __all__ = [
     "refusing_fakes",
     "replace_compilation_in_higher_order",
     "replace_gradient_rule",
-    "reporting_dynamo_losses",
     "run_joint_passes",
     "saved_tensor_hooks",
     "saved_tensor_hooks_replaced",
@@ -1874,71 +1882,417 @@ def fix_sizes(mode: FakeTensorMode, wrapper: Any, jagged: bool) -> dict[str, Any
     return marked
 
 
+Frames = tuple[traceback.FrameSummary, ...]
+"""Source locations, outermost first; columns where they are known."""
+
+
 class DynamoLoss(NamedTuple):
     """Code that Dynamo leaves in eager."""
 
     root: CodeType
     """The function that Dynamo was compiling."""
-    frames: tuple[traceback.FrameSummary, ...]
-    """Outermost first, down to where Dynamo stopped; columns where they are known."""
+    frames: Frames
+    """Down to where Dynamo stopped, from the frames that called the compiled function on."""
     effect: str | None
     """Dynamo's sentence on what becomes of the function; None where it was given up outside of tracing."""
     message: str
+    compile_id: str = ""
+    """`2/0`; empty where no compilation had begun."""
+    is_error: bool = False
+    """Whether the user's program gets it as an exception: `fullgraph=True`."""
+
+
+class GuardMiss(NamedTuple):
+    """The first guard of a cache entry that a call failed."""
+
+    entry: str
+    """The compilation that the guard belongs to, `0/0`."""
+    reason: str
+    """The guard's code as Dynamo prints it, with its source line behind it where that is known."""
+    passed: int
+    """How many guards of the entry the call passed before."""
+    frames: Frames
+    """Where the guard was made; empty where Dynamo does not say."""
+    closure: Mapping[str, Any]
+    """What names in the guard's code stand for, beside the frame's."""
+
+
+class DynamoRecompile(NamedTuple):
+    """A call that none of the compilations of its function serves."""
+
+    code: CodeType
+    compile_id: str
+    """Of the new compilation."""
+    misses: tuple[GuardMiss, ...]
+    """The entry that was used last stands first."""
+    scope: Mapping[str, Any]
+    """`L` and `G` of the new call."""
+    above: Frames
+    """The frames that called the function."""
+
+
+class DynamoConstant(NamedTuple):
+    """A size or number that Dynamo makes a constant."""
+
+    root: CodeType
+    sources: tuple[str, ...]
+    """Where the value comes from, as guards write it: `L['x'].size()[0]`."""
+    value: int | float
+    symbol: str
+    """The symbol that it was before, `s12`; empty where it never was one."""
+    reason: str
+    frames: Frames
+
+
+class DynamoGuards(NamedTuple):
+    """The guards of one compilation."""
+
+    code: CodeType
+    compile_id: str
+    made: tuple[tuple[str, str, Frames], ...]
+    """Of each guard its source (`L['x']`), its code, and where it was made."""
+    leaves: int
+    """How many checks a call that meets all of them makes."""
+    scope: Mapping[str, Any]
+    check: Callable[[], bool]
+    """Evaluate all of them on the values of the call that was compiled."""
+
+
+class DynamoGraph(NamedTuple):
+    """A graph that Dynamo had compiled."""
+
+    code: CodeType
+    compile_id: str
+    ends_at_break: bool
+
+
+class DynamoListener(Protocol):
+    """What `listening_to_dynamo` reports to, each call from within the compilation."""
+
+    counts_calls: bool
+    """Whether every run of a graph is reported, not the first alone."""
+
+    def frame_begins(self, code: CodeType, wraps: Any) -> None:
+        """Dynamo looks at a function; `wraps` is what a wrapper of torch's calls."""
+
+    def frame_ends(self, code: CodeType) -> None: ...
+    def skips(self, code: CodeType, reason: str) -> None: ...
+    def loses(self, loss: DynamoLoss) -> None: ...
+    def recompiles(self, recompile: DynamoRecompile) -> None: ...
+    def makes_constant(self, constant: DynamoConstant) -> None: ...
+    def guards_size(self, expression: str, frames: Frames) -> None: ...
+    def makes_guards(self, guards: DynamoGuards) -> None: ...
+    def starts_line(self, lines: Iterator[tuple[str, int]]) -> None:
+        """Dynamo begins to trace a line; the callers' lines follow it, innermost first."""
+
+    def phase_begins(self, name: str, compile_id: str) -> None: ...
+    def phase_ends(self, name: str) -> None: ...
+    def runs(self, graph: DynamoGraph, inputs: Sequence[Any]) -> Callable[[Any], None]:
+        """A graph is about to run for the first time; call the answer with its outputs, None on failure."""
 
 
 @contextmanager
-def reporting_dynamo_losses(
-    report: Callable[[DynamoLoss], None], see: Callable[[CodeType], None]
-) -> Iterator[None]:
-    """Within the block, report each graph break and each function that Dynamo gives up, as it happens.
+def listening_to_dynamo(listener: DynamoListener) -> Iterator[None]:
+    """Within the block, report what Dynamo does to the listener.
 
-    `see` gets the code of every function that Dynamo looks at.
+    Every hook runs while something is compiled; a call that finds its compilation runs none.
     """
-    from torch._dynamo.convert_frame import ConvertFrameAssert
-    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+    from torch._dynamo import convert_frame, guards, output_graph, symbolic_convert, utils
+    from torch.fx.experimental import symbolic_shapes
 
-    log_break, convert = InstructionTranslatorBase.log_graph_break, ConvertFrameAssert.__call__
-
-    def log_graph_break(self: Any, code_options: Any, reason: str, exc: Any) -> None:
-        if not exc.logged:
-            report(_loss(self.output.root_tx.f_code, exc, reason, self))
-        log_break(self, code_options, reason, exc)
-
-    def convert_frame(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
-        see(frame.f_code)
-        try:
-            return convert(self, frame, *args, **kwargs)
-        except Exception as error:
-            if type(error).__name__ in LOSSES and not getattr(error, "logged", False):
-                report(_loss(frame.f_code, error, None, None))
-            raise
-
-    InstructionTranslatorBase.log_graph_break = log_graph_break
-    ConvertFrameAssert.__call__ = convert_frame
+    events, shapes = utils.ChromiumEventLogger, symbolic_shapes.ShapeEnv
+    translator = symbolic_convert.InstructionTranslatorBase
+    hooks = (
+        (translator, "log_graph_break", _on_break),
+        (translator, "starts_line", _on_line),
+        (convert_frame.ConvertFrameAssert, "__call__", _on_frame),
+        (convert_frame.CatchErrorsWrapper, "_handle_skip", _on_skip),  # absent in 2.11
+        (convert_frame, "get_and_maybe_log_recompilation_reasons", _on_recompile),
+        (shapes, "_set_replacement", _on_replacement),
+        (shapes, "create_symbol", _on_symbol),
+        (shapes, "_log_guard", _on_size_guard),
+        (output_graph.OutputGraph, "install_global_unsafe", _on_global),
+        (events, "log_event_start", _on_phase_start),
+        (events, "log_event_end", _on_phase_end),
+    )
+    saved = [(owner, name, getattr(owner, name)) for owner, name, _ in hooks if hasattr(owner, name)]
+    hook = guards.guard_manager_testing_hook_fn
+    for owner, name, make in hooks:
+        if hasattr(owner, name):
+            setattr(owner, name, make(getattr(owner, name), listener))
+    guards.guard_manager_testing_hook_fn = _on_guards(hook, listener)
     try:
         yield
     finally:
-        InstructionTranslatorBase.log_graph_break = log_break
-        ConvertFrameAssert.__call__ = convert
+        guards.guard_manager_testing_hook_fn = hook
+        for owner, name, original in saved:
+            setattr(owner, name, original)
+
+
+def dynamo_cache_counts() -> Iterator[tuple[str, int, int, int]]:
+    """Of torch's caches of compiled code: the name, hits, misses, and graphs that cannot be cached."""
+    from torch._dynamo.utils import counters
+
+    for name, group, prefix in (
+        ("AOTAutograd", "aot_autograd", "autograd_cache"),
+        ("Inductor", "inductor", "fxgraph_cache"),
+    ):
+        counted = counters.get(group, {})
+        hits, misses, bypasses = (
+            int(counted.get(f"{prefix}_{what}", 0)) for what in ("hit", "miss", "bypass")
+        )
+        yield name, hits, misses, bypasses
 
 
 LOSSES = ("Unsupported", "RecompileLimitExceeded")
 """Dynamo's exceptions after which a frame runs in eager."""
+_COMPILED_GRAPH = "__compiled_fn"
+"""How the global begins under which a function that Dynamo wrote finds a compiled graph."""
+
+
+def _on_break(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def log_graph_break(self: Any, code_options: Any, reason: str, exc: Any) -> None:
+        if not exc.logged:
+            listener.loses(_loss(self.output.root_tx.f_code, exc, reason, self))
+        original(self, code_options, reason, exc)
+
+    return log_graph_break
+
+
+def _on_line(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def starts_line(self: Any, line: int) -> None:
+        original(self, line)
+        listener.starts_line(_traced_lines(self))
+
+    return starts_line
+
+
+def _traced_lines(translator: Any) -> Iterator[tuple[str, int]]:
+    while translator is not None:
+        yield translator.f_code.co_filename, translator.lineno or translator.f_code.co_firstlineno
+        translator = getattr(translator, "parent", None)
+
+
+def _on_frame(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def convert_frame(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
+        code = frame.f_code
+        listener.frame_begins(code, frame.f_locals.get("fn") if _is_wrapper(code) else None)
+        try:
+            return original(self, frame, *args, **kwargs)
+        except Exception as error:
+            if type(error).__name__ in LOSSES and not getattr(error, "logged", False):
+                is_error = bool(getattr(self, "_one_graph", False))
+                listener.loses(_loss(code, error, None, None)._replace(is_error=is_error))
+            raise
+        finally:
+            listener.frame_ends(code)
+
+    return convert_frame
+
+
+def _is_wrapper(code: CodeType) -> bool:
+    """Whether the function is Dynamo's own, around a function or module that it cannot enter directly."""
+    return code.co_filename.endswith("external_utils.py")
+
+
+def _on_skip(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def handle_skip(self: Any, result: Any, frame: Any) -> Any:
+        if result.skip_reason is not None and result.guarded_code is None:
+            listener.skips(frame.f_code, str(result.skip_reason))
+        return original(self, result, frame)
+
+    return handle_skip
+
+
+def _on_recompile(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    from torch._dynamo.exc import get_stack_above_dynamo
+
+    def recompilation_reasons(entries: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
+        reasons = original(entries, frame, *args, **kwargs)
+        misses = tuple(_misses(entries, reasons, frame))
+        scope = {"L": frame.f_locals, "G": frame.f_globals}
+        above = tuple(get_stack_above_dynamo())
+        listener.recompiles(DynamoRecompile(frame.f_code, current_compile(), misses, scope, above))
+        return reasons
+
+    return recompilation_reasons
+
+
+def _misses(entries: Any, reasons: Sequence[str], frame: Any) -> Iterator[GuardMiss]:
+    """In 2.11 the entries are a linked list."""
+    if not isinstance(entries, list | tuple):
+        linked, entries = entries, []
+        while linked is not None:
+            entries.append(linked)
+            linked = linked.next
+    by_entry = {reason.partition(":")[0]: reason for reason in reasons}
+    for entry in entries:
+        name = str(entry.compile_id)
+        reason = by_entry.get(name)
+        if reason is None:
+            continue
+        manager = entry.guard_manager
+        checked = manager.check_verbose(frame.f_locals)
+        stack = tuple(getattr(checked, "user_stack", None) or ())
+        closure = dict(getattr(manager, "closure_vars", None) or {})
+        yield GuardMiss(name, reason.partition(": ")[2], int(checked.num_guards_executed), stack, closure)
+
+
+def _on_replacement(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def set_replacement(self: Any, symbol: Any, value: Any, reason: str, *args: Any) -> None:
+        before = self.replacements.get(symbol)
+        original(self, symbol, value, reason, *args)
+        if before == value or self.replacements.get(symbol) != value or not value.is_number:
+            return
+        root, frames = _traced_frames()
+        sources = tuple(_source_name(source) for source in self.var_to_sources.get(symbol, ()))
+        if root is not None and sources:
+            number = int(value) if value.is_integer else float(value)
+            listener.makes_constant(DynamoConstant(root, sources, number, str(symbol), reason, frames))
+
+    return set_replacement
+
+
+def _on_symbol(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def create_symbol(self: Any, val: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
+        made = original(self, val, source, *args, **kwargs)
+        dim = kwargs.get("dynamic_dim", args[0] if args else None)
+        if type(val) is int and val in (0, 1) and made.is_number and getattr(dim, "name", "") != "STATIC":
+            root, frames = _traced_frames()
+            name = _source_name(source)
+            if root is not None and "storage_offset" not in name:
+                listener.makes_constant(DynamoConstant(root, (name,), val, "", "0/1", frames))
+        return made
+
+    return create_symbol
+
+
+def _on_size_guard(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def log_guard(self: Any, prefix: str, guard: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, prefix, guard, *args, **kwargs)
+        root, frames = _traced_frames()
+        if root is not None:
+            names = {str(symbol): name for name, symbol in self.source_to_var.items()}
+            text = re.sub(r"\b[su]\d+\b", lambda match: names.get(match[0], match[0]), str(guard))
+            listener.guards_size(text, frames)
+
+    return log_guard
+
+
+def _source_name(source: Any) -> str:
+    name = source.name
+    return str(name() if callable(name) else name)  # a method up to 2.11
+
+
+def _traced_frames() -> tuple[CodeType | None, Frames]:
+    """The function that Dynamo compiles now, and the frames that it traces; None where it traces none."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    try:
+        translator: Any = InstructionTranslator.current_tx()
+    except (AttributeError, AssertionError):
+        return None, ()
+    root = getattr(translator.output, "root_tx", None)
+    return (None, ()) if root is None else (root.f_code, _summaries(translator))
+
+
+def _summaries(translator: Any) -> Frames:
+    names = [qualname for qualname, _, _ in reversed(_translator_codes(translator))]
+    positions = _translator_positions(translator)
+    if len(names) != len(positions):  # a frame without positions
+        names = [""] * len(positions)
+    return tuple(
+        traceback.FrameSummary(
+            file, line, name, lookup_line=False, end_lineno=end_line, colno=col, end_colno=end_col
+        )
+        for name, (file, line, col, end_line, end_col) in zip(names, reversed(positions), strict=True)
+    )
+
+
+def _on_guards(before: Any, listener: DynamoListener) -> Any:
+    def guards_made(manager: Any, f_locals: Any, builder: Any) -> None:
+        if before is not None:
+            before(manager, f_locals, builder)
+        graph = builder.check_fn_manager.output_graph
+        made = tuple(
+            (str(guard.name), " and ".join(guard.code_list or ()), tuple(guard.user_stack or ()))
+            for guard in graph.guards
+        )
+        scope = {"L": f_locals, "G": graph.global_scope}
+        check = partial(manager.root.check, f_locals)
+        listener.makes_guards(
+            DynamoGuards(builder.f_code, current_compile(), made, _leaves(manager.root), scope, check)
+        )
+
+    return guards_made
+
+
+def _leaves(manager: Any) -> int:
+    """How many single checks a tree of guards holds."""
+    below = list(manager.get_child_managers())
+    if hasattr(manager, "get_key_value_managers"):
+        pairs = manager.get_key_value_managers().values()
+        below += [part for pair in pairs for part in pair if part is not None]
+    return len(manager.get_leaf_guards()) + sum(map(_leaves, below))
+
+
+def _on_phase_start(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def log_event_start(self: Any, event_name: str, *args: Any, **kwargs: Any) -> None:
+        original(self, event_name, *args, **kwargs)
+        listener.phase_begins(event_name, current_compile())
+
+    return log_event_start
+
+
+def _on_phase_end(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def log_event_end(self: Any, event_name: str, *args: Any, **kwargs: Any) -> None:
+        listener.phase_ends(event_name)
+        original(self, event_name, *args, **kwargs)
+
+    return log_event_end
+
+
+def _on_global(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    """Put a function that reports the first run in place of a compiled graph, until that run."""
+
+    def install_global(self: Any, name: str, value: Any) -> None:
+        if not name.startswith(_COMPILED_GRAPH) or self.root_tx is None:
+            original(self, name, value)
+            return
+        reason = self.compile_subgraph_reason
+        graph = DynamoGraph(self.root_tx.f_code, current_compile(), bool(reason and reason.graph_break))
+        scope = self.global_scope
+
+        def first(*args: Any, **kwargs: Any) -> Any:
+            if not listener.counts_calls and scope.get(name) is hidden:
+                scope[name] = value
+            done, outputs = listener.runs(graph, args), None
+            try:
+                outputs = value(*args, **kwargs)
+            finally:
+                done(outputs)
+            return outputs
+
+        hidden = hide_from_dynamo(first)
+        original(self, name, hidden)
+
+    return install_global
+
+
+def current_compile() -> str:
+    """What Dynamo compiles now, `2/0`; empty where it compiles nothing."""
+    current = CompileContext.current_compile_id()
+    return "" if current is None else str(current)
 
 
 def _loss(root: CodeType, error: Any, effect: str | None, translator: Any) -> DynamoLoss:
     from torch._dynamo.exc import get_stack_above_dynamo
 
-    frames = list(getattr(error, "real_stack", None) or ())
+    frames = tuple(getattr(error, "real_stack", None) or ())
     if not frames and translator is not None:
-        frames = [
-            traceback.FrameSummary(
-                file, line, "", lookup_line=False, end_lineno=end_line, colno=col, end_colno=end_col
-            )
-            for file, line, col, end_line, end_col in reversed(_translator_positions(translator))
-        ]
+        frames = _summaries(translator)
     message = str(getattr(error, "msg", "") or error)
-    return DynamoLoss(root, (*get_stack_above_dynamo(), *frames), effect, message)
+    return DynamoLoss(root, (*get_stack_above_dynamo(), *frames), effect, message, current_compile())
 
 
 def frames_left_out() -> Iterator[tuple[str, int, str, str | None, int | None]]:

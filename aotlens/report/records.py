@@ -15,6 +15,23 @@ from aotlens.report.cuda_graph_records import (
     CudaGraphBlocker,
     CudaGraphVerdict,
 )
+from aotlens.report.dynamo_records import (
+    Break,
+    BreakEffect,
+    CacheUse,
+    Cause,
+    CauseKind,
+    Compilation,
+    CompileSeconds,
+    Dynamo,
+    DynamoFunction,
+    DynamoGuard,
+    LineSeconds,
+    Seconds,
+    Skipped,
+    Specialisation,
+    SpecialisationKind,
+)
 from aotlens.report.eager_records import NotCompiled, NotCompiledCause
 from aotlens.report.kernel_records import (
     Kernel,
@@ -50,20 +67,41 @@ from aotlens.report.partition_records import (
     WhatIf,
 )
 from aotlens.report.reuse_records import Reuse
-from aotlens.report.source_records import Dimension, FailingBackward, GraphId, Site, Span, Tensor, Verdict
+from aotlens.report.source_records import (
+    Dimension,
+    Edit,
+    FailingBackward,
+    Fix,
+    GraphId,
+    Related,
+    Site,
+    Span,
+    Tensor,
+    Verdict,
+)
 
 __all__ = [
     "SCHEMA",
     "Base",
     "BlockerEffect",
     "BlockerKind",
+    "Break",
+    "BreakEffect",
     "BudgetResult",
+    "CacheUse",
+    "Cause",
+    "CauseKind",
     "Certificate",
+    "Compilation",
+    "CompileSeconds",
     "CudaGraph",
     "CudaGraphBlocker",
     "CudaGraphVerdict",
     "Diagnostic",
     "Dimension",
+    "Dynamo",
+    "DynamoFunction",
+    "DynamoGuard",
     "Edit",
     "FailingBackward",
     "Fix",
@@ -83,6 +121,7 @@ __all__ = [
     "Leaving",
     "Left",
     "LineCost",
+    "LineSeconds",
     "LiveValue",
     "Memory",
     "Mode",
@@ -101,13 +140,17 @@ __all__ = [
     "Report",
     "Reuse",
     "SavedValue",
+    "Seconds",
     "Severity",
     "Site",
+    "Skipped",
     "Span",
     "Spare",
     "SpareKind",
     "SpecialKind",
     "SpecialOperator",
+    "Specialisation",
+    "SpecialisationKind",
     "Stage",
     "StageNode",
     "Target",
@@ -139,30 +182,6 @@ OutputTypeName = Literal[
 Severity = Literal["error", "warning", "information", "hint"]
 Frontend = Literal["direct", "dynamo"]
 Mode = Literal["training", "inference"]
-
-
-@dataclass(frozen=True, slots=True)
-class Related:
-    """A second place that helps to understand a diagnostic."""
-
-    span: Span
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """Replace the span by the text; an empty span inserts."""
-
-    span: Span
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fix:
-    """A change that cures a diagnostic."""
-
-    title: str
-    edits: tuple[Edit, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,6 +456,8 @@ class Report:
     """Findings that belong to no target (the script's own failures)."""
     not_compiled: tuple[NotCompiled, ...] = ()
     """What was passed to `torch.compile` and ran in eager, whole functions and graphs first."""
+    dynamo: Dynamo | None = None
+    """What Dynamo did while the script ran; None where it compiled nothing."""
     incomplete: str | None = None
     """Why there may be targets that the report does not show; None when the script ran to its end."""
     schema: str = SCHEMA

@@ -16,6 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from aotlens.report import (
     cuda_graph_records,
+    dynamo_records,
     eager_records,
     kernel_records,
     left_records,
@@ -119,6 +120,7 @@ def _field_descriptions() -> dict[str, dict[str, str]]:
         source_records,
         partition_records,
         cuda_graph_records,
+        dynamo_records,
         eager_records,
         kernel_records,
         left_records,

@@ -39,6 +39,30 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
+class Related:
+    """A second place that helps to understand a diagnostic."""
+
+    span: Span
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replace the span by the text; an empty span inserts."""
+
+    span: Span
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A change that cures a diagnostic."""
+
+    title: str
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FailingBackward:
     """A backward that raises when it runs, in eager too."""
 

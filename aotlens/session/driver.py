@@ -4,7 +4,7 @@ Invariant: the same plan serves every command that takes a TARGET, so `inspect`,
 on what a target is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -16,7 +16,9 @@ from aotlens.options import CompileOptions, Interpreted
 from aotlens.pipeline import compile_direct
 from aotlens.pretend.attention import gpu_attention
 from aotlens.pretend.world import pretending
+from aotlens.report.dynamo_records import Dynamo
 from aotlens.report.eager_records import NotCompiled
+from aotlens.report.records import Target
 from aotlens.session.chooser import within_script
 from aotlens.session.collect import Collector, StopScript
 from aotlens.session.dynamo_log import DynamoLog
@@ -100,6 +102,10 @@ class Driver:
         """The name of what is compiled now."""
         self.not_compiled: tuple[NotCompiled, ...] = ()
         """What the script passed to `torch.compile` and did not run compiled; filled at its end."""
+
+    def dynamo(self, targets: Sequence[Target]) -> Dynamo | None:
+        """What Dynamo did, for the report of these targets."""
+        return self._log.dynamo(targets)
 
     def everything(self) -> None:
         """Raises what the script raised, but for an orderly end."""

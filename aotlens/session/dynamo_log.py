@@ -1,29 +1,33 @@
 """What Dynamo left in eager while the script ran: graph breaks, functions that it gave up, and why.
 
 Invariant: one record per expression, however often Dynamo meets it again; the place is the user's own line,
-also where Dynamo stops inside of a library.
+also where Dynamo stops inside of a library.  The facts are the listener's (`aotlens.dynamo`).
 """
 
 import re
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from types import CodeType
 
-from aotlens.capture.frames import is_own_file, is_user_file
+from aotlens.capture.frames import is_user_file
 from aotlens.capture.resumed import user_qualname
+from aotlens.dynamo.breaks import BreakFacts, is_limit
+from aotlens.dynamo.build import dynamo_record
+from aotlens.dynamo.listener import Listener
+from aotlens.dynamo.spans import user_frame
+from aotlens.report.dynamo_records import BreakEffect, Dynamo
 from aotlens.report.eager_records import CODES, NotCompiled, NotCompiledCause
+from aotlens.report.records import Target
 from aotlens.report.source_records import Span
-from aotlens.torch_api import DynamoLoss, reporting_dynamo_losses
+from aotlens.torch_api import DynamoLoss
 
 __all__ = ["DynamoLog", "first_line", "sentence"]
 
-EFFECTS: tuple[tuple[str, NotCompiledCause], ...] = (
-    ("Failed to handle graph break gracefully", "whole function"),
-    ("Encountered graph break that we cannot resume from", "rest of function"),
-)
-"""How Dynamo's reason begins, and what it then leaves in eager; any other break is resumed from."""
+CAUSES: dict[BreakEffect, NotCompiledCause] = {
+    "graph split": "graph break",
+    "rest in eager": "rest of function",
+    "function in eager": "whole function",
+    "error": "whole function",
+}
 _EXPLANATION = re.compile(r"^\s*Explanation: (.+)$", re.MULTILINE)
 _HINT = re.compile(r"^\s*Hint: (.+)$", re.MULTILINE)
 
@@ -31,19 +35,23 @@ _HINT = re.compile(r"^\s*Hint: (.+)$", re.MULTILINE)
 class DynamoLog:
     """Mutable: filled while the script runs."""
 
-    def __init__(self) -> None:
-        self._records: dict[object, NotCompiled] = {}
-        self.seen: set[tuple[str, int]] = set()
-        """File and first line of every function that Dynamo looked at."""
+    def __init__(self, time_guards: bool = False) -> None:
+        self.listener = Listener(time_guards)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Note what Dynamo leaves in eager within the block."""
-        with reporting_dynamo_losses(self._add, self._see):
+        """Note what Dynamo does within the block."""
+        with self.listener.listening():
             yield
 
-    def _see(self, code: CodeType) -> None:
-        self.seen.add((code.co_filename, code.co_firstlineno))
+    @property
+    def seen(self) -> set[tuple[str, int]]:
+        """File and first line of every function that Dynamo looked at."""
+        return self.listener.seen
+
+    def dynamo(self, targets: Sequence[Target] = ()) -> Dynamo | None:
+        """Everything that Dynamo did, for the report; None where it compiled nothing."""
+        return dynamo_record(self.listener, targets)
 
     @property
     def records(self) -> tuple[NotCompiled, ...]:
@@ -54,47 +62,31 @@ class DynamoLog:
             "recompile limit",
             "graph break",
         )
-        return tuple(sorted(self._records.values(), key=lambda record: order.index(record.cause)))
-
-    def _add(self, loss: DynamoLoss) -> None:
-        frame, cause = _user_frame(loss), _cause(loss)
-        span = None if frame is None else _span(frame)
-        owner = user_qualname(loss.root.co_qualname, loss.root.co_filename)
-        if not is_user_file(loss.root.co_filename):
-            if frame is None or cause == "whole function":
-                return  # a layer of torch's own, which `not_compiled` names
-            owner = frame.name or owner
-        reason = sentence(loss.message)
-        key = (span or loss.root, reason.partition(" (")[0])
-        known = self._records.get(key)
-        if known is not None and known.cause != "graph break":
-            return
-        if known is not None:  # met again, in a caller or with more of the function lost
-            self._records[key] = replace(known, cause=cause)
-            return
-        name = _short(owner)
-        span = span or first_line(loss.root.co_filename, loss.root.co_firstlineno)
-        self._records[key] = NotCompiled(name, owner, cause, reason, CODES[cause], span)
+        records = [record for facts in self.listener.breaks if (record := _of_break(facts)) is not None]
+        limits = filter(is_limit, self.listener.losses)
+        records += dict.fromkeys(record for loss in limits if (record := _of_limit(loss)) is not None)
+        return tuple(sorted(records, key=lambda record: order.index(record.cause)))
 
 
-def _cause(loss: DynamoLoss) -> NotCompiledCause:
-    if loss.effect is None:  # given up outside of tracing
-        return "recompile limit" if "recompile_limit" in loss.message else "whole function"
-    return next((cause for words, cause in EFFECTS if loss.effect.startswith(words)), "graph break")
+def _of_break(facts: BreakFacts) -> NotCompiled | None:
+    cause, owner = CAUSES[facts.effect], facts.owner
+    if not facts.is_users:
+        if not facts.is_traced or cause == "whole function":
+            return None  # a layer of torch's own, which `not_compiled` names
+        owner = facts.caller or owner
+    return NotCompiled(_short(owner), owner, cause, sentence(facts.message), CODES[cause], facts.span)
 
 
-def _user_frame(loss: DynamoLoss) -> traceback.FrameSummary | None:
-    """The innermost expression in a file of the user's own, else in any that is not torch's."""
-    frames = list(reversed(loss.frames))
-    own = next((frame for frame in frames if is_own_file(frame.filename)), None)
-    return own or next((frame for frame in frames if is_user_file(frame.filename)), None)
-
-
-def _span(frame: traceback.FrameSummary) -> Span:
-    line = frame.lineno or 1
-    if frame.colno is None or frame.end_colno is None:
-        return first_line(frame.filename, line)
-    return Span(frame.filename, line, frame.colno, frame.end_lineno or line, frame.end_colno)
+def _of_limit(loss: DynamoLoss) -> NotCompiled | None:
+    index = user_frame(loss.frames)
+    owner = user_qualname(loss.root.co_qualname, loss.root.co_filename)
+    if not is_user_file(loss.root.co_filename):
+        if index is None:
+            return None
+        owner = loss.frames[index].name or owner
+    span = first_line(loss.root.co_filename, loss.root.co_firstlineno)
+    reason = sentence(loss.message)
+    return NotCompiled(_short(owner), owner, "recompile limit", reason, CODES["recompile limit"], span)
 
 
 def first_line(file: str, line: int) -> Span:

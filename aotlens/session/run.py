@@ -13,6 +13,7 @@ import torch
 from aotlens.observe import running
 from aotlens.options import CompileOptions
 from aotlens.report.diagnose import from_not_compiled, with_verdict
+from aotlens.report.dynamo_records import Dynamo
 from aotlens.report.eager_records import NotCompiled
 from aotlens.report.records import Report, Target, Verdict
 from aotlens.report.verdicts import exit_code_of, verdict_of
@@ -53,6 +54,8 @@ class Ran:
     """What was passed to `torch.compile` and ran in eager."""
     is_verified: bool = False
     """Whether `--verify` was asked for."""
+    dynamo: Dynamo | None = None
+    """What Dynamo did in this process; None where it compiled nothing."""
 
     def exit_code(self, allow_unverified: bool) -> int:
         """The script's own, else 1 unless everything that was to be compared equals eager."""
@@ -66,7 +69,15 @@ class Ran:
         findings = tuple(map(from_not_compiled, self.not_compiled))
         stopped = None if self.end.failure is None else f"the script failed: {self.end.failure.message}"
         versions = (torch.__version__, platform.python_version())
-        return Report(*versions, f"run {self.path}", targets, findings, self.not_compiled, stopped)
+        return Report(
+            *versions,
+            f"run {self.path}",
+            targets,
+            findings,
+            self.not_compiled,
+            dynamo=self.dynamo,
+            incomplete=stopped,
+        )
 
 
 def run_compiled(path: str, argv: Sequence[str], options: CompileOptions, verify: bool) -> Ran:
@@ -130,7 +141,8 @@ def _compile_here(job: Job, script: Callable[[], None]) -> Ran:
     with running("report"):
         targets = tuple(compiled.target() for compiled in collector.compiled)
     verdicts = verifier.verdicts() if verify else [None] * len(targets)
-    return Ran(path, end, targets, tuple(verdicts), not_compiled(collector, log), verify)
+    eager = not_compiled(collector, log)
+    return Ran(path, end, targets, tuple(verdicts), eager, verify, log.dynamo(targets))
 
 
 def _end(work: Callable[[], None], path: str) -> End:

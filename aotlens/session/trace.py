@@ -76,7 +76,9 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     if targets:
         report = _report(request, targets, driver.not_compiled, refused)
         cut_short = _cut_short(collector, failure, request.options)
-        report = replace(report, diagnostics=(*report.diagnostics, *notes), incomplete=cut_short)
+        dynamo = driver.dynamo(targets)
+        findings = (*report.diagnostics, *notes)
+        report = replace(report, diagnostics=findings, dynamo=dynamo, incomplete=cut_short)
     data = encode(report) if report is not None else None
     return Outcome(data, failure, _files(request.path, reads), reads.outside, collector.stopped)
 

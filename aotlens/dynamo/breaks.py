@@ -1,0 +1,187 @@
+"""Graph breaks: one record per expression, however often and in however many functions Dynamo meets it.
+
+Invariant: a break that Dynamo logs for each caller of an inlined function, and again for the function itself,
+is one; what becomes of the code is the worst of what Dynamo said.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import CodeType
+
+from aotlens.capture.frames import is_user_file
+from aotlens.capture.resumed import user_qualname
+from aotlens.dynamo.spans import definition_at, expression_text, span_of, user_frame
+from aotlens.report.dynamo_records import BreakEffect
+from aotlens.report.source_records import Related, Span
+from aotlens.torch_api import DynamoLoss
+
+__all__ = ["CAPTURED_WHOLE", "BreakFacts", "Breaks", "is_limit", "message_parts", "owner_qualname"]
+
+EFFECTS: tuple[tuple[str, BreakEffect], ...] = (
+    ("Failed to handle graph break gracefully", "function in eager"),
+    ("Encountered graph break that we cannot resume from", "rest in eager"),
+)
+"""How Dynamo's reason begins, and what becomes of the function; any other break is resumed from."""
+SEVERITY: tuple[BreakEffect, ...] = ("graph split", "error", "rest in eager", "function in eager")
+"""The mildest first."""
+CAPTURED_WHOLE = frozenset({"GB0124", "GB0109", "GB0036"})
+"""Breaks that `fullgraph=True` does not meet: it captures numbers and sizes that depend on data."""
+
+_LINK = re.compile(r"gb/gb(\d+)\.html")
+_EXPLANATION = re.compile(r"^\s*Explanation: (.+?)(?=\n\s*Hint: |\n\n|\Z)", re.MULTILINE | re.DOTALL)
+_HINT = re.compile(r"^\s*Hint: (.+?)(?=\n\s*Hint: |\n\n|\Z)", re.MULTILINE | re.DOTALL)
+_CONSEQUENCE = "*** While handling this graph break"
+
+
+@dataclass(slots=True)
+class BreakFacts:
+    """Mutable: a break may be met again."""
+
+    span: Span
+    text: str
+    code: str
+    what: str
+    """What Dynamo met, in its own words."""
+    explanation: str
+    hint: str
+    effect: BreakEffect
+    owner: str
+    """The user's function, with `after line 7` for what follows a break in it."""
+    is_traced: bool
+    """Whether a line of the user's is known."""
+    is_users: bool
+    """Whether the function that Dynamo was compiling is the user's."""
+    caller: str
+    """The function around the user's line; empty where none is known."""
+    related: tuple[Related, ...] = ()
+    message: str = ""
+    splits: dict[str, None] = field(default_factory=dict)
+    compilations: dict[str, None] = field(default_factory=dict)
+    lines: set[tuple[str, int]] = field(default_factory=set)
+    """Where the functions that it splits go on: the file and line of the expression in each root."""
+    crossing: dict[int, int] = field(default_factory=dict)
+    """Bytes of the tensors that cross it, by tensor."""
+
+
+class Breaks:
+    """Mutable: filled while the script runs."""
+
+    def __init__(self) -> None:
+        self._facts: dict[object, BreakFacts] = {}
+        self._ended: dict[str, BreakFacts] = {}
+
+    def __iter__(self) -> Iterator[BreakFacts]:
+        return iter(self._facts.values())
+
+    def ending(self, compile_id: str) -> BreakFacts | None:
+        """The break at which the graph of a compilation ends."""
+        return self._ended.get(compile_id)
+
+    def at_line(self, file: str, line: int) -> BreakFacts | None:
+        """The break behind which a resume function goes on."""
+        return next((facts for facts in self._facts.values() if (file, line) in facts.lines), None)
+
+    def add(self, loss: DynamoLoss) -> BreakFacts:
+        """Note a break; one that is known already takes up what is new."""
+        facts = _facts(loss)
+        key = (facts.span, facts.code or facts.what)
+        known = self._facts.setdefault(key, facts)
+        if SEVERITY.index(facts.effect) > SEVERITY.index(known.effect):
+            known.effect = facts.effect
+        known.splits |= facts.splits
+        known.compilations |= facts.compilations
+        known.lines |= facts.lines
+        if loss.compile_id:
+            self._ended[loss.compile_id] = known
+        return known
+
+
+def is_limit(loss: DynamoLoss) -> bool:
+    """Whether the function was recompiled too often, which is no break."""
+    return loss.effect is None and "recompile_limit" in loss.message
+
+
+def message_parts(message: str) -> tuple[str, str, str]:
+    """What Dynamo met, why it cannot trace it, and its first hint, of the root cause."""
+    root = message.strip().partition(_CONSEQUENCE)[0]
+    what = root.strip().partition("\n")[0].rstrip(".")
+    explanation, hint = _EXPLANATION.search(root), _HINT.search(root)
+    return what, _first_sentence(explanation[1]) if explanation else "", _joined(hint[1]) if hint else ""
+
+
+def _first_sentence(text: str) -> str:
+    paragraph = _joined(text.partition("\n\n")[0])
+    match = re.match(r"(.+?[^.eg])\.(?: [A-Z]|$)", paragraph)
+    return match[1] if match else paragraph.rstrip(".")
+
+
+def _joined(text: str) -> str:
+    return " ".join(text.split()).rstrip(".")
+
+
+def _facts(loss: DynamoLoss) -> BreakFacts:
+    index = user_frame(loss.frames)
+    owner = user_qualname(loss.root.co_qualname, loss.root.co_filename)
+    what, explanation, hint = message_parts(loss.message)
+    link = _LINK.search(loss.message.partition(_CONSEQUENCE)[0]) or _LINK.search(loss.message)
+    effect: BreakEffect = "error" if loss.is_error else _effect(loss)
+    untraced = loss.effect is None and not loss.is_error and not _traces(loss)
+    if index is None or untraced:
+        span = Span(loss.root.co_filename, loss.root.co_firstlineno, 0, loss.root.co_firstlineno, 0)
+        related: tuple[Related, ...] = ()
+    else:
+        span = span_of(loss.frames[index])
+        below = loss.frames[-1]
+        related = ()
+        if below is not loss.frames[index]:
+            related = (Related(span_of(below), f"Dynamo stops here, in `{below.name}`"),)
+    return BreakFacts(
+        span,
+        expression_text(span),
+        f"GB{link[1]}" if link else "",
+        what,
+        explanation,
+        hint,
+        effect,
+        owner,
+        index is not None,
+        is_user_file(loss.root.co_filename),
+        "" if index is None else loss.frames[index].name,
+        related,
+        loss.message,
+        dict.fromkeys([owner.partition(" after ")[0]]),
+        dict.fromkeys([loss.compile_id] if loss.compile_id else []),
+        _lines(loss),
+    )
+
+
+def _traces(loss: DynamoLoss) -> bool:
+    """Whether Dynamo had begun to trace the function: a frame of it is among the frames."""
+    return any(
+        frame.filename == loss.root.co_filename and _is_in(frame.lineno, loss.root) for frame in loss.frames
+    )
+
+
+def _is_in(line: int | None, code: CodeType) -> bool:
+    lines = [number for _, _, number in code.co_lines() if number is not None]
+    return bool(lines) and line is not None and min(lines) <= line <= max(lines)
+
+
+def _effect(loss: DynamoLoss) -> BreakEffect:
+    if loss.effect is None:
+        return "function in eager"
+    return next((effect for words, effect in EFFECTS if loss.effect.startswith(words)), "graph split")
+
+
+def _lines(loss: DynamoLoss) -> set[tuple[str, int]]:
+    """Of the root's frames, the line at which it is split."""
+    roots = [frame for frame in loss.frames if frame.filename == loss.root.co_filename and frame.lineno]
+    inside = [frame for frame in roots if _is_in(frame.lineno, loss.root)]
+    return {(frame.filename, frame.lineno or 0) for frame in inside[-1:]}
+
+
+def owner_qualname(facts: BreakFacts) -> str | None:
+    """The function around the expression; None at the top of a file."""
+    definition = definition_at(facts.span.file, facts.span.line)
+    return definition.qualname if definition is not None and is_user_file(facts.span.file) else None

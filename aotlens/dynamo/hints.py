@@ -1,0 +1,35 @@
+"""What to do about a graph break, by torch's number.
+
+Invariant: a hint names an edit that removes the break; torch's own first hint stands for all other numbers.
+"""
+
+__all__ = ["hint_of"]
+
+HINTS: dict[str, str] = {
+    "GB0170": "compute both sides and choose with `torch.where`, or use `torch.cond`; for a check,"
+    " `torch._assert_async`",
+    "GB0124": "keep the 0-d tensor: drop `.item()`, `float()` or `int()`",
+    "GB0109": "keep tensors: use `unbind()` in place of `tolist()`",
+    "GB0036": "keep the size: `torch.where` and a masked reduction in place of the selection",
+    "GB0291": "guard the call with `if not torch.compiler.is_compiling():`",
+    "GB0098": "remove `torch.compiler.disable`, or move the call to an end of the compiled function",
+    "GB0025": "remove the call of `torch._dynamo.graph_break()`",
+    "GB0123": "compile up to the loss and call `backward()` outside",
+    "GB4198": "copy a tensor with `clone()`",
+    "GB0142": "move the `with` outside of the compiled function",
+    "GB8985": "call `requires_grad_()` before the compiled function",
+    "GB8977": "define the class at the top of the module",
+    "GB0003": "compile the function that consumes the generator",
+}
+PRINT = "remove it, or allow `torch._dynamo.config.reorderable_logging_functions.add(print)`"
+WARN = "allow `torch._dynamo.config.reorderable_logging_functions.add(warnings.warn)`, or move it outside"
+
+
+def hint_of(code: str, text: str, torchs: str) -> str:
+    """The hint for a break at an expression; torch's own where there is none for its number."""
+    if code == "GB0059" and text.startswith("print("):
+        return PRINT
+    if code == "GB0007":
+        is_warning = text.startswith(("warnings.warn(", "warn("))
+        return WARN if is_warning else "call it outside of the compiled function and pass its value"
+    return HINTS.get(code, torchs)

@@ -1,0 +1,352 @@
+"""Hears of everything that Dynamo does, and keeps it by function.
+
+Invariant: nothing here raises into the user's program, changes what Dynamo does, or runs when a call finds
+its compilation.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+from aotlens.capture.frames import calling_place, is_user_file
+from aotlens.capture.resumed import user_qualname
+from aotlens.dynamo.breaks import Breaks, is_limit
+from aotlens.dynamo.clock import FIRST_RUN, Clock
+from aotlens.dynamo.crossing import Crossings
+from aotlens.dynamo.recompilations import FailedGuard, failed_guard, nearest_miss
+from aotlens.dynamo.spans import span_of, statement_span, user_frame
+from aotlens.observe import observing
+from aotlens.report.records import AFTER
+from aotlens.report.source_records import Span
+from aotlens.torch_api import (
+    DynamoConstant,
+    DynamoGraph,
+    DynamoGuards,
+    DynamoLoss,
+    DynamoRecompile,
+    Frames,
+    listening_to_dynamo,
+)
+
+__all__ = ["CompilationFacts", "FunctionFacts", "Listener", "MeasuredGuards"]
+
+_STAGE = "aotlens"
+"""The clock's event for a stage of our own backend."""
+WARM_RUNS = 200
+"""Evaluations over which guards are timed."""
+
+FunctionKey = tuple[str, str]
+"""File and qualified name."""
+
+
+@dataclass(slots=True)
+class CompilationFacts:
+    """One compilation."""
+
+    id: str
+    part: str
+    order: int
+    cause: FailedGuard | None = None
+    span: Span | None = None
+    """Where the guard that failed was made."""
+    call: Span | None = None
+    against: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredGuards:
+    """The guards of one compilation."""
+
+    made: tuple[tuple[str, str, Frames], ...]
+    leaves: int
+    nanoseconds: float | None
+
+
+@dataclass(slots=True)
+class FunctionFacts:
+    """Mutable: what Dynamo did to one function of the user's, resume functions included."""
+
+    name: str
+    qualname: str
+    file: str
+    line: int
+    compilations: dict[str, CompilationFacts] = field(default_factory=dict)
+    skipped: dict[tuple[str, str], Span] = field(default_factory=dict)
+    """Where each skipped function begins, by name and reason."""
+    constants: list[DynamoConstant] = field(default_factory=list)
+    guards: dict[str, MeasuredGuards] = field(default_factory=dict)
+    """Of the last compilation of each part."""
+    numbers: dict[str, tuple[Any, Span | None]] = field(default_factory=dict)
+    """Python numbers among the arguments that are constants, where each is first used."""
+    limit_hit: bool = False
+    calls: int = 0
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A function that Dynamo is looking at."""
+
+    code: CodeType
+    owner: FunctionFacts
+    part: str
+    compile_id: str = ""
+    """Empty until it is compiled."""
+
+
+class Listener:
+    """Mutable: filled while the script runs."""
+
+    def __init__(self, time_guards: bool = False) -> None:
+        self.functions: dict[FunctionKey, FunctionFacts] = {}
+        self.breaks = Breaks()
+        self.losses: list[DynamoLoss] = []
+        self.clock = Clock()
+        self.crossings = Crossings()
+        self.line_seconds: dict[tuple[str, int], float] = {}
+        self.seen: set[tuple[str, int]] = set()
+        """File and first line of every function that Dynamo looked at."""
+        self.counts_calls = time_guards
+        self.graphs: dict[str, tuple[str, str, str]] = {}
+        """File, function and part of each compilation whose graph ran."""
+        self._frames = threading.local()
+        self._sized: dict[str, Frames] = {}
+        """Where a condition on sizes was made."""
+        self._names: dict[tuple[str, str], tuple[str, str]] = {}
+        self._ids: dict[str, str] = {}
+        self._epochs: dict[str, int] = {}
+
+    @contextmanager
+    def listening(self) -> Iterator["Listener"]:
+        """Note what Dynamo does within the block."""
+        with listening_to_dynamo(self), observing(on_stage=self._on_stage, on_busy=self._on_busy):
+            yield self
+
+    def _on_busy(self, is_busy: bool) -> None:
+        """A stage of our own backend begins or ends."""
+        if is_busy:
+            self.clock.begin(_STAGE)
+        else:
+            self.clock.end(_STAGE)
+
+    def _on_stage(self, name: str) -> None:
+        self.clock.rename(_STAGE, f"aotlens {name}")
+
+    # What Dynamo looks at.
+
+    def frame_begins(self, code: CodeType, wraps: Any) -> None:
+        self.seen.add((code.co_filename, code.co_firstlineno))
+        self._stack.append(_Frame(code, *self._owner(code, wraps)))
+
+    def frame_ends(self, code: CodeType) -> None:
+        self._end_line()
+        stack = self._stack
+        while stack and stack.pop().code is not code:
+            continue
+
+    @property
+    def _stack(self) -> list["_Frame"]:
+        frames = self._frames
+        if not hasattr(frames, "stack"):
+            frames.stack = []
+        stack: list[_Frame] = frames.stack
+        return stack
+
+    def _owner(self, code: CodeType, wraps: Any = None) -> tuple[FunctionFacts, str]:
+        """The user's function that a code belongs to, and which part of it the code is."""
+        known = next((frame for frame in reversed(self._stack) if frame.code is code), None)
+        if known is not None:
+            return known.owner, known.part
+        if is_user_file(code.co_filename):
+            qualname, part = self._qualname(code)
+            return self.function(code.co_filename, qualname, code.co_firstlineno), part
+        caller = next(iter(calling_place().frames), None)
+        name = code.co_qualname if wraps is None else _name_of(wraps)
+        if caller is None:
+            return self.function(code.co_filename, name, code.co_firstlineno), ""
+        if wraps is not None:
+            line = caller[0].co_firstlineno
+            return self.function(caller[0].co_filename, name, line), ""
+        qualname, _ = self._qualname(caller[0])
+        owner = self.function(caller[0].co_filename, qualname, caller[0].co_firstlineno)
+        return owner, f"in {name}"
+
+    def _qualname(self, code: CodeType) -> tuple[str, str]:
+        key = code.co_filename, code.co_qualname
+        if key not in self._names:
+            name, after, line = user_qualname(code.co_qualname, code.co_filename).partition(AFTER)
+            self._names[key] = name, f"after line {line}" if after else ""
+        return self._names[key]
+
+    def function(self, file: str, qualname: str, line: int) -> FunctionFacts:
+        """The facts of a function, new ones where Dynamo meets it first."""
+        key = file, qualname
+        if key not in self.functions:
+            short = qualname.removesuffix(".forward").rsplit(".", 1)[-1]
+            self.functions[key] = FunctionFacts(short, qualname, file, line)
+        return self.functions[key]
+
+    # What it says.
+
+    def skips(self, code: CodeType, reason: str) -> None:
+        if not is_user_file(code.co_filename):
+            return
+        qualname, _ = self._qualname(code)
+        owner = self.function(code.co_filename, qualname, code.co_firstlineno)
+        span = statement_span(code.co_filename, code.co_firstlineno)
+        owner.skipped.setdefault((code.co_qualname, reason.partition("\n")[0]), span)
+
+    def loses(self, loss: DynamoLoss) -> None:
+        compile_id = self._known_id(loss.compile_id) or next(
+            (frame.compile_id for frame in reversed(self._stack) if frame.code is loss.root), ""
+        )
+        loss = loss._replace(compile_id=compile_id)
+        self.losses.append(loss)
+        if is_limit(loss):
+            self._owner(loss.root)[0].limit_hit = True
+        else:
+            self.breaks.add(loss)
+
+    def _known_id(self, compile_id: str) -> str:
+        """Dynamo's number of a compilation, made unique: `torch.compiler.reset()` begins again at `0/0`."""
+        return self._ids.get(compile_id, compile_id)
+
+    def _new_id(self, compile_id: str) -> str:
+        epoch = self._epochs.get(compile_id, 0)
+        self._epochs[compile_id] = epoch + 1
+        self._ids[compile_id] = f"{compile_id}#{epoch + 1}" if epoch else compile_id
+        return self._ids[compile_id]
+
+    def recompiles(self, recompile: DynamoRecompile) -> None:
+        owner, part = self._owner(recompile.code)
+        facts = self._compilation(owner, part, self._known_id(recompile.compile_id))
+        miss = nearest_miss(recompile)
+        if miss is None:
+            facts.cause = FailedGuard("other", "", "")
+            return
+        facts.against = self._known_id(miss.entry)
+        facts.cause = failed_guard(miss, recompile.scope, self._broken_before(recompile.code))
+        frames = miss.frames or self._made_at(owner, part, facts.cause.source, miss.reason)
+        facts.span = _user_span(frames)
+        facts.call = _user_span(recompile.above)
+
+    def _broken_before(self, code: CodeType) -> str:
+        """The expression of the graph break that a resume function goes on behind."""
+        _, part = self._qualname(code)
+        if not part:
+            return ""
+        facts = self.breaks.at_line(code.co_filename, int(part.rpartition(" ")[2]))
+        return "" if facts is None else facts.text
+
+    def _made_at(self, owner: FunctionFacts, part: str, source: str, reason: str) -> Frames:
+        """Where a guard was made that does not say so itself: on a tensor, or on sizes."""
+        condition = reason.partition("  # ")[0].strip()
+        for text, frames in self._sized.items():
+            if _as_guard(text) == condition:
+                return frames
+        guards = owner.guards.get(part)
+        made = [(_without_scope(name), frames) for name, _, frames in guards.made if frames] if guards else []
+        near = [entry for entry in made if _without_scope(source).startswith(entry[0])]
+        return max(near, key=lambda entry: len(entry[0]), default=("", ()))[1]
+
+    def makes_constant(self, constant: DynamoConstant) -> None:
+        self._owner(constant.root)[0].constants.append(constant)
+
+    def guards_size(self, expression: str, frames: Frames) -> None:
+        self._sized.setdefault(expression, frames)
+
+    def makes_guards(self, guards: DynamoGuards) -> None:
+        owner, part = self._owner(guards.code)
+        nanoseconds = _timed(guards.check) if self.counts_calls else None
+        owner.guards[part] = MeasuredGuards(guards.made, guards.leaves, nanoseconds)
+        if part:
+            return
+        arguments = guards.code.co_varnames[: guards.code.co_argcount + guards.code.co_kwonlyargcount]
+        for source, code, frames in guards.made:
+            name = _without_scope(source)
+            value = guards.scope["L"].get(name) if name in arguments else None
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if is_number and "==" in code:
+                owner.numbers.setdefault(name, (value, _user_span(frames)))
+
+    # Time.
+
+    def starts_line(self, lines: Iterator[tuple[str, int]]) -> None:
+        self._end_line()
+        line = next((line for line in lines if is_user_file(line[0])), None)
+        self._frames.line = line, self.clock.tracing_seconds()
+
+    def _end_line(self) -> None:
+        line, start = getattr(self._frames, "line", (None, 0.0))
+        if line is not None:
+            seconds = self.clock.tracing_seconds() - start
+            self.line_seconds[line] = self.line_seconds.get(line, 0.0) + max(0.0, seconds)
+            self._frames.line = None, 0.0
+
+    def phase_begins(self, name: str, compile_id: str) -> None:
+        if name == "backend_compile" or name == "build_guards":
+            self._end_line()
+        frame = next(iter(reversed(self._stack)), None)
+        if compile_id and frame is not None and not frame.compile_id:
+            frame.compile_id = self._new_id(compile_id)
+            self._compilation(frame.owner, frame.part, frame.compile_id)
+        self.clock.begin(name, self._known_id(compile_id))
+
+    def phase_ends(self, name: str) -> None:
+        self.clock.end(name)
+
+    def _compilation(self, owner: FunctionFacts, part: str, compile_id: str) -> CompilationFacts:
+        if compile_id not in owner.compilations:
+            owner.compilations[compile_id] = CompilationFacts(compile_id, part, len(owner.compilations))
+        return owner.compilations[compile_id]
+
+    def runs(self, graph: DynamoGraph, inputs: Sequence[Any]) -> Callable[[Any], None]:
+        owner, part = self._owner(graph.code)
+        compile_id = self._known_id(graph.compile_id)
+        owner.calls += not part
+        self.graphs[compile_id] = owner.file, owner.qualname, part
+        received = self.crossings.reads(compile_id, inputs)
+        self.clock.begin(FIRST_RUN, compile_id, FIRST_RUN)
+
+        def done(outputs: Any) -> None:
+            self.clock.end(FIRST_RUN)
+            if graph.ends_at_break:
+                self.crossings.writes(compile_id, outputs, received)
+
+        return done
+
+
+def _name_of(function: Any) -> str:
+    function = getattr(function, "__self__", function)
+    return str(getattr(function, "__qualname__", type(function).__name__))
+
+
+def _user_span(frames: Frames) -> Span | None:
+    index = user_frame(frames)
+    return None if index is None else span_of(frames[index])
+
+
+def _without_scope(source: str) -> str:
+    """`L['x']` as guards are printed: `x`."""
+    return source[3:-2] if source.startswith("L['") and source.find("']") == len(source) - 2 else source
+
+
+def _as_guard(text: str) -> str:
+    """A condition as symbolic shapes log it, in the form in which guards print it."""
+    text = re.sub(r"L\['(\w+)'\]", r"\1", text)
+    match = re.fullmatch(r"(?P<op>Eq|Ne)\((?P<left>.*), (?P<right>[^,]*)\)", text)
+    if match:
+        return f"{match['left']} {'==' if match['op'] == 'Eq' else '!='} {match['right']}"
+    return text
+
+
+def _timed(check: Callable[[], bool]) -> float:
+    """Nanoseconds of one evaluation, warm."""
+    start = time.perf_counter_ns()
+    for _ in range(WARM_RUNS):
+        check()
+    return (time.perf_counter_ns() - start) / WARM_RUNS

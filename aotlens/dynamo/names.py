@@ -1,0 +1,117 @@
+"""Guards in the user's words: the names of values, and how a value is shown.
+
+Invariant: nothing that a reader cannot find in their own code remains: no `L[...]`, no address, no dict of
+Dynamo's.
+"""
+
+import ast
+import re
+from typing import Any
+
+import torch
+
+__all__ = ["accesses", "evaluated", "short_dtype", "shown_value", "user_name"]
+
+_LONGEST = 60
+_REWRITES: tuple[tuple[re.Pattern[str], Any], ...] = tuple(
+    (re.compile(pattern), text)
+    for pattern, text in (
+        (r"___(?:as_tensor|from_numpy|odict_getitem)\((?P<inner>[^()]*)\)", r"\g<inner>"),
+        (r"(?:dict|list|tuple)\.__getitem__\((?P<of>[^(),]+), (?P<key>[^()]+?)\)", r"\g<of>[\g<key>]"),
+        (r"getattr\((?P<of>[^(),]+), '(?P<name>\w+)'\)", r"\g<of>.\g<name>"),
+        (r"(?<![\w'\"])[LG]\['(\w+)'\]", r"\1"),
+        (r"\._(?:modules|parameters|buffers)\['(\d+)'\]", r"[\1]"),
+        (r"\._(?:modules|parameters|buffers)\['(\w+)'\]", r".\1"),
+        (r"\.__dict__\['(\w+)'\]", r".\1"),
+        (r"\bkwargs\['(\w+)'\]", r"\1"),
+        (r"\bargs\[(\d+)\]", r"argument \1"),
+        (r"\.size\(\)\[(\d+)\]", r".shape[\1]"),
+        (r"\.stride\(\)\[(\d+)\]", r".stride(\1)"),
+        (r"\b(\w+)\.__closure__\[\d+\]\.cell_contents", r"a closure variable of \1"),
+        (r"\b(\w+)\.__defaults__\[(\d+)\]", r"the default \2 of \1"),
+        (r"\b(\w+)\.__kwdefaults__\['(\w+)'\]", r"the default of \2"),
+        (r"__import_(\w+)", lambda match: match[1].replace("_dot_", ".")),
+        (r"\bself\._orig_mod\b", "self"),
+    )
+)
+_STACK = re.compile(r"___stack\d+")
+
+
+def user_name(source: str, broken: str = "") -> str:
+    """`L['self']._modules['lin'].weight` is the user's `self.lin.weight`.
+
+    A value on the stack at a graph break is called by the expression of the break, where that is given.
+    """
+    for pattern, text in _REWRITES:
+        source = pattern.sub(text, source)
+    return _STACK.sub(f"the value of `{broken}`" if broken else "a value at the graph break", source)
+
+
+def accesses(node: ast.AST) -> tuple[str, ...]:
+    """The values that a guard's code reads: every longest chain of attributes, subscripts and calls without
+    arguments that begins with a name of the user's."""
+    if _is_chain(node):
+        return (ast.unparse(node),)
+    found = (access for child in ast.iter_child_nodes(node) for access in accesses(child))
+    return tuple(dict.fromkeys(found))
+
+
+def _is_chain(node: ast.AST) -> bool:
+    while True:
+        if isinstance(node, ast.Attribute | ast.Subscript):
+            node = node.value
+        elif isinstance(node, ast.Call) and not node.args and not node.keywords:
+            node = node.func
+            if isinstance(node, ast.Name):
+                return False
+        else:
+            return (
+                isinstance(node, ast.Name) and not node.id.startswith(_DYNAMOS) and node.id not in _BUILTINS
+            )
+
+
+_DYNAMOS = "___check", "___dict", "___tuple", "___skip", "___from", "___as", "utils_"
+_BUILTINS = frozenset({"len", "list", "dict", "type", "set", "tuple", "str_", "math", "torch"})
+
+
+_SHORT = {
+    "float": "f",
+    "bfloat": "bf",
+    "complex": "c",
+    "int": "i",
+    "uint": "u",
+    "bool": "b",
+}
+
+
+def shown_value(value: object) -> str:
+    """A value on one short line; a tensor as `f32[4, 8]`, an object by its type."""
+    if isinstance(value, torch.Tensor):
+        return f"{short_dtype(str(value.dtype))}{list(value.shape)}"
+    if isinstance(value, type):
+        return value.__name__
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        text = repr(value)
+    elif isinstance(value, torch.dtype | torch.device):
+        text = str(value).removeprefix("torch.")
+    elif callable(value):
+        text = str(getattr(value, "__qualname__", type(value).__name__))
+    else:
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def short_dtype(name: str) -> str:
+    """`torch.float32` as `f32`."""
+    match = re.fullmatch(r"(?:torch\.)?([a-z]+)(\d+)(\w*)", name)
+    if match is None or match[1] not in _SHORT:
+        return "b8" if name == "torch.bool" else name.removeprefix("torch.")
+    return f"{_SHORT[match[1]]}{match[2]}{match[3]}"
+
+
+def evaluated(access: str, scope: dict[str, Any]) -> tuple[bool, Any]:
+    """The value that a guard's access has in a call, as the guard itself reads it."""
+    try:
+        return True, eval(access, {}, scope)  # noqa: S307 (the text is Dynamo's, and runs at each call anyway)
+    except Exception:  # noqa: BLE001 (the access fails in this call: an entry or attribute is gone)
+        return False, None

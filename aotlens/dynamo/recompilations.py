@@ -1,0 +1,308 @@
+"""Why Dynamo compiles a function once more: which guard failed, over the user's names, with both values.
+
+Invariant: one cause per recompilation, of the compilation that is nearest to the call; where several differ,
+the others are what distinguishes it from compilations for other cases.
+
+| guard, as Dynamo prints it | kind | name | values |
+|---|---|---|---|
+| `tensor 'x' size mismatch at index 0. expected 4, actual 8` | size | `x.shape[0]` | 4, 8 |
+| `2 <= x.size()[0]` | size | `x.shape[0]` | `>= 2`, 1 |
+| `x.size()[0] <= y.size()[0]` | size relation | both sizes | the condition, both values |
+| `tensor 'x' dtype mismatch. expected Float, actual Double` | dtype | `x.dtype` | float32, float64 |
+| `k == 2` | number, or value | `k` | 2, 3 |
+| `len(cache) == 1`, `not cache` | length | `len(cache)` | 1, 2 |
+| `___check_type_id(k, …), type=<class 'int'>` | type | `k` | int, float |
+| `___check_obj_id(self.training, …)` | value, or object | `self.training` | True, False |
+| `not ___dict_contains('mask', kw)` | keys | `kw['mask']` | absent, present |
+| `GLOBAL_STATE changed: grad_mode` | mode | `grad mode` | |
+"""
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotlens.dynamo.names import accesses, evaluated, shown_value, user_name
+from aotlens.report.dynamo_records import CauseKind
+from aotlens.torch_api import DynamoRecompile, GuardMiss
+
+__all__ = ["FailedGuard", "failed_guard", "nearest_miss"]
+
+
+@dataclass(frozen=True, slots=True)
+class FailedGuard:
+    """A guard that a call failed."""
+
+    kind: CauseKind
+    guard: str
+    name: str
+    old: str = ""
+    new: str = ""
+    source: str = ""
+    """The value as guards name it, `x` or `x.size()[0]`; empty where there is none."""
+
+
+_TENSOR_CHECKS = ("dispatch key", "dtype", "device", "requires_grad", "rank", "size", "stride")
+"""In the order in which one guard makes them: the later a call fails, the nearer it is."""
+
+
+def nearest_miss(recompile: DynamoRecompile) -> GuardMiss | None:
+    """The entry whose guards the call met longest; of equal ones the one that was used last."""
+    if not recompile.misses:
+        return None
+    return max(recompile.misses, key=lambda miss: (miss.passed, _depth(miss.reason)))
+
+
+def _depth(reason: str) -> int:
+    steps = (index for index, check in enumerate(_TENSOR_CHECKS) if f"{check}" in reason.partition("#")[0])
+    return max(steps, default=-1)
+
+
+def failed_guard(miss: GuardMiss, scope: Mapping[str, Any], broken: str = "") -> FailedGuard:
+    """The failed guard of a cache entry, with the values of the call.
+
+    `broken` is the expression of the graph break before a resume function, whose value may be guarded.
+    """
+    part = _code(miss.reason)
+    values = {**miss.closure, **scope["L"], **scope}
+    failed = (
+        _of_tensor(part)
+        or _of_state(part)
+        or _of_key(part, values)
+        or _of_identity(part, values)
+        or _of_code(part, values)
+    )
+    if failed is None:
+        return FailedGuard("other", user_name(part, broken), user_name(part, broken))
+    return FailedGuard(
+        failed.kind,
+        user_name(failed.guard, broken),
+        user_name(failed.name, broken),
+        failed.old,
+        failed.new,
+        failed.source or failed.name,
+    )
+
+
+def _code(reason: str) -> str:
+    """The guard's code, without the source line that Dynamo prints behind it."""
+    return re.split(r"\s+# |\nUser stack trace", reason, maxsplit=1)[0].strip()
+
+
+_DTYPES = {
+    "Float": "float32",
+    "Double": "float64",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+    "Long": "int64",
+    "Int": "int32",
+    "Short": "int16",
+    "Char": "int8",
+    "Byte": "uint8",
+    "Bool": "bool",
+    "ComplexFloat": "complex64",
+    "ComplexDouble": "complex128",
+}
+
+
+def _of_tensor(part: str) -> FailedGuard | None:
+    """A check of one tensor; these have no code, only a sentence."""
+    match = re.match(
+        r"expected type of '(?P<name>.*?)' to be a tensor type,.*found <class '(?P<new>.*?)'>", part
+    )
+    if match:
+        name, new = match["name"], match["new"].rpartition(".")[2]
+        return FailedGuard("type", f"type({name}) is Tensor", name, "Tensor", new.replace("NoneType", "None"))
+    match = re.match(r"tensor '(?P<name>.*?)' (?P<rest>.*)", part, re.DOTALL)
+    return _tensor_check(match["name"], match["rest"]) if match else None
+
+
+def _tensor_check(name: str, rest: str) -> FailedGuard | None:
+    for pattern, make in _TENSOR_FORMS:
+        match = re.search(pattern, rest, re.DOTALL)
+        if match:
+            return make(name, match)
+    return FailedGuard("other", f"{name}: {rest}", name)
+
+
+def _sized(kind: CauseKind, form: str) -> Callable[[str, re.Match[str]], FailedGuard]:
+    def make(name: str, match: re.Match[str]) -> FailedGuard:
+        value = form.format(name=name, index=match["index"])
+        return FailedGuard(kind, f"{value} == {match['old']}", value, match["old"], match["new"], name)
+
+    return make
+
+
+def _of_dtype(name: str, match: re.Match[str]) -> FailedGuard:
+    old, new = (_DTYPES.get(match[side], match[side].lower()) for side in ("old", "new"))
+    return FailedGuard("dtype", f"{name}.dtype == {old}", f"{name}.dtype", old, new, name)
+
+
+def _of_rank(name: str, match: re.Match[str]) -> FailedGuard:
+    return FailedGuard(
+        "rank", f"{name}.ndim == {match['old']}", f"{name}.ndim", match["old"], match["new"], name
+    )
+
+
+def _of_requires_grad(name: str, match: re.Match[str]) -> FailedGuard:
+    old = match["old"] == "1"
+    value = f"{name}.requires_grad"
+    return FailedGuard("requires_grad", f"{value} == {old}", value, str(old), str(not old), name)
+
+
+def _of_dispatch_keys(name: str, match: re.Match[str]) -> FailedGuard:
+    old, new = (set(re.findall(r"\w+", match[side])) - {"DispatchKeySet"} for side in ("old", "new"))
+    gone, come = ", ".join(sorted(old - new)), ", ".join(sorted(new - old))
+    guard = f"{name} has the same dispatch keys"
+    return FailedGuard("dispatch keys", guard, name, f"with {gone}" if gone else "", f"with {come}", name)
+
+
+def _of_device(name: str, match: re.Match[str]) -> FailedGuard:
+    return FailedGuard("device", f"{name} is on the same device", f"{name}.device", "", "", name)
+
+
+_TENSOR_FORMS: tuple[tuple[str, Callable[[str, re.Match[str]], FailedGuard]], ...] = (
+    (
+        r"size mismatch at index (?P<index>\d+)\. expected (?P<old>\S+), actual (?P<new>\S+)",
+        _sized("size", "{name}.shape[{index}]"),
+    ),
+    (
+        r"stride mismatch at index (?P<index>\d+)\. expected (?P<old>\S+), actual (?P<new>\S+)",
+        _sized("stride", "{name}.stride({index})"),
+    ),
+    (r"rank mismatch\. expected (?P<old>\d+), actual (?P<new>\d+)", _of_rank),
+    (r"dtype mismatch\. expected (?P<old>\w+), actual (?P<new>\w+)", _of_dtype),
+    (r"requires_grad mismatch\. expected requires_grad=(?P<old>\d)", _of_requires_grad),
+    (r"dispatch key set mismatch\. expected (?P<old>.*?), actual (?P<new>.*)", _of_dispatch_keys),
+    (r"device", _of_device),
+)
+
+_STATES = {
+    "grad_mode": "grad mode",
+    "autocast_state": "autocast",
+    "deterministic_algorithms": "deterministic algorithms",
+    "deterministic_algorithms_warn_only": "deterministic algorithms",
+    "torch_function": "the torch function mode",
+    "torch_function_all_disabled": "the torch function mode",
+    "allow_tf32": "TF32",
+    "num_threads": "the number of threads",
+    "default_dtype": "the default dtype",
+}
+
+
+def _of_state(part: str) -> FailedGuard | None:
+    """Something that is no value of the call's."""
+    match = re.match(r"GLOBAL_STATE changed: (?P<names>.*)", part)
+    if match:
+        names = list(dict.fromkeys(_STATES.get(name, name) for name in match["names"].split()))
+        name = ", ".join(names)
+        if name == "grad mode":
+            sides = ("disabled", "enabled") if torch.is_grad_enabled() else ("enabled", "disabled")
+            return FailedGuard("mode", f"grad mode is {sides[0]}", name, *sides)
+        return FailedGuard("mode", f"{name} is as before", name)
+    if "torch_function_mode_stack" in part:
+        return FailedGuard("mode", "the torch function modes are as before", "the torch function mode")
+    if part.startswith("Cache line invalidated"):
+        match = re.search(r"because (?P<name>.*?) got deallocated", part)
+        name = match["name"] if match else "an object"
+        return FailedGuard("freed", f"{name} is alive", name, "alive", "freed")
+    if part.startswith("BACKEND_MATCH"):
+        return FailedGuard("backend", "the backend is the same object", "the backend")
+    return None
+
+
+def _of_key(part: str, values: dict[str, Any]) -> FailedGuard | None:
+    """An entry of a dict that is there or not."""
+    match = re.match(r"KeyError on (?P<access>.*)$", part)
+    if match:
+        return FailedGuard("keys", f"{match['access']} is there", match["access"], "present", "absent")
+    match = re.match(r"(?P<absent>not )?___dict_contains\((?P<key>'[^']*'|[^,]+), (?P<of>.*)\)$", part)
+    if match:
+        sides = ("absent", "present") if match["absent"] else ("present", "absent")
+        name = f"{match['of']}[{match['key']}]"
+        is_there, value = evaluated(name, values)
+        new = shown_value(value) if is_there and match["absent"] else sides[1]
+        condition = f"{match['key']} {'not in' if match['absent'] else 'in'} {match['of']}"
+        return FailedGuard("keys", condition, name, sides[0], new, match["of"])
+    match = re.match(r"list\(dict\.keys\((?P<of>.*)\)\) == (?P<keys>.*)$", part)
+    if match:
+        name = match["of"]
+        is_there, value = evaluated(name, values)
+        new = str(list(value)) if is_there else ""
+        return FailedGuard("keys", f"list({name}) == {match['keys']}", name, match["keys"], new, name)
+    return None
+
+
+def _of_identity(part: str, values: dict[str, Any]) -> FailedGuard | None:
+    """A check of an object's type or identity; the address in it says nothing to a reader."""
+    match = re.match(
+        r"___check_(?P<what>type|obj)_id\((?P<name>.*), \d+\)(?:, type=<class '(?P<type>.*?)'>)?", part
+    )
+    if match is None:
+        return None
+    name, old = match["name"], (match["type"] or "").rpartition(".")[2].replace("NoneType", "None")
+    is_there, value = evaluated(name, values)
+    new = (type(value).__name__ if value is not None else "None") if is_there else "absent"
+    if match["what"] == "type":
+        return FailedGuard("type", f"type({name}) is {old or 'the same'}", name, old, new)
+    if is_there and isinstance(value, bool) and old in ("", "bool"):
+        return FailedGuard("value", f"{name} is {not value}", name, str(not value), str(value))
+    if is_there:
+        new = shown_value(value)
+    return FailedGuard("object", f"{name} is the same object", name, "", new)
+
+
+def _of_code(part: str, values: dict[str, Any]) -> FailedGuard | None:
+    """A condition in Python."""
+    try:
+        tree = ast.parse(part, mode="eval").body
+    except SyntaxError:
+        return None
+    names = accesses(tree)
+    if not names:
+        return None
+    first = names[0]
+    is_there, value = evaluated(first, values)
+    new = shown_value(value) if is_there else ""
+    if any(".size()" in name or ".stride()" in name or ".storage_offset()" in name for name in names):
+        return _of_sizes(part, names, values)
+    match tree:
+        case ast.Compare(left=ast.Call(func=ast.Name(id="len")), comparators=[ast.Constant(value=old)]):
+            length = str(len(value)) if is_there and hasattr(value, "__len__") else ""
+            return FailedGuard("length", part, f"len({first})", str(old), length, first)
+        case ast.UnaryOp(op=ast.Not()):
+            length = str(len(value)) if is_there and hasattr(value, "__len__") else new
+            return FailedGuard("length", f"len({first}) == 0", f"len({first})", "0", length, first)
+        case ast.Compare(ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            kind = "None" if isinstance(tree.ops[0], ast.Is) else "not None"
+            return FailedGuard("type", part, first, kind, new)
+        case ast.Compare(ops=[ast.Eq()], comparators=[right]):
+            old_value = _literal(right)
+            is_number = isinstance(old_value, int | float) and not isinstance(old_value, bool)
+            return FailedGuard("number" if is_number else "value", part, first, ast.unparse(right), new)
+        case _:
+            return FailedGuard("other", part, first, "", new)
+
+
+def _literal(node: ast.expr) -> object:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None
+
+
+def _of_sizes(part: str, names: tuple[str, ...], values: dict[str, Any]) -> FailedGuard:
+    """A condition on symbolic sizes; of one size the condition is the old value."""
+    if len(names) > 1:
+        now = [(name, *evaluated(name, values)) for name in names]
+        new = ", ".join(f"{user_name(name)} = {value}" for name, is_there, value in now if is_there)
+        return FailedGuard("size relation", part, " and ".join(names), user_name(part), new, names[0])
+    is_there, value = evaluated(names[0], values)
+    match = re.fullmatch(rf"(?P<left>\d+) <= {re.escape(names[0])}", part)
+    old = f">= {match['left']}" if match else part.replace(names[0], "").strip()
+    old = old.removeprefix("== ") if old.startswith("== ") else old
+    kind: CauseKind = "size" if ".size()" in names[0] else "stride" if ".stride()" in names[0] else "other"
+    return FailedGuard(kind, part, names[0], user_name(old), str(value) if is_there else "", names[0])

@@ -1,0 +1,61 @@
+"""Why Dynamo leaves a function to Python, in a user's words."""
+
+from typing import NamedTuple
+
+__all__ = ["SKIPS", "Skip", "skip_of"]
+
+
+class Skip(NamedTuple):
+    """One reason of Dynamo's."""
+
+    start: str
+    """How Dynamo's words begin."""
+    reason: str
+    hint: str
+    is_loss: bool
+
+
+SKIPS: tuple[Skip, ...] = (
+    Skip("no tensor-related objects found", "no tensor is among its arguments or globals", "", False),
+    Skip("Dynamo decided to skip the frame while tracing: No ops", "it runs no tensor operation", "", False),
+    Skip("frame is in the Dynamo skipfiles list", "its file is on Dynamo's list of code to skip", "", True),
+    Skip(
+        "frame has already started executing",
+        "it was running already as Dynamo met it",
+        "call the compiled function from outside of it",
+        True,
+    ),
+    Skip(
+        "Dynamo tracing is disabled",
+        "Dynamo is switched off",
+        "look for `torch.compiler.set_stance`, `disable=True` and TORCHDYNAMO_DISABLE",
+        True,
+    ),
+    Skip(
+        "tracing is non-recursively disabled",
+        "`torch.compiler.disable(recursive=False)` stands before it",
+        "remove the decorator, or call it outside of compiled code",
+        True,
+    ),
+    Skip(
+        "non-infra torch dispatch mode present",
+        "a TorchDispatchMode is active",
+        "enter the mode inside of the compiled function, or compile outside of it",
+        True,
+    ),
+)
+"""Others are shown in Dynamo's words."""
+
+TOLD_ELSEWHERE = (
+    "an error was suppressed during compilation",  # the graph break is reported
+    "compilation failed with a custom frame execution strategy",  # the recompile limit is reported
+    "frame is already Dynamo-generated code",
+)
+
+
+def skip_of(reason: str) -> Skip | None:
+    """Dynamo's reason in our words; None where another record reports the same."""
+    if reason.startswith(TOLD_ELSEWHERE):
+        return None
+    words = next((entry for entry in SKIPS if reason.startswith(entry.start)), None)
+    return words or Skip(reason, reason.rstrip("."), "", True)

@@ -1,0 +1,150 @@
+"""Dynamo's stack frames as the user's expressions.
+
+Invariant: a span is the whole expression at which Dynamo stopped, never more: of the syntax nodes that begin
+there, the one that ends there too.
+"""
+
+import ast
+import linecache
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from aotlens.capture.frames import is_own_file, is_user_file
+from aotlens.report.source_records import Span
+
+__all__ = ["Definition", "definition_at", "expression_text", "span_of", "statement_span", "user_frame"]
+
+_LONGEST = 100
+"""Characters of an expression that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A function of a file."""
+
+    qualname: str
+    line: int
+    """Of the `def`, below its decorators."""
+
+
+def user_frame(frames: Sequence[traceback.FrameSummary]) -> int | None:
+    """The index of the innermost frame in a file of the user's own, else in an installed package's."""
+    files = [frame.filename for frame in frames]
+    for is_wanted in (is_own_file, is_user_file):
+        index = next((index for index in reversed(range(len(files))) if is_wanted(files[index])), None)
+        if index is not None:
+            return index
+    return None
+
+
+def span_of(frame: traceback.FrameSummary) -> Span:
+    """The expression that the frame stands at; the whole statement where no columns are known."""
+    line = frame.lineno or 1
+    if frame.colno is None or frame.end_colno is None:
+        return statement_span(frame.filename, line)
+    end_line = frame.end_lineno or line
+    return _narrowed(frame.filename, (line, frame.colno, end_line, frame.end_colno))
+
+
+def statement_span(file: str, line: int) -> Span:
+    """The statement that begins on a line, up to its body; an empty span where there is none."""
+    for node in _nodes(file).get(line, ()):
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            last = body[0].lineno - 1 if isinstance(body, list) and body else None
+            if last is None or last <= line:
+                text = linecache.getline(file, line).rstrip()
+                end = (node.end_lineno, node.end_col_offset)
+                same = last is None and end[0] == line
+                return Span(
+                    file, line, node.col_offset, line, (end[1] if same else None) or len(text.encode())
+                )
+    return Span(file, line, 0, line, 0)
+
+
+def _narrowed(file: str, position: tuple[int, int, int, int]) -> Span:
+    """Of an `if` or `while`, its condition; of a `for`, what it goes through.
+
+    Up to torch 2.13 the last line is not known, and a column then tells which of the nodes is meant.
+    """
+    line, col, end_line, end_col = position
+    nodes = [node for node in _nodes(file).get(line, ()) if node.col_offset == col]
+    exact = [node for node in nodes if node.end_col_offset == end_col and node.end_lineno == end_line]
+    exact = exact or [node for node in nodes if node.end_col_offset == end_col]
+    for node in exact:
+        inner: ast.AST = node
+        if isinstance(node, ast.If | ast.While | ast.Assert):
+            inner = node.test
+        elif isinstance(node, ast.For):
+            inner = node.iter
+        elif isinstance(node, ast.Expr):
+            inner = node.value
+        if isinstance(inner, ast.expr | ast.stmt):
+            return Span(
+                file, inner.lineno, inner.col_offset, inner.end_lineno or line, inner.end_col_offset or col
+            )
+    if end_line == line and end_col < col:
+        end_col = len(linecache.getline(file, line).rstrip().encode())
+    return Span(file, line, col, end_line, end_col)
+
+
+def expression_text(span: Span) -> str:
+    """The source of a span on one line, its middle cut when it is long."""
+    lines = linecache.getlines(span.file)[span.line - 1 : span.end_line]
+    if not lines:
+        return ""
+    encoded = [line.encode() for line in lines]
+    if span.end_col or span.end_line > span.line:
+        encoded[-1] = encoded[-1][: span.end_col]
+    encoded[0] = encoded[0][span.col :]
+    text = " ".join(b" ".join(encoded).decode(errors="replace").split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 20]} … {text[-17:]}"
+
+
+@lru_cache(maxsize=4096)
+def definition_at(file: str, line: int) -> Definition | None:
+    """The innermost function around a line; None at the top of the file."""
+    tree = _tree(file)
+    names: list[str] = []
+    found: Definition | None = None
+    children = list(ast.iter_child_nodes(tree)) if tree is not None else []
+    while children:
+        around = next((node for node in children if _holds(node, line)), None)
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            if names and found is not None and names[-1] == found.qualname.rpartition(".")[2]:
+                names.append("<locals>")
+            names.append(around.name)
+            if not isinstance(around, ast.ClassDef):
+                found = Definition(".".join(names), around.lineno)
+        children = [] if around is None else list(ast.iter_child_nodes(around))
+    return found
+
+
+def _holds(node: ast.AST, line: int) -> bool:
+    first = getattr(node, "lineno", None)
+    if first is None:
+        return False
+    decorators = getattr(node, "decorator_list", None) or ()
+    first = min([first, *(entry.lineno for entry in decorators)])
+    return bool(first <= line <= (getattr(node, "end_lineno", None) or first))
+
+
+@lru_cache(maxsize=256)
+def _tree(file: str) -> ast.Module | None:
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:  # a cell, or a file that was changed since
+        return None
+
+
+@lru_cache(maxsize=256)
+def _nodes(file: str) -> dict[int, list[ast.expr | ast.stmt]]:
+    """The nodes of a file by the line on which they begin, outer ones first."""
+    by_line: dict[int, list[ast.expr | ast.stmt]] = {}
+    tree = _tree(file)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.expr | ast.stmt):
+            by_line.setdefault(node.lineno, []).append(node)
+    return by_line
