@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from aotlens.analysis.records import ViewAndMutationMeta
 from aotlens.analysis.stage import analyse
@@ -45,10 +45,6 @@ from aotlens.partition.regions import split_region
 from aotlens.partition.stage import partition
 from aotlens.partition.user_names import user_names
 from aotlens.policy import Override, Policy
-from aotlens.report.build import build_target
-from aotlens.report.build_partition import Alternatives
-from aotlens.report.build_programs import StageProgram, stage_programs
-from aotlens.report.records import Target
 from aotlens.reuse.ask import NO_GRAPH, graph_shelf, is_wanted, keep, known_constants
 from aotlens.reuse.replay import Replay
 from aotlens.reuse.restore import restored_text
@@ -57,6 +53,11 @@ from aotlens.runtime.owner import bind_module
 from aotlens.runtime.records import LoadedModule
 from aotlens.runtime.stage import load_module, write_module
 from aotlens.torch_api import flex_gradients_on_cpu, without_fake_mode
+
+if TYPE_CHECKING:  # the report is built when somebody asks for it
+    from aotlens.report.build_partition import Alternatives
+    from aotlens.report.build_programs import StageProgram
+    from aotlens.report.records import Target
 
 LARGER_BUDGETS = (1.25, 1.5, 2, 3)
 """Times the budget that was asked for: what the report compares its peak with."""
@@ -140,7 +141,7 @@ class Compiled:
         """The module text that runs."""
         return self.module.text.source
 
-    def target(self, what_if: tuple[str, ...] = (), dead_values: bool = False) -> Target:
+    def target(self, what_if: tuple[str, ...] = (), dead_values: bool = False) -> "Target":
         """The report's row, built anew at each call; `what_if` holds changes of the policy to weigh.
 
         With `dead_values` the graphs also run on random numbers, to find saved values that do not matter.
@@ -158,14 +159,18 @@ class Compiled:
         reuse = self.shelf.reuse() if self.shelf is not None else None
         return replace(found, timings_ms=timings, reuse=reuse, graph=self.subject.graph)
 
-    def _built(self, what_if: tuple[str, ...], dead_values: bool) -> Target:
+    def _built(self, what_if: tuple[str, ...], dead_values: bool) -> "Target":
         others = self._alternatives(what_if)
         if dead_values and self.parts.backward is not None:
             others = replace(others, checked=dead_by_draws(self.parts))
+        from aotlens.report.build import build_target
+
         return build_target(self.parts, self.code, self.module, self.timings_ms, others)
 
-    def _alternatives(self, what_if: tuple[str, ...]) -> Alternatives:
+    def _alternatives(self, what_if: tuple[str, ...]) -> "Alternatives":
         """The same joint program under the policies that the report compares with."""
+        from aotlens.report.build_partition import Alternatives
+
         if self.parts.split is None:
             return Alternatives()
         policy = self.parts.split.policy
@@ -199,8 +204,10 @@ class Compiled:
         with COMPILING, running("measure"):
             return tuple(dict.fromkeys(filter(None, (graph.measure() for graph in graphs))))
 
-    def stages(self) -> tuple[StageProgram, ...]:
+    def stages(self) -> tuple["StageProgram", ...]:
         """The stages up to the module text as programs that run, built anew at each call."""
+        from aotlens.report.build_programs import stage_programs
+
         return stage_programs(self.parts)
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from aotlens.codegen.boxed import boxed
 from aotlens.codegen.compilers import code_of_compilers
-from aotlens.codegen.gpu.interpreted import interpreted_code
-from aotlens.codegen.gpu.kernels import with_gpu_kernels
 from aotlens.codegen.gpu.places import has_gpu_tensors
 from aotlens.codegen.in_place import in_place
 from aotlens.codegen.inductor import inductor_code, inductor_text
@@ -30,10 +28,17 @@ def generate(parts: Partitioned, options: CompileOptions) -> Generated:
     """
     if options.standalone:
         return replace(_generate_text(parts, options), stands_alone=True)
+    # Code for a GPU is 40 modules, which a program without one does not load.
     if isinstance(options.backend, Interpreted):
+        from aotlens.codegen.gpu.interpreted import interpreted_code
+
         return interpreted_code(parts, options)
     code = _generate(parts, options)
-    return code if options.gpu is None else with_gpu_kernels(code, parts, options)
+    if options.gpu is None:
+        return code
+    from aotlens.codegen.gpu.kernels import with_gpu_kernels
+
+    return with_gpu_kernels(code, parts, options)
 
 
 def _generate_text(parts: Partitioned, options: CompileOptions) -> Generated:

@@ -13,13 +13,27 @@ from rich.text import Text
 from aotlens.report.closing_details import detail_lines
 from aotlens.report.eager_records import NotCompiled
 from aotlens.report.functions import Function, by_function
-from aotlens.report.layout import WIDTH, Row, heading, page_width, paragraph, print_lines, table, to_text
+from aotlens.report.layout import (
+    WIDTH,
+    Row,
+    heading,
+    page_width,
+    paragraph,
+    path_end,
+    print_lines,
+    table,
+    to_text,
+)
 from aotlens.report.places import place, shown_path
 from aotlens.report.records import Target, Verdict
 from aotlens.report.summary import bytes_range, counted, graph_counts, human_ms, total_ms
 
-__all__ = ["Closing", "closing_lines", "closing_text", "print_closing"]
+__all__ = ["ATTENTION", "Closing", "closing_lines", "closing_text", "print_closing"]
 
+ATTENTION = ("Not compiled", "Differs from eager", "Not verified", "Recompiled")
+"""The sections above the functions, which hold what did not go as the user hopes."""
+_LONGEST_PATH = 40
+"""Columns of a path in the row of a function; of a longer one its end is shown, which tells files apart."""
 _INDENT = "      "
 _MOST_NAMES = 3
 """Names of arguments that differed between compilations."""
@@ -55,13 +69,13 @@ def closing_lines(closing: Closing, width: int) -> Iterator[Text]:
     """A title; what was not compiled, recompiled, or is not equal to eager; then the functions by time."""
     functions = sorted(by_function(closing.targets), key=lambda function: -function.elapsed_ms)
     yield _title(closing, functions)
-    attention = [
-        ("Not compiled", _not_compiled_rows(closing.not_compiled, width)),
-        ("Differs from eager", _verdict_rows(closing, functions, "differs", width)),
-        ("Not verified", _verdict_rows(closing, functions, "not verified", width)),
-        ("Recompiled", _recompiled_rows(functions, width)),
-    ]
-    sections = [(title, rows) for title, rows in attention if rows]
+    attention = (
+        _not_compiled_rows(closing.not_compiled, width),
+        _verdict_rows(closing, functions, "differs", width),
+        _verdict_rows(closing, functions, "not verified", width),
+        _recompiled_rows(functions, width),
+    )
+    sections = [(title, rows) for title, rows in zip(ATTENTION, attention, strict=True) if rows]
     for title, rows in sections:
         yield heading(title)
         yield from table(rows, width)
@@ -202,7 +216,9 @@ def _cache_lines(targets: Sequence[Target], width: int) -> Iterator[Text]:
 
 
 def _where(function: Function) -> str:
-    return f"{shown_path(function.span.file)}:{function.span.line}" if function.span else ""
+    if function.span is None:
+        return ""
+    return f"{path_end(shown_path(function.span.file), _LONGEST_PATH)}:{function.span.line}"
 
 
 def _saves(function: Function) -> str:

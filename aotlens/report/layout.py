@@ -157,6 +157,15 @@ def clipped(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
 
 
+def path_end(path: str, width: int) -> str:
+    """The last parts of a path, as many as fit, after an ellipsis for what is cut; its file name always."""
+    if len(path) <= width:
+        return path
+    parts = path.split("/")
+    ends = ("/".join(["…", *parts[first:]]) for first in range(1, len(parts)))
+    return next((end for end in ends if len(end) <= width), parts[-1])
+
+
 def to_text(lines: Iterable[Text]) -> str:
     """The lines as plain text."""
     return "".join(f"{line.plain.rstrip()}\n" for line in lines)

@@ -14,7 +14,6 @@ from aotlens.capture.graph_places import frames_of_node
 from aotlens.errors import AotlensError
 from aotlens.session.dynamo_errors import ALONE, STACK
 from aotlens.session.isolation import isolated, raised_by_caller
-from aotlens.verify.world import copies, world
 
 __all__ = ["blaming", "eager_agrees"]
 
@@ -67,6 +66,8 @@ def _compare(error: Exception, graph: fx.GraphModule, args: tuple[Any, ...]) -> 
     steps = _Steps(graph)
     try:
         with isolated():
+            from aotlens.verify.world import copies, world  # only after an error
+
             (own,) = copies(world(graph, args), 1)
             steps.run(*own.args)
     except Exception as eagers:  # noqa: BLE001 (whatever the operator raises)

@@ -12,7 +12,6 @@ import torch
 
 from aotlens.observe import running
 from aotlens.options import CompileOptions
-from aotlens.report.diagnose import from_not_compiled, with_verdict
 from aotlens.report.dynamo_records import Dynamo
 from aotlens.report.eager_records import NotCompiled
 from aotlens.report.records import Report, Target, Verdict
@@ -65,6 +64,8 @@ class Ran:
         return self.end.exit_code or exit_code_of(verdicts, allow_unverified)
 
     def report(self) -> Report:
+        from aotlens.report.diagnose import from_not_compiled, with_verdict  # only for who asks for a report
+
         targets = tuple(map(with_verdict, self.targets, self.verdicts))
         findings = tuple(map(from_not_compiled, self.not_compiled))
         stopped = None if self.end.failure is None else f"the script failed: {self.end.failure.message}"

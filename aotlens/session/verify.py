@@ -14,10 +14,10 @@ from aotlens.report.records import Verdict
 from aotlens.session.collect import Collector
 from aotlens.session.isolation import isolated
 from aotlens.session.targets import Call
-from aotlens.verify.targets import Checked, check_function, check_graph
 
 if TYPE_CHECKING:
     from aotlens.pipeline import Compiled
+    from aotlens.verify.targets import Checked
 
 __all__ = ["Verifier"]
 
@@ -25,7 +25,7 @@ CALLS = 4
 """Calls of a target that are compared until one of them was compared whole."""
 NOT_CALLED = Verdict("not verified", "was compiled but not called, so there was no call to compare")
 
-OnMismatch = Callable[[Checked, CompileOptions], str]
+OnMismatch = Callable[["Checked", CompileOptions], str]
 """Takes what differs and how it was compiled; answers what the user is told beside."""
 
 
@@ -101,6 +101,8 @@ class Verifier:
     ) -> Verdict:
         with isolated(), running("verify"):
             if not isinstance(options.backend, Interpreted):
+                from aotlens.verify.targets import check_function  # only to verify: 20 modules
+
                 return self._verdict(check_function(options, function, args, kwargs), options)
             from aotlens.verify.gpu_code import verify_gpu_code  # only with a GPU: it loads Inductor
 
@@ -113,13 +115,15 @@ class Verifier:
         announce_target(compiled.name)
         with isolated(), running("verify"):
             if compiled.code.interpreted is None:
+                from aotlens.verify.targets import check_graph  # only to verify: 20 modules
+
                 with self._collector.not_listening():
                     return self._verdict(check_graph(compiled, self._options, calls, inputs), self._options)
             from aotlens.verify.gpu_code import verify_gpu_graph  # only with a GPU: it loads Inductor
 
             return verify_gpu_graph(compiled, calls, inputs, _names(compiled)).verdict()
 
-    def _verdict(self, checked: Checked, options: CompileOptions) -> Verdict:
+    def _verdict(self, checked: "Checked", options: CompileOptions) -> Verdict:
         verification = checked.verification
         verdict = verification.verdict()
         if verdict.outcome != "differs" or self._on_mismatch is None:

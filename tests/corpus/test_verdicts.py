@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from aotlens.report.closing import ATTENTION
 from corpus.records import Graphs, Line, Ran, TensorError, Values, dumps, loads
-from corpus.verdicts import Check, Ratio, judge
+from corpus.verdicts import NOT_COMPILED, UNEQUAL, Check, Ratio, judge
 from tests.corpus.made import PROGRAM, REFUSED, TEXTS, measured, ran
 
 
@@ -124,6 +125,27 @@ def test_graphs(graphs: Graphs | None, expected: Check) -> None:
 
 def test_the_words_of_a_failed_verification() -> None:
     assert judge(PROGRAM, measured(verify_exit=1)).verify == Check("fail", "exit 1: MISMATCH net: gradient")
+
+
+@pytest.mark.parametrize(
+    ("headings", "state"),
+    [
+        (["Not compiled"], "pass"),
+        (["Not compiled", "Not verified"], "fail"),
+        (["Not compiled", "Differs from eager"], "fail"),
+        ([], "fail"),
+    ],
+)
+def test_code_that_dynamo_leaves_to_eager_is_no_difference(headings: list[str], state: str) -> None:
+    full = measured(verify_exit=1)
+    last = full.runs[-1]
+    stderr = "\n".join(["aotlens: 1 function", *headings, "Compiled", ""])
+    runs = (*full.runs[:-1], replace(last, ran=replace(last.ran, stderr_tail=stderr)))
+    assert judge(PROGRAM, replace(full, runs=runs)).verify.state == state
+
+
+def test_headings_are_those_of_the_closing_table() -> None:
+    assert {NOT_COMPILED, *UNEQUAL} <= set(ATTENTION)
 
 
 def test_what_was_not_run_is_not_passed() -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 from aotlens.report.closing import Closing, closing_text, print_closing
 from aotlens.report.eager_records import NotCompiled
 from aotlens.report.functions import by_function
+from aotlens.report.layout import path_end
 from aotlens.report.records import GraphId, Span, Target, Verdict
 from aotlens.report.reuse_records import Reuse
 from aotlens.report.summary import bytes_range
@@ -143,3 +144,11 @@ def test_a_terminal_gets_colour_and_its_own_width() -> None:
     print_closing(Closing(twelve_graphs()), console)
     assert isinstance(console.file, io.StringIO)
     assert "\x1b[" in console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [(40, "a/folder/and/file.py"), (16, "…/and/file.py"), (9, "…/file.py"), (3, "file.py")],
+)
+def test_the_end_of_a_long_path_is_shown(width: int, shown: str) -> None:
+    assert path_end("a/folder/and/file.py", width) == shown
