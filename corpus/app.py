@@ -63,7 +63,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _run_all(programs: Sequence[Program], store: Store, options: argparse.Namespace) -> None:
-    limits = Limits(options.limit, options.rounds, not options.no_verify)
+    limits = Limits(options.limit, options.rounds, verify=not options.no_verify)
     with ThreadPoolExecutor(options.jobs) as pool:
         run = partial(run_one, store=store, limits=limits, fresh=options.fresh, stale_ok=options.stale_ok)
         for line in pool.map(run, programs):

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,12 @@ from corpus.program import Program
 from corpus.records import Graphs, Measured, NotCompiled, Run
 from corpus.store import ROOT, key_of
 from corpus.values import compare_dumps
+from corpus.verdicts import steady_ratio
 
 __all__ = ["Limits", "environment", "measure"]
 
+WORTH_ANOTHER_ROUND = 1.05
+"""Time of a step, ours / inductor, above which the warm runs are repeated, of both."""
 OBSERVER = Path(__file__).parent / "observer"
 
 
@@ -30,6 +33,8 @@ class Limits:
 
     seconds: float = 600.0
     warm_rounds: int = 2
+    most_rounds: int = 6
+    """Warm runs of a program whose steps look slower than inductor's, to tell noise from a slower program."""
     verify: bool = True
 
 
@@ -119,10 +124,26 @@ def _runs(bench: _Bench) -> Iterator[Run]:
     window = f"{lines - 2}-{lines}" if lines >= 6 else ""
     cold = [bench.run("inductor", window), bench.run("aotlens", window)]
     yield from cold
-    for _ in range(bench.limits.warm_rounds):
-        yield from (bench.run(f"{run.way}-warm") for run in cold if not run.ran.timed_out)
+    yield from _warm_runs(bench, cold)
     if bench.limits.verify:
         yield bench.run("verify")
+
+
+def _warm_runs(bench: _Bench, cold: Sequence[Run]) -> Iterator[Run]:
+    """Rounds of a second process of each, more of them while our steps look slower."""
+    runs = list(cold)
+    ways = [f"{run.way}-warm" for run in cold if not run.ran.timed_out]
+    for done in range(bench.limits.most_rounds):
+        if done >= bench.limits.warm_rounds and not _looks_slower(bench.program, runs):
+            return
+        latest = [bench.run(way) for way in ways]
+        runs += latest
+        yield from latest
+
+
+def _looks_slower(program: Program, runs: Sequence[Run]) -> bool:
+    ratio = steady_ratio(program, runs).value
+    return ratio is not None and ratio > WORTH_ANOTHER_ROUND
 
 
 def _peak(dump: Path) -> int | None:

@@ -36,7 +36,8 @@ CHECKS = (
     ("", "A tensor fails beyond its dtype's tolerance and three times inductor's error of that tensor."),
     ("graphs", "how many graphs the engine compiled, and which it did not, with the reason"),
     ("verify", "the verdict of `aotlens run --verify`"),
-    ("steady", "a step, ours / inductor: median of the second half of the steps, each the best of the runs"),
+    ("steady", "a step, ours / inductor: median of the second half of the steps, each the best of the runs;"),
+    ("", "where that is above 1.05, both are run up to four times more, to tell noise from a slower program"),
     ("first step", "from the line that says the program is set up to its first step's, both caches cold"),
     ("second process", "from the start of a second process to the line of its first step"),
     (

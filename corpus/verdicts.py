@@ -3,6 +3,7 @@
 Invariant: a check that could not be made says so; it is never counted as passed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -13,7 +14,7 @@ from corpus.program import Program
 from corpus.records import Line, Measured, Run, TensorError, Values
 from corpus.values import TOLERANCES
 
-__all__ = ["Check", "Clock", "Judged", "Ratio", "judge"]
+__all__ = ["Check", "Clock", "Judged", "Ratio", "judge", "steady_ratio"]
 
 ROUNDING_OF_THE_SAME_SIZE = 3.0
 """Errors of one tensor within this factor are the same rounding: where a value is nothing but rounding (a
@@ -74,11 +75,9 @@ class Judged:
 
 def judge(program: Program, measured: Measured, clock: Clock = "cpu") -> Judged:
     """Every check from what was measured; times by the CPU's clock or the wall's."""
-    if program.processes > 1:  # time in other processes is known only when they have ended
-        clock = "wall"
+    clock = _clock_of(program, clock)
     eager, inductor = measured.first("eager"), measured.first("inductor")
     runs = eager is not None and inductor is not None and _exit(inductor) == _exit(eager) == 0
-    sides = ("aotlens", "inductor")
     pair = measured.first("aotlens"), inductor
     warm = measured.runs_of("aotlens-warm"), measured.runs_of("inductor-warm")
     return Judged(
@@ -89,11 +88,22 @@ def judge(program: Program, measured: Measured, clock: Clock = "cpu") -> Judged:
         _values(program, measured),
         _graphs(measured),
         _verify(measured),
-        Ratio(*(_steady(measured.runs_of(way) + measured.runs_of(f"{way}-warm"), clock) for way in sides)),
+        steady_ratio(program, measured.runs, clock),
         Ratio(*(None if run is None else _first_step(run, clock) for run in pair)),
         Ratio(*(_least([_until_first_step(run, clock) for run in side]) for side in warm)),
         Ratio(*(None if run is None else run.peak_bytes for run in pair)),
     )
+
+
+def steady_ratio(program: Program, runs: Sequence[Run], clock: Clock = "cpu") -> Ratio:
+    """Seconds of a step once it is compiled, from the cold runs and the warm ones."""
+    sides = [[run for run in runs if run.way in (way, f"{way}-warm")] for way in ("aotlens", "inductor")]
+    return Ratio(*(_steady(side, _clock_of(program, clock)) for side in sides))
+
+
+def _clock_of(program: Program, clock: Clock) -> Clock:
+    """Time in other processes is known only when they have ended, so theirs is the wall's."""
+    return "wall" if program.processes > 1 else clock
 
 
 def _exit(run: Run) -> int | str:
@@ -216,7 +226,7 @@ def _until_first_step(run: Run, clock: Clock) -> float | None:
     return _clock(lines[1], clock) if len(lines) > 1 else None
 
 
-def _steady(runs: tuple[Run, ...], clock: Clock) -> float | None:
+def _steady(runs: Sequence[Run], clock: Clock) -> float | None:
     """Median seconds of a step over the second half of the steps, each step the best of the runs."""
     each = [times for run in runs if len(times := _steps(run, clock)) > 2]
     if not each:

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from corpus.measure import environment, read_graphs
+import corpus.measure
+from corpus.measure import Limits, environment, measure, read_graphs
 from corpus.process import run_process
-from corpus.program import read_program
-from corpus.records import Graphs, NotCompiled
+from corpus.program import find_programs, read_program
+from corpus.records import Graphs, NotCompiled, Run
 from corpus.values import compare_dumps
+from tests.corpus.made import TEXTS, ran
 
+FULL_PROGRAM = find_programs(("recipes/nanogpt",))[0]
 PROGRAM = '''"""Train two layers."""
 # corpus: mode=training
 import sys
@@ -34,6 +37,21 @@ def main():
 names = nn.ParameterDict({"scale": torch.ones(2)})
 main()
 '''
+
+
+@pytest.mark.parametrize(("step_s", "rounds"), [(0.01, 2), (0.02, 6)])
+def test_runs_that_look_slower_are_repeated_with_inductors(
+    step_s: float, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ways: list[str] = []
+
+    def run(bench: object, way: str, memory_lines: str = "") -> Run:
+        ways.append(way)
+        return Run(way, ran(TEXTS, step_s=step_s if way.startswith("aotlens") else 0.01))
+
+    monkeypatch.setattr(corpus.measure._Bench, "run", run)
+    measure(FULL_PROGRAM, Limits(verify=False))
+    assert [ways.count(f"{side}-warm") for side in ("inductor", "aotlens")] == [rounds, rounds]
 
 
 def test_what_the_observer_notes(tmp_path: Path) -> None:
