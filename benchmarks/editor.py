@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from benchmarks.harness import Table, arguments, publish
-from tests.lsp.conftest import REAL, ROOT, STAND_IN
+from tests.language_servers import REAL, ROOT, STAND_IN
 from tests.lsp.strict_client import Json, Process, StrictClient
 from tests.report.sample import MODEL
 

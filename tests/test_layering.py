@@ -253,6 +253,23 @@ def test_help_loads_neither_torch_nor_the_engine() -> None:
     assert _engine_in(_loaded_by(statement)) == set()
 
 
+FRONT_ENDS_TESTS = ("check", "cli", "editors", "lsp", "tui")
+"""Folders of tests; what two of them need stands above them, or beside the records in `tests/report`."""
+
+
+def test_tests_of_one_front_end_import_no_others() -> None:
+    folders = [f"tests.{name}" for name in FRONT_ENDS_TESTS]
+    crossing = [
+        f"{path.relative_to(ROOT)}:{node.lineno} imports {node.module}"
+        for own in folders
+        for path in sorted((ROOT / own.replace(".", "/")).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        and any(_is_in(node.module or "", (other,)) for other in folders if other != own)
+    ]
+    assert crossing == []
+
+
 def test_the_report_loads_nothing_but_the_standard_library() -> None:
     ours = {name for name in _loaded_by("import aotlens.report") if name.partition(".")[0] == "rich"}
     assert ours == set()

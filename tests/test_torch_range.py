@@ -6,7 +6,7 @@ from importlib.metadata import version
 import pytest
 
 from aotlens.torch_range import NEWEST, OLDEST, installed, is_supported
-from tests.cli.command import ROOT, python
+from tests.command import ROOT, python
 
 TOLD = "aotlens is tested with torch 2.11 to 2.15; this is torch {}, with which it may fail"
 

@@ -7,7 +7,7 @@ import pytest
 
 from aotlens.check.files import find_files
 from aotlens.errors import TargetError
-from tests.cli.command import Ended, aotlens
+from tests.command import Ended, aotlens
 
 NET = """\
 import torch

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cli.command import ROOT, python
+from tests.command import ROOT, python
 
 
 def test_pre_commit_runs_the_hook() -> None:

@@ -3,12 +3,11 @@
 import os
 import pty
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cli.command import LIMIT_S, ROOT
+from tests.command import LIMIT_S, environment
+from tests.forked import start
 
 DRAWN = re.compile(r"\x1b7\x1b\[\?7l(?P<text>.*?)\x1b\[K\x1b\[\?7h\x1b8", re.DOTALL)
 ERASED = "\x1b[K"
@@ -45,12 +44,11 @@ class Screen:
 
 
 def on_terminal(*words: str | Path, cwd: Path | None = None) -> Screen:
-    """`python WORDS…` on a terminal of its own."""
+    """`python WORDS…` on a terminal of its own, in a fork of a process that has torch loaded."""
     main, side = pty.openpty()
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "110"}
-    process = subprocess.Popen(
-        [sys.executable, *map(str, words)], cwd=cwd, env=environment, stdin=side, stdout=side, stderr=side
-    )
+    folder = None if cwd is None else str(cwd)
+    variables = environment() | {"TERM": "xterm"}
+    child = start([str(word) for word in words], (side, side, side), cwd=folder, env=variables)
     os.close(side)
     chunks = []
     try:
@@ -60,4 +58,4 @@ def on_terminal(*words: str | Path, cwd: Path | None = None) -> Screen:
         pass
     finally:
         os.close(main)
-    return Screen(process.wait(LIMIT_S), b"".join(chunks).decode())
+    return Screen(child.wait(LIMIT_S), b"".join(chunks).decode())

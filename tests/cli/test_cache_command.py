@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from aotlens.cache import digest, open_store
-from tests.cli.command import aotlens
+from tests.command import aotlens
 
 
 @pytest.fixture

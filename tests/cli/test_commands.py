@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from tests.cli.command import ROOT, Ended, aotlens, python
+from tests.command import ROOT, Ended, aotlens, python
 
 SCRIPT = """\
 import sys

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Ended, aotlens
+from tests.command import Ended, aotlens
 
 SCRIPT = """\
 import torch

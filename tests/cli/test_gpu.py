@@ -17,7 +17,7 @@ from aotlens.cache import open_store
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.process import tree
 from aotlens.worker.protocol import TraceOptions
-from tests.cli.command import ROOT, aotlens, python
+from tests.command import ROOT, aotlens, python
 
 SCRIPT = """\
 from pathlib import Path

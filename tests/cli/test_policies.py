@@ -8,7 +8,7 @@ from aotlens.errors import UserError
 from aotlens.options import CompileOptions
 from aotlens.policy import Budget, Override, Policy
 from aotlens.session.chooser import with_chooser
-from tests.cli.command import aotlens
+from tests.command import aotlens
 
 
 @pytest.mark.parametrize(

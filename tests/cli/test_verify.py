@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.cli.command import aotlens
+from tests.command import aotlens
 
 SCRIPT = """\
 import time

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from aotlens.cli.app import COMMANDS
-from tests.cli.command import Ended, aotlens, python
+from tests.command import Ended, aotlens, python
 from tests.conftest import Golden
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from aotlens.cli.app import COMMANDS
 from aotlens.cli.words import CommandLine, Words, add_script_arguments, passed_on, split
-from tests.cli.command import aotlens
+from tests.command import aotlens
 
 ALL = [command.name for command in COMMANDS if command.most_scripts]
 

@@ -1,6 +1,6 @@
 """`python both_ways.py BACKEND REPORT SCRIPT ARGS…`: a script in eager, then under `aotlens run --verify`.
 
-One process for both, since most of its time is the import of torch; the outcome is JSON on stdout.
+One process for both; the outcome is JSON on stdout.
 """
 
 import contextlib

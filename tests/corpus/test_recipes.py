@@ -1,9 +1,6 @@
 """Some programs of the corpus under `aotlens run --verify`, beside eager; `make corpus` runs all of them."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +8,7 @@ import pytest
 from aotlens.report.codec import loads
 from corpus.output import Difference, compare_output
 from corpus.program import PROGRAMS, read_program
-from tests.import_graph import ROOT
+from tests.command import ROOT, forked
 
 RECIPES = {
     "argparse_main": "eager",
@@ -36,24 +33,13 @@ def test_runs_as_in_eager(name: str, tmp_path: Path) -> None:
     program = read_program(PROGRAMS / "recipes" / f"{name}.py")
     report = tmp_path / "report.json"
     driver = Path(__file__).parent / "both_ways.py"
-    command = [sys.executable, str(driver), RECIPES[name], str(report), str(program.path), *program.args]
-    done = subprocess.run(command, cwd=ROOT, env=_env(tmp_path), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    outcome = json.loads(done.stdout)
+    ended = forked(driver, RECIPES[name], report, program.path, *program.args, cwd=ROOT)
+    assert ended.code == 0, ended.err
+    outcome = json.loads(ended.out)
     eager, ours = (tuple(outcome[way]["lines"]) for way in ("eager", "ours"))
     assert compare_output(ours, eager, program.tolerance) == Difference()
     assert len(eager) == 1 + (program.steps or 0)
-    assert outcome["ours"]["exit_code"] == outcome["eager"]["exit_code"] == 0, done.stderr
+    assert outcome["ours"]["exit_code"] == outcome["eager"]["exit_code"] == 0, ended.err
     written = loads(report.read_text())
     assert written.targets
     assert [entry for entry in written.not_compiled if entry.is_graph] == []
-
-
-def _env(folder: Path) -> dict[str, str]:
-    return {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-    }

@@ -1,11 +1,10 @@
 """The examples are ordinary scripts: they run with plain Python and print what they promise."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.command import forked
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -29,6 +28,14 @@ norm of the last token: 0.957
 SAVED_VALUES = "result: (256, 128)\n"
 
 
+PLAINLY = """\
+import runpy, torch
+torch.compiler.set_stance("force_eager")
+runpy.run_path({path!r}, run_name="__main__")
+"""
+"""What the script computes, without waiting for Inductor."""
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -39,14 +46,9 @@ SAVED_VALUES = "result: (256, 128)\n"
     ],
 )
 def test_prints(name: str, expected: str) -> None:
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / f"{name}.py")],
-        env=os.environ | {"TORCH_COMPILE_DISABLE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.stdout, done.returncode) == (expected, 0)
+    code = PLAINLY.format(path=str(EXAMPLES / f"{name}.py"))
+    ended = forked("-c", code)
+    assert (ended.out, ended.code) == (expected, 0), ended.err
 
 
 def test_no_example_mentions_the_package_but_in_comments() -> None:

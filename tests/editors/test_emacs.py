@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lsp.conftest import REAL, ROOT, STAND_IN
+from tests.language_servers import REAL, ROOT, STAND_IN
 from tests.report.sample import MODEL
 
 SESSION = Path(__file__).with_name("emacs_session.el")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lsp.conftest import REAL, ROOT, STAND_IN
+from tests.language_servers import REAL, ROOT, STAND_IN
 from tests.report.sample import MODEL
 
 pytestmark = pytest.mark.skipif(shutil.which("nvim") is None, reason="Neovim is not installed")

@@ -11,7 +11,7 @@ import pytest
 from aotlens._version import __version__
 from lsp_server.commands import COMMANDS
 from lsp_server.settings import CLIENT_ONLY, SETTINGS, Settings
-from tests.lsp.conftest import ROOT
+from tests.language_servers import ROOT
 
 EXTENSION = ROOT / "editors" / "vscode"
 PACKAGE: dict[str, Any] = json.loads((EXTENSION / "package.json").read_text())

@@ -1,15 +1,11 @@
 """Server processes for the tests of the language server."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.language_servers import ROOT, STAND_IN
 from tests.lsp.strict_client import Process, StrictClient
-
-ROOT = Path(__file__).parents[2]
-STAND_IN = ("-m", "tests.lsp.stand_in")
-REAL = ("-m", "lsp_server.server")
 
 
 @pytest.fixture

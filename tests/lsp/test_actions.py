@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.conftest import Golden
-from tests.lsp.conftest import ROOT, STAND_IN
+from tests.language_servers import ROOT, STAND_IN
 from tests.lsp.sample_session import insert, line_of, place_of, shown, traced
 from tests.lsp.strict_client import FULL_CAPABILITIES, Json, Process, StrictClient
 from tests.report.sample import MODEL

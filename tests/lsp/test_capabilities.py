@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.lsp.conftest import ROOT, STAND_IN
+from tests.language_servers import ROOT, STAND_IN
 from tests.lsp.sample_session import insert, lenses, line_of, place_of, traced
 from tests.lsp.strict_client import FULL_CAPABILITIES, Json, Process, StrictClient
 from tests.report.sample import MODEL

@@ -14,7 +14,7 @@ from pygls.lsp.client import LanguageClient
 from pygls.protocol import default_converter
 
 from tests.conftest import Golden
-from tests.lsp.conftest import ROOT, STAND_IN
+from tests.language_servers import ROOT, STAND_IN
 from tests.lsp.sample_session import line_of, place_of
 from tests.lsp.strict_client import FULL_CAPABILITIES, WAIT_S, Json
 from tests.report.sample import MODEL

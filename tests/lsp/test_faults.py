@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lsp.conftest import REAL, ROOT
+from tests.language_servers import REAL, ROOT
 from tests.lsp.processes import alive, descendants
 from tests.lsp.strict_client import Json, Process, StrictClient, connect
 

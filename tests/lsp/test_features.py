@@ -6,7 +6,7 @@ import pytest
 
 from aotlens.report import loads
 from tests.conftest import Golden
-from tests.lsp.conftest import ROOT, STAND_IN
+from tests.language_servers import ROOT, STAND_IN
 from tests.lsp.sample_session import LINES, hint_list, insert, lenses, line_of, place_of, shown, traced
 from tests.lsp.strict_client import FULL_CAPABILITIES, Process, StrictClient
 from tests.report.sample import MODEL

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lsp.conftest import ROOT, STAND_IN
+from tests.language_servers import ROOT, STAND_IN
 from tests.lsp.sample_session import line_of, place_of, traced
 from tests.lsp.strict_client import Json, Process, StrictClient
 from tests.report.sample import MODEL

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from lsp_server.positions import Encoding, width
-from tests.lsp.conftest import ROOT, STAND_IN
+from tests.language_servers import ROOT, STAND_IN
 from tests.lsp.sample_session import traced
 from tests.lsp.strict_client import FULL_CAPABILITIES, Json, Process, StrictClient
 from tests.report.sample import MODEL

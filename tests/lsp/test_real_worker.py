@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.lsp.conftest import REAL, ROOT
+from tests.language_servers import REAL, ROOT
 from tests.lsp.processes import alive, descendants
 from tests.lsp.strict_client import Json, Process, StrictClient
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lsp_server.settings import SETTINGS
-from tests.lsp.conftest import REAL, ROOT, STAND_IN
+from tests.language_servers import REAL, ROOT, STAND_IN
 from tests.lsp.strict_client import (
     FULL_CAPABILITIES,
     WAIT_S,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aotlens.report.records import Report
-from tests.cli.command import ROOT, aotlens
+from tests.command import ROOT, aotlens
 from tests.report.sample import sample_report
 from tui.page.build import html_page
 

@@ -14,7 +14,7 @@ import pytest
 
 from aotlens.cli.app import run_command
 from aotlens.report import dumps
-from tests.cli.command import ROOT
+from tests.command import ROOT
 from tests.report.sample import sample_report
 from tests.tui.processes import marked, needs_proc, until
 

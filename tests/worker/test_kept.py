@@ -9,7 +9,7 @@ import pytest
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.kept import KeptAnswers, open_answers
 from aotlens.worker.protocol import Answer, Failure, TraceOptions, TraceRequest
-from tests.cli.command import python
+from tests.command import python
 
 
 @pytest.fixture

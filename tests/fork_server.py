@@ -1,0 +1,215 @@
+"""One process that has loaded torch and the engine, and forks a child for each command that a test runs.
+
+Promise: a child behaves as `python WORDS…` started by the client: its own arguments, folder, environment,
+search path, standard streams and exit status; nothing of it comes back into this process.
+"""
+
+import atexit
+import importlib
+import io
+import json
+import os
+import pkgutil
+import runpy
+import selectors
+import signal
+import socket
+import struct
+import sys
+import threading
+import types
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+WORKER = "worker"
+"""In the place of Python's words: the server of `aotlens.worker`, already warm."""
+LENGTH = struct.Struct("!I")
+ENDED = struct.Struct("!Qi")
+"""The child's pid, then its exit status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One command, as the client sends it beside its three standard streams."""
+
+    words: tuple[str, ...]
+    """What follows `python`, or `WORKER` and its arguments."""
+    cwd: str
+    env: dict[str, str]
+    new_session: bool = False
+    """As `start_new_session` of `subprocess.Popen`."""
+
+
+def main(listening: int, client: int) -> None:
+    """Serve until the other end of `client` is closed; `listening` is a socket that already listens."""
+    warm = _load()
+    server = socket.socket(fileno=listening)
+    selector = selectors.DefaultSelector()
+    wakeup, wakeup_in = os.pipe()
+    os.set_blocking(wakeup_in, False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)  # its arrival is what wakes the loop
+    signal.set_wakeup_fd(wakeup_in, warn_on_full_buffer=False)
+    for descriptor in (listening, client, wakeup):
+        selector.register(descriptor, selectors.EVENT_READ)
+    running: dict[int, socket.socket] = {}
+    while True:
+        for key, _ in selector.select():
+            if key.fd == client:
+                for pid in running:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                os._exit(0)
+            elif key.fd == wakeup:
+                os.read(wakeup, 4096)
+                _report_ended(running)
+            else:
+                connection, _ = server.accept()
+                request, streams = _receive(connection)
+                pid = os.fork()
+                if pid == 0:
+                    signal.set_wakeup_fd(-1)
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    for other in (server, connection, *running.values()):
+                        other.close()
+                    for descriptor in (client, wakeup, wakeup_in):
+                        os.close(descriptor)
+                    selector.close()
+                    _become(request, streams, warm)
+                for stream in streams:
+                    os.close(stream)
+                running[pid] = connection
+                connection.sendall(struct.pack("!Q", pid))
+
+
+def _load() -> tuple[Any, Any]:
+    """Import what commands import, and exercise it once as the worker does; what the worker serves with."""
+
+    import aotlens.cli
+    from aotlens.worker.warm import load
+
+    for module in pkgutil.iter_modules(aotlens.cli.__path__, "aotlens.cli."):
+        importlib.import_module(module.name)
+    return load()
+
+
+def _report_ended(running: dict[int, socket.socket]) -> None:
+    for pid in list(running):
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            with running.pop(pid) as connection, suppress(OSError):  # a client that stopped waiting
+                connection.sendall(struct.pack("!i", os.waitstatus_to_exitcode(status)))
+
+
+def _receive(connection: socket.socket) -> tuple[Request, list[int]]:
+    data, streams, _, _ = socket.recv_fds(connection, LENGTH.size, 3)
+    (length,) = LENGTH.unpack(data)
+    body = b""
+    while len(body) < length:
+        body += connection.recv(length - len(body))
+    fields = json.loads(body)
+    return Request(tuple(fields["words"]), fields["cwd"], fields["env"], fields["new_session"]), streams
+
+
+def _become(request: Request, streams: Sequence[int], warm: tuple[Any, Any]) -> NoReturn:
+    """The forked child, from here to its end."""
+    code = 1
+    try:
+        _settle(request, streams)
+        code = _exit_code(request.words, warm)
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:  # as Python's own end does
+        code = 120
+    finally:
+        os._exit(code & 0xFF)
+
+
+def _settle(request: Request, streams: Sequence[int]) -> None:
+    if request.new_session:
+        os.setsid()
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    for name, output in (("stdout", sys.stdout), ("stderr", sys.stderr)):
+        assert isinstance(output, io.TextIOWrapper)
+        output.reconfigure(line_buffering=name == "stderr" or output.isatty())
+    own = _search_path(os.environ)
+    os.environ.clear()
+    os.environ.update(request.env)
+    os.chdir(request.cwd)
+    sys.path[:] = [*_search_path(request.env), *(path for path in sys.path if path and path not in own)]
+
+
+def _search_path(environment: Any) -> list[str]:
+    return [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+
+
+def _exit_code(words: Sequence[str], warm: tuple[Any, Any]) -> int:
+    """Runs what the words name, as Python's own main does, and turns its exception into an exit code."""
+    try:
+        _run(words, warm)
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return ended.code or 0
+        sys.stderr.write(f"{ended.code}\n")
+        return 1
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException as error:  # noqa: BLE001 - the last place, as Python's own main is
+        shown = error.with_traceback(_without_our_frames(error.__traceback__))
+        sys.excepthook(type(shown), shown, shown.__traceback__)
+        return 1
+    return 0
+
+
+def _run(words: Sequence[str], warm: tuple[Any, Any]) -> None:
+    kind, *rest = words
+    if kind == WORKER:
+        _serve_traces(warm, *rest)
+        return
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    sys.argv[:] = rest if kind == "-m" else [kind, *(rest[1:] if kind == "-c" else rest)]
+    match kind:
+        case "-m":
+            sys.path.insert(0, os.getcwd())
+            _route_workers()
+            runpy._run_module_as_main(rest[0])  # type: ignore[attr-defined]
+        case "-c":
+            sys.path.insert(0, "")
+            _route_workers()
+            exec(compile(rest[0], "<string>", "exec"), module.__dict__)
+        case _:
+            sys.path.insert(0, str(Path(kind).absolute().parent))
+            module.__file__ = str(Path(kind).absolute())
+            exec(compile(Path(kind).read_bytes(), module.__file__, "exec"), module.__dict__)
+
+
+def _serve_traces(warm: tuple[Any, Any], *arguments: str) -> NoReturn:
+    from aotlens.worker.process import take_over_stdio
+    from aotlens.worker.server import PARALLEL, serve
+
+    trace, hello = warm
+    reading, writing = take_over_stdio()
+    parallel = int(arguments[0]) if arguments else PARALLEL
+    sys.exit(serve(trace, replace(hello, pid=os.getpid()), reading, writing, parallel))
+
+
+def _route_workers() -> None:
+    """Commands that trace start the worker's server here too, instead of a process that loads torch again."""
+    import aotlens.worker.client
+    from tests.forked import worker_command
+
+    aotlens.worker.client._server_command = lambda python: worker_command()
+
+
+def _without_our_frames(trace: types.TracebackType | None) -> types.TracebackType | None:
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    return trace

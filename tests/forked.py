@@ -1,0 +1,122 @@
+"""The client of the fork server: runs `python WORDS…` in a fork of a process that has torch loaded.
+
+It starts with the first command of a test process and ends with it.  Stdlib alone, and no other module of the
+tests: each worker's server that a command starts runs this file.
+"""
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+SOCKET = "AOTLENS_TESTS_FORK_SERVER"
+"""Names the server's socket to the commands that it runs."""
+ROOT = Path(__file__).resolve().parents[1]
+LENGTH = struct.Struct("!I")
+PID = struct.Struct("!Q")
+STATUS = struct.Struct("!i")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Server:
+    """The process, and the pipe whose end ends it."""
+
+    process: "subprocess.Popen[bytes]"
+    path: str
+
+
+@cache
+def server() -> Server:
+    """This process's server; children that it forks find it by its socket."""
+    path = str(Path(tempfile.mkdtemp(prefix="aotlens-fork-")) / "socket")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen(64)
+        reading, writing = os.pipe()  # `writing` stays open until this process ends
+        os.set_inheritable(writing, False)
+        program = f"from tests.fork_server import main; main({listening.fileno()}, {reading})"
+        process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONPATH": str(ROOT), SOCKET: path},
+            stdin=subprocess.DEVNULL,
+            pass_fds=(listening.fileno(), reading),
+        )
+    os.close(reading)
+    return Server(process, path)
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A command that the server runs."""
+
+    pid: int
+    connection: socket.socket
+
+    def wait(self, limit_s: float | None = None) -> int:
+        """The exit code, negative for a signal; ends the command where it takes longer."""
+        self.connection.settimeout(limit_s)
+        try:
+            data = self.connection.recv(STATUS.size, socket.MSG_WAITALL)
+        except TimeoutError:
+            os.kill(self.pid, signal.SIGKILL)
+            raise
+        finally:
+            self.connection.close()
+        if len(data) < STATUS.size:
+            raise RuntimeError("the fork server ended before its command")
+        return int(STATUS.unpack(data)[0])
+
+
+def start(
+    words: Sequence[str],
+    streams: Sequence[int],
+    *,
+    cwd: str | None = None,
+    env: Mapping[str, str] | None = None,
+    new_session: bool = False,
+    path: str | None = None,
+) -> Child:
+    """Start `python WORDS…` on the three streams."""
+    path = path or server().path
+    environment = {**(os.environ if env is None else env), SOCKET: path}
+    body = {"words": words, "cwd": cwd or os.getcwd(), "env": environment, "new_session": new_session}
+    data = json.dumps(body).encode()
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(path)
+    socket.send_fds(connection, [LENGTH.pack(len(data))], list(streams))
+    connection.sendall(data)
+    answer = connection.recv(PID.size, socket.MSG_WAITALL)
+    if len(answer) < PID.size:
+        raise RuntimeError("the fork server ended before it started the command")
+    return Child(PID.unpack(answer)[0], connection)
+
+
+def worker_command() -> tuple[str, ...]:
+    """The command of `WorkerClient` for a server that is forked, and so warm at once."""
+    path = os.environ.get(SOCKET) or server().path
+    return (sys.executable, "-I", "-S", __file__, path, "worker")
+
+
+def _relay(path: str, *words: str) -> int:
+    """As a process: start the command on our own streams, and end as it ends."""
+    child = start(words, (0, 1, 2), new_session=True, path=path)
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):  # else the reader of our output would wait for us after the command has ended
+        os.dup2(null, stream)
+    code = child.wait()
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(_relay(*sys.argv[1:]))

@@ -1,0 +1,43 @@
+"""A command in a fork of the loaded process beside the same command as a process of its own."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.command import Ended, forked, python
+
+PROGRAMS = {
+    "streams": "import sys; print('out'); sys.stderr.write('err\\n'); print(sys.stdin.read() == '')",
+    "exit code": "import sys; sys.exit(7)",
+    "exit message": "import sys; sys.exit('no way')",
+    "exception": "def f():\n    return 1 / 0\nf()",
+    "signal": "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
+    "arguments": "import sys; print(sys.argv, __name__, sys.path[0])",
+    "at exit": "import atexit; atexit.register(print, 'at exit'); print('before')",
+    "threads": "import threading; threading.Timer(0.1, print, ['from a thread']).start()",
+    "a child": "import os\nprint('x', flush=True)\nif os.fork() == 0:\n    os._exit(0)\nprint(os.wait()[1])",
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_as_a_process(name: str, tmp_path: Path) -> None:
+    words = ("-c", PROGRAMS[name], "--word", "a b")
+    assert forked(*words, cwd=tmp_path) == python(*words, cwd=tmp_path)
+
+
+def test_its_folder_and_environment(tmp_path: Path) -> None:
+    code = "import os; print(os.getcwd(), os.environ['COLUMNS'])"
+    assert forked("-c", code, cwd=tmp_path) == Ended(0, f"{tmp_path} 110\n", "")
+
+
+def test_a_file(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("VALUE = 3\n")
+    (tmp_path / "script.py").write_text("import sys, beside\nprint(sys.argv, __file__, beside.VALUE)\n")
+    words = ("script.py", "--lr", "1")
+    assert forked(*words, cwd=tmp_path) == python(*words, cwd=tmp_path)
+
+
+def test_nothing_comes_back() -> None:
+    forked("-c", "import sys, os; sys.modules['aotlens'] = None; os.environ['LEFT'] = '1'; sys.left = 1")
+    ended = forked("-c", "import sys, os, aotlens; print('LEFT' in os.environ, hasattr(sys, 'left'))")
+    assert ended == Ended(0, "False False\n", "")
