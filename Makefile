@@ -1,6 +1,7 @@
 # Every target sets up its own .venv first; nothing else on the machine is touched.
 #   make demo    train the example GPT through the engine and compare it with eager
-#   make test    the tests             make check   format, lint, types, layering and tests
+#   make test    the tests, and a quarter of the cross products: another by each commit (docs/testing.md)
+#   make test-all  the tests with all cross products     make check   format, lint, types, layering and tests
 #   make test-programs  every program of the shared list in every way beside eager, over an hour
 #   make test-exports  every program as an exported module, written twice, run without aotlens, beside eager
 #   make test-random  10,000 random programs beside eager, hours; goes on where it was stopped
@@ -20,7 +21,7 @@ TORCH ?= torch==2.13.0
 # The one that belongs to that torch, as a GPU's build of it brings along; pip alone would take the newest.
 TRITON ?= $(if $(filter Linux,$(shell uname -s)),triton==3.7.*)
 # Two test processes: what a small CI machine has cores for.
-PYTEST_ARGS ?= -n 2 --dist worksteal
+PYTEST_ARGS ?= -n 2 --dist worksteal --durations=25
 
 CORPUS_VENV ?= .venv-corpus
 BIN := $(VENV)/bin
@@ -29,7 +30,7 @@ READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup docs smoke torch-versions gpu demo test test-ops test-programs test-exports test-gpu-numbers corpus vscode check format lint types layering bench clean
+.PHONY: help setup docs smoke torch-versions gpu demo test test-all test-ops test-programs test-exports test-gpu-numbers corpus vscode check format lint types layering bench clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -62,6 +63,9 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-all: $(READY)
+	$(BIN)/python -m pytest $(PYTEST_ARGS) --quarter all
 
 # Goes on where a stopped run ended, and judges again what was not fine; PROGRAMS_ARGS=--fresh starts anew.
 test-programs: $(READY)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.quarters import ALL, QUARTERS, Quarter, choose
+
 for _name, _value in {
     "OMP_NUM_THREADS": "1",  # two test processes share two cores, and a forked child must not inherit a pool
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of compile processes beside them
@@ -25,10 +27,57 @@ Golden = Callable[[str, str], None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """One flag writes every golden anew; the difference is read in review."""
+    """Our flags: write every golden anew, for review; which of the cross products run."""
     parser.addoption(
         "--update-goldens", action="store_true", help="write tests/goldens/ from what is computed now"
     )
+    parser.addoption(
+        "--quarter",
+        choices=[*map(str, range(QUARTERS)), ALL],
+        help="which quarter of the cross products runs; default: by the number of commits",
+    )
+    parser.addoption(
+        "--configuration",
+        metavar="NAME",
+        action="append",
+        help="ask every program this alone; may be repeated (tests/engine/configurations.py)",
+    )
+
+
+_CHOSEN = pytest.StashKey[Quarter]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the quarter once: worker processes are handed the option, and a commit may come meanwhile."""
+    chosen = choose(config.getoption("--quarter"))
+    config.stash[_CHOSEN] = chosen
+    config.option.quarter = ALL if chosen.number is None else str(chosen.number)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return str(config.stash[_CHOSEN])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the cases of tests marked `rotates` that are in another quarter."""
+    chosen = config.stash[_CHOSEN]
+    other = [item for item in items if not _is_in(item, chosen)]
+    if other:
+        config.hook.pytest_deselected(items=other)
+        items[:] = [item for item in items if _is_in(item, chosen)]
+
+
+def _is_in(item: pytest.Item, chosen: Quarter) -> bool:
+    marker = item.get_closest_marker("rotates")
+    if marker is None:
+        return True
+    return chosen.number in (None, marker.args[0]) if marker.args else chosen.takes(item.name)
+
+
+@pytest.fixture(scope="session")
+def quarter(request: pytest.FixtureRequest) -> Quarter:
+    """Which quarter of the cross products this run takes."""
+    return request.config.stash[_CHOSEN]
 
 
 @pytest.fixture

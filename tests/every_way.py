@@ -21,7 +21,7 @@ import torch
 from aotlens.options import BACKENDS, CompileOptions
 from aotlens.verify.first_call import observe_alone
 from tests.engine.checking import Outcome, check, prepared
-from tests.engine.test_programs import direct
+from tests.engine.configurations import direct
 from tests.programs import PROGRAMS, Program
 from tests.programs.exceptions import EXCEPTIONS, OTHER_VALUES
 from tests.shards import Row, Shards, crash

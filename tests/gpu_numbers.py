@@ -23,7 +23,7 @@ from aotlens.pipeline import Compiled, compile_direct
 from aotlens.verify.compare import Difference
 from aotlens.verify.gpu_code import computing_dtypes, verify_gpu_code
 from tests.engine.checking import check, prepared
-from tests.engine.test_programs import direct
+from tests.engine.configurations import direct
 from tests.programs import PROGRAMS, Program
 from tests.shards import Row, Shards
 

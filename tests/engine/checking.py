@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -39,6 +40,56 @@ class Repeat:
     sizes: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
+@dataclass(frozen=True, slots=True)
+class EagerCall:
+    """A further call in eager, which every compiled callable is compared with."""
+
+    repeat: Repeat
+    seen: Observation
+    has_freed_history: bool
+    """Whether the callable's own state had an autograd graph that an earlier backward may have freed."""
+
+
+class EagerRun:
+    """What a program does in eager, observed once, at the first question.
+
+    The calls that grow come last: a program that is also compared without them has the same state before.
+    """
+
+    def __init__(self, program: Program, *, grow: bool = False, writes_are_told: bool = True) -> None:
+        self.program = program
+        self._grow = grow
+        self._writes_are_told = writes_are_told
+
+    @cached_property
+    def _world(self) -> World:
+        return _made(self.program)
+
+    @cached_property
+    def first(self) -> Observation:
+        """The first call."""
+        with self.program.context():
+            return observe_alone(self._world)
+
+    @property
+    def fails(self) -> bool:
+        """Return True if the first call, or its backward, raises."""
+        return self.first.failure is not None or self.first.backward_failure is not None
+
+    @cached_property
+    def calls(self) -> tuple[EagerCall, ...]:
+        """The calls after the first, as far as they can show something new."""
+        first = self.first
+        with self.program.context():
+            return tuple(map(self._again, repeats(first, self._grow, self._writes_are_told)))
+
+    def _again(self, repeat: Repeat) -> EagerCall:
+        state = callable_tensors(self._world.fn)
+        has_freed_history = any(item.tensor.grad_fn is not None for item in state)
+        again = _again(self.program, self._world, repeat)
+        return EagerCall(repeat, observe_alone(again, repeat.probe), has_freed_history)
+
+
 def check(
     program: Program, compiler: Compiler, *, grow: bool = False, writes_are_told: bool = True
 ) -> Outcome:
@@ -46,9 +97,15 @@ def check(
 
     No `writes_are_told` where the function itself looks at memory in a way by which autograd is not told.
     """
+    return compared(EagerRun(program, grow=grow, writes_are_told=writes_are_told), compiler, grow=grow)
+
+
+def compared(eager: EagerRun, compiler: Compiler, *, grow: bool = False) -> Outcome:
+    """Every difference between what the compiled callable does and what eager did, call by call."""
+    program = eager.program
+    expected = eager.first
     with program.context():
-        eager, compiled = prepared(program)
-        expected = observe_alone(eager)
+        compiled = _made(program)
         try:
             call = quietly_compiled(compiler, compiled)
         except AotlensError as error:
@@ -56,16 +113,18 @@ def check(
         except Exception as error:  # noqa: BLE001 - the user's own error, which eager must raise too
             raised = Observation(Failure(type(error), str(error)))
             return Outcome(compare(raised, expected).differences)
-        found = observe_alone(compiled, call=call)
-        if found.failure is not None and issubclass(found.failure.kind, AotlensError):
-            return Outcome((), found.failure.kind(found.failure.message))
-        differences = list(compare(found, expected).differences)
-        for repeat in repeats(expected, grow, writes_are_told):
-            state = callable_tensors(eager.fn)
-            has_freed_history = any(item.tensor.grad_fn is not None for item in state)
-            expected, found = again(program, (eager, compiled), call, repeat)
-            if repeat.probe.write_first is None or not overwrites_saved_values(expected):
-                differences += judged(compare(found, expected).differences, repeat, has_freed_history)
+        seen = observe_alone(compiled, call=call)
+        if seen.failure is not None and issubclass(seen.failure.kind, AotlensError):
+            return Outcome((), seen.failure.kind(seen.failure.message))
+        differences = list(compare(seen, expected).differences)
+        for further in eager.calls:
+            repeat = further.repeat
+            if repeat.sizes is grown and not grow:
+                continue
+            seen = observe_alone(_again(program, compiled, repeat), repeat.probe, call)
+            if repeat.probe.write_first is None or not overwrites_saved_values(further.seen):
+                found = compare(seen, further.seen).differences
+                differences += judged(found, repeat, further.has_freed_history)
     return Outcome(tuple(differences))
 
 
@@ -132,16 +191,13 @@ def repeats(seen: Observation, grow: bool, writes_are_told: bool = True) -> Iter
         yield Repeat(seed=3, sizes=grown)
 
 
-def again(
-    program: Program, worlds: tuple[World, World], call: Callable[..., Any], repeat: Repeat
-) -> tuple[Observation, Observation]:
-    """Calls both once more on other values, each keeping its own state: (eager, compiled)."""
+def _again(program: Program, before: World, repeat: Repeat) -> World:
+    """The same callable, which keeps its state, with other arguments."""
     seed(repeat.seed)
     with torch.enable_grad(), repeat.sizes():
         args = program.make_args()
-    (eager,) = copies(world(worlds[0].fn, args), 1, keep_fn=True)
-    (compiled,) = copies(world(worlds[1].fn, args), 1, keep_fn=True)
-    return observe_alone(eager, repeat.probe), observe_alone(compiled, repeat.probe, call)
+    (copy,) = copies(world(before.fn, args), 1, keep_fn=True)
+    return copy
 
 
 def roots_worth_trying(seen: Observation) -> Sequence[int]:

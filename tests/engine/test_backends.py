@@ -13,8 +13,8 @@ from aotlens.errors import BackendError
 from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
+from tests.engine.configurations import direct
 from tests.engine.judging import judge
-from tests.engine.test_programs import direct
 from tests.programs import PROGRAMS
 
 

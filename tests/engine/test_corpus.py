@@ -6,8 +6,8 @@ With the usual policy `test_programs.py` runs them with all others.
 import pytest
 
 from aotlens.options import CompileOptions
+from tests.engine.configurations import direct
 from tests.engine.judging import judge
-from tests.engine.test_programs import direct
 from tests.programs import PROGRAMS
 from tests.programs.corpus import CORPUS
 

@@ -1,21 +1,18 @@
 """Programs through `torch.compile(fn, backend=...)`: graph breaks, guards and recompiles included."""
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch._dynamo.exc import BackendCompilerFailed
 
 from aotlens.frontends.dynamo import dynamo_backend
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled
-from tests.engine.judging import judge
-from tests.programs import Program, tagged, untagged
 from tests.programs.program import leaf, plain
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Dynamo warns of its own deprecations
@@ -28,49 +25,6 @@ def _fresh_dynamo() -> Iterator[None]:
     torch.compiler.reset()
     yield
     torch.compiler.reset()
-
-
-def through_dynamo(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
-    compiled = torch.compile(fn, backend=dynamo_backend(EAGER))
-
-    def call(*args: Any) -> Any:
-        try:
-            return compiled(*args)
-        except BackendCompilerFailed as error:  # what the backend refused stands within
-            raise error.inner_exception from error
-
-    return call
-
-
-ALIASES = ("aliasing_inputs/", "metadata/", "mutation/", "views_of_inputs/", "views_of_intermediates/")
-"""Files of which every program goes through Dynamo: mutation and aliasing again on Dynamo's graphs."""
-NOT_DYNAMOS = {
-    "aliasing_inputs/overlapping_start_to_require_grad",  # Dynamo fails, with its own eager backend too
-    "exchanges/data_of_a_leaf_assigned",  # Dynamo's graph loses the gradient, with its eager backend too
-    "metadata/detach_in_place_after_use",  # eager's backward raises; the compiled one has what it needs
-    "metadata/view_from_before_its_input_is_detached_and_written",  # Dynamo fails, with its eager backend too
-    "aliasing_inputs/complex_look_alone",  # Dynamo fails at such a base
-    "modules/batch_norm_of_transposed",  # Dynamo's fake kernel refuses the view
-    "modules/batch_norm_of_transposed_in_eval",
-    "subclasses/some_of_what_is_wrapped_mutated",  # what is wrapped is an input too: refused
-    "saved_hooks/hooks_with_layers_of_their_own",  # Dynamo loses what the hooks' graphs refer to,
-    "saved_hooks/hooks_with_tensors_of_their_own",  # before a backend is called
-}
-CHOSEN = sorted(
-    {
-        *tagged("dynamo"),
-        *tagged("inductor"),
-        *tagged("dynamic"),
-        *(program for program in untagged("grid") if program.name.startswith(ALIASES)),
-    },
-    key=lambda program: program.name,
-)
-CHOSEN = [program for program in CHOSEN if program.name not in NOT_DYNAMOS]
-
-
-@pytest.mark.parametrize("program", CHOSEN, ids=lambda program: program.name)
-def test_program(program: Program) -> None:
-    judge(program, through_dynamo, grow="dynamic" in program.tags)
 
 
 def test_registered_name() -> None:

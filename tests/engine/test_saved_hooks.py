@@ -16,8 +16,8 @@ from aotlens.errors import UnsupportedError
 from aotlens.observe import observing
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
+from tests.engine.configurations import direct
 from tests.engine.judging import judge
-from tests.engine.test_programs import direct
 from tests.programs import PROGRAMS
 from tests.programs.program import leaf
 from tests.programs.saved_hooks import hooks, widened

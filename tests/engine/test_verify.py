@@ -11,16 +11,7 @@ from aotlens.verify import Verification, verify_first_call
 from aotlens.verify.compare import compare
 from aotlens.verify.first_call import observe_alone
 from aotlens.verify.world import copies, world
-from tests.engine.checking import check, identity, told
-from tests.programs import Program, untagged
 from tests.programs.program import leaf, plain, tape
-
-
-@pytest.mark.parametrize("program", untagged("grid"), ids=lambda program: program.name)
-@pytest.mark.filterwarnings("ignore")
-def test_unchanged_program_equals_itself(program: Program) -> None:
-    differences = check(program, identity, grow="dynamic" in program.tags).differences
-    assert not differences, told(program, differences)
 
 
 def judged(eager: Callable[..., Any], broken: Callable[..., Any], *args: Any) -> Verification:

@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from tests.exports.every_program import Way, written
 from tests.programs import PROGRAMS, Program, tagged, untagged
+from tests.quarters import QUARTERS, Quarter
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # programs warn as eager warns
 
@@ -17,6 +19,16 @@ WITH_INDUCTOR = (
     "wrong_elsewhere/inputs_swapped_by_copies_with_gradients",  # written behind the graph's code
     "callables/closure_over_module",  # tensors of its own
 )
+
+
+EACH_QUARTER = pytest.mark.parametrize(
+    "part", [pytest.param(number, marks=pytest.mark.rotates(number)) for number in range(QUARTERS)]
+)
+
+
+def of_quarter(number: int, programs: Iterable[Program]) -> list[Program]:
+    quarter = Quarter(number, "the test's own")
+    return [program for program in programs if quarter.takes(program.name)]
 
 
 def refused_or_ran(programs: list[Program], way: Way, folder: Path) -> tuple[list[str], list[str]]:
@@ -32,15 +44,17 @@ def refused_or_ran(programs: list[Program], way: Way, folder: Path) -> tuple[lis
     return names, [line for line in ended.stdout.splitlines() if line.startswith("differs: ")]
 
 
-def test_modules_of_torch_s_operators(tmp_path: Path) -> None:
-    names, wrong = refused_or_ran(list(untagged("grid"))[::4], EAGER, tmp_path)
+@EACH_QUARTER
+def test_modules_of_torch_s_operators(part: int, tmp_path: Path) -> None:
+    names, wrong = refused_or_ran(of_quarter(part, untagged("grid")), EAGER, tmp_path)
 
     assert wrong == []
     assert len(names) > 120
 
 
-def test_modules_with_symbolic_sizes(tmp_path: Path) -> None:
-    chosen = list(tagged("dynamic"))[::5]
+@EACH_QUARTER
+def test_modules_with_symbolic_sizes(part: int, tmp_path: Path) -> None:
+    chosen = of_quarter(part, tagged("dynamic"))
     chosen += [one for one in PROGRAMS if one.name == "regions/region_that_writes_to_an_operand"]
     names, wrong = refused_or_ran(chosen, SYMBOLIC, tmp_path)
 

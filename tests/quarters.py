@@ -1,0 +1,69 @@
+"""Which quarter of the cross products a run takes: four consecutive commits take all of them.
+
+Promise: whether a case belongs to a quarter depends on its name alone, so that a new program moves no other.
+A case is a program beside one configuration, or a case of a test that is marked `rotates`.
+"""
+
+import os
+import subprocess
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+QUARTERS = 4
+ALL = "all"
+VARIABLE = "AOTLENS_TESTS_QUARTER"
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Quarter:
+    """What this run takes."""
+
+    number: int | None
+    """0 to 3; None for all of them."""
+    reason: str
+    """Who chose it; shown in pytest's header."""
+
+    def takes(self, name: str, turn: int = 0) -> bool:
+        """Return True if the case is in this quarter; cases of one name and other turns are in others."""
+        return self.number is None or (zlib.crc32(name.encode()) + turn) % QUARTERS == self.number
+
+    def __str__(self) -> str:
+        which = "all cases" if self.number is None else f"quarter {self.number} of 0 to 3"
+        return f"cross products: {which} ({self.reason}; --quarter {ALL} for everything)"
+
+
+def choose(option: str | None, root: Path = ROOT) -> Quarter:
+    """The quarter of the option, else of the environment, else of the commit that is checked out."""
+    if option is not None:
+        return Quarter(_number(option), "--quarter")
+    if os.environ.get(VARIABLE):
+        return Quarter(_number(os.environ[VARIABLE]), VARIABLE)
+    if not (root / ".git").exists():
+        return Quarter(0, "no git checkout")
+    if _git(root, "rev-parse", "--is-shallow-repository") == "true":
+        commit = _git(root, "rev-parse", "HEAD")
+        return Quarter(int(commit or "0", 16) % QUARTERS, "the id of the commit, as the clone is shallow")
+    count = _git(root, "rev-list", "--count", "HEAD")
+    if not count.isdigit():
+        return Quarter(0, "git does not count the commits")
+    return Quarter(int(count) % QUARTERS, f"commit {count}")
+
+
+def _number(text: str) -> int | None:
+    """Raises ValueError for what names no quarter."""
+    if text == ALL:
+        return None
+    if text not in map(str, range(QUARTERS)):
+        raise ValueError(f"no quarter {text!r}: choose 0 to {QUARTERS - 1}, or {ALL}")
+    return int(text)
+
+
+def _git(root: Path, *words: str) -> str:
+    """The answer, or nothing where there is no git or it refuses."""
+    try:
+        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,86 @@
+"""Which quarter of the cross products a run takes, and that four consecutive commits take all."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.programs import PROGRAMS
+from tests.quarters import QUARTERS, VARIABLE, Quarter, choose
+
+
+@pytest.fixture(autouse=True)
+def _no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ("-c", "user.name=n", "-c", "user.email=n@example.com", "-c", "init.defaultBranch=main")
+    done = subprocess.run(["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """Two commits."""
+    folder = tmp_path / "clone"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    for number in range(2):
+        git(folder, "commit", "-q", "--allow-empty", "-m", str(number))
+    return folder
+
+
+@pytest.mark.parametrize("turn", range(QUARTERS))
+def test_each_case_is_in_one_quarter(turn: int) -> None:
+    quarters = [Quarter(number, "") for number in range(QUARTERS)]
+    for program in PROGRAMS:
+        assert sum(quarter.takes(program.name, turn) for quarter in quarters) == 1
+        assert Quarter(None, "").takes(program.name, turn)
+
+
+def test_the_quarters_are_about_even() -> None:
+    for number in range(QUARTERS):
+        taken = sum(Quarter(number, "").takes(program.name) for program in PROGRAMS)
+        assert 0.2 < taken / len(PROGRAMS) < 0.3
+
+
+def test_turns_of_one_program_are_in_different_quarters() -> None:
+    for number in range(QUARTERS):
+        assert sum(Quarter(number, "").takes("mutation/add", turn) for turn in range(QUARTERS)) == 1
+
+
+def test_consecutive_commits_take_consecutive_quarters(clone: Path) -> None:
+    taken = [choose(None, clone)]
+    for number in range(QUARTERS - 1):
+        git(clone, "commit", "-q", "--allow-empty", "-m", f"next {number}")
+        taken.append(choose(None, clone))
+    assert [quarter.number for quarter in taken] == [2, 3, 0, 1]
+    assert str(taken[0]) == ("cross products: quarter 2 of 0 to 3 (commit 2; --quarter all for everything)")
+
+
+def test_a_shallow_clone_goes_by_its_commit(clone: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--depth", "1", clone.as_uri(), "shallow")
+    commit = git(clone, "rev-parse", "HEAD")
+    found = choose(None, tmp_path / "shallow")
+    assert (found.number, found.reason) == (
+        int(commit, 16) % QUARTERS,
+        "the id of the commit, as the clone is shallow",
+    )
+
+
+def test_outside_git_the_quarter_is_fixed(tmp_path: Path) -> None:
+    assert choose(None, tmp_path) == Quarter(0, "no git checkout")
+
+
+def test_what_is_asked_for_goes_first(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "1")
+    assert choose(None, clone) == Quarter(1, VARIABLE)
+    assert choose("3", clone) == Quarter(3, "--quarter")
+    assert choose("all", clone) == Quarter(None, "--quarter")
+
+
+@pytest.mark.parametrize("text", ["4", "-1", "half"])
+def test_no_quarter(text: str) -> None:
+    with pytest.raises(ValueError, match=f"no quarter '{text}': choose 0 to 3, or all"):
+        choose(text)
