@@ -3,6 +3,7 @@
 import math
 import numbers
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -90,11 +91,20 @@ def test_what_no_symbol_tells_is_built_in(name: str) -> None:
     assert len(graphs) == 2
 
 
-@pytest.mark.parametrize("number", [0, 1, -2, True, 2.5, 19])
-@pytest.mark.parametrize("name", ["factor", "branch", "divisor", "asked for its type"])
+NUMBERS = (0, 1, -2, True, 2.5, 19)
+NO_SUCH_CALLS = (("divisor", 0), ("asked for its type", 2.5))
+"""In eager they raise."""
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        pair
+        for pair in product(("factor", "branch", "divisor", "asked for its type"), NUMBERS)
+        if pair not in NO_SUCH_CALLS
+    ],
+)
 def test_other_numbers_afterwards(name: str, number: Any) -> None:
-    if (name, number) in {("divisor", 0), ("asked for its type", 2.5)}:
-        return
     call, _ = counted(SERVED[name])
     for given in (6, number, 5):
         compare_at(SERVED[name], call, given)

@@ -70,7 +70,11 @@ def parts() -> Any:
 
 
 @pytest.mark.skipif(not torch.__version__.startswith(TORCH), reason=f"texts are those of torch {TORCH}")
-@pytest.mark.parametrize("sm", ["sm_80", "sm_90", "sm_100"])
-def test_kernels_of_a_target(parts: Any, sm: str, golden: Golden) -> None:
+@pytest.mark.parametrize(
+    ("sm", "name"),
+    [("sm_80", "sm_80_and_sm_90"), ("sm_90", "sm_80_and_sm_90"), ("sm_100", "sm_100")],
+)
+def test_kernels_of_a_target(parts: Any, sm: str, name: str, golden: Golden) -> None:
     graphs = _lowered(parts, find_target(sm))
-    golden(f"gpu_code/kernels_{sm}.txt", "".join(line for graph in graphs for line in _text(graph)))
+    text = "".join(line for graph in graphs for line in _text(graph))
+    golden(f"gpu_code/kernels_{name}.txt", text)
