@@ -45,6 +45,7 @@ from aotlens.torch_api import (
     names_of_generated,
     numbers_of_data,
     recording_flags,
+    suggest_memory_format,
     tracing,
     triton_operators,
 )
@@ -59,11 +60,30 @@ def decompositions(config: Config) -> dict[Any, Callable[..., Any]]:
         return {
             **rules,
             **laid_out_rules(rules),
+            torch.ops.aten.cat.default: _laid_out_cat(rules[torch.ops.aten.cat.default]),
             **WRITES_AT_NUMBERS_OF_DATA,
             **AS_THE_KERNEL,
             **triton_operators(),
             torch.ops.higher_order.hints_wrapper: _unwrapped,
         }
+
+
+def _laid_out_cat(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Inductor's rule, with the result laid out as the kernel does it.
+
+    Where empty operands leave one, the rule clones that with its strides: a cache of keys and values that
+    begins as `torch.tensor([])` kept the transposed strides of its first entry.
+    """
+
+    def cat(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
+        result = rule(tensors, dim)
+        if result is NotImplemented:
+            return result
+        formats = {suggest_memory_format(tensor) for tensor in tensors}
+        layout = formats.pop() if len(formats) == 1 else torch.contiguous_format
+        return result.contiguous(memory_format=layout)
+
+    return cat
 
 
 def _unwrapped(body: Callable[..., Any], args: Any, kwargs: dict[str, Any], hints: Any = None) -> Any:
