@@ -51,6 +51,7 @@ REPORT_WITH_RICH = frozenset(
         "peak_text",
         "text",
         "tradeoffs",
+        "why_lines",
     )
 )
 

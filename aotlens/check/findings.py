@@ -11,6 +11,7 @@ from aotlens.check.settings import SEVERITIES, Settings
 from aotlens.check.tracing import Traced
 from aotlens.report.diagnose import from_failure
 from aotlens.report.diagnose_budgets import Budget, over_budget
+from aotlens.report.diagnose_dynamo import over_dynamo_budget
 from aotlens.report.diagnose_ignores import Ignore, covers, parse_ignores, unknown_codes, unused
 from aotlens.report.places import own_first
 from aotlens.report.records import Diagnostic, Target
@@ -96,6 +97,9 @@ def _of_trace(traced: Traced) -> Iterator[Finding]:
         for target in traced.report.targets:
             budget = settings.budget_of(file, target.qualname)
             rows += [(target.qualname, one) for one in (*target.diagnostics, *over_budget(target, budget))]
+        for function in traced.report.dynamo.functions if traced.report.dynamo is not None else ():
+            budget = settings.budget_of(function.span.file, function.qualname)
+            rows += [(function.qualname, one) for one in over_dynamo_budget(function, budget)]
         rows += [(None, one) for one in traced.report.diagnostics]
     if traced.failure is not None:
         rows.append((None, from_failure(traced.failure)))

@@ -240,6 +240,9 @@ def _one_of(*values: str) -> _Kind:
 
 
 _BYTES = _Kind('bytes, as 1048576 or "64 MiB"', _bytes)
+_COUNT = _Kind(
+    "a whole number", lambda value: value if _is_number(value) and isinstance(value, int) else None
+)
 _CODES = {
     "select": _Kind('a list of codes, as ["AL1", "AL301"]', _strings),
     "ignore": _Kind('a list of codes, as ["AL1", "AL301"]', _strings),
@@ -247,9 +250,9 @@ _CODES = {
 _LIMITS = {
     "max-saved-bytes": _BYTES,
     "max-peak-bytes": _BYTES,
-    "max-wrapper-steps": _Kind(
-        "a whole number", lambda value: value if _is_number(value) and isinstance(value, int) else None
-    ),
+    "max-wrapper-steps": _COUNT,
+    "max-graph-breaks": _COUNT,
+    "max-recompilations": _COUNT,
 }
 _WHOLE = {
     "exclude": _Kind('a list of patterns, as ["examples/old/*"]', _strings),

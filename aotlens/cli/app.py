@@ -45,6 +45,7 @@ class Command:
 COMMANDS = (
     Command("run", "run a script with its targets compiled by aotlens", 1),
     Command("inspect", "show what compiling a target does: mutations, aliases, saved values, wrapper", 1),
+    Command("why", "explain graph breaks, recompilations and compile time of a script, with any backend", 1),
     Command("tui", "the same in a terminal app, beside the source", 1),
     Command("lsp", "the language server, for editors"),
     Command("check", "tell the diagnostics of every target that has an example, for CI", sys.maxsize),

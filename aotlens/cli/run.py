@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         failure = ran.end.failure
         show_failure(failure.message, failure.traceback, failure.exit_code)
     if ran.targets or ran.not_compiled:
-        closing = Closing(ran.targets, ran.verdicts, ran.not_compiled, arguments.verbose)
+        closing = Closing(ran.targets, ran.verdicts, ran.not_compiled, ran.dynamo, arguments.verbose)
         print_closing(closing, stderr_console())
     if arguments.report is not None:
         from aotlens.report.codec import dumps

@@ -11,7 +11,7 @@ from types import CodeType
 
 from aotlens.capture.frames import is_user_file
 from aotlens.capture.resumed import user_qualname
-from aotlens.dynamo.spans import definition_at, expression_text, span_of, user_frame
+from aotlens.dynamo.spans import definition_at, expression_text, span_of, statement_span, user_frame
 from aotlens.report.dynamo_records import BreakEffect
 from aotlens.report.source_records import Related, Span
 from aotlens.torch_api import DynamoLoss
@@ -85,9 +85,10 @@ class Breaks:
     def add(self, loss: DynamoLoss) -> BreakFacts:
         """Note a break; one that is known already takes up what is new."""
         facts = _facts(loss)
-        key = (facts.span, facts.code or facts.what)
-        known = self._facts.setdefault(key, facts)
-        if SEVERITY.index(facts.effect) > SEVERITY.index(known.effect):
+        known = self._around(facts) or self._facts.setdefault((facts.span, facts.code or facts.what), facts)
+        known.related = tuple(dict.fromkeys((*known.related, *facts.related)))
+        is_of_library = not facts.is_users and known.is_users
+        if not is_of_library and SEVERITY.index(facts.effect) > SEVERITY.index(known.effect):
             known.effect = facts.effect
         known.splits |= facts.splits
         known.compilations |= facts.compilations
@@ -95,6 +96,12 @@ class Breaks:
         if loss.compile_id:
             self._ended[loss.compile_id] = known
         return known
+
+    def _around(self, facts: BreakFacts) -> BreakFacts | None:
+        """The break at whose expression a library runs code that Dynamo then gives up too."""
+        if facts.is_users or facts.effect != "function in eager":
+            return None
+        return next((known for known in self._facts.values() if known.span == facts.span), None)
 
 
 def is_limit(loss: DynamoLoss) -> bool:
@@ -112,12 +119,18 @@ def message_parts(message: str) -> tuple[str, str, str]:
 
 def _first_sentence(text: str) -> str:
     paragraph = _joined(text.partition("\n\n")[0])
-    match = re.match(r"(.+?[^.eg])\.(?: [A-Z]|$)", paragraph)
-    return match[1] if match else paragraph.rstrip(".")
+    match = re.match(r"(?P<first>.+?[^.eg])\.(?P<quote>`?)(?: [A-Z]|$)", paragraph)
+    return match["first"] + match["quote"] if match else paragraph.rstrip(".")
+
+
+_ADDRESS = re.compile(
+    r"<(?:function |built-in method |bound method )?(?P<name>[^<>]+?)(?: of .+?)? at 0x[0-9A-Fa-f]+>"
+)
 
 
 def _joined(text: str) -> str:
-    return " ".join(text.split()).rstrip(".")
+    text = _ADDRESS.sub(lambda match: match["name"], " ".join(text.split()))
+    return text.rstrip(".")
 
 
 def _facts(loss: DynamoLoss) -> BreakFacts:
@@ -126,14 +139,18 @@ def _facts(loss: DynamoLoss) -> BreakFacts:
     what, explanation, hint = message_parts(loss.message)
     link = _LINK.search(loss.message.partition(_CONSEQUENCE)[0]) or _LINK.search(loss.message)
     effect: BreakEffect = "error" if loss.is_error else _effect(loss)
-    untraced = loss.effect is None and not loss.is_error and not _traces(loss)
-    if index is None or untraced:
-        span = Span(loss.root.co_filename, loss.root.co_firstlineno, 0, loss.root.co_firstlineno, 0)
-        related: tuple[Related, ...] = ()
+    related: tuple[Related, ...] = ()
+    is_users = is_user_file(loss.root.co_filename)
+    is_untraced = loss.effect is None and not loss.is_error and not _traces(loss)
+    if index is None or (is_untraced and is_users):
+        span = statement_span(loss.root.co_filename, loss.root.co_firstlineno)
+    elif is_untraced:
+        span = span_of(loss.frames[index])
+        library = statement_span(loss.root.co_filename, loss.root.co_firstlineno)
+        related = (Related(library, f"Dynamo gives `{loss.root.co_name}` up"),)
     else:
         span = span_of(loss.frames[index])
         below = loss.frames[-1]
-        related = ()
         if below is not loss.frames[index]:
             related = (Related(span_of(below), f"Dynamo stops here, in `{below.name}`"),)
     return BreakFacts(
@@ -146,7 +163,7 @@ def _facts(loss: DynamoLoss) -> BreakFacts:
         effect,
         owner,
         index is not None,
-        is_user_file(loss.root.co_filename),
+        is_users,
         "" if index is None else loss.frames[index].name,
         related,
         loss.message,

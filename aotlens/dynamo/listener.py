@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from aotlens.capture.frames import calling_place, is_user_file
+from aotlens.capture.frames import calling_place, is_own_file, is_user_file
 from aotlens.capture.resumed import user_qualname
 from aotlens.dynamo.breaks import Breaks, is_limit
 from aotlens.dynamo.clock import FIRST_RUN, Clock
@@ -193,7 +193,7 @@ class Listener:
     # What it says.
 
     def skips(self, code: CodeType, reason: str) -> None:
-        if not is_user_file(code.co_filename):
+        if not is_own_file(code.co_filename):
             return
         qualname, _ = self._qualname(code)
         owner = self.function(code.co_filename, qualname, code.co_firstlineno)

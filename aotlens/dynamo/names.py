@@ -6,6 +6,8 @@ Dynamo's.
 
 import ast
 import re
+from enum import Enum
+from types import CodeType
 from typing import Any
 
 import torch
@@ -32,6 +34,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], Any], ...] = tuple(
         (r"\b(\w+)\.__kwdefaults__\['(\w+)'\]", r"the default of \2"),
         (r"__import_(\w+)", lambda match: match[1].replace("_dot_", ".")),
         (r"\bself\._orig_mod\b", "self"),
+        (r"(\w)\.__code__\b", r"\1"),
     )
 )
 _STACK = re.compile(r"___stack\d+")
@@ -90,6 +93,10 @@ def shown_value(value: object) -> str:
         return f"{short_dtype(str(value.dtype))}{list(value.shape)}"
     if isinstance(value, type):
         return value.__name__
+    if isinstance(value, CodeType):
+        return value.co_name
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         text = repr(value)
     elif isinstance(value, torch.dtype | torch.device):

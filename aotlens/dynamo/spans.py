@@ -6,6 +6,7 @@ there, the one that ends there too.
 
 import ast
 import linecache
+import re
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from aotlens.report.source_records import Span
 
 __all__ = ["Definition", "definition_at", "expression_text", "span_of", "statement_span", "user_frame"]
 
+_COMMENT = re.compile(r"\s+#.*$")
 _LONGEST = 100
 """Characters of an expression that are shown."""
 
@@ -50,12 +52,13 @@ def span_of(frame: traceback.FrameSummary) -> Span:
 
 def statement_span(file: str, line: int) -> Span:
     """The statement that begins on a line, up to its body; an empty span where there is none."""
+    line = _decorated(file).get(line, line)
     for node in _nodes(file).get(line, ()):
         if isinstance(node, ast.stmt):
             body = getattr(node, "body", None)
             last = body[0].lineno - 1 if isinstance(body, list) and body else None
             if last is None or last <= line:
-                text = linecache.getline(file, line).rstrip()
+                text = _COMMENT.sub("", linecache.getline(file, line).rstrip())
                 end = (node.end_lineno, node.end_col_offset)
                 same = last is None and end[0] == line
                 return Span(
@@ -137,6 +140,18 @@ def _tree(file: str) -> ast.Module | None:
         return ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:  # a cell, or a file that was changed since
         return None
+
+
+@lru_cache(maxsize=256)
+def _decorated(file: str) -> dict[int, int]:
+    """The line of the `def` or `class`, by the line of each of its decorators."""
+    tree = _tree(file)
+    return {
+        decorator.lineno: node.lineno
+        for node in (ast.walk(tree) if tree is not None else ())
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        for decorator in node.decorator_list
+    }
 
 
 @lru_cache(maxsize=256)

@@ -5,6 +5,7 @@ Invariant: a code never changes its meaning, and every code that is ever reporte
 
 from aotlens.report.catalogue_budgets import BUDGETS
 from aotlens.report.catalogue_cuda_graphs import CUDA_GRAPHS
+from aotlens.report.catalogue_dynamo import DYNAMO
 from aotlens.report.catalogue_gpu import GPU
 from aotlens.report.catalogue_saved import SAVED
 from aotlens.report.rule import FAMILIES, Rule
@@ -180,14 +181,17 @@ TRACING = (
     Rule(
         "AL406",
         "A graph break",
-        "information",
+        "warning",
         "Dynamo cannot trace this expression: it splits the function, and the expression runs in eager"
-        " between two graphs.",
-        "Nothing is fused across the break, and each part is guarded and called by itself.",
-        "The message has Dynamo's own hint. Move the expression out of the compiled function where you can.",
+        " between two graphs. It is a warning where 1 MiB or more crosses the break on each call.",
+        "Nothing is fused across the break, each part is guarded and called by itself, and tensors that both"
+        " parts need are written to memory and read again.",
+        "The message has a hint, torch's number for the break, and the library's line where one stops Dynamo."
+        " Move the expression out of the compiled function where you can.",
         "y = layer(x)\nprint(y.mean())\nreturn head(y)",
         "y = layer(x)\nreturn head(y)",
     ),
+    *DYNAMO,
 )
 
 WRAPPER = (

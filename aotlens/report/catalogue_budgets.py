@@ -52,4 +52,26 @@ BUDGETS = (
         "def double(x):\n    return x * 2  # aotlens: ignore[AL101]",
         "def double(x):\n    return x * 2",
     ),
+    Rule(
+        "AL805",
+        "More graph breaks than the budget allows",
+        "error",
+        "Dynamo breaks the graph of a function at more expressions than `max-graph-breaks`. The expressions"
+        " are named." + _WHERE + " `aotlens why` applies the limits too.",
+        "Fusion across each break, and a second set of guards on each call.",
+        "Follow the hint of each AL406, or raise the limit.",
+        "# with max-graph-breaks = 0\ndef step(x):\n    y = x.sin()\n    print(y.sum())\n    return y.cos()",
+        "def step(x):\n    return x.sin().cos()",
+    ),
+    Rule(
+        "AL806",
+        "More recompilations than the budget allows",
+        "error",
+        "Dynamo recompiles a function more often than `max-recompilations`. The values that changed are"
+        " named." + _WHERE + " `aotlens why` applies the limits too.",
+        "The time of each compilation; after too many of them, new calls run in eager.",
+        "Follow the hint of each AL407, or raise the limit.",
+        "# with max-recompilations = 1\nfor step in range(5):\n    compiled(x, step / 10)",
+        "for step in range(5):\n    compiled(x, torch.tensor(step / 10))",
+    ),
 )

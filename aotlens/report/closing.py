@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from aotlens.report.closing_details import detail_lines
+from aotlens.report.dynamo_records import Dynamo
 from aotlens.report.eager_records import NotCompiled
 from aotlens.report.functions import Function, by_function
 from aotlens.report.layout import (
@@ -27,6 +28,7 @@ from aotlens.report.layout import (
 from aotlens.report.places import place, shown_path
 from aotlens.report.records import Target, Verdict
 from aotlens.report.summary import bytes_range, counted, graph_counts, human_ms, total_ms
+from aotlens.report.why_lines import short_dynamo_lines
 
 __all__ = ["ATTENTION", "Closing", "closing_lines", "closing_text", "print_closing"]
 
@@ -47,6 +49,8 @@ class Closing:
     verdicts: Sequence[Verdict | None] = ()
     """In the order of the targets, None where nothing was compared."""
     not_compiled: Sequence[NotCompiled] = ()
+    dynamo: Dynamo | None = None
+    """What Dynamo did; None where it compiled nothing."""
     is_verbose: bool = False
     """Whether each graph is shown with its wrapper steps and times."""
 
@@ -82,6 +86,8 @@ def closing_lines(closing: Closing, width: int) -> Iterator[Text]:
     if sections and functions:
         yield heading("Compiled")
     yield from table(_function_rows(closing, functions, width), width, frozenset({2, 3}))
+    if closing.dynamo is not None:
+        yield from short_dynamo_lines(closing.dynamo, width)
     yield from _cache_lines(closing.targets, width)
 
 

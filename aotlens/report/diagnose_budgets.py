@@ -26,6 +26,10 @@ class Budget:
     """The predicted peak of forward and backward together."""
     max_wrapper_steps: int | None = None
     """What the runtime wrapper does on each call."""
+    max_graph_breaks: int | None = None
+    """Expressions at which Dynamo breaks the graph of the function."""
+    max_recompilations: int | None = None
+    """How often Dynamo recompiles the function and what follows its graph breaks."""
 
     def with_limits(self, other: "Budget") -> "Budget":
         """This budget with the limits that another one sets."""
@@ -36,6 +40,8 @@ class Budget:
                     (self.max_saved_bytes, other.max_saved_bytes),
                     (self.max_peak_bytes, other.max_peak_bytes),
                     (self.max_wrapper_steps, other.max_wrapper_steps),
+                    (self.max_graph_breaks, other.max_graph_breaks),
+                    (self.max_recompilations, other.max_recompilations),
                 )
             )
         )

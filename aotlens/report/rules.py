@@ -12,6 +12,9 @@ from aotlens.report.catalogue import FAMILIES, RULES, Rule
 
 __all__ = ["FAMILIES", "RULES", "Rule", "index_page", "near_codes", "page", "pages", "rule"]
 
+_MOST_LIKE, _MOST_SHOWN = 12, 3
+"""How many codes are compared with one that does not exist, and how many are offered."""
+
 
 def rule(code: str) -> Rule:
     """The rule of that code, in any case. Raises UserError that offers the nearest codes."""
@@ -25,8 +28,9 @@ def rule(code: str) -> Rule:
 def near_codes(code: str) -> str:
     """What may have been meant, those of the same family first: `AL301, AL302`; all where none is near."""
     codes = [entry.code for entry in RULES]
-    near = difflib.get_close_matches(code.upper(), codes, cutoff=0.5) or codes
-    return ", ".join(sorted(near, key=lambda one: not one.startswith(code.upper()[:3])))
+    near = difflib.get_close_matches(code.upper(), codes, n=_MOST_LIKE, cutoff=0.5)
+    ordered = sorted(near or codes, key=lambda one: not one.startswith(code.upper()[:3]))
+    return ", ".join(ordered[:_MOST_SHOWN] if near else ordered)
 
 
 def page(entry: Rule) -> str:

@@ -53,6 +53,8 @@ from aotlens.report.summary import (
     signature,
     target_summary,
 )
+from aotlens.report.why import dynamo_counts, dynamo_summary
+from aotlens.report.why_lines import dynamo_lines, short_dynamo_lines
 
 TWO_SCREENS = 100
 """Lines that a short page has at most, unless its sections with one row each are longer."""
@@ -115,8 +117,20 @@ def _overview(report: Report, page: Page, wrapper_source: bool) -> Iterator[Text
             yield Text()
     others = [target for index, target in enumerate(report.targets) if index not in main]
     yield from fitted(other_target_lines(others, page), page.width)
+    yield from _dynamo_section(report, page)
     if not report.targets and not report.diagnostics:
         yield Text("no targets")
+
+
+def _dynamo_section(report: Report, page: Page) -> Iterator[Text]:
+    """Graph breaks, recompilations and constants; a short page has one line for each kind."""
+    if report.dynamo is None or not any(dynamo_counts(report.dynamo)):
+        return
+    if page.is_full:
+        yield rule("Dynamo", dynamo_summary(report.dynamo), page.width)
+        yield from fitted(dynamo_lines(report.dynamo, page), page.width)
+    else:
+        yield from fitted(short_dynamo_lines(report.dynamo, page.width), page.width)
 
 
 def lacking_lines(report: Report, page: Page) -> Iterator[Text]:

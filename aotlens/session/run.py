@@ -27,7 +27,7 @@ from aotlens.session.spawning import Job, load_outcomes, spawning
 from aotlens.session.verify import Verifier
 from aotlens.worker.protocol import Failure
 
-__all__ = ["Ran", "compile_within", "run_compiled"]
+__all__ = ["Ran", "compile_within", "run_compiled", "run_to_end"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,11 @@ class Ran:
 
     def report(self) -> Report:
         from aotlens.report.diagnose import from_not_compiled, with_verdict  # only for who asks for a report
+        from aotlens.report.diagnose_dynamo import dynamo_findings, is_graph_break
 
         targets = tuple(map(with_verdict, self.targets, self.verdicts))
-        findings = tuple(map(from_not_compiled, self.not_compiled))
+        eager = (record for record in self.not_compiled if not is_graph_break(record))
+        findings = (*map(from_not_compiled, eager), *dynamo_findings(self.dynamo))
         stopped = None if self.end.failure is None else f"the script failed: {self.end.failure.message}"
         versions = (torch.__version__, platform.python_version())
         return Report(
@@ -137,7 +139,7 @@ def _compile_here(job: Job, script: Callable[[], None]) -> Ran:
             script()
         refuse_unknown(collector.compiled, options)
 
-    end = _end(work, path)
+    end = run_to_end(work, path)
     sys.stdout.flush()
     with running("report"):
         targets = tuple(compiled.target() for compiled in collector.compiled)
@@ -146,7 +148,7 @@ def _compile_here(job: Job, script: Callable[[], None]) -> Ran:
     return Ran(path, end, targets, tuple(verdicts), eager, verify, log.dynamo(targets))
 
 
-def _end(work: Callable[[], None], path: str) -> End:
+def run_to_end(work: Callable[[], None], path: str) -> End:
     """How the script ended; one that failed has exit code 2, as other mistakes of the user's."""
     try:
         work()

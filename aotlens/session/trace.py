@@ -21,6 +21,7 @@ from aotlens.pipeline import Compiled
 from aotlens.pretend.autocast import assumed_casts
 from aotlens.report.codec import encode
 from aotlens.report.diagnose import from_failure, from_not_compiled, with_verdict
+from aotlens.report.diagnose_dynamo import dynamo_findings
 from aotlens.report.eager_records import NotCompiled, NotCompiledCause
 from aotlens.report.records import Diagnostic, Report, Target
 from aotlens.session.chooser import refuse_unknown
@@ -77,7 +78,7 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
         report = _report(request, targets, driver.not_compiled, refused)
         cut_short = _cut_short(collector, failure, request.options)
         dynamo = driver.dynamo(targets)
-        findings = (*report.diagnostics, *notes)
+        findings = (*report.diagnostics, *dynamo_findings(dynamo), *notes)
         report = replace(report, diagnostics=findings, dynamo=dynamo, incomplete=cut_short)
     data = encode(report) if report is not None else None
     return Outcome(data, failure, _files(request.path, reads), reads.outside, collector.stopped)
@@ -180,9 +181,8 @@ BY_DYNAMO: tuple[NotCompiledCause, ...] = (
     "not called",
     "no graph",
     "other backend",
-    "graph break",
 )
-"""Causes that no failure of the trace tells."""
+"""Causes that no failure of the trace tells; `dynamo_findings` reports graph breaks."""
 
 
 def _report(

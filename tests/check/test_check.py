@@ -99,7 +99,7 @@ def test_a_code_that_is_none(folder: Path) -> None:
     ended = aotlens("check", "plain.py", "--select", "AL1,AL109", cwd=folder)
     assert (ended.code, ended.err) == (
         2,
-        "aotlens: error: --select: no diagnostic `AL109`; there is AL105, AL910, AL909\n",
+        "aotlens: error: --select: no diagnostic `AL109`; there is AL105, AL104, AL103\n",
     )
 
 

@@ -8,10 +8,11 @@ from importlib.resources import files
 
 from aotlens._version import __version__
 from aotlens.report.places import file_key
-from aotlens.report.records import Report, Target
+from aotlens.report.records import Dynamo, Report, Target
 from aotlens.report.summary import human_bytes, target_summary
+from aotlens.report.why import dynamo_summary
 from tui.page.encode import Encoder, Json
-from tui.page.tabs import tabs
+from tui.page.tabs import dynamo_tabs, tabs
 from tui.view.marks import SEVERITY_LETTERS, line_marks
 from tui.view.source import SourceStore
 from tui.view.targets import target_title
@@ -26,6 +27,8 @@ def html_page(report: Report, name: str) -> str:
     """The whole page; source files are read from where the report says they are."""
     encoder = Encoder(SourceStore((os.getcwd(),)))
     targets = [_target(report, at, encoder) for at in range(len(report.targets))]
+    if not targets and report.dynamo is not None:
+        targets = [_dynamo(report.dynamo, encoder)]
     data = {"title": name, "made_by": _made_by(report), "targets": targets, **encoder.tables()}
     page = _file("page.html")
     for mark, text in (
@@ -60,6 +63,18 @@ def _target(report: Report, at: int, encoder: Encoder) -> Json:
         "span": encoder.span(target.span) if target.span is not None else -1,
         "tabs": tabs(report, target, encoder),
         "marks": [list(mark) for mark in _marks(report, target, encoder)],
+    }
+
+
+def _dynamo(dynamo: Dynamo, encoder: Encoder) -> Json:
+    """What stands for a target where Dynamo's facts are all that there is."""
+    span = next((function.span for function in dynamo.functions), None)
+    return {
+        "title": "Dynamo",
+        "summary": dynamo_summary(dynamo),
+        "span": encoder.span(span) if span is not None else -1,
+        "tabs": dynamo_tabs(dynamo, encoder),
+        "marks": [],
     }
 
 

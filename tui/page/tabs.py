@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from aotlens.report.kernel_texts import kernel_texts
-from aotlens.report.records import Report, Stage, Target
+from aotlens.report.records import Dynamo, Report, Stage, Target
 from tui.page.encode import Encoder, Json
 from tui.view.diagnostics import diagnostic_details, diagnostic_listing
+from tui.view.dynamo import all_dynamo_lines
 from tui.view.graph import StageIndex, all_stages, fact_lines, node_listing, stage_title
 from tui.view.kernels import (
     in_call_order,
@@ -46,7 +47,7 @@ from tui.view.saved import (
 from tui.view.tradeoffs import tradeoff_lines
 from tui.view.wrapper import ordered_steps, step_listing
 
-__all__ = ["tabs"]
+__all__ = ["dynamo_tabs", "tabs"]
 
 FIRST_SHOWN = ("forward", "inference")
 
@@ -54,7 +55,7 @@ FIRST_SHOWN = ("forward", "inference")
 def tabs(report: Report, target: Target, encoder: Encoder) -> list[object]:
     """Every tab, in the order of the terminal app's."""
     build = _Tabs(report, target, encoder)
-    rows = (
+    rows: tuple[tuple[str, str, Iterator[Json]], ...] = (
         ("overview", "Overview", build.overview()),
         ("ledger", "In/out", build.ledger()),
         ("graphs", "Graphs", build.graphs()),
@@ -64,7 +65,15 @@ def tabs(report: Report, target: Target, encoder: Encoder) -> list[object]:
         ("kernels", "Kernels", build.kernels()),
         ("diagnostics", "Diagnostics", build.diagnostics()),
     )
+    if report.dynamo is not None:
+        rows = (*rows, ("dynamo", "Dynamo", build.dynamo()))
     return [{"id": name, "title": title, "blocks": list(blocks)} for name, title, blocks in rows]
+
+
+def dynamo_tabs(dynamo: Dynamo, encoder: Encoder) -> list[object]:
+    """The one tab of a report without targets, as `aotlens why` makes it."""
+    block = {"kind": "lines", "lines": encoder.lines(all_dynamo_lines(dynamo))}
+    return [{"id": "dynamo", "title": "Dynamo", "blocks": [block]}]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,10 @@ class _Tabs:
             titled(FOUND, found.found),
         )
         yield self._lines(line for section in sections if section for line in (*section, Line()))
+
+    def dynamo(self) -> Iterator[Json]:
+        if self.report.dynamo is not None:
+            yield self._lines(all_dynamo_lines(self.report.dynamo))
 
     def ledger(self) -> Iterator[Json]:
         target = self.target

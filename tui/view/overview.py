@@ -11,7 +11,9 @@ from aotlens.report.ledger import KINDS
 from aotlens.report.places import texts
 from aotlens.report.records import Memory, Partition, Report, SavedValue, Target, Verdict
 from aotlens.report.summary import call_count, counted, human_bytes, human_ms
+from aotlens.report.why import dynamo_counts
 from tui.view.diagnostics import diagnostic_key, severity_part
+from tui.view.dynamo import DYNAMO, dynamo_lines, dynamo_part
 from tui.view.gpu import blocker_lines, costly_lines, gpu_parts
 from tui.view.ledger import sites_link
 from tui.view.marks import all_diagnostics
@@ -119,11 +121,17 @@ def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> 
         costly=tuple(costly_lines(target)),
         blockers=tuple(blocker_lines(target.cuda_graph, target)),
         below=(
+            dynamo_section(report),
             titled("Live memory", tuple(memory_plot(target))),
             tradeoff_lines(partition) if partition is not None else (),
             titled("Alive at the peak", tuple(alive_lines(target))),
         ),
     )
+
+
+def dynamo_section(report: Report) -> tuple[Line, ...]:
+    """Graph breaks and recompilations of the whole script."""
+    return titled(DYNAMO, tuple(dynamo_lines(report.dynamo))) if report.dynamo is not None else ()
 
 
 def spaced(sections: Sequence[tuple[Line, ...]]) -> tuple[Line, ...]:
@@ -173,6 +181,8 @@ def lacking_facts(report: Report) -> Iterator[Line]:
             yield fact("in eager", *parts, link=link, jump=Jump("diagnostics"))
     if report.incomplete is not None:
         yield fact("missing", Part(report.incomplete, "warning"))
+    if report.dynamo is not None and any(dynamo_counts(report.dynamo)):
+        yield fact("dynamo", dynamo_part(report.dynamo))
 
 
 def frontend_name(target: Target) -> str:

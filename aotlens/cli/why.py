@@ -1,0 +1,87 @@
+"""`aotlens why SCRIPT ARGS…`: runs the script unchanged, and says what Dynamo did to it and what it costs."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+
+from aotlens.cli.target import check_script
+from aotlens.cli.terminal import say, show_failure, write_data
+from aotlens.cli.values import output_file
+from aotlens.errors import UserError
+from aotlens.report.diagnose_dynamo import over_dynamo_budget
+from aotlens.report.records import Diagnostic, Report
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "html"),
+        default="text",
+        help="html is one page for a browser (default: %(default)s)",
+    )
+    parser.add_argument(
+        "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
+    )
+    parser.add_argument("--full", action="store_true", help="print everything, rather than one screen")
+    parser.add_argument(
+        "--guards",
+        action="store_true",
+        help="also time the guards of each compilation and count calls, which slows every call a little",
+    )
+    parser.add_argument("script", metavar="SCRIPT", help="a Python script")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    check_script(arguments.script)
+    if arguments.format == "html" and arguments.output is None and sys.stdout.isatty():
+        raise UserError("the page is for a browser: say where to write it with -o FILE.html")
+    from aotlens.session.why import killed_by, observe_script
+
+    observed = observe_script(arguments.script, arguments.argv, arguments.guards)
+    if observed.said:
+        say(observed.said)
+    if observed.report is None:
+        signal = killed_by(observed.exit_code)
+        how = f"was ended by {signal}" if signal else f"ended itself with exit code {observed.exit_code}"
+        raise UserError(f"{arguments.script} {how} before a report could be made")
+    _show(observed.report, arguments)
+    exceeded = list(_over_budget(observed.report, arguments.script))
+    for finding in exceeded:
+        say(f"aotlens: {finding.code}: {finding.message}")
+    if observed.failure is not None:
+        failure = observed.failure
+        show_failure(failure.message, failure.traceback, failure.exit_code)
+    return observed.exit_code or int(bool(exceeded))
+
+
+def _over_budget(report: Report, script: str) -> Iterator[Diagnostic]:
+    """Functions that exceed the limits of the pyproject.toml next to the script."""
+    from aotlens.check.settings import settings_for
+
+    settings = settings_for(script)
+    for function in report.dynamo.functions if report.dynamo is not None else ():
+        file = function.span.file
+        for finding in over_dynamo_budget(function, settings.budget_of(file, function.qualname)):
+            if settings.tells(finding.code, file, function.qualname):
+                yield finding
+
+
+def _show(report: Report, arguments: argparse.Namespace) -> None:
+    if arguments.format == "json":
+        from aotlens.report.codec import dumps  # each renderer is loaded when it is needed
+
+        write_data(dumps(report) + "\n", arguments.output)
+        return
+    if arguments.format == "html":
+        from tui.page.build import html_page  # pygments: 0.1 s
+
+        write_data(html_page(report, arguments.script), arguments.output)
+        return
+    from rich.console import Console  # 0.1 s, and only for text
+
+    from aotlens.report.why_lines import print_why, why_text
+
+    if arguments.output is None:
+        print_why(report, Console(), arguments.full)
+    else:
+        write_data(why_text(report, arguments.full), arguments.output)

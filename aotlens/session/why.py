@@ -1,0 +1,89 @@
+"""Run a script unchanged in a process of its own, and note what Dynamo does.
+
+Invariant: the script gets its own backend, arguments, standard input and numbers; what it prints goes to
+stderr at once, and its exit code is its own.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aotlens.report.codec import decode, decode_record, encode_record
+from aotlens.report.records import Report
+from aotlens.worker.protocol import Failure
+
+__all__ = ["Observed", "WhyJob", "observe_script", "save_observed"]
+
+JOB, OBSERVED = "job.json", "observed.json"
+
+
+@dataclass(frozen=True, slots=True)
+class WhyJob:
+    """What the child needs to know."""
+
+    path: str
+    argv: tuple[str, ...]
+    time_guards: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """How the script ended, and what Dynamo did until then."""
+
+    exit_code: int
+    said: str
+    """What `sys.exit` was given to print; empty for a number."""
+    failure: Failure | None
+    report: Report | None
+    """None where the child ended without one: it was killed, or called `os._exit`."""
+
+
+def observe_script(path: str, argv: Sequence[str], time_guards: bool = False) -> Observed:
+    """Run the script in a child to its end; an interrupt reaches the child too, and is raised here."""
+    with tempfile.TemporaryDirectory(prefix="aotlens-why-") as folder:
+        job = WhyJob(path, tuple(argv), time_guards)
+        Path(folder, JOB).write_text(json.dumps(encode_record(job)), encoding="utf-8")
+        command = [sys.executable, "-m", "aotlens.session.why_child", folder]
+        done = subprocess.run(command, stdout=sys.stderr.fileno(), check=False)
+        observed = Path(folder, OBSERVED)
+        if not observed.exists():
+            return Observed(_exit_code(done.returncode), "", None, None)
+        return _observed(json.loads(observed.read_text(encoding="utf-8")))
+
+
+def _exit_code(code: int) -> int:
+    """As a shell gives it: 128 and the number of the signal that ended the process."""
+    return 128 - code if code < 0 else code
+
+
+def killed_by(exit_code: int) -> str:
+    """The signal that an exit code stands for; empty for none."""
+    try:
+        return signal.Signals(exit_code - 128).name if exit_code > 128 else ""
+    except ValueError:
+        return ""
+
+
+def _observed(data: dict[str, Any]) -> Observed:
+    failure = data["failure"]
+    return Observed(
+        data["exit_code"],
+        data["said"],
+        None if failure is None else decode_record(Failure, failure),
+        decode(data["report"]),
+    )
+
+
+def save_observed(folder: str, observed: dict[str, Any]) -> None:
+    """In the child: leave the answer where the parent finds it, at once or not at all."""
+    path = Path(folder, OBSERVED)
+    writing = path.with_suffix(f".{os.getpid()}")
+    writing.write_text(json.dumps(observed), encoding="utf-8")
+    writing.replace(path)

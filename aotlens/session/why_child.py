@@ -1,0 +1,52 @@
+"""The child of `aotlens why`: the script as `python SCRIPT ARGS…` runs it, with a listener around it."""
+
+import json
+import platform
+import sys
+from pathlib import Path
+
+import torch
+
+from aotlens.report.codec import decode_record, encode, encode_record
+from aotlens.report.diagnose import from_not_compiled
+from aotlens.report.diagnose_dynamo import dynamo_findings, is_graph_break
+from aotlens.report.records import Report
+from aotlens.session.dynamo_log import DynamoLog
+from aotlens.session.run import run_to_end
+from aotlens.session.script import load_script, new_module, run_script
+from aotlens.session.why import JOB, WhyJob, save_observed
+
+__all__ = ["main"]
+
+
+def main(folder: str) -> int:
+    """Run the script, leave the report in the folder, and return the script's exit code."""
+    job = decode_record(WhyJob, json.loads(Path(folder, JOB).read_text(encoding="utf-8")))
+    log = DynamoLog(job.time_guards)
+
+    def script() -> None:
+        loaded = load_script(job.path)
+        module = new_module(loaded, "__main__")
+        with log.listening():
+            run_script(loaded, module, job.argv)
+
+    end = run_to_end(script, job.path)
+    sys.stdout.flush()
+    stopped = None if end.failure is None else f"the script failed: {end.failure.message}"
+    dynamo, records = log.dynamo(), log.records
+    findings = (
+        *(from_not_compiled(record) for record in records if not is_graph_break(record)),
+        *dynamo_findings(dynamo),
+    )
+    versions = (torch.__version__, platform.python_version())
+    report = Report(*versions, f"why {job.path}", (), findings, records, dynamo=dynamo, incomplete=stopped)
+    failure = None if end.failure is None else encode_record(end.failure)
+    save_observed(
+        folder,
+        {"exit_code": end.exit_code, "said": end.said, "failure": failure, "report": encode(report)},
+    )
+    return end.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,76 @@
+"""How a program of the list states what Dynamo does to it.
+
+A comment `# HERE` marks the line of the expression; its columns are those of the expected text in that line.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+__all__ = ["Expected", "Program", "compiled", "vector"]
+
+MARK = "# HERE"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the report says of a program, apart from times."""
+
+    breaks: tuple[tuple[str, str, str], ...] = ()
+    """Of each graph break the expression, torch's number, and the effect."""
+    causes: tuple[tuple[str, str, str, str], ...] = ()
+    """Of each recompilation the kind, the name, the old and the new value."""
+    guarded: str = ""
+    """The expression that made the guards, in the marked line; empty where none is known."""
+    constants: tuple[tuple[str, str, str, str], ...] = ()
+    """Of each constant the name, the value, the kind and the expression."""
+    skipped: tuple[str, ...] = ()
+    """The reasons of functions that Dynamo skips at a loss."""
+    limit_hit: bool = False
+
+
+@dataclass(slots=True)
+class Program:
+    """A function that compiles and calls something."""
+
+    run: Callable[[], Any]
+    expected: Expected
+
+    @property
+    def name(self) -> str:
+        return self.run.__name__
+
+    @property
+    def marked_lines(self) -> dict[int, str]:
+        """The marked lines of the source, by number."""
+        lines, first = inspect.getsourcelines(self.run)
+        return {first + index: line for index, line in enumerate(lines) if MARK in line}
+
+
+@dataclass(slots=True)
+class Programs:
+    """Collects programs by a decorator."""
+
+    entries: list[Program] = field(default_factory=list)
+
+    def __call__(self, **expected: Any) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+        def add(run: Callable[[], Any]) -> Callable[[], Any]:
+            self.entries.append(Program(run, Expected(**expected)))
+            return run
+
+        return add
+
+
+def compiled(function: Any = None, **options: Any) -> Any:
+    """`torch.compile` with the cheapest backend."""
+    if function is None:
+        return lambda one: compiled(one, **options)
+    return torch.compile(function, backend="eager", **options)
+
+
+def vector(size: int = 4, **options: Any) -> torch.Tensor:
+    """Positive numbers."""
+    return torch.arange(1.0, size + 1.0, **options)

@@ -1,0 +1,190 @@
+"""What is reported of each small program: every fact, with its columns, and nothing else."""
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch._dynamo.utils import clear_compilation_metrics, get_compilation_metrics
+
+from aotlens.report.dynamo_records import Dynamo, DynamoFunction
+from aotlens.report.places import source_line
+from aotlens.report.source_records import Span
+from aotlens.session.dynamo_log import DynamoLog
+from tests.dynamo.program import Expected, Program
+from tests.dynamo.programs_breaks import BREAKS
+from tests.dynamo.programs_constants import CONSTANTS
+from tests.dynamo.programs_recompilations import RECOMPILATIONS
+
+PROGRAMS = {
+    f"{kind}-{program.name}": program
+    for kind, programs in (("break", BREAKS), ("again", RECOMPILATIONS), ("constant", CONSTANTS))
+    for program in programs.entries
+}
+LEAST_PROGRAMS = 60
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    clear_compilation_metrics()
+    yield
+    torch._dynamo.reset()
+
+
+def observed(program: Program) -> Dynamo | None:
+    log = DynamoLog()
+    with warnings.catch_warnings(), log.listening():
+        warnings.simplefilter("ignore")  # Dynamo warns of what the program is about
+        program.run()
+    return log.dynamo()
+
+
+def facts(functions: tuple[DynamoFunction, ...]) -> Expected:
+    """What is reported, in the form in which programs expect it."""
+    causes = [entry.cause for one in functions for entry in one.compilations if entry.cause is not None]
+    return Expected(
+        breaks=tuple((one.text, one.code, one.effect) for function in functions for one in function.breaks),
+        causes=tuple((cause.kind, cause.name, cause.old, cause.new) for cause in causes),
+        constants=tuple(
+            (one.name, one.value, one.kind, one.text)
+            for function in functions
+            for one in function.specialisations
+        ),
+        skipped=tuple(one.reason for function in functions for one in function.skipped if one.is_loss),
+        limit_hit=any(function.limit_hit for function in functions),
+    )
+
+
+def text_at(span: Span) -> str:
+    """The source between the span's columns."""
+    line = source_line(span.file, span.line)
+    assert span.end_line == span.line
+    return line.encode()[span.col : span.end_col].decode()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str) -> None:
+    program = PROGRAMS[name]
+    dynamo = observed(program)
+    functions = dynamo.functions if dynamo is not None else ()
+    expected = program.expected
+    found = facts(functions)
+    assert found == Expected(
+        expected.breaks, expected.causes, "", expected.constants, expected.skipped, expected.limit_hit
+    )
+    _check_columns(program, functions)
+    _check_against_dynamo(functions)
+
+
+def _check_columns(program: Program, functions: tuple[DynamoFunction, ...]) -> None:
+    """Each expression stands between its columns, in a marked line where the program marks one."""
+    marked = program.marked_lines
+    for function in functions:
+        for entry in function.breaks:
+            assert text_at(entry.span) == entry.text
+            assert not marked or entry.span.line in marked
+        for constant in function.specialisations:
+            assert constant.span is not None
+            assert text_at(constant.span) == constant.text
+            assert constant.span.line in marked
+        for compilation in function.recompilations:
+            cause = compilation.cause
+            if program.expected.guarded:
+                assert cause is not None
+                assert cause.span is not None
+                assert text_at(cause.span) == program.expected.guarded
+                assert cause.span.line in marked
+
+
+def _check_against_dynamo(functions: tuple[DynamoFunction, ...]) -> None:
+    """Each compilation and recompilation that Dynamo counts is reported once."""
+    metrics = [entry for entry in get_compilation_metrics() if entry.is_forward and entry.co_name]
+    ours = [entry for function in functions for entry in function.compilations]
+    counted = {entry.compile_id for entry in metrics if entry.fail_type != "RecompileLimitExceeded"}
+    ids = Counter(entry.id for entry in ours)
+    assert {one for one in ids if ids[one] > 1} == set()
+    assert counted <= set(ids)
+    again = {entry.compile_id for entry in metrics if entry.recompile_reason}
+    assert again == {entry.id for entry in ours if entry.cause is not None and entry.id in counted}
+
+
+def test_the_list_is_long_enough() -> None:
+    assert len(PROGRAMS) >= LEAST_PROGRAMS
+
+
+def test_tensors_that_cross_a_break_are_counted() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y, z = x.sin(), x.cos()
+        torch._dynamo.graph_break()
+        return y + z
+
+    log = DynamoLog()
+    with log.listening():
+        torch.compile(f, backend="eager")(torch.ones(8))
+    dynamo = log.dynamo()
+    assert dynamo is not None
+    (entry,) = dynamo.breaks
+    assert (entry.graphs, entry.tensors, entry.bytes) == (2, 2, 2 * 8 * 4)
+
+
+def test_a_call_runs_no_hook_once_it_is_compiled() -> None:
+    """The compiled graph stands under its own name again after its first run."""
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    log = DynamoLog()
+    with log.listening():
+        compiled = torch.compile(f, backend="eager")
+        compiled(torch.ones(2))
+        first = log.listener.clock.by_phase
+        compiled(torch.ones(2))
+        compiled(torch.ones(2))
+        assert log.listener.clock.by_phase == first
+
+
+def test_guards_are_timed_when_asked() -> None:
+    log = DynamoLog(time_guards=True)
+    with log.listening():
+        compiled = torch.compile(lambda x: x + 1, backend="eager")
+        for _ in range(3):
+            compiled(torch.ones(2))
+    dynamo = log.dynamo()
+    assert dynamo is not None
+    (function,) = dynamo.functions
+    assert function.calls == 3
+    assert function.guard_nanoseconds is not None
+    assert 0 < function.guard_nanoseconds < 1e6
+    shares = [guard.nanoseconds or 0.0 for guard in function.guards]
+    assert 0 < sum(shares) <= function.guard_nanoseconds * 1.001
+
+
+def test_the_phases_cover_the_compile_time() -> None:
+    log = DynamoLog()
+    with log.listening():
+        torch.compile(lambda x: x.sin(), backend="aot_eager")(torch.ones(2, requires_grad=True))
+    dynamo = log.dynamo()
+    assert dynamo is not None
+    seconds = dynamo.compile_seconds
+    assert seconds.attributed == pytest.approx(seconds.total)
+    assert {"Dynamo", "guards", "AOT", "first run"} <= set(seconds.by_phase)
+    (function,) = dynamo.functions
+    (compilation,) = function.compilations
+    assert compilation.seconds.total == pytest.approx(
+        compilation.seconds.dynamo + compilation.seconds.backend
+    )
+    assert sum(line.seconds for line in seconds.by_line) <= seconds.by_phase["Dynamo"]
+
+
+def test_after_a_reset_compilations_have_numbers_of_their_own() -> None:
+    log = DynamoLog()
+    with log.listening():
+        for _ in range(2):
+            torch._dynamo.reset()
+            torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    dynamo = log.dynamo()
+    assert dynamo is not None
+    ids = [entry.id for function in dynamo.functions for entry in function.compilations]
+    assert len(ids) == len(set(ids)) == 2

@@ -1,0 +1,144 @@
+"""The order of what must be fixed, its words, and the findings that are made of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from aotlens.report.closing import Closing, closing_text
+from aotlens.report.codec import dumps, loads
+from aotlens.report.diagnose_budgets import Budget
+from aotlens.report.diagnose_dynamo import dynamo_findings, over_dynamo_budget
+from aotlens.report.records import Report
+from aotlens.report.text import Shown, report_text
+from aotlens.report.why import dynamo_summary, problems
+from aotlens.report.why_lines import why_text
+from tests.report.dynamo_sample import sample_dynamo, span_at
+from tests.report.sample import sample_report
+from tui.page.build import html_page
+from tui.view.dynamo import all_dynamo_lines
+from tui.view.overview import overview
+
+DYNAMO = sample_dynamo()
+REPORT = Report("2.13.0", "3.11", "why net.py", dynamo=DYNAMO)
+TEXT = """\
+aotlens: 2 graph breaks, 3 recompilations, 1 constant size; compiling took 4.0 s
+What to fix first
+  1. graph break in Net.forward  /project/net.py:16:5
+     print(x)
+     it cannot be traced [GB0059]
+     the rest of the function runs in eager
+     → remove it
+  2. hidden in Net.forward  /project/net.py:30:5
+     Dynamo skips it: a TorchDispatchMode is active
+     → leave the mode
+  3. self.step increases: 2 recompilations in Net.forward  /project/net.py:12:5  1.5 s
+     the guard `self.step == 0` failed with 1, 2
+     → keep it in a tensor, as a buffer, and add in place: `self.step.add_(1)`
+  4. graph break in Net.forward  /project/net.py:14:5  750 ms
+     hidden.item()
+     the value of a tensor is needed [GB0124]
+     the graph is split here; it splits helper too; 1 tensor (2.0 MiB) crosses it on each call
+     tools/text.py:3:1: Dynamo stops here, in `show`
+     → keep the 0-d tensor
+  5. x.shape[1] = 8 in Net.forward  /project/net.py:17:5
+     x
+     it holds for 8 alone
+Normal  a value that Dynamo found to vary
+  x.shape[0] changes: 1 recompilation  Net.forward  750 ms
+Compile time  4.0 s, 100 % of it in phases that are known
+  Dynamo 3.0 s · guards 1.0 s
+  2.0 s  /project/net.py:13:5
+"""
+
+
+def test_the_screen() -> None:
+    assert why_text(REPORT) == TEXT
+
+
+def test_every_break_and_recompilation_is_in_one_problem() -> None:
+    found = problems(DYNAMO)
+    assert [problem.kind for problem in found] == [
+        "code in eager",
+        "code in eager",
+        "recompilations",
+        "graph break",
+        "constant",
+        "recompilations",
+    ]
+    assert sum(problem.seconds for problem in found) == pytest.approx(4 * 0.75)
+
+
+def test_the_limit_comes_first() -> None:
+    (function,) = DYNAMO.functions
+    limited = replace(DYNAMO, functions=(replace(function, limit_hit=True),))
+    (first, *_) = [problem for problem in problems(limited) if "limit" in problem.facts[0]]
+    assert (first.kind, first.title) == ("code in eager", "self.step increases: 2 recompilations")
+
+
+def test_a_script_that_compiles_nothing() -> None:
+    text = why_text(replace(REPORT, dynamo=None))
+    assert text.startswith("Dynamo compiled nothing: ")
+
+
+def test_findings_stand_at_the_expression() -> None:
+    found = [(one.code, one.severity, one.span) for one in dynamo_findings(DYNAMO)]
+    assert found == [
+        ("AL406", "warning", span_at(14)),
+        ("AL407", "warning", span_at(12)),
+        ("AL408", "information", span_at(17)),
+        ("AL409", "warning", span_at(30)),
+    ]
+    crossing, recompiled, *_ = dynamo_findings(DYNAMO)
+    assert crossing.message == (
+        "graph break (GB0124) at `hidden.item()`: the value of a tensor is needed; 2.0 MiB cross it on each"
+        " call; keep the 0-d tensor"
+    )
+    assert crossing.related == DYNAMO.breaks[0].related
+    assert recompiled.message.startswith("`Net`: self.step increases (0 → 1): 2 recompilations in 1.5 s")
+
+
+def test_nothing_is_found_where_dynamo_was_not_used() -> None:
+    assert dynamo_findings(None) == ()
+
+
+def test_budgets() -> None:
+    (function,) = DYNAMO.functions
+    assert list(over_dynamo_budget(function, Budget())) == []
+    assert list(over_dynamo_budget(function, Budget(max_graph_breaks=2, max_recompilations=3))) == []
+    breaks, again = over_dynamo_budget(function, Budget(max_graph_breaks=0, max_recompilations=1))
+    assert (breaks.code, again.code) == ("AL805", "AL806")
+    assert [related.span for related in breaks.related] == [span_at(14), span_at(16)]
+    assert again.message == (
+        "`Net.forward` has 3 recompilations, over its budget of 1 (max-recompilations): self.step increases,"
+        " x.shape[0] changes"
+    )
+
+
+def test_other_commands_show_one_line_each() -> None:
+    lines = [
+        "Dynamo  `aotlens why SCRIPT` explains each",
+        "  graph breaks    2  /project/net.py:14:5 `hidden.item()` and 1 more",
+        "  recompilations  3  self.step increases (2) and 1 more",
+        "  constant sizes  1  x.shape[1] = 8",
+    ]
+    sample = sample_report()
+    assert closing_text(Closing(sample.targets, dynamo=DYNAMO)).splitlines()[-4:] == lines
+    assert report_text(replace(sample, dynamo=DYNAMO)).splitlines()[-4:] == lines
+    full = report_text(replace(sample, dynamo=DYNAMO), Shown(is_full=True))
+    assert "What to fix first\n  1. graph break in Net.forward" in full
+
+
+def test_the_terminal_app_and_the_page_show_the_same_problems() -> None:
+    report = replace(sample_report(), dynamo=DYNAMO)
+    shown = [line.text for line in overview(report, report.targets[0]).lines()]
+    assert f"dynamo    {dynamo_summary(DYNAMO)}" in shown
+    assert any(line.startswith("  self.step increases: 2 recompilations") for line in shown)
+    page = html_page(REPORT, "net.py")
+    for line in all_dynamo_lines(DYNAMO):
+        for part in line.parts:
+            assert part.text.strip().replace("<", "\\u003c")[:30] in page
+
+
+def test_it_survives_json() -> None:
+    assert loads(dumps(REPORT)) == REPORT
+    assert dynamo_summary(DYNAMO).startswith("2 graph breaks, 3 recompilations, 1 constant size; ")
