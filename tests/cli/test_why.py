@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from aotlens.report.codec import loads
-from tests.cli.command import aotlens
+from tests.command import aotlens
 
 SCRIPT = """\
 import sys
