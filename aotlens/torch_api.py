@@ -188,6 +188,7 @@ __all__ = [
     "is_functional",
     "is_functionalized",
     "is_graph_value",
+    "is_pending_collective",
     "is_recorded",
     "is_same_number",
     "is_traceable_wrapper_subclass",
@@ -1169,6 +1170,12 @@ def write_keywords_as_names() -> None:
 
     name_of.writes_keywords = True  # type: ignore[attr-defined]
     module._get_qualified_name = name_of
+
+
+def is_pending_collective(value: object) -> bool:
+    """Whether this is what a collective of eager's gives before anybody waits for it."""
+    module: Any = sys.modules.get("torch.distributed._functional_collectives")
+    return module is not None and isinstance(value, module.AsyncCollectiveTensor)
 
 
 def fake_collectives_draw_apart() -> None:

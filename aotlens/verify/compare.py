@@ -10,7 +10,7 @@ from torch import Tensor
 
 from aotlens.report.source_records import Outcome, Verdict
 from aotlens.verify.observe import Facts, Failure, Observation
-from aotlens.verify.values import close, error_between, metadata, shape_of, shown, wide
+from aotlens.verify.values import class_name, close, error_between, metadata, shape_of, shown, wide
 
 Kind = Literal[
     "error",
@@ -352,7 +352,7 @@ def _present(gradient: Tensor | None) -> str:
 
 
 def _of_kind(gradient: Tensor) -> str:
-    return f"a `{type(gradient).__name__}` {metadata(gradient)}"
+    return f"a `{class_name(gradient)}` {metadata(gradient)}"
 
 
 def _same(name: str | None) -> str:

@@ -17,7 +17,7 @@ from aotlens.verify.captured import gradients_of
 from aotlens.verify.gradients import Gradients, backward
 from aotlens.verify.left import held_tensors, new_tensors
 from aotlens.verify.sharing import Write, sharing, try_writes
-from aotlens.verify.values import is_leaf, metadata, same_values
+from aotlens.verify.values import class_name, is_leaf, metadata, same_values
 from aotlens.verify.world import Named, World, distinct_names
 
 
@@ -200,7 +200,7 @@ def _facts(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> tu
                 offset=int(tensor.storage_offset()) if tensor.layout == torch.strided else 0,
                 requires_grad=tensor.requires_grad,
                 is_leaf=is_leaf(tensor),
-                kind=("inference " if tensor.is_inference() else "") + type(tensor).__name__,
+                kind=("inference " if tensor.is_inference() else "") + class_name(tensor),
                 metadata=metadata(tensor),
                 same_as=first.get(id(tensor)),
                 view_of=_known_base(tensor, given.inputs),

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from aotlens.torch_api import is_pending_collective
+
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
@@ -47,13 +49,18 @@ def inner_tensors(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
             yield name, inner
 
 
+def class_name(tensor: Tensor) -> str:
+    """The tensor's class; a collective's pending result counts as the tensor that it gives when used."""
+    return "Tensor" if is_pending_collective(tensor) else type(tensor).__name__
+
+
 def metadata(tensor: Tensor) -> str:
     """How a wrapper subclass describes itself and what it holds; empty for a plain tensor."""
-    if not hasattr(tensor, "__tensor_flatten__"):
+    if not hasattr(tensor, "__tensor_flatten__") or is_pending_collective(tensor):
         return ""
     own = tensor.__tensor_flatten__()[1]
     inside = (
-        f"{name}: {type(inner).__name__}{list(inner.shape)} {metadata(inner)}"
+        f"{name}: {class_name(inner)}{list(inner.shape)} {metadata(inner)}"
         for name, inner in inner_tensors(tensor)
     )
     return f"{own} around {', '.join(inside)}"

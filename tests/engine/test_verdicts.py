@@ -14,11 +14,10 @@ from aotlens.report.eager_records import NotCompiled, NotCompiledCause
 from aotlens.report.records import Target
 from aotlens.report.source_records import Outcome, Span, Verdict
 from aotlens.report.verdicts import exit_code_of, verdict_of
-from aotlens.session import verify as session_verify
 from aotlens.session.collect import Collector
 from aotlens.session.intercept import Router, intercepted
 from aotlens.session.verify import CALLS, NOT_CALLED, Verifier
-from aotlens.verify import Verification, verify_with
+from aotlens.verify import Verification, targets, verify_with
 from tests.programs.program import leaf, plain
 
 EAGER = CompileOptions(backend="eager")
@@ -95,7 +94,7 @@ def test_calls_are_compared_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> No
         compared.append(1)
         raise NotImplementedError("no copy of this tensor\nin several lines")
 
-    monkeypatch.setattr(session_verify, "check_graph", failing)
+    monkeypatch.setattr(targets, "check_graph", failing)
 
     def run() -> None:
         doubled = torch.compile(lambda x: x * 2)

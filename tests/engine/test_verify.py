@@ -122,6 +122,14 @@ def test_each_kind_of_break_is_named(kind: str) -> None:
     assert kind in {difference.kind for difference in verdict.differences}, verdict.differences
 
 
+def test_a_pending_collective_is_the_tensor_that_it_gives() -> None:
+    """A compiled graph waits for its collectives; eager's results wait when they are used."""
+    from torch.distributed._functional_collectives import AsyncCollectiveTensor
+
+    assert judged(lambda x: AsyncCollectiveTensor(x * 2), twice, plain(3, 4)).ok
+    assert judged(lambda x: AsyncCollectiveTensor(x * 3), twice, plain(3, 4)).outcome == "differs"
+
+
 def test_missing_gradient_is_a_difference() -> None:
     verdict = judged(lambda x, y: x * y, lambda x, y: x.detach() * y, leaf(3), leaf(3))
     assert [(found.kind, found.name, found.found) for found in verdict.differences] == [
