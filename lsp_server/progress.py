@@ -56,7 +56,8 @@ class ProgressBar:
         await asyncio.sleep(QUICK_S)
         try:
             if not self._is_asked:
-                await self._server.work_done_progress.create_async(self.token)
+                # The trace may end before the client answers, and a cancelled request can take no answer.
+                await asyncio.shield(self._server.work_done_progress.create_async(self.token))
         except JsonRpcException:  # the client refused: it shows no bar, the trace goes on
             return
         self._shown = True

@@ -85,6 +85,20 @@ def test_the_cancel_button_of_the_progress_bar_stops_the_trace(client: StrictCli
     assert client.all("$/progress")[-1]["value"]["message"] == "cancelled"
 
 
+def test_an_answer_about_a_bar_may_come_after_the_trace(client: StrictClient) -> None:
+    create = "window/workDoneProgress/create"
+    client.leaves_open = create
+    uri = client.open(MODEL)
+    slow = client.send("workspace/executeCommand", {"command": "aotlens.trace", "arguments": [uri, "slow"]})
+    asked = client.wait(lambda one: one.get("method") == create, "a request for a bar")
+    assert client.command("aotlens.cancel", uri) == 1
+    assert client.answer(slow)["failure"] == "cancelled"
+    client.reply(asked)
+    assert client.command("aotlens.printDebugInformation")["running"] == []  # behind that answer
+    assert messages(client) == []
+    assert client.all("$/progress") == []
+
+
 def test_a_newer_trace_of_the_same_target_cancels_the_older(client: StrictClient) -> None:
     uri = client.open(MODEL)
     first = slow_trace(client, uri)
