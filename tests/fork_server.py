@@ -88,8 +88,10 @@ def _load() -> tuple[Any, Any]:
     """Import what commands import, and exercise it once as the worker does; what the worker serves with."""
 
     import aotlens.cli
+    import lsp_server.server
     from aotlens.worker.warm import load
 
+    assert lsp_server.server
     for module in pkgutil.iter_modules(aotlens.cli.__path__, "aotlens.cli."):
         importlib.import_module(module.name)
     return load()

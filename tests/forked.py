@@ -6,6 +6,7 @@ tests: each worker's server that a command starts runs this file.
 
 import json
 import os
+import select
 import signal
 import socket
 import struct
@@ -16,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 SOCKET = "AOTLENS_TESTS_FORK_SERVER"
 """Names the server's socket to the commands that it runs."""
@@ -97,6 +99,32 @@ def start(
     if len(answer) < PID.size:
         raise RuntimeError("the fork server ended before it started the command")
     return Child(PID.unpack(answer)[0], connection)
+
+
+class Piped:
+    """A running `python WORDS…` with three pipes, used as `subprocess.Popen` is."""
+
+    def __init__(self, *words: str, cwd: str | None = None) -> None:
+        (stdin, own_stdin), (own_stdout, stdout), (own_stderr, stderr) = (os.pipe() for _ in range(3))
+        self._child = start(words, (stdin, stdout, stderr), cwd=cwd)
+        for descriptor in (stdin, stdout, stderr):
+            os.close(descriptor)
+        self.pid = self._child.pid
+        self.stdin: BinaryIO = open(own_stdin, "wb")  # noqa: SIM115 - they live as long as this
+        self.stdout: BinaryIO = open(own_stdout, "rb")  # noqa: SIM115
+        self.stderr: BinaryIO = open(own_stderr, "rb")  # noqa: SIM115
+        self._code: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code; a command that takes longer is killed."""
+        if self._code is None:
+            self._code = self._child.wait(timeout)
+        return self._code
+
+    def kill(self) -> None:
+        """Kill it, unless it has ended: its pid may be another's then."""
+        if self._code is None and not select.select([self._child.connection], [], [], 0)[0]:
+            os.kill(self.pid, signal.SIGKILL)
 
 
 def worker_command() -> tuple[str, ...]:

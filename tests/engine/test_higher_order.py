@@ -39,6 +39,7 @@ def _results(function: Any, arguments: tuple[Any, ...]) -> list[Tensor | None]:
     return [*results, *leaves, *gradients]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "symbolic"])
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: f"{op.name}-{op.variant_test_name}")
 @pytest.mark.filterwarnings("ignore")
@@ -82,6 +83,7 @@ WITH_GRADIENTS = (
 )
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("policy", ["min-cut", "default"])
 @pytest.mark.parametrize("name", WITH_GRADIENTS)
 @pytest.mark.filterwarnings("ignore")
@@ -207,6 +209,7 @@ SAME_MASKS = (
 )
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "symbolic"])
 @pytest.mark.parametrize("name", SAME_MASKS)
 def test_what_a_function_draws_is_the_same_in_its_gradient(name: str, dynamic: bool) -> None:

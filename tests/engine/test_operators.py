@@ -13,6 +13,7 @@ SAMPLES = 2
 CASES = list(all_cases())[::SHARE]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.key.replace(" ", "-"))
 def test_case(case: Case) -> None:
     judged = judge_case(case, stop=SAMPLES)

@@ -55,6 +55,7 @@ def flipped(joint: JointProgram, policy: Policy, name: str, keep: str) -> Partit
     return partition(joint, replace(policy, overrides=(Override(keep, name),)))  # type: ignore[arg-type]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_no_flip_of_a_choice_saves_less(program: str) -> None:
     joint = PROGRAMS[program]()
@@ -86,6 +87,7 @@ def test_no_flip_of_a_choice_within_a_budget_computes_less() -> None:
             assert flops(flipped(joint, policy, value.node.name, "recompute")) >= flops(parts)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_what_is_forced_refuses_the_flip_with_its_code(program: str, policy: str) -> None:

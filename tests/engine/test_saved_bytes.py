@@ -56,6 +56,7 @@ SHAPE_NET = Model("shape net", ShapeNet, lambda: (torch.randn(4, 1, 16, 16),))
 MODELS = (gpt_model(3), CONV_NET, SHAPE_NET, small_gpt())
 
 
+@pytest.mark.rotates
 @POLICY
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])

@@ -10,11 +10,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Self, cast
 
-ROOT = Path(__file__).parents[2]
+from tests.forked import Piped
+from tests.language_servers import ROOT, STAND_IN
+
 HEADER = re.compile(rb"Content-Length: (\d+)\r\n(?:Content-Type: [^\r\n]+\r\n)?\r\n")
 WAIT_S = 120.0
 """More than any answer takes, also on a busy machine: only what never comes waits so long."""
@@ -63,6 +65,8 @@ class StrictClient:
         self.opened: list[str] = []
         self.settings: dict[str, Json] | None = None
         """What the server gets when it asks for the configuration."""
+        self.leaves_open: str | None = None
+        """The server's requests of this method are not answered; `reply` does."""
         self._reader = reader
         self._writer = writer
         self._next = 0
@@ -206,8 +210,8 @@ class StrictClient:
                     return
                 self.received.append(message)
                 self._news.notify_all()
-            if "method" in message and "id" in message:
-                self._write({"id": message["id"], "result": self._reply(message)})
+            if "method" in message and "id" in message and message["method"] != self.leaves_open:
+                self.reply(message)
 
     def _message(self) -> dict[str, Json] | None:
         header = b""
@@ -227,22 +231,30 @@ class StrictClient:
             raise ValueError(f"no JSON-RPC message: {body[:200]!r}")
         return cast(dict[str, Json], message)
 
-    def _reply(self, message: dict[str, Json]) -> Json:
+    def reply(self, message: dict[str, Json]) -> None:
+        """Answer a request of the server."""
+        self._write({"id": message["id"], "result": self._result(message)})
+
+    def _result(self, message: dict[str, Json]) -> Json:
         if message["method"] == "workspace/configuration":
             return [self.settings for _ in message["params"]["items"]]
         return {"success": True} if message["method"] == "window/showDocument" else None
 
 
+def _started(command: Sequence[str]) -> "subprocess.Popen[bytes]":
+    pipe = subprocess.PIPE
+    return subprocess.Popen([sys.executable, *command], cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe)
+
+
 class Process:
-    """A server process with its client; leaving the block ends it and checks that it ended in good order."""
+    """A server process with its client; leaving the block ends it and checks that it ended in good order.
+
+    The stand-in runs in a fork, and the real server as the process that an editor starts.
+    """
 
     def __init__(self, *command: str) -> None:
-        self.popen = subprocess.Popen(
-            [sys.executable, *command],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+        self.popen: Piped | subprocess.Popen[bytes] = (
+            Piped(*command, cwd=str(ROOT)) if command[:2] == STAND_IN else _started(command)
         )
         reader, writer = cast(BinaryIO, self.popen.stdout), cast(BinaryIO, self.popen.stdin)
         self.client = StrictClient(reader, writer)
