@@ -22,9 +22,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import cache, partial
 from importlib.util import find_spec
 from inspect import signature
-from itertools import pairwise
+from itertools import islice, pairwise
 from keyword import iskeyword
-from types import CodeType, SimpleNamespace
+from types import CodeType, FrameType, SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -2112,13 +2112,11 @@ def _on_skip(original: Callable[..., Any], listener: DynamoListener) -> Any:
 
 
 def _on_recompile(original: Callable[..., Any], listener: DynamoListener) -> Any:
-    from torch._dynamo.exc import get_stack_above_dynamo
-
     def recompilation_reasons(entries: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
         reasons = original(entries, frame, *args, **kwargs)
         misses = tuple(_misses(entries, reasons, frame))
         scope = {"L": frame.f_locals, "G": frame.f_globals}
-        above = tuple(get_stack_above_dynamo())
+        above = _frames_above_dynamo()
         listener.recompiles(DynamoRecompile(frame.f_code, current_compile(), misses, scope, above))
         return reasons
 
@@ -2286,6 +2284,40 @@ def _on_global(original: Callable[..., Any], listener: DynamoListener) -> Any:
     return install_global
 
 
+def _frames_above_dynamo() -> Frames:
+    """The Python frames that called the function which Dynamo compiles now, with their columns.
+
+    Dynamo's own function for it takes apart the whole code of each frame, which takes longer than a small
+    compilation where a script is large.
+    """
+    found: list[traceback.FrameSummary] = []
+    frame = inspect.currentframe()
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.endswith("convert_frame.py"):
+            found.clear()  # what was called from here on is Dynamo's
+        elif not file.endswith("eval_frame.py"):
+            found.append(_summary_of(frame))
+        frame = frame.f_back
+    return tuple(reversed(found))
+
+
+def _summary_of(frame: FrameType) -> traceback.FrameSummary:
+    code = frame.f_code
+    line, end_line, col, end_col = next(
+        islice(code.co_positions(), max(0, frame.f_lasti // 2), None), (None, None, None, None)
+    )
+    return traceback.FrameSummary(
+        code.co_filename,
+        line or frame.f_lineno,
+        code.co_name,
+        lookup_line=False,
+        end_lineno=end_line,
+        colno=col,
+        end_colno=end_col,
+    )
+
+
 def current_compile() -> str:
     """What Dynamo compiles now, `2/0`; empty where it compiles nothing."""
     current = CompileContext.current_compile_id()
@@ -2293,13 +2325,11 @@ def current_compile() -> str:
 
 
 def _loss(root: CodeType, error: Any, effect: str | None, translator: Any) -> DynamoLoss:
-    from torch._dynamo.exc import get_stack_above_dynamo
-
     frames = tuple(getattr(error, "real_stack", None) or ())
     if not frames and translator is not None:
         frames = _summaries(translator)
     message = str(getattr(error, "msg", "") or error)
-    return DynamoLoss(root, (*get_stack_above_dynamo(), *frames), effect, message, current_compile())
+    return DynamoLoss(root, (*_frames_above_dynamo(), *frames), effect, message, current_compile())
 
 
 def frames_left_out() -> Iterator[tuple[str, int, str, str | None, int | None]]:

@@ -135,7 +135,7 @@ def _break(facts: BreakFacts, listener: Listener) -> Break:
         text=facts.text,
         code=facts.code,
         reason=facts.explanation or facts.what,
-        hint=hint_of(facts.code, facts.text, facts.hint),
+        hint=hint_of(facts.code, facts.text, facts.hint, is_in_library=bool(facts.related)),
         effect=facts.effect,
         related=facts.related,
         splits=tuple(facts.splits),

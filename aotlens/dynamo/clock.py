@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 
-__all__ = ["BACKEND", "FIRST_RUN", "OTHER", "Clock"]
+__all__ = ["DYNAMO", "FIRST_RUN", "OTHER", "Clock"]
 
 DYNAMO, GUARDS, BACKEND, AOT = "Dynamo", "guards", "backend", "AOT"
 INDUCTOR, KERNELS, LOADING = "Inductor", "C++ and Triton", "loading code"

@@ -25,8 +25,13 @@ PRINT = "remove it, or allow `torch._dynamo.config.reorderable_logging_functions
 WARN = "allow `torch._dynamo.config.reorderable_logging_functions.add(warnings.warn)`, or move it outside"
 
 
-def hint_of(code: str, text: str, torchs: str) -> str:
+OF_LIBRARY = "the break is the library's own: compile what stands before and behind the call by itself"
+
+
+def hint_of(code: str, text: str, torchs: str, is_in_library: bool = False) -> str:
     """The hint for a break at an expression; torch's own where there is none for its number."""
+    if code == "GB0025" and is_in_library:
+        return OF_LIBRARY
     if code == "GB0059" and text.startswith("print("):
         return PRINT
     if code == "GB0007":

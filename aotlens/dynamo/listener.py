@@ -16,7 +16,7 @@ from typing import Any
 from aotlens.capture.frames import calling_place, is_own_file, is_user_file
 from aotlens.capture.resumed import user_qualname
 from aotlens.dynamo.breaks import Breaks, is_limit
-from aotlens.dynamo.clock import FIRST_RUN, Clock
+from aotlens.dynamo.clock import DYNAMO, FIRST_RUN, Clock
 from aotlens.dynamo.crossing import Crossings
 from aotlens.dynamo.recompilations import FailedGuard, failed_guard, nearest_miss
 from aotlens.dynamo.spans import span_of, statement_span, user_frame
@@ -35,6 +35,8 @@ from aotlens.torch_api import (
 
 __all__ = ["CompilationFacts", "FunctionFacts", "Listener", "MeasuredGuards"]
 
+_FRAME = "frame"
+"""The clock's event for a function that Dynamo looks at."""
 _STAGE = "aotlens"
 """The clock's event for a stage of our own backend."""
 WARM_RUNS = 200
@@ -140,6 +142,7 @@ class Listener:
 
     def frame_begins(self, code: CodeType, wraps: Any) -> None:
         self.seen.add((code.co_filename, code.co_firstlineno))
+        self.clock.begin(_FRAME, "", DYNAMO)
         self._stack.append(_Frame(code, *self._owner(code, wraps)))
 
     def frame_ends(self, code: CodeType) -> None:
@@ -147,6 +150,7 @@ class Listener:
         stack = self._stack
         while stack and stack.pop().code is not code:
             continue
+        self.clock.end(_FRAME)
 
     @property
     def _stack(self) -> list["_Frame"]:

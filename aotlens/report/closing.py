@@ -28,6 +28,7 @@ from aotlens.report.layout import (
 from aotlens.report.places import place, shown_path
 from aotlens.report.records import Target, Verdict
 from aotlens.report.summary import bytes_range, counted, graph_counts, human_ms, total_ms
+from aotlens.report.why import recompiled_values, value_words
 from aotlens.report.why_lines import short_dynamo_lines
 
 __all__ = ["ATTENTION", "Closing", "closing_lines", "closing_text", "print_closing"]
@@ -77,7 +78,7 @@ def closing_lines(closing: Closing, width: int) -> Iterator[Text]:
         _not_compiled_rows(closing.not_compiled, width),
         _verdict_rows(closing, functions, "differs", width),
         _verdict_rows(closing, functions, "not verified", width),
-        _recompiled_rows(functions, width),
+        _recompiled_rows(closing.dynamo, functions, width),
     )
     sections = [(title, rows) for title, rows in zip(ATTENTION, attention, strict=True) if rows]
     for title, rows in sections:
@@ -139,17 +140,30 @@ def _verdict_rows(closing: Closing, functions: Sequence[Function], word: str, wi
     return rows
 
 
-def _recompiled_rows(functions: Sequence[Function], width: int) -> list[Row]:
-    """How often each function was recompiled, and which arguments were not alike."""
+def _recompiled_rows(dynamo: Dynamo | None, functions: Sequence[Function], width: int) -> list[Row]:
+    """How often each function was recompiled, and which values changed."""
     rows = []
     for function in sorted(functions, key=lambda function: -function.recompilations):
         if not function.recompilations:
             continue
         times = "once" if function.recompilations == 1 else f"{function.recompilations} times"
         cells = (function.name, _where(function), times)
-        below = tuple(paragraph(_differing(function), width, _INDENT, "dim"))
+        below = tuple(paragraph(_changed(dynamo, function) or _differing(function), width, _INDENT, "dim"))
         rows.append(Row(cells, ("bold yellow", "dim"), below))
     return rows
+
+
+def _changed(dynamo: Dynamo | None, function: Function) -> str:
+    """The values that failed a guard, by the compilations' numbers; empty where Dynamo says nothing."""
+    ids = {f"{target.graph.frame}/{target.graph.compilation}" for target in function.targets if target.graph}
+    values = [
+        value
+        for one in (dynamo.functions if dynamo is not None else ())
+        for value in recompiled_values(one)
+        if any(compilation.id in ids for compilation in value.compilations)
+    ]
+    more = f" and {len(values) - _MOST_NAMES} more" if len(values) > _MOST_NAMES else ""
+    return ", ".join(map(value_words, values[:_MOST_NAMES])) + more
 
 
 def _differing(function: Function) -> str:

@@ -253,7 +253,7 @@ VALUE_HINTS: dict[CauseKind, str] = {
     "backend": "pass one backend object to every `torch.compile`",
 }
 COUNTER_HINT = "keep it in a tensor, as a buffer, and add in place: `{name}.add_(1)`"
-ATTRIBUTE_HINT = "keep it in a tensor, as a buffer: a number on a module or object is a constant"
+ATTRIBUTE_HINT = "keep it in a 0-d tensor that is changed in place: a number on an object is a constant"
 
 
 def value_hint(value: RecompiledValue) -> str:

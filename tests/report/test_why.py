@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from aotlens.dynamo.hints import hint_of
 from aotlens.report.closing import Closing, closing_text
 from aotlens.report.codec import dumps, loads
 from aotlens.report.diagnose_budgets import Budget
 from aotlens.report.diagnose_dynamo import dynamo_findings, over_dynamo_budget
-from aotlens.report.records import Report
+from aotlens.report.records import GraphId, Report
 from aotlens.report.text import Shown, report_text
 from aotlens.report.why import dynamo_summary, problems
 from aotlens.report.why_lines import why_text
@@ -126,6 +127,20 @@ def test_other_commands_show_one_line_each() -> None:
     assert report_text(replace(sample, dynamo=DYNAMO)).splitlines()[-4:] == lines
     full = report_text(replace(sample, dynamo=DYNAMO), Shown(is_full=True))
     assert "What to fix first\n  1. graph break in Net.forward" in full
+
+
+def test_the_closing_table_names_the_values_that_recompiled() -> None:
+    (target, *_) = sample_report().targets
+    compilations = [replace(target, graph=GraphId(0, number)) for number in range(4)]
+    lines = closing_text(Closing(compilations, dynamo=DYNAMO)).splitlines()
+    assert lines[3] == "      self.step increases, x.shape[0] changes"
+    without = closing_text(Closing(compilations)).splitlines()
+    assert without[3] == "      no tensor differed: a plain value, an attribute or a mode did"
+
+
+def test_a_break_in_a_library_has_a_hint_of_its_own() -> None:
+    assert hint_of("GB0025", "torch._dynamo.graph_break()", "") != hint_of("GB0025", "opt.step()", "", True)
+    assert hint_of("GB9999", "f(x)", "torch's own") == "torch's own"
 
 
 def test_the_terminal_app_and_the_page_show_the_same_problems() -> None:
