@@ -98,10 +98,20 @@ class Breaks:
         return known
 
     def _around(self, facts: BreakFacts) -> BreakFacts | None:
-        """The break at whose expression a library runs code that Dynamo then gives up too."""
-        if facts.is_users or facts.effect != "function in eager":
-            return None
-        return next((known for known in self._facts.values() if known.span == facts.span), None)
+        """The break that this one is a consequence of.
+
+        At its expression a library runs code that Dynamo gives up too, or the compilation cannot go on.
+        """
+        is_of_library = not facts.is_users and facts.effect == "function in eager"
+        return next(
+            (
+                known
+                for known in self._facts.values()
+                if known.span == facts.span
+                and (is_of_library or known.compilations.keys() & facts.compilations)
+            ),
+            None,
+        )
 
 
 def is_limit(loss: DynamoLoss) -> bool:

@@ -7,6 +7,7 @@ the others are what distinguishes it from compilations for other cases.
 |---|---|---|---|
 | `tensor 'x' size mismatch at index 0. expected 4, actual 8` | size | `x.shape[0]` | 4, 8 |
 | `2 <= x.size()[0]` | size | `x.shape[0]` | `>= 2`, 1 |
+| `2 <= x.size()[0] <= 6` | size | `x.shape[0]` | `2 to 6`, 9 |
 | `x.size()[0] <= y.size()[0]` | size relation | both sizes | the condition, both values |
 | `tensor 'x' dtype mismatch. expected Float, actual Double` | dtype | `x.dtype` | float32, float64 |
 | `k == 2` | number, or value | `k` | 2, 3 |
@@ -301,8 +302,10 @@ def _of_sizes(part: str, names: tuple[str, ...], values: dict[str, Any]) -> Fail
         new = ", ".join(f"{user_name(name)} = {value}" for name, is_there, value in now if is_there)
         return FailedGuard("size relation", part, " and ".join(names), user_name(part), new, names[0])
     is_there, value = evaluated(names[0], values)
-    match = re.fullmatch(rf"(?P<left>\d+) <= {re.escape(names[0])}", part)
-    old = f">= {match['left']}" if match else part.replace(names[0], "").strip()
+    match = re.fullmatch(rf"(?P<left>\d+) <= {re.escape(names[0])}(?: <= (?P<right>\d+))?", part)
+    old = part.replace(names[0], "").strip()
+    if match:
+        old = f"{match['left']} to {match['right']}" if match["right"] else f">= {match['left']}"
     old = old.removeprefix("== ") if old.startswith("== ") else old
     kind: CauseKind = "size" if ".size()" in names[0] else "stride" if ".stride()" in names[0] else "other"
     return FailedGuard(kind, part, names[0], user_name(old), str(value) if is_there else "", names[0])

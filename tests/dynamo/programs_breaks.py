@@ -207,6 +207,19 @@ def open_file() -> None:
     f(vector())
 
 
+@program(breaks=(('open("/dev/null")', "GB0059", WHOLE),))
+def open_in_with() -> None:
+    @compiled
+    def f(x):
+        y = x + 1
+        number = hash(y)
+        with open("/dev/null") as file:  # HERE
+            file.read()
+        return y * (number % 7)
+
+    f(vector())
+
+
 @program(breaks=(("x.sum() > 0", "GB0170", WHOLE),))
 def branch_in_loop() -> None:
     @compiled

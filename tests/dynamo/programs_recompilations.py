@@ -50,6 +50,20 @@ def size_one() -> None:
     f(vector(1))
 
 
+@program(
+    causes=(("size", "x.shape[0]", "4", "5"), ("size", "x.shape[0]", "2 to 6", "9")),
+    guarded="x.shape",
+)
+def size_out_of_a_range() -> None:
+    @compiled
+    def f(x):
+        return x + 1 if x.shape[0] > 6 else x + 2  # HERE
+
+    f(vector(4))
+    f(vector(5))
+    f(vector(9))
+
+
 @program(causes=(("rank", "x.ndim", "1", "2"),), guarded="x + 1")
 def rank() -> None:
     @compiled
