@@ -25,7 +25,7 @@ EFFECTS: tuple[tuple[str, BreakEffect], ...] = (
 """How Dynamo's reason begins, and what becomes of the function; any other break is resumed from."""
 SEVERITY: tuple[BreakEffect, ...] = ("graph split", "error", "rest in eager", "function in eager")
 """The mildest first."""
-CAPTURED_WHOLE = frozenset({"GB0124", "GB0109", "GB0036"})
+CAPTURED_WHOLE = frozenset({"GB0124", "GB0036"})
 """Breaks that `fullgraph=True` does not meet: it captures numbers and sizes that depend on data."""
 
 _LINK = re.compile(r"gb/gb(\d+)\.html")

@@ -3,6 +3,7 @@
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,8 @@ from aotlens.report.dynamo_records import Dynamo, DynamoFunction
 from aotlens.report.places import source_line
 from aotlens.report.source_records import Span
 from aotlens.session.dynamo_log import DynamoLog
-from tests.dynamo.program import Expected, Program
+from tests.dynamo import programs_breaks
+from tests.dynamo.program import Expected, Program, compiled
 from tests.dynamo.programs_breaks import BREAKS
 from tests.dynamo.programs_constants import CONSTANTS
 from tests.dynamo.programs_recompilations import RECOMPILATIONS
@@ -188,3 +190,25 @@ def test_after_a_reset_compilations_have_numbers_of_their_own() -> None:
     assert dynamo is not None
     ids = [entry.id for function in dynamo.functions for entry in function.compilations]
     assert len(ids) == len(set(ids)) == 2
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name.startswith("break-")])
+def test_what_fails_under_fullgraph(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A break is an error under `fullgraph=True` where the report says so."""
+    program = PROGRAMS[name]
+    dynamo = observed(program)
+    expected = any(entry.fails_fullgraph for entry in dynamo.breaks) if dynamo is not None else False
+    torch._dynamo.reset()
+    monkeypatch.setattr(programs_breaks, "compiled", _whole)
+    failed = False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program.run()
+    except torch._dynamo.exc.TorchDynamoException:
+        failed = True
+    assert failed == expected
+
+
+def _whole(function: Any = None, **options: Any) -> Any:
+    return compiled(function, fullgraph=True, **options)
