@@ -29,6 +29,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.utils._pytree as pytree
+from torch._C._dynamo import eval_frame
 from torch._guards import CompileContext, TracingContext, detect_fake_mode, tracing
 from torch._higher_order_ops.auto_functionalize import (
     auto_functionalized,
@@ -224,6 +225,7 @@ __all__ = [
     "on_dynamo_compilation",
     "one_by_one",
     "optimised_script",
+    "outside_of_dynamo",
     "paths_to_symbols",
     "pickled_inductor_code",
     "pretends_gpu",
@@ -1804,6 +1806,17 @@ def hide_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
     from torch._dynamo import disable
 
     return disable(function)
+
+
+def outside_of_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself; Dynamo compiles neither its frames nor those of what it calls.
+
+    Dynamo need not be loaded for that, as it must for `torch.compiler.disable`.
+    """
+    skip = eval_frame._FrameAction.SKIP
+    code = function.__code__  # type: ignore[attr-defined]
+    eval_frame.set_code_exec_strategy(code, eval_frame._FrameExecStrategy(skip, skip))
+    return function
 
 
 def leave_to_python(function: Any) -> None:

@@ -75,6 +75,7 @@ class Collector:
         self.script = script
         self.compiled: list[Compiled] = []
         self.passed: list[Passed] = []
+        self._passed_by_id: dict[int, Passed] = {}
         self.eager_calls: list[NotCompiled] = []
         """Calls of what the script gave to `aotlens.compile` that run in eager."""
         self.other_backends: list[NotCompiled] = []
@@ -127,6 +128,16 @@ class Collector:
         """Whether Dynamo captured a graph of its code."""
         return any(place in self._captured for place, _ in entry.entries)
 
+    def passing(self, function: Any) -> Passed:
+        """The entry of what is passed to `torch.compile`; one for a function that is passed at every call."""
+        known = self._passed_by_id.get(id(function))
+        if known is None:
+            known = self._passed_by_id[id(function)] = Passed(
+                function
+            )  # which keeps the function, and its id
+            self.passed.append(known)
+        return known
+
     def note_other_backend(self, function: Any, backend: object) -> None:
         """The script chose another compiler for something; torch does so for itself, which is no news."""
         entries = Passed(function).entries
@@ -136,7 +147,9 @@ class Collector:
         chosen = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
         reason = f"the script chose the backend `{chosen}`"
         code, span = CODES["other backend"], first_line(file, line)
-        self.other_backends.append(NotCompiled(name, name, "other backend", reason, code, span))
+        record = NotCompiled(name, name, "other backend", reason, code, span)
+        if record not in self.other_backends:  # a function may be passed at every call
+            self.other_backends.append(record)
 
     def _add(self, compiled: "Compiled") -> None:
         self.compiled.append(compiled)

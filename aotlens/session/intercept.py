@@ -7,7 +7,7 @@ Invariant: after the context both names are what they were; the user's own argum
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -20,10 +20,16 @@ from aotlens.frontends.dynamo import compile_for_dynamo, with_user_options
 from aotlens.frontends.signature import signature
 from aotlens.options import CompileOptions
 from aotlens.session.blame import blaming, eager_agrees
-from aotlens.session.collect import Collector, Passed
+from aotlens.session.collect import Collector
 from aotlens.session.failures import failure_of
 from aotlens.session.isolation import raised_by_caller
-from aotlens.torch_api import is_default_backend, is_recorded, mode_settings, quiet_fake_tensors
+from aotlens.torch_api import (
+    is_default_backend,
+    is_recorded,
+    mode_settings,
+    outside_of_dynamo,
+    quiet_fake_tensors,
+)
 
 __all__ = ["AroundBackend", "BeforeDirect", "Router", "intercepted", "is_routed"]
 
@@ -145,6 +151,11 @@ def intercepted(router: Router) -> Iterator[None]:
 
 
 def _torch_compile(original: Callable[..., Any], router: Router) -> Any:
+    @cache
+    def stand_in_graph() -> None:
+        """Have Dynamo pass over our `torch.compile` where it traces a call of it, as it does over torch's."""
+        torch.compiler.substitute_in_graph(compile, skip_signature_check=True)(_traced_compile)
+
     def compile(model: Any = None, /, **asked: Any) -> Any:
         """Stands for `torch.compile`, with the backend of this session."""
         if "model" in asked:
@@ -159,14 +170,19 @@ def _torch_compile(original: Callable[..., Any], router: Router) -> Any:
         chosen = router.choose(model)
         if chosen is None:
             return model
-        entry = Passed(chosen)
-        router.collector.passed.append(entry)
+        entry = router.collector.passing(chosen)
         compiled = original(chosen, **{**asked, "backend": router.compile_graph})
+        stand_in_graph()  # Dynamo is loaded now
         if isinstance(chosen, torch.nn.Module) and not entry.is_own:
             compiled.forward = router.collector.noting(entry, compiled.forward)
         return compiled
 
-    return compile
+    return outside_of_dynamo(compile)
+
+
+def _traced_compile(model: Any = None, /, **asked: Any) -> Any:
+    """`torch.compile` within what is compiled already."""
+    return (lambda decorated: decorated) if model is None else model
 
 
 def _aotlens_compile(router: Router) -> Any:
@@ -177,4 +193,4 @@ def _aotlens_compile(router: Router) -> Any:
         chosen = router.choose(fn)
         return fn if chosen is None else router.direct(chosen, options)
 
-    return compile
+    return outside_of_dynamo(compile)

@@ -248,3 +248,33 @@ def test_passing_a_function_to_torch_compile_again_does_not_compile_it_again(tmp
     )
     assert [target.name for target in ran.targets] == ["double"]
     assert ran.not_compiled == ()
+
+
+COMPILES_INSIDE = """
+import torch
+from torch._dynamo.utils import counters
+
+def inner(x):
+    return x * 2
+
+@torch.compile
+def outer(x):
+    torch._dynamo.graph_break()
+    return torch.compile(inner)(x) + 1
+
+for _ in range(4):
+    outer(torch.ones(3))
+frames = sum(counters["frames"].values())
+"""
+
+
+def test_dynamo_does_not_look_into_our_torch_compile(tmp_path: Path) -> None:
+    """transformers passes a function to `torch.compile` in each call of a compiled model."""
+    torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
+    plain: dict[str, Any] = {}
+    exec(COMPILES_INSIDE.replace("@torch.compile", "@torch.compile(backend='eager')"), plain)
+    torch._dynamo.utils.counters.clear()
+    ran = run(tmp_path, COMPILES_INSIDE + f"assert frames == {plain['frames']}, frames\n")
+    assert ran.end.failure is None
+    assert [record.cause for record in ran.not_compiled] == ["graph break"]
