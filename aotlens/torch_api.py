@@ -2070,10 +2070,20 @@ _COMPILED_GRAPH = "__compiled_fn"
 """How the global begins under which a function that Dynamo wrote finds a compiled graph."""
 
 
+@contextmanager
+def _harmless() -> Iterator[None]:
+    """Within the block, log an exception in place of raising it into the user's program."""
+    try:
+        yield
+    except Exception:
+        logging.getLogger("aotlens.dynamo").warning("a fact of Dynamo's could not be recorded", exc_info=True)
+
+
 def _on_break(original: Callable[..., Any], listener: DynamoListener) -> Any:
     def log_graph_break(self: Any, code_options: Any, reason: str, exc: Any) -> None:
         if not exc.logged:
-            listener.loses(_loss(self.output.root_tx.f_code, exc, reason, self))
+            with _harmless():
+                listener.loses(_loss(self.output.root_tx.f_code, exc, reason, self))
         original(self, code_options, reason, exc)
 
     return log_graph_break
@@ -2082,7 +2092,8 @@ def _on_break(original: Callable[..., Any], listener: DynamoListener) -> Any:
 def _on_line(original: Callable[..., Any], listener: DynamoListener) -> Any:
     def starts_line(self: Any, line: int) -> None:
         original(self, line)
-        listener.starts_line(_traced_lines(self))
+        with _harmless():
+            listener.starts_line(_traced_lines(self))
 
     return starts_line
 
@@ -2096,16 +2107,19 @@ def _traced_lines(translator: Any) -> Iterator[tuple[str, int]]:
 def _on_frame(original: Callable[..., Any], listener: DynamoListener) -> Any:
     def convert_frame(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
         code = frame.f_code
-        listener.frame_begins(code, frame.f_locals.get("fn") if _is_wrapper(code) else None)
+        with _harmless():
+            listener.frame_begins(code, frame.f_locals.get("fn") if _is_wrapper(code) else None)
         try:
             return original(self, frame, *args, **kwargs)
         except Exception as error:
             if type(error).__name__ in LOSSES and not getattr(error, "logged", False):
                 is_error = bool(getattr(self, "_one_graph", False))
-                listener.loses(_loss(code, error, None, None)._replace(is_error=is_error))
+                with _harmless():
+                    listener.loses(_loss(code, error, None, None)._replace(is_error=is_error))
             raise
         finally:
-            listener.frame_ends(code)
+            with _harmless():
+                listener.frame_ends(code)
 
     return convert_frame
 
@@ -2118,7 +2132,8 @@ def _is_wrapper(code: CodeType) -> bool:
 def _on_skip(original: Callable[..., Any], listener: DynamoListener) -> Any:
     def handle_skip(self: Any, result: Any, frame: Any) -> Any:
         if result.skip_reason is not None and result.guarded_code is None:
-            listener.skips(frame.f_code, str(result.skip_reason))
+            with _harmless():
+                listener.skips(frame.f_code, str(result.skip_reason))
         return original(self, result, frame)
 
     return handle_skip
@@ -2127,10 +2142,11 @@ def _on_skip(original: Callable[..., Any], listener: DynamoListener) -> Any:
 def _on_recompile(original: Callable[..., Any], listener: DynamoListener) -> Any:
     def recompilation_reasons(entries: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
         reasons = original(entries, frame, *args, **kwargs)
-        misses = tuple(_misses(entries, reasons, frame))
-        scope = {"L": frame.f_locals, "G": frame.f_globals}
-        above = _frames_above_dynamo()
-        listener.recompiles(DynamoRecompile(frame.f_code, current_compile(), misses, scope, above))
+        with _harmless():
+            misses = tuple(_misses(entries, reasons, frame))
+            scope = {"L": frame.f_locals, "G": frame.f_globals}
+            above = _frames_above_dynamo()
+            listener.recompiles(DynamoRecompile(frame.f_code, current_compile(), misses, scope, above))
         return reasons
 
     return recompilation_reasons
@@ -2162,11 +2178,12 @@ def _on_replacement(original: Callable[..., Any], listener: DynamoListener) -> A
         original(self, symbol, value, reason, *args)
         if before == value or self.replacements.get(symbol) != value or not value.is_number:
             return
-        root, frames = _traced_frames()
-        sources = tuple(_source_name(source) for source in self.var_to_sources.get(symbol, ()))
-        if root is not None and sources:
-            number = int(value) if value.is_integer else float(value)
-            listener.makes_constant(DynamoConstant(root, sources, number, str(symbol), reason, frames))
+        with _harmless():
+            root, frames = _traced_frames()
+            sources = tuple(_source_name(source) for source in self.var_to_sources.get(symbol, ()))
+            if root is not None and sources:
+                number = int(value) if value.is_integer else float(value)
+                listener.makes_constant(DynamoConstant(root, sources, number, str(symbol), reason, frames))
 
     return set_replacement
 
@@ -2176,10 +2193,11 @@ def _on_symbol(original: Callable[..., Any], listener: DynamoListener) -> Any:
         made = original(self, val, source, *args, **kwargs)
         dim = kwargs.get("dynamic_dim", args[0] if args else None)
         if type(val) is int and val in (0, 1) and made.is_number and getattr(dim, "name", "") != "STATIC":
-            root, frames = _traced_frames()
-            name = _source_name(source)
-            if root is not None and "storage_offset" not in name:
-                listener.makes_constant(DynamoConstant(root, (name,), val, "", "0/1", frames))
+            with _harmless():
+                root, frames = _traced_frames()
+                name = _source_name(source)
+                if root is not None and "storage_offset" not in name:
+                    listener.makes_constant(DynamoConstant(root, (name,), val, "", "0/1", frames))
         return made
 
     return create_symbol
@@ -2188,11 +2206,12 @@ def _on_symbol(original: Callable[..., Any], listener: DynamoListener) -> Any:
 def _on_size_guard(original: Callable[..., Any], listener: DynamoListener) -> Any:
     def log_guard(self: Any, prefix: str, guard: Any, *args: Any, **kwargs: Any) -> None:
         original(self, prefix, guard, *args, **kwargs)
-        root, frames = _traced_frames()
-        if root is not None:
-            names = {str(symbol): name for name, symbol in self.source_to_var.items()}
-            text = re.sub(r"\b[su]\d+\b", lambda match: names.get(match[0], match[0]), str(guard))
-            listener.guards_size(text, frames)
+        with _harmless():
+            root, frames = _traced_frames()
+            if root is not None:
+                names = {str(symbol): name for name, symbol in self.source_to_var.items()}
+                text = re.sub(r"\b[su]\d+\b", lambda match: names.get(match[0], match[0]), str(guard))
+                listener.guards_size(text, frames)
 
     return log_guard
 
@@ -2231,18 +2250,21 @@ def _on_guards(before: Any, listener: DynamoListener) -> Any:
     def guards_made(manager: Any, f_locals: Any, builder: Any) -> None:
         if before is not None:
             before(manager, f_locals, builder)
-        graph = builder.check_fn_manager.output_graph
-        made = tuple(
-            (str(guard.name), " and ".join(guard.code_list or ()), tuple(guard.user_stack or ()))
-            for guard in graph.guards
-        )
-        scope = {"L": f_locals, "G": graph.global_scope}
-        check = partial(manager.root.check, f_locals)
-        listener.makes_guards(
-            DynamoGuards(builder.f_code, current_compile(), made, _leaves(manager.root), scope, check)
-        )
+        with _harmless():
+            listener.makes_guards(_guards(manager, f_locals, builder))
 
     return guards_made
+
+
+def _guards(manager: Any, f_locals: Any, builder: Any) -> DynamoGuards:
+    graph = builder.check_fn_manager.output_graph
+    made = tuple(
+        (str(guard.name), " and ".join(guard.code_list or ()), tuple(guard.user_stack or ()))
+        for guard in graph.guards
+    )
+    scope = {"L": f_locals, "G": graph.global_scope}
+    check = partial(manager.root.check, f_locals)
+    return DynamoGuards(builder.f_code, current_compile(), made, _leaves(manager.root), scope, check)
 
 
 def _leaves(manager: Any) -> int:
@@ -2257,14 +2279,16 @@ def _leaves(manager: Any) -> int:
 def _on_phase_start(original: Callable[..., Any], listener: DynamoListener) -> Any:
     def log_event_start(self: Any, event_name: str, *args: Any, **kwargs: Any) -> None:
         original(self, event_name, *args, **kwargs)
-        listener.phase_begins(event_name, current_compile())
+        with _harmless():
+            listener.phase_begins(event_name, current_compile())
 
     return log_event_start
 
 
 def _on_phase_end(original: Callable[..., Any], listener: DynamoListener) -> Any:
     def log_event_end(self: Any, event_name: str, *args: Any, **kwargs: Any) -> None:
-        listener.phase_ends(event_name)
+        with _harmless():
+            listener.phase_ends(event_name)
         original(self, event_name, *args, **kwargs)
 
     return log_event_end
@@ -2284,11 +2308,16 @@ def _on_global(original: Callable[..., Any], listener: DynamoListener) -> Any:
         def first(*args: Any, **kwargs: Any) -> Any:
             if not listener.counts_calls and scope.get(name) is hidden:
                 scope[name] = value
-            done, outputs = listener.runs(graph, args), None
+            done: Callable[[Any], None] | None = None
+            outputs = None
+            with _harmless():
+                done = listener.runs(graph, args)
             try:
                 outputs = value(*args, **kwargs)
             finally:
-                done(outputs)
+                if done is not None:
+                    with _harmless():
+                        done(outputs)
             return outputs
 
         hidden = hide_from_dynamo(first)

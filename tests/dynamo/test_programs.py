@@ -13,6 +13,7 @@ from aotlens.report.dynamo_records import Dynamo, DynamoFunction
 from aotlens.report.places import source_line
 from aotlens.report.source_records import Span
 from aotlens.session.dynamo_log import DynamoLog
+from aotlens.torch_api import listening_to_dynamo
 from tests.dynamo import programs_breaks
 from tests.dynamo.program import Expected, Program, compiled
 from tests.dynamo.programs_breaks import BREAKS
@@ -212,3 +213,26 @@ def test_what_fails_under_fullgraph(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 def _whole(function: Any = None, **options: Any) -> Any:
     return compiled(function, fullgraph=True, **options)
+
+
+class Raising:
+    """A listener that fails whatever it hears."""
+
+    counts_calls = False
+
+    def __getattr__(self, name: str) -> Any:
+        raise LookupError(name)
+
+
+def test_a_fault_of_ours_does_not_reach_the_program(caplog: pytest.LogCaptureFixture) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        torch._dynamo.graph_break()
+        return y * x.shape[0]
+
+    listener: Any = Raising()
+    with listening_to_dynamo(listener):
+        whole = torch.compile(f, backend="eager", dynamic=True)
+        assert whole(torch.ones(3)).tolist() == [6.0, 6.0, 6.0]
+        assert whole(torch.ones(1)).tolist() == [2.0]
+    assert {record.name for record in caplog.records if record.levelname == "WARNING"} == {"aotlens.dynamo"}
