@@ -242,6 +242,7 @@ __all__ = [
     "refusing_fakes",
     "replace_compilation_in_higher_order",
     "replace_gradient_rule",
+    "replace_while_tracing",
     "run_joint_passes",
     "saved_tensor_hooks",
     "saved_tensor_hooks_replaced",
@@ -1817,6 +1818,18 @@ def outside_of_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
     code = function.__code__  # type: ignore[attr-defined]
     eval_frame.set_code_exec_strategy(code, eval_frame._FrameExecStrategy(skip, skip))
     return function
+
+
+def replace_while_tracing(function: Callable[..., Any], traced: Callable[..., Any]) -> None:
+    """Have Dynamo trace `traced` where it meets a call of `function`, unless it has a rule for that.
+
+    It has one for what has a name of torch's when it reads its list: it passes over `torch.compile`, whatever
+    that is by then.  Idempotent.
+    """
+    from torch._dynamo.trace_rules import get_torch_obj_rule_map
+
+    if function not in get_torch_obj_rule_map():
+        torch.compiler.substitute_in_graph(function, skip_signature_check=True)(traced)
 
 
 def leave_to_python(function: Any) -> None:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NEGLIGIBLE_GRADIENT = 1e-2
-"""A gradient below this part of the program's largest one is compared relative to that part: sums of thousands
-of terms are off by 1e-6 of their largest terms, which is 2 % of a gradient that cancels out to 1e-4."""
+"""A gradient below this part of the program's largest one is compared relative to that part.
+
+Sums of thousands of terms are off by 1e-6 of their largest: 2 % of a gradient that cancels out to 1e-4."""
 
 __all__ = ["TOLERANCES", "compare_dumps", "compare_tensors"]
 

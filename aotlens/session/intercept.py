@@ -7,7 +7,7 @@ Invariant: after the context both names are what they were; the user's own argum
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,6 +29,7 @@ from aotlens.torch_api import (
     mode_settings,
     outside_of_dynamo,
     quiet_fake_tensors,
+    replace_while_tracing,
 )
 
 __all__ = ["AroundBackend", "BeforeDirect", "Router", "intercepted", "is_routed"]
@@ -151,11 +152,6 @@ def intercepted(router: Router) -> Iterator[None]:
 
 
 def _torch_compile(original: Callable[..., Any], router: Router) -> Any:
-    @cache
-    def stand_in_graph() -> None:
-        """Have Dynamo pass over our `torch.compile` where it traces a call of it, as it does over torch's."""
-        torch.compiler.substitute_in_graph(compile, skip_signature_check=True)(_traced_compile)
-
     def compile(model: Any = None, /, **asked: Any) -> Any:
         """Stands for `torch.compile`, with the backend of this session."""
         if "model" in asked:
@@ -172,7 +168,7 @@ def _torch_compile(original: Callable[..., Any], router: Router) -> Any:
             return model
         entry = router.collector.passing(chosen)
         compiled = original(chosen, **{**asked, "backend": router.compile_graph})
-        stand_in_graph()  # Dynamo is loaded now
+        replace_while_tracing(compile, _traced_compile)  # Dynamo is loaded now
         if isinstance(chosen, torch.nn.Module) and not entry.is_own:
             compiled.forward = router.collector.noting(entry, compiled.forward)
         return compiled

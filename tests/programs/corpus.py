@@ -160,11 +160,4 @@ CORPUS = (
             "metadata/out_argument_without_memory",
         ),
     ),
-    Known(
-        "strides of `cat` where all operands but one are empty",
-        (
-            "wrong_elsewhere/cat_of_a_transposed_tensor_and_an_empty_one",
-            "wrong_elsewhere/cat_of_channels_last_and_nothing",
-        ),
-    ),
 )

@@ -274,6 +274,18 @@ def operand_of_cat_beside_it(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat([hidden, y * 2]), hidden
 
 
+@cases(lambda: (leaf(2, 5, 4, 6), plain(0)), "inductor", "dynamic")
+def cat_of_a_transposed_tensor_and_an_empty_one(x: Tensor, empty: Tensor) -> Tensor:
+    """As a cache of keys and values begins: the result is contiguous."""
+    return torch.cat([empty, x.transpose(1, 2)], dim=-2)
+
+
+@cases(lambda: (leaf(2, 3, 4, 5), plain(2, 3, 0, 5)), "inductor")
+def cat_of_channels_last_and_nothing(x: Tensor, empty: Tensor) -> Tensor:
+    image = x.contiguous(memory_format=torch.channels_last)
+    return torch.cat([image, empty.contiguous(memory_format=torch.channels_last)], dim=2)
+
+
 @cases(lambda: (leaf(3, 4),), "inductor")
 def copied_twice(x: Tensor) -> tuple[Tensor, Tensor]:
     made = x.sin()

@@ -84,15 +84,3 @@ class DropoutInAChain(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         hidden = functional.dropout(self.first(x).relu(), 0.5)
         return functional.dropout(self.second(hidden).relu(), 0.5)
-
-
-@cases(lambda: (leaf(2, 5, 4, 6), plain(0)), "inductor", "dynamic")
-def cat_of_a_transposed_tensor_and_an_empty_one(x: Tensor, empty: Tensor) -> Tensor:
-    """As a cache of keys and values begins: the result is contiguous."""
-    return torch.cat([empty, x.transpose(1, 2)], dim=-2)
-
-
-@cases(lambda: (leaf(2, 3, 4, 5), plain(2, 3, 0, 5)), "inductor")
-def cat_of_channels_last_and_nothing(x: Tensor, empty: Tensor) -> Tensor:
-    image = x.contiguous(memory_format=torch.channels_last)
-    return torch.cat([image, empty.contiguous(memory_format=torch.channels_last)], dim=2)
