@@ -51,8 +51,8 @@ def _tensors(values: Sequence[Any]) -> Iterator[tuple[torch.Tensor, int]]:
 def _storage(tensor: torch.Tensor) -> int:
     """A number that two tensors on one storage share; a tensor without a storage is its own."""
     try:
-        return tensor.untyped_storage().data_ptr() or id(tensor)
-    except (NotImplementedError, RuntimeError):  # sparse, fake and functorch's tensors have none
+        return int(tensor.untyped_storage()._cdata)  # not its memory: fake tensors have none
+    except (NotImplementedError, RuntimeError):  # nor have sparse tensors and functorch's a storage
         return id(tensor)
 
 
