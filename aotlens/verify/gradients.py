@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from aotlens.verify.values import inner_tensors
+from aotlens.verify.values import class_name, inner_tensors, is_wrapper
 from aotlens.verify.world import Named, World
 
 
@@ -47,9 +47,9 @@ def backward(
 def tangent(output: Tensor, seed: int) -> Tensor:
     """Random numbers fixed by the seed, shaped as the output."""
     generator = torch.Generator().manual_seed(1000 + seed)
-    if hasattr(output, "__tensor_flatten__"):
+    if is_wrapper(output):
         return _wrapper_tangent(output, seed)
-    if output.layout != torch.strided or type(output) not in (Tensor, torch.nn.Parameter):
+    if output.layout != torch.strided or class_name(output) not in ("Tensor", "Parameter"):
         return torch.ones_like(output)
     dtype = torch.complex128 if output.dtype.is_complex else torch.float64
     values = torch.randn(output.shape, generator=generator, dtype=dtype)

@@ -49,6 +49,11 @@ def inner_tensors(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
             yield name, inner
 
 
+def is_wrapper(tensor: Tensor) -> bool:
+    """Whether the tensor is a wrapper around others that its user sees."""
+    return hasattr(tensor, "__tensor_flatten__") and not is_pending_collective(tensor)
+
+
 def class_name(tensor: Tensor) -> str:
     """The tensor's class; a collective's pending result counts as the tensor that it gives when used."""
     return "Tensor" if is_pending_collective(tensor) else type(tensor).__name__
@@ -56,7 +61,7 @@ def class_name(tensor: Tensor) -> str:
 
 def metadata(tensor: Tensor) -> str:
     """How a wrapper subclass describes itself and what it holds; empty for a plain tensor."""
-    if not hasattr(tensor, "__tensor_flatten__") or is_pending_collective(tensor):
+    if not is_wrapper(tensor):
         return ""
     own = tensor.__tensor_flatten__()[1]
     inside = (

@@ -126,6 +126,16 @@ def test_a_pending_collective_is_the_tensor_that_it_gives() -> None:
     """A compiled graph waits for its collectives; eager's results wait when they are used."""
     from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return AsyncCollectiveTensor(x * 2)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            return grads[0] * 2
+
+    assert judged(Doubled.apply, twice, leaf(3, 4)).ok
     assert judged(lambda x: AsyncCollectiveTensor(x * 2), twice, plain(3, 4)).ok
     assert judged(lambda x: AsyncCollectiveTensor(x * 3), twice, plain(3, 4)).outcome == "differs"
 
