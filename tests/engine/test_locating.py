@@ -216,6 +216,21 @@ def test_a_gradient_that_cancels_out_is_held_against_the_others(
     assert bool(judged.differences) is not is_rounding
 
 
+@pytest.mark.parametrize(("ours", "is_rounding"), [(1e-2, True), (5e-2, False)])
+def test_a_gradient_that_eager_has_exactly_by_chance_is_held_against_eagers_usual_error(
+    ours: float, is_rounding: bool
+) -> None:
+    def side(bias: float, others: float) -> Observation:
+        names = ("first", "second", "third")
+        leaves = tuple((name, torch.ones(4) + others) for name in names)
+        return Observation(None, gradients=Gradients((), (("bias", torch.ones(2) + bias), *leaves)))
+
+    difference = Difference("gradient", "bias", f"{1 + ours}", "1.0001", ours)
+    verification = Verification((difference,), values=0, gradients=4, mutated=0, max_error=ours)
+    judged = excused(verification, (side(ours, 4e-3), side(1e-4, 5e-3)), side(0.0, 0.0))
+    assert bool(judged.differences) is not is_rounding
+
+
 def test_fresh_arguments_keep_what_they_are() -> None:
     torch.manual_seed(0)
     base = leaf(4, 4)
