@@ -87,7 +87,7 @@ def excused(
 
 
 def _usual_errors(expected: dict[_Key, Tensor], truth: dict[_Key, Tensor]) -> dict[str, float]:
-    """By kind, the median of eager's errors, each as a part of its tensor's largest value; at most `ROUNDING`.
+    """By kind, the median of eager's errors, as parts of their tensors' largest values; at most `ROUNDING`.
 
     A gradient of two numbers may be exact in eager by chance, where those beside it have lost three digits.
     """
@@ -100,8 +100,11 @@ def _usual_errors(expected: dict[_Key, Tensor], truth: dict[_Key, Tensor]) -> di
 
 
 def _rounding(truth: dict[_Key, Tensor], key: _Key, dtype: torch.dtype) -> float:
-    """The most of an error that is rounding; what cancels out (the bias before a batch norm) has no size of its
-    own, and is held against the others of its kind."""
+    """The most of an error that is rounding.
+
+    A tensor that cancels out (the gradient of a bias before a batch norm) has no size of its own and is held
+    against the others of its kind.
+    """
     alike = [_largest(value) for (kind, _), value in truth.items() if kind == key[0]]
     cancelled = min(ROUNDING, CANCELLED * torch.finfo(dtype).eps) if dtype.is_floating_point else 0.0
     return max(ROUNDING * _largest(truth[key]), cancelled * max(alike))
