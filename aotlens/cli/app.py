@@ -54,7 +54,7 @@ COMMANDS = (
     Command("export", "write a target as a standalone Python module", 1),
     Command("rule", "explain a diagnostic", needs_torch=False),
     Command("cache", "what is kept between runs, and how to be rid of it", needs_torch=False),
-    Command("doctor", "what is installed, and what can be generated and run here", needs_torch=False),
+    Command("doctor", "say what is installed and works here, or write a bug report", 1, needs_torch=False),
 )
 
 INTERRUPTED = 130

@@ -1,4 +1,4 @@
-"""`aotlens doctor`: what is installed, and what can be generated and run here."""
+"""`aotlens doctor`: what is installed and works here; with `--report`, a bug report."""
 
 import argparse
 import importlib.util
@@ -11,9 +11,13 @@ from importlib.metadata import PackageNotFoundError, version
 
 from aotlens._version import __version__
 from aotlens.cache import FOLDER_VARIABLE, LIMIT_BYTES, cache_folder, open_store
-from aotlens.cli.terminal import write_data
+from aotlens.cli.target import TargetName, add_compile_options, policy_of
+from aotlens.cli.terminal import say, write_data
+from aotlens.cli.values import output_file
+from aotlens.errors import UserError
 from aotlens.report.summary import human_bytes
 from aotlens.torch_range import SUPPORTED, is_supported
+from aotlens.worker.protocol import TraceOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +30,57 @@ class Finding:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """It takes none."""
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="write a bug report: what is installed and, for a TARGET, which is run, how it fails, the"
+        " smallest program that can be had, and the report's JSON",
+    )
+    parser.add_argument(
+        "--anonymous",
+        action="store_true",
+        help="with --report: replace the names in your code, its texts, comments and paths",
+    )
+    parser.add_argument(
+        "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
+    )
+    add_compile_options(parser, backend="inductor")
+    parser.add_argument(
+        "target", metavar="TARGET", type=TargetName.parse, nargs="?", help="SCRIPT or SCRIPT::name"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if not arguments.report and (arguments.target is not None or arguments.anonymous):
+        raise UserError("a TARGET and --anonymous belong to a bug report: add --report")
     findings = tuple(_findings())
     width = max(len(finding.name) for finding in findings)
-    rows = (f"{_mark(finding)}  {finding.name:<{width}}  {finding.text}\n" for finding in findings)
-    write_data("".join(rows), None)
+    rows = "".join(f"{_mark(finding)}  {finding.name:<{width}}  {finding.text}\n" for finding in findings)
+    if arguments.report:
+        return _write_report(arguments, rows)
+    write_data(rows, arguments.output)
     return 0 if all(finding.ok for finding in findings if finding.needed) else 1
+
+
+def _write_report(arguments: argparse.Namespace, installed: str) -> int:
+    from aotlens.cli.bug_report import collect, json_file, written  # only with --report
+
+    policy = str(policy_of(arguments))
+    options = TraceOptions(backend=arguments.backend, dynamic=arguments.dynamic, policy=policy)
+    bug = collect(arguments.target, arguments.argv, options, installed)
+    text, beside = written(bug, arguments.output, arguments.anonymous)
+    write_data(text, arguments.output)
+    if arguments.output is not None:
+        say(f"wrote {arguments.output}")
+        if beside is not None:
+            write_data(beside, str(json_file(arguments.output)))
+            say(f"wrote {json_file(arguments.output)}, to be attached")
+    if not arguments.anonymous:
+        say(
+            "aotlens: the report holds paths and code of yours: read it before you post it, or add"
+            " --anonymous"
+        )
+    return 0
 
 
 def _mark(finding: Finding) -> str:
