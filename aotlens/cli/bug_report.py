@@ -255,11 +255,11 @@ def _parameters(function: object) -> list[str]:
     """Names of parameters, as a signature or the first line of a docstring has them."""
     import inspect
 
-    function = function.__init__ if isinstance(function, type) else function
     if not callable(function):
         return []
     try:
         return list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
-        text = (getattr(function, "__doc__", None) or "").strip()
-        return re.findall(r"[A-Za-z_]\w*", text.partition("\n")[0]) if "(" in text.partition("\n")[0] else []
+        text = getattr(function, "__doc__", None)
+        first = text.strip().partition("\n")[0] if isinstance(text, str) else ""
+        return re.findall(r"[A-Za-z_]\w*", first) if "(" in first else []

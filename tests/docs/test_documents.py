@@ -9,7 +9,15 @@ from aotlens.cli.app import COMMANDS
 from benchmarks.tables import END, START, render_results
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = (ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+FRONT = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CODE_OF_CONDUCT.md",
+    "CHANGELOG.md",
+    "benchmarks/README.md",
+)
+DOCUMENTS = (*(ROOT / name for name in FRONT), *sorted((ROOT / "docs").rglob("*.md")))
 
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 CODE = re.compile(r"`[^`\n]*`")

@@ -1,0 +1,63 @@
+"""The recipe in CONTRIBUTING.md works as it stands: its rule, its check and its test are run."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotlens.cli.app import COMMANDS
+from aotlens.report import diagnose
+from aotlens.report.rules import FAMILIES, RULES, page
+from tests.report import test_diagnose
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+RULE, CHECK, TEST = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+
+
+def test_the_rule_of_the_recipe_has_a_free_code_and_a_page() -> None:
+    rule = eval(RULE, {"Rule": type(RULES[0])})  # noqa: S307 (our own document)
+    family = max(entry.code for entry in RULES if entry.code[:3] == rule.code[:3])
+    assert rule.code == f"AL{int(family[2:]) + 1}"
+    assert page(rule).startswith(f"# {rule.code}: An argument is returned unchanged\n")
+
+
+def test_the_check_of_the_recipe_passes_its_own_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: dict[str, Any] = {}
+    exec(CHECK, vars(diagnose) | {"__builtins__": __builtins__}, names)
+    (check,) = names.values()
+    monkeypatch.setattr(diagnose, "CHECKS", (*diagnose.CHECKS, check))
+    namespace: dict[str, Any] = dict(vars(test_diagnose))
+    before = set(namespace)
+    exec(TEST, namespace)
+    (name,) = set(namespace) - before
+    run: Callable[[], None] = namespace[name]
+    run()
+
+
+def test_every_family_is_named() -> None:
+    listed = re.search(r"The first digit is the family \((.*?)\)", TEXT, re.DOTALL)
+    assert listed is not None
+    digits = set(re.findall(r"`(\d)`", listed[1]))
+    assert digits == set(FAMILIES)
+
+
+@pytest.mark.parametrize("document", ["CONTRIBUTING.md", "SECURITY.md", ".github/pull_request_template.md"])
+def test_targets_of_make_exist(document: str) -> None:
+    made = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    calls = re.findall(r"(?:^|`)make ([a-z][a-z -]*)", (ROOT / document).read_text(), re.MULTILINE)
+    asked = {target for call in calls for target in call.split()}
+    assert asked - made == set()
+
+
+@pytest.mark.parametrize("document", ["CONTRIBUTING.md", "SECURITY.md"])
+def test_files_that_are_named_exist(document: str) -> None:
+    paths = re.findall(r"`((?:aotlens|tests|docs|corpus|scripts)/[\w./-]*\w)`", (ROOT / document).read_text())
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_security_sorts_every_command() -> None:
+    text = (ROOT / "SECURITY.md").read_text()
+    assert [command.name for command in COMMANDS if not re.search(rf"\b{command.name}\b", text)] == []
