@@ -6,6 +6,7 @@ the runs that are compared with each other follow each other directly.
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -18,12 +19,14 @@ from corpus.program import Program
 from corpus.records import Graphs, Measured, NotCompiled, Run
 from corpus.store import ROOT, key_of
 from corpus.values import compare_dumps
-from corpus.verdicts import steady_ratio
+from corpus.verdicts import first_step_ratio, steady_ratio
 
 __all__ = ["Limits", "environment", "measure"]
 
 WORTH_ANOTHER_ROUND = 1.05
 """Time of a step, ours / inductor, above which the warm runs are repeated, of both."""
+WORTH_ANOTHER_COLD_ROUND = 1.15
+"""The same for the first step, where both compilers start again with empty caches."""
 OBSERVER = Path(__file__).parent / "observer"
 
 
@@ -35,6 +38,8 @@ class Limits:
     warm_rounds: int = 2
     most_rounds: int = 6
     """Warm runs of a program whose steps look slower than inductor's, to tell noise from a slower program."""
+    more_cold_rounds: int = 2
+    """Further runs with empty caches of a program whose first step looks slower."""
     verify: bool = True
 
 
@@ -47,10 +52,12 @@ class _Bench:
     limits: Limits
 
     def run(self, way: str, memory_lines: str = "") -> Run:
-        compiler = "aotlens" if way.startswith(("aotlens", "verify")) else way.removesuffix("-warm")
+        compiler = "aotlens" if way == "verify" else way.removesuffix("-warm")
         dump = self.folder / f"dump-{way}"
         work = self.folder / f"work-{way}"
         caches = self.folder / f"caches-{compiler}"
+        if way.endswith("-cold"):
+            shutil.rmtree(caches, ignore_errors=True)
         for folder in (dump, work, caches):
             folder.mkdir(exist_ok=True)
         env = environment(self.program, way, dump, caches)
@@ -124,9 +131,22 @@ def _runs(bench: _Bench) -> Iterator[Run]:
     window = f"{lines - 2}-{lines}" if lines >= 6 else ""
     cold = [bench.run("inductor", window), bench.run("aotlens", window)]
     yield from cold
+    yield from _cold_runs(bench, cold)
     yield from _warm_runs(bench, cold)
     if bench.limits.verify:
         yield bench.run("verify")
+
+
+def _cold_runs(bench: _Bench, cold: Sequence[Run]) -> Iterator[Run]:
+    """Rounds with empty caches of both, while our first step looks slower than inductor's."""
+    runs = list(cold)
+    for _ in range(bench.limits.more_cold_rounds):
+        ratio = first_step_ratio(bench.program, runs).value
+        if ratio is None or ratio <= WORTH_ANOTHER_COLD_ROUND:
+            return
+        latest = [bench.run(f"{run.way}-cold") for run in cold]
+        runs += latest
+        yield from latest
 
 
 def _warm_runs(bench: _Bench, cold: Sequence[Run]) -> Iterator[Run]:

@@ -14,7 +14,7 @@ from corpus.program import Program
 from corpus.records import Line, Measured, Run, TensorError, Values
 from corpus.values import TOLERANCES
 
-__all__ = ["Check", "Clock", "Judged", "Ratio", "judge", "steady_ratio"]
+__all__ = ["Check", "Clock", "Judged", "Ratio", "first_step_ratio", "judge", "steady_ratio"]
 
 ROUNDING_OF_THE_SAME_SIZE = 3.0
 """Errors of one tensor within this factor are the same rounding: where a value is nothing but rounding (a
@@ -89,7 +89,7 @@ def judge(program: Program, measured: Measured, clock: Clock = "cpu") -> Judged:
         _graphs(measured),
         _verify(measured),
         steady_ratio(program, measured.runs, clock),
-        Ratio(*(None if run is None else _first_step(run, clock) for run in pair)),
+        first_step_ratio(program, measured.runs, clock),
         Ratio(*(_least([_until_first_step(run, clock) for run in side]) for side in warm)),
         Ratio(*(None if run is None else run.peak_bytes for run in pair)),
     )
@@ -99,6 +99,12 @@ def steady_ratio(program: Program, runs: Sequence[Run], clock: Clock = "cpu") ->
     """Seconds of a step once it is compiled, from the cold runs and the warm ones."""
     sides = [[run for run in runs if run.way in (way, f"{way}-warm")] for way in ("aotlens", "inductor")]
     return Ratio(*(_steady(side, _clock_of(program, clock)) for side in sides))
+
+
+def first_step_ratio(program: Program, runs: Sequence[Run], clock: Clock = "cpu") -> Ratio:
+    """Seconds of the first step with empty caches, the best of the runs."""
+    sides = [[run for run in runs if run.way in (way, f"{way}-cold")] for way in ("aotlens", "inductor")]
+    return Ratio(*(_least([_first_step(run, _clock_of(program, clock)) for run in side]) for side in sides))
 
 
 def _clock_of(program: Program, clock: Clock) -> Clock:

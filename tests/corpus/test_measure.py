@@ -10,9 +10,10 @@ import torch
 import corpus.measure
 from corpus.measure import Limits, environment, measure, read_graphs
 from corpus.process import run_process
-from corpus.program import find_programs, read_program
+from corpus.program import Program, find_programs, read_program
 from corpus.records import Graphs, NotCompiled, Run
 from corpus.values import compare_dumps
+from corpus.verdicts import Ratio, judge
 from tests.corpus.made import TEXTS, ran
 
 FULL_PROGRAM = find_programs(("recipes/nanogpt",))[0]
@@ -52,6 +53,39 @@ def test_runs_that_look_slower_are_repeated_with_inductors(
     monkeypatch.setattr(corpus.measure._Bench, "run", run)
     measure(FULL_PROGRAM, Limits(verify=False))
     assert [ways.count(f"{side}-warm") for side in ("inductor", "aotlens")] == [rounds, rounds]
+
+
+@pytest.mark.parametrize(("first_s", "rounds"), [([2.2], 0), ([3.0, 2.1], 1), ([3.0, 3.0, 3.0], 2)])
+def test_first_steps_that_look_slower_are_repeated_with_empty_caches(
+    first_s: list[float], rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ways: list[str] = []
+    ours = iter(first_s)
+
+    def run(bench: object, way: str, memory_lines: str = "") -> Run:
+        ways.append(way)
+        return Run(way, ran(TEXTS, first_s=next(ours) if way in ("aotlens", "aotlens-cold") else 2.0))
+
+    monkeypatch.setattr(corpus.measure._Bench, "run", run)
+    ratio = judge(FULL_PROGRAM, measure(FULL_PROGRAM, Limits(verify=False))).first_step
+    assert [ways.count(f"{side}-cold") for side in ("inductor", "aotlens")] == [rounds, rounds]
+    assert ratio == Ratio(min(first_s), 2.0)
+
+
+def test_each_cold_run_starts_with_empty_caches(tmp_path: Path) -> None:
+    """A process that finds what an earlier one left says so."""
+    program = Program(tmp_path / "net.py", "Print.", "inference")
+    program.path.write_text(
+        "import os, pathlib\n"
+        "left = pathlib.Path(os.environ['TORCHINDUCTOR_CACHE_DIR'], 'left')\n"
+        "print(left.exists())\n"
+        "left.parent.mkdir(parents=True, exist_ok=True)\n"
+        "left.touch()\n"
+    )
+    bench = corpus.measure._Bench(program, tmp_path, Limits())
+    ways = ("inductor", "inductor-warm", "inductor-cold", "inductor-cold", "inductor-warm")
+    found_something = [bench.run(way).ran.stdout == ("True",) for way in ways]
+    assert found_something == [False, True, False, False, True]
 
 
 def test_what_the_observer_notes(tmp_path: Path) -> None:
