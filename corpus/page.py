@@ -41,7 +41,7 @@ CHECKS = (
     ("first step", "from the line that says the program is set up to its first step's, both caches cold;"),
     (
         "",
-        "where that is above 1.15, both start up to twice more with empty caches, and the best of each counts",
+        "where that is above 1.15, both start up to twice more with empty caches; the best of each counts",
     ),
     ("second process", "from the start of a second process to the line of its first step"),
     (
