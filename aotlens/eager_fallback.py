@@ -6,12 +6,10 @@ it, and the graph that runs is Dynamo's own.
 
 import logging
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import fx
 
 from aotlens.capture.dynamo import subject_of
@@ -19,9 +17,10 @@ from aotlens.capture.graph_places import frames_of_node, spans_of_node
 from aotlens.capture.records import Subject
 from aotlens.codegen.records import Generated
 from aotlens.eager_graph import eager_graph
-from aotlens.errors import BackendError, UnsupportedError, UserError
+from aotlens.errors import DYNAMO_FRAMES, BackendError, UnsupportedError, UserError
 from aotlens.ir.program import Program
 from aotlens.observe import announce_not_compiled, current_observers
+from aotlens.random_state import same_random_state_on_failure
 from aotlens.report.eager_records import CODES, NotCompiled, NotCompiledCause
 from aotlens.report.source_records import Span
 from aotlens.runtime.graphs import load_program
@@ -32,13 +31,10 @@ __all__ = [
     "EagerGraph",
     "eager_call",
     "is_mistake_of_the_user",
-    "undone_on_failure",
     "with_eager_backward",
 ]
 
 LOG = logging.getLogger(__name__)
-FRAMES = "real_stack"
-"""The attribute of an error in which Dynamo, and we beside it, note the user's frames."""
 
 
 class _Fallback:
@@ -114,8 +110,8 @@ class EagerGraph(_Fallback):
         frames = traceback.walk_tb(error.__traceback__)
         lines = [line for frame, line in frames if frame.f_code.co_filename.startswith("<eval_with_key>")]
         node = node_at_line(self.graph, lines[0]) if lines else None
-        if node is not None and not hasattr(error, FRAMES):
-            setattr(error, FRAMES, frames_of_node(node))
+        if node is not None and not hasattr(error, DYNAMO_FRAMES):
+            setattr(error, DYNAMO_FRAMES, frames_of_node(node))
 
 
 class EagerBackward(_Fallback):
@@ -142,7 +138,7 @@ def with_eager_backward(code: Generated, subject: Subject) -> Generated:
 
     def compiled() -> Callable[[list[Any]], Any]:
         try:
-            with undone_on_failure():
+            with same_random_state_on_failure():
                 return compile_graph()
         except Exception as error:  # noqa: BLE001 (whatever a code generator raises; the backward runs all the same)
             eager = EagerBackward(subject, program, error)
@@ -163,24 +159,6 @@ def eager_call(function: Callable[..., Any], error: Exception) -> NotCompiled:
 def is_mistake_of_the_user(error: Exception) -> bool:
     """Whether what was asked for is wrong (an option, a policy), so that it must be said at once."""
     return isinstance(error, UserError) and not isinstance(error, UnsupportedError | BackendError)
-
-
-@contextmanager
-def undone_on_failure() -> Iterator[None]:
-    """An error within the block leaves the random generators as they were before it."""
-    generators = _generators()
-    states = [generator.get_state() for generator in generators]
-    try:
-        yield
-    except BaseException:
-        for generator, state in zip(generators, states, strict=True):
-            generator.set_state(state)
-        raise
-
-
-def _generators() -> Sequence[torch.Generator]:
-    on_gpu = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
-    return (torch.default_generator, *on_gpu)
 
 
 def _cause(error: Exception) -> NotCompiledCause:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # the report package imports this module, so at run time the 
     from aotlens.worker.protocol import FailureKind
 
 __all__ = [
+    "DYNAMO_FRAMES",
     "AotlensError",
     "BackendError",
     "ExampleError",
@@ -39,6 +40,9 @@ __all__ = [
     "UnsupportedError",
     "UserError",
 ]
+
+DYNAMO_FRAMES = "real_stack"
+"""The attribute of an error in which Dynamo, and the engine beside it, note the user's frames."""
 
 
 class AotlensError(Exception):

@@ -72,6 +72,7 @@ from torch.utils._python_dispatch import (
     _push_mode as _push_dispatch_mode,
 )
 
+from aotlens.errors import DYNAMO_FRAMES
 from aotlens.torch_range import note_once
 
 __all__ = [
@@ -2380,7 +2381,7 @@ def current_compile() -> str:
 
 
 def _loss(root: CodeType, error: Any, effect: str | None, translator: Any) -> DynamoLoss:
-    frames = tuple(getattr(error, "real_stack", None) or ())
+    frames = tuple(getattr(error, DYNAMO_FRAMES, None) or ())
     if not frames and translator is not None:
         frames = _summaries(translator)
     message = str(getattr(error, "msg", "") or error)

@@ -16,7 +16,15 @@ from aotlens.report.dynamo_records import BreakEffect
 from aotlens.report.source_records import Related, Span
 from aotlens.torch_api import DynamoLoss
 
-__all__ = ["CAPTURED_WHOLE", "BreakFacts", "Breaks", "is_limit", "message_parts", "owner_qualname"]
+__all__ = [
+    "CAPTURED_WHOLE",
+    "BreakFacts",
+    "Breaks",
+    "is_limit",
+    "message_parts",
+    "owner_qualname",
+    "sentence",
+]
 
 EFFECTS: tuple[tuple[str, BreakEffect], ...] = (
     ("Failed to handle graph break gracefully", "function in eager"),
@@ -125,6 +133,13 @@ def message_parts(message: str) -> tuple[str, str, str]:
     what = root.strip().partition("\n")[0].rstrip(".")
     explanation, hint = _EXPLANATION.search(root), _HINT.search(root)
     return what, _first_sentence(explanation[1]) if explanation else "", _joined(hint[1]) if hint else ""
+
+
+def sentence(message: str) -> str:
+    """What Dynamo met, why, and its first hint, in one sentence."""
+    what, explanation, hint = message_parts(message)
+    why = f" ({explanation})" if explanation else ""
+    return what + why + (f"; {hint}" if hint else "")
 
 
 def _first_sentence(text: str) -> str:

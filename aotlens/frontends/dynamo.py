@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from aotlens.eager_fallback import EagerGraph, is_mistake_of_the_user, undone_on_failure
+from aotlens.eager_fallback import EagerGraph, is_mistake_of_the_user
 from aotlens.errors import UserError
 from aotlens.frontends.signature import signature
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_graph_module
 from aotlens.policy import Policy
+from aotlens.random_state import same_random_state_on_failure
 from aotlens.runtime.derivatives import hide_derivatives_from_dynamo
 from aotlens.session.chooser import with_chooser
 from aotlens.torch_api import hide_from_dynamo, is_functionalized, record_dynamo_spans, tracing
@@ -79,7 +80,7 @@ def _compiled_or_eager(gm: Any, inputs: Any, options: CompileOptions) -> Compile
     if options.strict:
         return compile_graph_module(gm, inputs, options)
     try:
-        with undone_on_failure():
+        with same_random_state_on_failure():
             return compile_graph_module(gm, inputs, options)
     except Exception as error:
         if is_mistake_of_the_user(error):

@@ -11,8 +11,8 @@ from typing import Any
 from torch import fx
 
 from aotlens.capture.graph_places import frames_of_node
-from aotlens.errors import AotlensError
-from aotlens.session.dynamo_errors import ALONE, STACK
+from aotlens.errors import DYNAMO_FRAMES, AotlensError
+from aotlens.session.dynamo_errors import ALONE
 from aotlens.session.isolation import isolated, raised_by_caller
 
 __all__ = ["blaming", "eager_agrees"]
@@ -58,7 +58,7 @@ class _Steps(fx.Interpreter):
 
     def note(self, error: Exception) -> None:
         """Give the error the user's frames of the node that it met."""
-        setattr(error, STACK, frames_of_node(self.at) if self.at is not None else [])
+        setattr(error, DYNAMO_FRAMES, frames_of_node(self.at) if self.at is not None else [])
 
 
 def _compare(error: Exception, graph: fx.GraphModule, args: tuple[Any, ...]) -> None:

@@ -7,10 +7,10 @@ the frames itself, and wraps what torch said in an exception of its own.
 import traceback
 from typing import Any
 
-__all__ = ["ALONE", "STACK", "is_dynamos", "read_frames", "users_error"]
+from aotlens.errors import DYNAMO_FRAMES
 
-STACK = "real_stack"
-"""The attribute of an error in which Dynamo notes the frames that it was reading."""
+__all__ = ["ALONE", "is_dynamos", "read_frames", "users_error"]
+
 ALONE = "aotlens_alone"
 """The attribute of an error of compiled code that eager does not raise: the fault is ours."""
 
@@ -34,7 +34,7 @@ def users_error(error: BaseException) -> BaseException:
 
 def read_frames(error: BaseException) -> tuple[traceback.FrameSummary, ...]:
     """The frames that Dynamo was reading, outermost first; empty for an error that a running line made."""
-    stack: Any = getattr(error, STACK, None) or ()
+    stack: Any = getattr(error, DYNAMO_FRAMES, None) or ()
     return tuple(_named(frame) for frame in stack)
 
 

@@ -4,13 +4,12 @@ Invariant: one record per expression, however often Dynamo meets it again; the p
 also where Dynamo stops inside of a library.  The facts are the listener's (`aotlens.dynamo`).
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from aotlens.capture.frames import is_user_file
 from aotlens.capture.resumed import user_qualname
-from aotlens.dynamo.breaks import BreakFacts, is_limit
+from aotlens.dynamo.breaks import BreakFacts, is_limit, sentence
 from aotlens.dynamo.build import dynamo_record
 from aotlens.dynamo.listener import Listener
 from aotlens.dynamo.spans import user_frame
@@ -20,7 +19,7 @@ from aotlens.report.records import Target
 from aotlens.report.source_records import Span
 from aotlens.torch_api import DynamoLoss
 
-__all__ = ["DynamoLog", "first_line", "sentence"]
+__all__ = ["DynamoLog", "first_line"]
 
 CAUSES: dict[BreakEffect, NotCompiledCause] = {
     "graph split": "graph break",
@@ -28,8 +27,6 @@ CAUSES: dict[BreakEffect, NotCompiledCause] = {
     "function in eager": "whole function",
     "error": "whole function",
 }
-_EXPLANATION = re.compile(r"^\s*Explanation: (.+)$", re.MULTILINE)
-_HINT = re.compile(r"^\s*Hint: (.+)$", re.MULTILINE)
 
 
 class DynamoLog:
@@ -92,14 +89,6 @@ def _of_limit(loss: DynamoLoss) -> NotCompiled | None:
 def first_line(file: str, line: int) -> Span:
     """A whole line, where nothing tells the expression."""
     return Span(file, line, 0, line, 0)
-
-
-def sentence(message: str) -> str:
-    """Dynamo's words: what it met, why, and its first hint."""
-    what = message.strip().partition("\n")[0].rstrip(".")
-    explanation, hint = _EXPLANATION.search(message), _HINT.search(message)
-    why = f" ({explanation[1].rstrip('.')})" if explanation else ""
-    return what + why + (f"; {hint[1].rstrip('.')}" if hint else "")
 
 
 def _short(owner: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from aotlens.random_state import same_random_state
 from aotlens.torch_api import (
     current_dispatch_modes,
     graph_module_hooks,
@@ -19,7 +20,6 @@ from aotlens.torch_api import (
     without_modes,
     without_saved_tensor_hooks,
 )
-from aotlens.verify.captured import same_random_state
 
 __all__ = ["isolated", "raised_by_caller"]
 

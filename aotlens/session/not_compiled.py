@@ -11,10 +11,11 @@ from typing import Any
 import torch
 
 from aotlens.capture.frames import is_own_file
+from aotlens.dynamo.breaks import sentence
 from aotlens.report.eager_records import CODES, NotCompiled, NotCompiledCause
 from aotlens.report.source_records import Span
 from aotlens.session.collect import Collector
-from aotlens.session.dynamo_log import DynamoLog, first_line, sentence
+from aotlens.session.dynamo_log import DynamoLog, first_line
 from aotlens.torch_api import frames_left_out
 from aotlens.worker.protocol import Failure
 

@@ -15,8 +15,8 @@ from aotlens.ir.program import Node, Program, ProgramOutput, ancestors, has_effe
 from aotlens.ir.slots import UserOutput
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_part
+from aotlens.random_state import same_random_state
 from aotlens.torch_api import below_views
-from aotlens.verify.captured import same_random_state
 from aotlens.verify.nodes import WrongNode, differs
 
 

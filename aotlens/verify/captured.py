@@ -62,16 +62,3 @@ def _restore(tensor: Tensor, value: Tensor) -> None:
             tensor.data = value
         elif not same_values(tensor, value):
             tensor.copy_(value)
-
-
-@contextmanager
-def same_random_state() -> Iterator[None]:
-    """Leaves the random state of torch as it was, on the CPU and on every GPU in use."""
-    cpu = torch.get_rng_state()
-    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    try:
-        yield
-    finally:
-        torch.set_rng_state(cpu)
-        if gpus:
-            torch.cuda.set_rng_state_all(gpus)

@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from aotlens.verify.captured import put_back, same_random_state
+from aotlens.random_state import same_random_state
+from aotlens.verify.captured import put_back
 from aotlens.verify.compare import Verification, compare
 from aotlens.verify.observe import EVERYTHING, Observation, Probe, observe
 from aotlens.verify.world import World, callable_tensors, copies, world

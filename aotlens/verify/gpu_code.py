@@ -25,9 +25,9 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct, other_call
 from aotlens.pretend.autocast import assumed_casts
 from aotlens.pretend.placement import places_aside
+from aotlens.random_state import same_random_state
 from aotlens.report.source_records import Outcome, Verdict
 from aotlens.torch_api import flex_gradients_on_cpu
-from aotlens.verify.captured import same_random_state
 from aotlens.verify.compare import Verification, compare
 from aotlens.verify.first_call import observe_alone
 from aotlens.verify.observe import Observation

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from aotlens.verify.values import class_name, inner_tensors, is_wrapper
+from aotlens.verify.values import class_name, inner_tensors, is_users_wrapper
 from aotlens.verify.world import Named, World
 
 
@@ -47,7 +47,7 @@ def backward(
 def tangent(output: Tensor, seed: int) -> Tensor:
     """Random numbers fixed by the seed, shaped as the output."""
     generator = torch.Generator().manual_seed(1000 + seed)
-    if is_wrapper(output):
+    if is_users_wrapper(output):
         return _wrapper_tangent(output, seed)
     if output.layout != torch.strided or class_name(output) not in ("Tensor", "Parameter"):
         return torch.ones_like(output)

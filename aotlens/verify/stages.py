@@ -14,7 +14,7 @@ from aotlens.ir.slots import (
     OutsideTensor,
 )
 from aotlens.pipeline import Compiled
-from aotlens.verify.captured import same_random_state
+from aotlens.random_state import same_random_state
 from aotlens.verify.stage_call import run_module
 from aotlens.verify.stage_inputs import Given, StageResult
 from aotlens.verify.values import close

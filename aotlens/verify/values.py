@@ -49,7 +49,7 @@ def inner_tensors(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
             yield name, inner
 
 
-def is_wrapper(tensor: Tensor) -> bool:
+def is_users_wrapper(tensor: Tensor) -> bool:
     """Whether the tensor is a wrapper around others that its user sees."""
     return hasattr(tensor, "__tensor_flatten__") and not is_pending_collective(tensor)
 
@@ -61,9 +61,9 @@ def class_name(tensor: Tensor) -> str:
 
 def metadata(tensor: Tensor) -> str:
     """How a wrapper subclass describes itself and what it holds; empty for a plain tensor."""
-    if not is_wrapper(tensor):
+    if not is_users_wrapper(tensor):
         return ""
-    own = tensor.__tensor_flatten__()[1]
+    own = tensor.__tensor_flatten__()[1]  # type: ignore[attr-defined]
     inside = (
         f"{name}: {class_name(inner)}{list(inner.shape)} {metadata(inner)}"
         for name, inner in inner_tensors(tensor)
