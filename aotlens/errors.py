@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # the report package imports this module, so at run time the 
     from aotlens.worker.protocol import FailureKind
 
 __all__ = [
-    "DYNAMO_FRAMES",
     "AotlensError",
     "BackendError",
     "ExampleError",

@@ -25,6 +25,9 @@ INDENT = "  "
 GAP = "  "
 LEAST_ROOM = 12
 """Columns that the last cell of a row has, however narrow the page is."""
+CRAMPED = 24
+"""Columns in which a last cell that needs more is not wrapped: it goes below the row."""
+BELOW = "      "
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,8 @@ def rule(title: str, note: str, width: int) -> Text:
 def table(rows: Sequence[Row], width: int, right: frozenset[int] = frozenset()) -> Iterator[Text]:
     """Aligned rows, the last cell wrapped under itself; `right` holds the columns of numbers.
 
-    A column that is empty in every row takes no room.
+    A last cell that would be cut into narrow pieces goes on a line of its own.  A column that is empty in
+    every row takes no room.
     """
     if not rows:
         return
@@ -104,8 +108,12 @@ def _row(row: Row, widths: list[int], width: int, right: frozenset[int]) -> Iter
         line.append("" if position in right else pad).append(GAP)
     hang = line.cell_len
     style = row.styles[len(row.cells) - 1] if len(row.styles) >= len(row.cells) else ""
-    room = max(LEAST_ROOM, width - hang)
     last = row.cells[-1]
+    if not row.clip and width - hang < min(CRAMPED, cell_len(last)):
+        line.rstrip()
+        yield line
+        line, hang = Text(BELOW), len(BELOW)
+    room = max(LEAST_ROOM, width - hang)
     first, *more = [clipped(last, room)] if row.clip else wrapped(last, room) or [""]
     line.append(first, style)
     line.rstrip()
