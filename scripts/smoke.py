@@ -2,7 +2,8 @@
 
 `python scripts/smoke.py` takes the dependencies from the running environment; `--full` installs them too, as
 a user's `pip install` would, with the newest torch in range; `--full --torch torch==2.13.0` as for a user who
-has that torch already, which spares gigabytes where pip finds a build of it without CUDA.
+has that torch already, which spares gigabytes where pip finds a build of it without CUDA.  `--dist FOLDER`
+tries the wheel and the sdist that lie there instead of building them.
 """
 
 import argparse
@@ -86,11 +87,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--full", action="store_true", help="install the dependencies too")
     parser.add_argument("--torch", metavar="REQUIREMENT", help="with --full: torch==2.13.0, say")
+    parser.add_argument("--dist", metavar="FOLDER", type=Path, help="what was built already")
     asked = parser.parse_args()
     version = (ROOT / "aotlens" / "_version.py").read_text().split('"')[-2]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for artefact in build(folder / "dist"):
+        for artefact in sorted(asked.dist.resolve().iterdir()) if asked.dist else build(folder / "dist"):
             place = folder / artefact.suffix.strip(".")
             programs = install(artefact, place, asked.full, asked.torch)
             is_wheel = artefact.suffix == ".whl"

@@ -1,0 +1,27 @@
+"""Which releases of Python and torch one run of CI takes: each Python once, and all pairs within five runs.
+
+`python scripts/matrix.py TURN` prints `pairs=[{"python": …, "torch": …}, …]` for a workflow's output.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from aotlens.torch_range import NEWEST, OLDEST
+
+PYTHONS = ("3.11", "3.12", "3.13")
+RELEASES = tuple(f"{OLDEST[0]}.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1))
+
+
+def pairs(turn: int) -> list[dict[str, str]]:
+    """One pair for each Python, with different releases of torch."""
+    return [
+        {"python": python, "torch": RELEASES[(turn + 2 * index) % len(RELEASES)]}
+        for index, python in enumerate(PYTHONS)
+    ]
+
+
+if __name__ == "__main__":
+    print(f"pairs={json.dumps(pairs(int(sys.argv[1])))}")
