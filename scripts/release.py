@@ -1,7 +1,8 @@
 """Does everything for a release up to the upload: `make release-dry-run`.
 
 The tree is clean, the version stands once and the changelog begins with it, wheel and sdist are built into
-dist/, their metadata is what the index accepts, and both work in environments of their own (`scripts/smoke.py`).
+dist/, their metadata is what the index accepts, and both work in environments of their own
+(`scripts/smoke.py`).
 `--tag v0.1.0` is the tag that is being released; `--allow-dirty` is for trying this script.
 """
 
