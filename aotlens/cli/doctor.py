@@ -18,6 +18,7 @@ from aotlens.errors import UserError
 from aotlens.report.summary import human_bytes
 from aotlens.torch_range import SUPPORTED, is_supported
 from aotlens.worker.protocol import TraceOptions
+from aotlens.worker.start import start_method
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +104,22 @@ def _findings() -> Iterator[Finding]:
         yield _cpu_code()
         yield _gpu()
         yield _triton()
-        yield Finding(
-            hasattr(os, "fork"),
-            "worker",
-            "traces run in forked children" if hasattr(os, "fork") else "needs fork",
-        )
+        yield _worker()
     yield _cache()
     yield from _gpu_targets()
+
+
+def _worker() -> Finding:
+    try:
+        method = start_method()
+    except UserError as error:
+        return Finding(False, "worker", str(error))
+    how = (
+        "forked children of one process"
+        if method == "fork"
+        else "fresh processes, which load torch each time"
+    )
+    return Finding(True, "worker", f"traces run in {how}")
 
 
 def _cache() -> Finding:

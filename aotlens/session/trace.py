@@ -31,9 +31,9 @@ from aotlens.session.failures import failure_of
 from aotlens.session.reads import Reads, recording_reads
 from aotlens.session.verify import Verifier
 from aotlens.torch_api import quiet_about_refused_kernels
-from aotlens.worker.child import ProgressFunction
 from aotlens.worker.codec import Outcome
 from aotlens.worker.protocol import Failure, TraceOptions, TraceRequest
+from aotlens.worker.requests import ProgressFunction
 from aotlens.worker.stacks import is_users
 
 __all__ = ["trace"]

@@ -2,6 +2,6 @@
 
 import sys
 
-from aotlens.worker.server import main
+from aotlens.worker.start import main
 
 sys.exit(main())

@@ -47,7 +47,7 @@ _BOOTSTRAP = """\
 import importlib.util, sys
 if importlib.util.find_spec("aotlens") is None:
     sys.path.append({root!r})
-from aotlens.worker.server import main
+from aotlens.worker.start import main
 sys.exit(main())
 """
 """As `python -m aotlens.worker`, and it also finds an aotlens that is not installed for that interpreter."""

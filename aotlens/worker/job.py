@@ -9,13 +9,15 @@ import time
 from dataclasses import dataclass, field
 from enum import Enum
 
-from aotlens.worker.child import Writing
 from aotlens.worker.codec import Outcome
 from aotlens.worker.output import HeadAndTail
 from aotlens.worker.protocol import Answer, Failure, TraceRequest
 from aotlens.worker.stacks import Frame, traceback_text, user_frames
 
-__all__ = ["Job", "Pipe", "Stopped", "cancelled", "open_pipes"]
+__all__ = ["Job", "Pipe", "Stopped", "Writing", "cancelled", "open_pipes"]
+
+WINDOWS_FAULT = 0xC0000000
+"""From here on an exit code is what Windows ended the process for."""
 
 
 class Stopped(Enum):
@@ -32,6 +34,19 @@ class Pipe:
 
     fd: int
     data: HeadAndTail | bytearray
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """The write ends of the child's pipes."""
+
+    result: int
+    output: int
+    dump: int
+
+    def close(self) -> None:
+        for fd in (self.result, self.output, self.dump):
+            os.close(fd)
 
 
 @dataclass(slots=True)
@@ -61,9 +76,9 @@ class Job:
     def pipes(self) -> tuple[Pipe, Pipe, Pipe]:
         return self.result, self.output, self.dump
 
-    def answer(self, status: int) -> Answer:
-        """The answer, given the status that `waitpid` returned."""
-        outcome = self.outcome or Outcome(None, self._failure(status))
+    def answer(self, exit_code: int) -> Answer:
+        """The answer, given how the process ended: its exit code, negative for a signal."""
+        outcome = self.outcome or Outcome(None, self._failure(exit_code))
         return Answer(
             id=self.request.id,
             report=outcome.report,
@@ -75,7 +90,7 @@ class Job:
             stopped=outcome.stopped,
         )
 
-    def _failure(self, status: int) -> Failure:
+    def _failure(self, exit_code: int) -> Failure:
         frames = user_frames(_text(self.dump), self.request.path)
         match self.stopped:
             case Stopped.CANCELLED:
@@ -87,19 +102,21 @@ class Job:
             case Stopped.MEMORY:
                 used = f"used {_mib(self.peak_bytes)}, more than the limit of {_mib(self.memory_limit_bytes)}"
                 return self._stopped_failure("memory", used, frames)
-        if os.WIFSIGNALED(status):
-            return self._crash(os.WTERMSIG(status), frames)
-        return self._silent_exit(os.waitstatus_to_exitcode(status))
+        if exit_code < 0:
+            return self._crash(_signal_name(-exit_code), frames)
+        if exit_code >= WINDOWS_FAULT:
+            return self._crash(f"fault {exit_code:#x}", frames)
+        return self._silent_exit(exit_code)
 
     def _stopped_failure(self, kind: str, what: str, frames: tuple[Frame, ...]) -> Failure:
         where = f"; it was at {frames[0]}" if frames else ""
         message = f"{self.request.path} {what} and was stopped{where}"
         return self._with_frames(kind, message, frames)
 
-    def _crash(self, number: int, frames: tuple[Frame, ...]) -> Failure:
+    def _crash(self, cause: str, frames: tuple[Frame, ...]) -> Failure:
         where = f" at {frames[0]}" if frames else ""
-        message = f"{self.request.path} crashed{where}: killed by {_signal_name(number)}"
-        if number == signal.SIGKILL:
+        message = f"{self.request.path} crashed{where}: killed by {cause}"
+        if cause == "SIGKILL":
             message += ", most likely because the machine ran out of memory"
         return self._with_frames("crash", message, frames)
 

@@ -4,9 +4,12 @@ Invariant: no process that a trace started outlives the server, and no child rea
 """
 
 import ctypes
+import mmap
 import os
 import signal
+import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = [
@@ -14,6 +17,7 @@ __all__ = [
     "child_pids",
     "default_memory_limit_bytes",
     "die_with_parent",
+    "end_tree",
     "kill_group",
     "resident_bytes",
     "take_over_stdio",
@@ -65,6 +69,17 @@ def kill_group(pid: int) -> None:
             continue
 
 
+def end_tree(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a process that was started in a group of its own, and what it started, on any system."""
+    if sys.platform == "win32":
+        command = ["taskkill", "/F", "/T", "/PID", str(process.pid)]
+        subprocess.run(command, capture_output=True, check=False)  # fails where it has ended already
+    elif hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):  # macOS denies what has ended
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+
+
 def child_pids(pid: int) -> tuple[int, ...]:
     """The direct children of a process; empty where /proc does not say."""
     found: list[int] = []
@@ -91,14 +106,16 @@ def resident_bytes(pid: int) -> int:
 
 def _resident_bytes(pid: int) -> int:
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * mmap.PAGESIZE
     except (OSError, IndexError):
         return 0
 
 
 def default_memory_limit_bytes() -> int:
     """Three quarters of what this machine, or the container, may use."""
-    machine_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if not hasattr(os, "sysconf"):  # not a POSIX system: it is left to the user's own limit
+        return sys.maxsize
+    machine_bytes = os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE
     return min(machine_bytes, _container_bytes() or machine_bytes) * 3 // 4
 
 

@@ -13,15 +13,12 @@ import selectors
 import signal
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from aotlens.worker import child
-from aotlens.worker.cache import Cache
-from aotlens.worker.child import Trace
-from aotlens.worker.codec import Message, Outcome, ProtocolError, decode, encode
-from aotlens.worker.job import Job, Pipe, Stopped, cancelled, open_pipes
+from aotlens.worker.codec import decode
+from aotlens.worker.job import Job, Pipe, Stopped, open_pipes
 from aotlens.worker.output import HeadAndTail
 from aotlens.worker.process import (
     adopt_orphans,
@@ -31,7 +28,8 @@ from aotlens.worker.process import (
     resident_bytes,
     take_over_stdio,
 )
-from aotlens.worker.protocol import Answer, Cancel, Hello, Progress, TraceRequest
+from aotlens.worker.protocol import Hello, TraceRequest
+from aotlens.worker.requests import Requests, Trace, take_lines
 
 __all__ = ["Server", "main", "serve"]
 
@@ -73,17 +71,12 @@ def serve(trace: Trace, hello: Hello, reading: int, writing: int, parallel: int 
     return 0
 
 
-class Server:
+class Server(Requests):
     """The loop over the client's pipe, the children's pipes and the children's deaths."""
 
     def __init__(self, trace: Trace, writing: int, parallel: int = PARALLEL) -> None:
+        super().__init__(writing, parallel)
         self._trace = trace
-        self._writing = writing
-        self._parallel = parallel
-        self._waiting: deque[TraceRequest] = deque()
-        self._jobs: dict[int, Job] = {}
-        """Running jobs by their child's pid."""
-        self._cache = Cache()
         self._selector = selectors.DefaultSelector()
         self._open = True
         self._input = bytearray()
@@ -100,11 +93,6 @@ class Server:
             self._enforce_limits()
             self._start_waiting()
 
-    def send(self, message: Message) -> None:
-        view = memoryview(encode(message))
-        while view:
-            view = view[os.write(self._writing, view) :]
-
     def kill_everything(self) -> None:
         for job in self._jobs.values():
             kill_group(job.pid)
@@ -118,41 +106,7 @@ class Server:
             self._open = False
             return
         self._input += data
-        for line in _take_lines(self._input):
-            self._handle(line)
-
-    def _handle(self, line: bytes) -> None:
-        try:
-            message = decode(line)
-        except ProtocolError as error:
-            os.write(2, f"aotlens worker: ignored a line: {error}\n".encode())
-            return
-        match message:
-            case TraceRequest():
-                self._accept(message)
-            case Cancel(id=identifier):
-                self._cancel(identifier)
-
-    def _accept(self, request: TraceRequest) -> None:
-        known = self._cache.find(request)
-        if known is not None:
-            self.send(known)
-            return
-        self._waiting.append(request)
-        if len(self._jobs) >= self._parallel:
-            self.send(Progress(request.id, "queued"))
-
-    def _cancel(self, identifier: int) -> None:
-        for request in self._waiting:
-            if request.id == identifier:
-                self._waiting.remove(request)
-                self.send(Answer(identifier, None, cancelled(request)))
-                return
-        for job in self._jobs.values():
-            if job.request.id == identifier:
-                job.stopped = Stopped.CANCELLED
-                job.outcome = None
-                kill_group(job.pid)
+        self._handle_lines(take_lines(self._input))
 
     # The children
 
@@ -163,10 +117,6 @@ class Server:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)  # its arrival is what wakes the loop
         signal.set_wakeup_fd(wakeup_in, warn_on_full_buffer=False)
         self._selector.register(wakeup, selectors.EVENT_READ, lambda: self._reap(wakeup))
-
-    def _start_waiting(self) -> None:
-        while self._waiting and len(self._jobs) < self._parallel:
-            self._start(self._waiting.popleft())
 
     def _start(self, request: TraceRequest) -> None:
         readers, writing = open_pipes()
@@ -181,6 +131,9 @@ class Server:
         self._jobs[pid] = job
         for pipe in job.pipes:
             self._selector.register(pipe.fd, selectors.EVENT_READ, self._reader(job, pipe))
+
+    def _kill(self, job: Job) -> None:
+        kill_group(job.pid)
 
     def _forget(self, readers: Iterable[Pipe]) -> None:
         """In the child: close what belongs to the server, so that its client and its jobs see their ends."""
@@ -204,12 +157,9 @@ class Server:
 
     def _take_results(self, job: Job) -> None:
         assert isinstance(job.result.data, bytearray)
-        for line in _take_lines(job.result.data):
-            message = decode(line)
-            if isinstance(message, Progress) and job.stopped is None:
-                self.send(message)
-            elif isinstance(message, Outcome) and job.stopped is None:
-                job.outcome = message
+        for line in take_lines(job.result.data):
+            self._receive(job, decode(line))
+            if job.outcome is not None:
                 job.kill_at = time.monotonic() + _AFTER_OUTCOME_S
 
     def _enforce_limits(self) -> None:
@@ -239,11 +189,13 @@ class Server:
             if ended is not None:
                 kill_group(pid)  # what it left running; its id is not given away before waitpid
                 _, status = os.waitpid(pid, 0)
-                self._finish(job, status)
+                self._close(job)
+                self._finish(job, os.waitstatus_to_exitcode(status))
         if not self._jobs:
             self._kill_strays()
 
-    def _finish(self, job: Job, status: int) -> None:
+    def _close(self, job: Job) -> None:
+        """Read what a child left in its pipes, and close them."""
         for pipe in job.pipes:
             while _read_once(pipe):
                 continue
@@ -252,11 +204,6 @@ class Server:
         self._take_results(job)
         for pipe in job.pipes:
             os.close(pipe.fd)
-        del self._jobs[job.pid]
-        answer = job.answer(status)
-        self.send(answer)
-        if job.outcome is not None:
-            self._cache.keep(job.request, answer, job.outcome.files, job.started)
 
     def _kill_strays(self) -> None:
         """End what a child's children left behind after moving to a process group of their own."""
@@ -283,11 +230,3 @@ def _read_once(pipe: Pipe) -> int:
     else:
         pipe.data += data
     return len(data)
-
-
-def _take_lines(buffer: bytearray) -> list[bytes]:
-    """Remove the complete lines from the buffer."""
-    end = buffer.rfind(b"\n") + 1
-    lines = bytes(buffer[:end]).splitlines()
-    del buffer[:end]
-    return lines

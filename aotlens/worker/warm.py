@@ -20,9 +20,9 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.session.trace import forget_loaded_modules, trace
 from aotlens.torch_api import accelerators_unasked
-from aotlens.worker.child import ProgressFunction, Trace
 from aotlens.worker.codec import Outcome
 from aotlens.worker.protocol import Hello, TraceRequest
+from aotlens.worker.requests import ProgressFunction, Trace
 
 __all__ = ["load"]
 

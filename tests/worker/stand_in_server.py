@@ -1,14 +1,18 @@
-"""The worker's server around a trace without torch: it only runs the script."""
+"""The worker's server around a trace without torch: it only runs the script.
+
+`spawn` as the argument takes the server that starts a fresh process for each trace.
+"""
 
 import os
 import sys
 
 from aotlens.session.failures import failure_of
 from aotlens.session.script import load_script, new_module, run_script
-from aotlens.worker.child import ProgressFunction
+from aotlens.worker import portable, spawned_trace
 from aotlens.worker.codec import Outcome
 from aotlens.worker.process import take_over_stdio
 from aotlens.worker.protocol import Hello, TraceRequest
+from aotlens.worker.requests import ProgressFunction
 from aotlens.worker.server import serve
 
 
@@ -24,5 +28,10 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["child"]:
+        del sys.argv[1]
+        spawned_trace.main(lambda: (trace, Hello(os.getpid(), "none", "none")))
     reading, writing = take_over_stdio()
+    if sys.argv[1:] == ["spawn"]:
+        sys.exit(portable.serve(reading, writing, (sys.executable, __file__, "child")))
     sys.exit(serve(trace, Hello(os.getpid(), "none", "none"), reading, writing))

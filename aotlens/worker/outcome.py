@@ -1,0 +1,48 @@
+"""What every child of a worker does, however it was started: its streams, its progress, its outcome."""
+
+import os
+import sys
+import traceback
+from pathlib import Path
+
+from aotlens.worker.codec import Outcome, encode
+from aotlens.worker.protocol import Failure, Progress, TraceRequest
+from aotlens.worker.requests import Trace
+
+__all__ = ["outcome_of", "prefer_to_be_killed", "use_standard_streams", "write_all"]
+
+
+def outcome_of(request: TraceRequest, trace: Trace, result_fd: int) -> Outcome:
+    """What became of the trace, whose progress goes to the descriptor."""
+
+    def progress(stage: str, detail: str = "") -> None:
+        write_all(result_fd, encode(Progress(request.id, stage, detail)))
+
+    try:
+        return trace(request, progress)
+    except Exception as error:  # noqa: BLE001 (every request gets an answer, whatever our fault is)
+        message = f"aotlens failed while tracing {request.path}: {type(error).__name__}: {error}"
+        failure = Failure("internal", message, traceback.format_exc(), file=request.path, exit_code=3)
+        return Outcome(None, failure)
+
+
+def use_standard_streams() -> None:
+    """Open descriptors 0 to 2 anew, as a script finds them; line by line, so that no output is lost."""
+    sys.stdout = open(1, "w", encoding="utf-8", errors="replace", buffering=1, closefd=False)  # noqa: SIM115 (lives as long as the process)
+    sys.stderr = open(2, "w", encoding="utf-8", errors="replace", buffering=1, closefd=False)  # noqa: SIM115 (same)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 (same)
+
+
+def prefer_to_be_killed() -> None:
+    """When the machine runs out of memory, the kernel shall take the trace and not the user's editor."""
+    try:
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    except OSError:  # not Linux, or not allowed: the server's own memory watch remains
+        return
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write everything, however small the pipe."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -1,0 +1,110 @@
+"""What waits, what runs and what is known: the part of a server that does not depend on how a trace starts.
+
+Invariant: every request gets exactly one answer, and at most `parallel` traces run at a time.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from aotlens.worker.cache import Cache
+from aotlens.worker.codec import Message, Outcome, ProtocolError, decode, encode
+from aotlens.worker.job import Job, Stopped, cancelled
+from aotlens.worker.protocol import Answer, Cancel, Progress, TraceRequest
+
+__all__ = ["ProgressFunction", "Requests", "Trace", "take_lines"]
+
+ProgressFunction = Callable[[str, str], None]
+"""Takes a stage and a detail."""
+
+Trace = Callable[[TraceRequest, ProgressFunction], Outcome]
+"""What the child does; it may raise, exit or crash."""
+
+
+class Requests(ABC):
+    """The client's requests; a subclass starts, watches and ends their processes."""
+
+    def __init__(self, writing: int, parallel: int) -> None:
+        self._writing = writing
+        self._parallel = parallel
+        self._waiting: deque[TraceRequest] = deque()
+        self._jobs: dict[int, Job] = {}
+        """Running jobs by their child's pid."""
+        self._cache = Cache()
+
+    @abstractmethod
+    def _start(self, request: TraceRequest) -> None:
+        """Start the trace's process, and enter its job."""
+
+    @abstractmethod
+    def _kill(self, job: Job) -> None:
+        """End the job's process and what it started; `_finish` follows when it has ended."""
+
+    def send(self, message: Message) -> None:
+        view = memoryview(encode(message))
+        while view:
+            view = view[os.write(self._writing, view) :]
+
+    def _handle_lines(self, lines: Iterable[bytes]) -> None:
+        for line in lines:
+            try:
+                message = decode(line)
+            except ProtocolError as error:
+                os.write(2, f"aotlens worker: ignored a line: {error}\n".encode())
+                continue
+            match message:
+                case TraceRequest():
+                    self._accept(message)
+                case Cancel(id=identifier):
+                    self._cancel(identifier)
+
+    def _accept(self, request: TraceRequest) -> None:
+        known = self._cache.find(request)
+        if known is not None:
+            self.send(known)
+            return
+        self._waiting.append(request)
+        if len(self._jobs) >= self._parallel:
+            self.send(Progress(request.id, "queued"))
+
+    def _cancel(self, identifier: int) -> None:
+        for request in self._waiting:
+            if request.id == identifier:
+                self._waiting.remove(request)
+                self.send(Answer(identifier, None, cancelled(request)))
+                return
+        for job in self._jobs.values():
+            if job.request.id == identifier:
+                job.stopped = Stopped.CANCELLED
+                job.outcome = None
+                self._kill(job)
+
+    def _start_waiting(self) -> None:
+        while self._waiting and len(self._jobs) < self._parallel:
+            self._start(self._waiting.popleft())
+
+    def _receive(self, job: Job, message: Message) -> None:
+        """Pass a child's progress on, or remember its outcome; nothing once it is being stopped."""
+        if job.stopped is not None:
+            return
+        if isinstance(message, Progress):
+            self.send(message)
+        elif isinstance(message, Outcome):
+            job.outcome = message
+
+    def _finish(self, job: Job, exit_code: int) -> None:
+        """Answer for a child that has ended; the code is negative for a signal."""
+        del self._jobs[job.pid]
+        answer = job.answer(exit_code)
+        self.send(answer)
+        if job.outcome is not None:
+            self._cache.keep(job.request, answer, job.outcome.files, job.started)
+
+
+def take_lines(buffer: bytearray) -> list[bytes]:
+    """Remove the complete lines from the buffer."""
+    end = buffer.rfind(b"\n") + 1
+    lines = bytes(buffer[:end]).splitlines()
+    del buffer[:end]
+    return lines

@@ -1,0 +1,78 @@
+"""The child of the portable server: a fresh interpreter that loads torch, traces once, and leaves.
+
+Invariant: it ends when its standard input ends, so no child outlives its server, on any system.
+"""
+
+import faulthandler
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, NoReturn
+
+from aotlens.logs import show_logs
+from aotlens.worker.codec import decode, encode
+from aotlens.worker.outcome import outcome_of, prefer_to_be_killed, use_standard_streams, write_all
+from aotlens.worker.process import take_over_stdio
+from aotlens.worker.protocol import Hello, TraceRequest
+from aotlens.worker.requests import Trace
+
+__all__ = ["main"]
+
+
+def load() -> tuple[Trace, Hello]:
+    """The real trace; importing it takes seconds."""
+    import platform
+
+    import torch
+
+    from aotlens.session.trace import trace
+
+    return trace, Hello(os.getpid(), torch.__version__, platform.python_version())
+
+
+def main(load: Callable[[], tuple[Trace, Hello]] = load) -> NoReturn:
+    """The first line of standard input is the request; messages go to standard output.
+
+    The first argument names the file for the stack of a process that has to be stopped.
+    """
+    reading, writing = take_over_stdio()
+    use_standard_streams()
+    status = 1
+    try:
+        requests = os.fdopen(reading, "rb")
+        request = decode(requests.readline())
+        assert isinstance(request, TraceRequest)
+        threading.Thread(target=_leave_with_the_server, args=(requests,), daemon=True).start()
+        trace, hello = load()
+        write_all(writing, encode(hello))
+        _dump_when_stopped(Path(sys.argv[1]), request.time_limit_s)
+        show_logs()
+        prefer_to_be_killed()
+        outcome = outcome_of(request, trace, writing)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        write_all(writing, encode(outcome))
+        status = 0
+    except BaseException:  # noqa: BLE001 (nothing is left to tell it to: stderr is part of the answer)
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _leave_with_the_server(requests: BinaryIO) -> None:
+    requests.read()
+    os._exit(1)
+
+
+def _dump_when_stopped(file: Path, after_s: float) -> None:
+    """Write the stack of a crash, and the stack at the time limit: the server ends the process after it."""
+    dump = open(file, "w", encoding="utf-8")  # noqa: SIM115 (lives as long as the process)
+    faulthandler.enable(dump, all_threads=False)
+    faulthandler.dump_traceback_later(after_s, file=dump)
+
+
+if __name__ == "__main__":
+    main()
