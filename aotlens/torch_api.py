@@ -2063,6 +2063,37 @@ def listening_to_dynamo(listener: DynamoListener) -> Iterator[None]:
             setattr(owner, name, original)
 
 
+@contextmanager
+def wrapping_what_is_compiled(
+    wrap: Callable[[Callable[..., Any], Callable[..., Any]], Callable[..., Any]],
+) -> Iterator[None]:
+    """Within the block, `torch.compile` returns `wrap(function, compiled)` for each function it is given."""
+    from torch._dynamo import eval_frame as frames
+
+    context = frames._TorchDynamoContext
+    original = context.__call__
+
+    def call(self: Any, fn: Any) -> Any:
+        compiled = original(self, fn)
+        is_wrapper = isinstance(self, frames.OptimizeContext) and inspect.isfunction(compiled)
+        return wrap(fn, compiled) if is_wrapper else compiled
+
+    context.__call__ = call
+    try:
+        yield
+    finally:
+        context.__call__ = original
+
+
+@contextmanager
+def with_random_numbers_of_eager() -> Iterator[None]:
+    """Within the block, code that Inductor compiles has the random numbers that eager has."""
+    from torch._inductor import config
+
+    with config.patch(fallback_random=True):
+        yield
+
+
 def dynamo_cache_counts() -> Iterator[tuple[str, int, int, int]]:
     """Of torch's caches of compiled code: the name, hits, misses, and graphs that cannot be cached."""
     from torch._dynamo.utils import counters

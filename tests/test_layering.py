@@ -42,6 +42,7 @@ REPORT_WITH_RICH = frozenset(
         "diagnostic_list",
         "difference_text",
         "excerpt",
+        "fix_lines",
         "gpu_lines",
         "kernel_lines",
         "layout",

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from textual.app import App, SuspendNotSupported
 
+from aotlens.report.edits import edited
 from aotlens.report.records import Fix
 from tui.editor import editor_command
 from tui.endings import leaving_interrupts_alone
 from tui.screens import ConfirmScreen
-from tui.view.diagnostics import difference, edited
+from tui.view.diagnostics import difference
 from tui.view.source import SourceStore
 
 

@@ -2,8 +2,10 @@
 
 import argparse
 import sys
+import time
 from collections.abc import Iterator
 
+from aotlens.cli.fixes import try_fixes, write_fixes
 from aotlens.cli.target import check_script
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.cli.values import output_file
@@ -28,6 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also time the guards of each compilation and count calls, which slows every call a little",
     )
+    tries = parser.add_mutually_exclusive_group()
+    tries.add_argument(
+        "--try-fixes",
+        action="store_true",
+        help="also run edited copies of the script, and report the edits that keep its results",
+    )
+    tries.add_argument(
+        "--fix", action="store_true", help="the same, then print these edits and write them to the files"
+    )
     parser.add_argument("script", metavar="SCRIPT", help="a Python script")
 
 
@@ -37,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError("the page is for a browser: say where to write it with -o FILE.html")
     from aotlens.session.why import killed_by, observe_script
 
+    started = time.time()
     observed = observe_script(arguments.script, arguments.argv, arguments.guards)
     if observed.said:
         say(observed.said)
@@ -44,8 +56,11 @@ def run(arguments: argparse.Namespace) -> int:
         signal = killed_by(observed.exit_code)
         how = f"was ended by {signal}" if signal else f"ended itself with exit code {observed.exit_code}"
         raise UserError(f"{arguments.script} {how} before a report could be made")
-    _show(observed.report, arguments)
-    exceeded = list(_over_budget(observed.report, arguments.script))
+    report, found = try_fixes(observed.report, arguments, started)
+    _show(report, arguments)
+    if arguments.fix:
+        write_fixes(found, arguments, started)
+    exceeded = list(_over_budget(report, arguments.script))
     for finding in exceeded:
         say(f"aotlens: {finding.code}: {finding.message}")
     if observed.failure is not None:

@@ -33,11 +33,13 @@ __all__ = [
     "Dynamo",
     "DynamoFunction",
     "DynamoGuard",
+    "FixOutcome",
     "LineSeconds",
     "Seconds",
     "Skipped",
     "Specialisation",
     "SpecialisationKind",
+    "TriedFix",
 ]
 
 BreakEffect = Literal["graph split", "rest in eager", "function in eager", "error"]
@@ -253,12 +255,55 @@ class CompileSeconds:
 
 
 @dataclass(frozen=True, slots=True)
+class FixOutcome:
+    """What a run of the edited script showed, next to the run of the script as it is."""
+
+    breaks_before: int
+    breaks_after: int
+    compilations_before: int
+    compilations_after: int
+    seconds_saved: float | None
+    """Of compiling; None where a cache of torch's answered, so that the runs cannot be compared."""
+    compared: str
+    """What was equal to a run in eager: `5 calls (5 tensors), 1 line of output`."""
+    together: int = 1
+    """The fixes in the edited script, this one included."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriedFix:
+    """An edit of the user's source that was run, whether it is offered or not."""
+
+    kind: str
+    """`print`, `item`, `tensor branch`, `counter`, …"""
+    function: str
+    """The function of the graph break or recompilation that it removes."""
+    target: str
+    """The expression at which the graph breaks, or the name of the value that changes."""
+    fix: Fix
+    """The edit; over the source as it is on disk, where it passed."""
+    outcome: FixOutcome | None
+    """None where the edit was rejected."""
+    rejected: str = ""
+    """Why it is not offered: a result that differs, a script that fails, a target that is still there."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the edited script did what eager does, and compiled less."""
+        return self.outcome is not None
+
+
+@dataclass(frozen=True, slots=True)
 class Dynamo:
     """Everything that Dynamo did while the script ran."""
 
     functions: tuple[DynamoFunction, ...] = ()
     """In the order in which Dynamo met them."""
     compile_seconds: CompileSeconds = field(default_factory=lambda: CompileSeconds(0.0, 0.0))
+    fixes: tuple[TriedFix, ...] = ()
+    """Edits that were tried, those that passed first; empty unless asked for."""
+    fixable: int = 0
+    """The graph breaks and recompiling values for which there is an edit to try."""
 
     @property
     def breaks(self) -> tuple[Break, ...]:

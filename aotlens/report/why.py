@@ -56,6 +56,8 @@ class Problem:
     """Compile time that the fix saves; 0 where that is not known."""
     is_normal: bool = False
     """Whether it happens in most programs and once: the second size of a dimension recompiles."""
+    target: str = ""
+    """What a fix is for: the expression of a break, or the name of the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,7 @@ def _of_break(function: DynamoFunction, entry: Break) -> Problem:
         (reason, cost, *inside),
         entry.hint,
         _seconds_behind(function, entry),
+        target=entry.text,
     )
 
 
@@ -191,6 +194,7 @@ def _of_value(function: DynamoFunction, value: RecompiledValue, is_limit: bool) 
         hint,
         value.seconds,
         value.is_normal,
+        value.name,
     )
 
 

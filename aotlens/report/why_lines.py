@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from aotlens.report.dynamo_records import CompileSeconds, Dynamo
+from aotlens.report.fix_lines import fix_lines, fix_summary_lines, rejected_fix_lines
 from aotlens.report.layout import (
     WIDTH,
     Page,
@@ -59,6 +60,7 @@ def _why_lines(report: Report, page: Page) -> Iterator[Text]:
         yield Text("Dynamo compiled nothing: the script passes nothing to torch.compile, or never calls it")
         return
     yield Text.assemble(("aotlens: ", "bold"), (dynamo_summary(report.dynamo), "bold"))
+    yield from fix_summary_lines(report.dynamo, page)
     yield from dynamo_lines(report.dynamo, page)
 
 
@@ -72,6 +74,7 @@ def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
         yield heading("What to fix first")
     for number, problem in enumerate(shown, 1):
         yield from _problem_lines(problem, number, page.width)
+        yield from fix_lines(dynamo, problem, page.width)
     if len(to_fix) > len(shown):
         yield Text(f"  and {len(to_fix) - len(shown)} more ({page.rest})", "dim")
     if not to_fix:
@@ -83,6 +86,9 @@ def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
             for problem in normal[: page.most(len(normal), MOST_LINES)]
         ]
         yield from table(rows, page.width)
+        for problem in normal:
+            yield from fix_lines(dynamo, problem, page.width)
+    yield from rejected_fix_lines(dynamo, page)
     yield from _guard_lines(dynamo, page)
     yield from _time_lines(dynamo.compile_seconds, page)
 

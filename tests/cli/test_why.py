@@ -77,3 +77,92 @@ def test_a_process_that_ends_itself_leaves_no_report(tmp_path: Path) -> None:
     assert ended.err == (
         "aotlens: error: script.py ended itself with exit code 7 before a report could be made\n"
     )
+
+
+BREAKING = """\
+import torch
+
+# what is compiled
+@torch.compile(backend="eager")
+def f(x):
+    if x.sum() > 0:  # positive
+        x = x * 2
+    return x.sin()
+
+print(f(torch.ones(4)))
+print(f(-torch.ones(4)))
+"""
+FIXED = """\
+import torch
+
+# what is compiled
+@torch.compile(backend="eager")
+def f(x):
+    # positive
+    x = torch.where(x.sum() > 0, x * 2, x)
+    return x.sin()
+
+print(f(torch.ones(4)))
+print(f(-torch.ones(4)))
+"""
+
+
+def test_fixes_that_passed_are_written_and_shown_first(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(BREAKING)
+    ended = aotlens("why", "--fix", "script.py", cwd=tmp_path)
+    assert ended.code == 0
+    assert script.read_text() == FIXED
+    assert "✓ tested: Compute both sides and choose with torch.where" in ended.out
+    assert "equal to eager: 2 calls (2 tensors), 2 lines of output" in " ".join(ended.out.split())
+    assert "--- a/script.py\n+++ b/script.py\n" in ended.out
+    assert "+    x = torch.where(x.sum() > 0, x * 2, x)\n" in ended.out
+    assert ended.err.endswith("aotlens: wrote 1 fix to 1 file\n")
+
+
+def test_fixes_that_are_tried_stand_in_the_report_and_no_file_is_written(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(BREAKING)
+    ended = aotlens("why", "--try-fixes", "--format", "json", "script.py", cwd=tmp_path)
+    assert script.read_text() == BREAKING
+    report = loads(ended.out)
+    assert report.dynamo is not None
+    (entry,) = report.dynamo.breaks
+    (fix,) = entry.fixes
+    assert fix.title == "Compute both sides and choose with torch.where"
+    (tried,) = report.dynamo.fixes
+    assert tried.outcome is not None
+    assert (tried.outcome.breaks_before, tried.outcome.breaks_after) == (1, 0)
+    assert [(one.code, one.fixes) for one in report.diagnostics] == [("AL406", (fix,))]
+
+
+def test_without_being_asked_no_edit_is_run(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(BREAKING)
+    ended = aotlens("why", "script.py", cwd=tmp_path)
+    assert "trying fixes" not in ended.err
+    assert "`aotlens why --try-fixes SCRIPT` tries edits for 1 of these on copies" in ended.out
+
+
+CHANGING = """\
+import pathlib
+import torch
+
+@torch.compile(backend="eager")
+def f(x):
+    torch._dynamo.graph_break()
+    return x.sin()
+
+print(f(torch.ones(4)))
+path = pathlib.Path("script.py")
+path.write_text(path.read_text() + "# run\\n")
+"""
+
+
+def test_a_file_that_changes_while_it_runs_is_not_written(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(CHANGING)
+    ended = aotlens("why", "--fix", "script.py", cwd=tmp_path)
+    assert ended.code == 2
+    assert "script.py was changed while the script ran, so nothing is written: run it again" in ended.err
+    assert "sin()" in script.read_text()
+    assert "graph_break()" in script.read_text()

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aotlens.report import Edit, Memory, Site, Span
+from aotlens.report.edits import edited
 from aotlens.report.ledger import aliasing
 from aotlens.report.places import file_key
 from aotlens.report.records import Guard, Left
@@ -14,7 +15,6 @@ from lsp_server.index import Spot
 from lsp_server.translate.expression import expression_text
 from tests.report.sample import MODEL, sample_report, span
 from tui.editor import editor_command
-from tui.view.diagnostics import edited
 from tui.view.ledger import guard_lines, left_lines, output_details
 from tui.view.marks import Mark, line_marks, mark_text
 from tui.view.overview import alive_lines, memory_plot

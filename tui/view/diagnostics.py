@@ -3,7 +3,8 @@
 import difflib
 from collections.abc import Iterator
 
-from aotlens.report.records import Diagnostic, Edit, Fix, Report, Target
+from aotlens.report.edits import edited
+from aotlens.report.records import Diagnostic, Fix, Report, Target
 from tui.view.marks import SEVERITY_LETTERS, all_diagnostics
 from tui.view.places import home_file, line_place, place
 from tui.view.rows import Cells, Column, LazyRows, Line, Link, Listing, Part
@@ -82,17 +83,3 @@ def difference(fix: Fix, sources: dict[str, str]) -> Iterator[Line]:
         for line in tuple(diff)[2:]:
             if not line.startswith("@@"):
                 yield Line((Part(f"  {line}", "removed" if line.startswith("-") else "added"),))
-
-
-def edited(text: str, edits: tuple[Edit, ...]) -> str:
-    """The text after the edits; their columns are UTF-8 bytes, and the last is made first."""
-    lines = [line.encode() for line in text.splitlines(keepends=True)]
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line))
-    data = b"".join(lines)
-    for edit in sorted(edits, key=lambda item: (item.span.line, item.span.col), reverse=True):
-        start = starts[min(edit.span.line - 1, len(lines))] + edit.span.col
-        end = starts[min(edit.span.end_line - 1, len(lines))] + edit.span.end_col
-        data = data[:start] + edit.text.encode() + data[end:]
-    return data.decode()

@@ -1,0 +1,137 @@
+"""What could remove a graph break or a recompilation: candidates, in the order in which they are tried.
+
+Invariant: one target has one entry, and every candidate is text that parses; whether it works is for
+`search` to find out.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from aotlens.fixes.source import Source
+from aotlens.report.dynamo_records import Break, Dynamo, DynamoFunction
+from aotlens.report.places import is_users_own
+from aotlens.report.source_records import Edit
+from aotlens.report.why import RecompiledValue, recompiled_values
+
+__all__ = ["Alternatives", "BreakSite", "Candidate", "Target", "ValueSite"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a candidate removes; found again in the report of an edited copy."""
+
+    kind: Literal["break", "value"]
+    function: str
+    """Its qualified name."""
+    name: str
+    """The expression of a break, or the name of a value."""
+    detail: str
+    """torch's number of a break, or the kind of a recompilation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way to remove a target."""
+
+    kind: str
+    title: str
+    """One sentence, imperative."""
+    edits: tuple[Edit, ...]
+    changes_numbers: bool = False
+    """Whether the edit itself changes what the script computes for itself, such as a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """The candidates for one target, the best first."""
+
+    target: Target
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BreakSite:
+    """A graph break in a source file."""
+
+    source: Source
+    function: DynamoFunction
+    entry: Break
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSite:
+    """A value that recompiles, and the files in which it may be made."""
+
+    source: Source
+    """The file of the compiled function."""
+    function: DynamoFunction
+    value: RecompiledValue
+    sources: Mapping[str, Source]
+
+
+BreakRule = Callable[[BreakSite], Iterator[Candidate | None]]
+ValueRule = Callable[[ValueSite], Iterator[Candidate | None]]
+
+
+def break_target(function: DynamoFunction, entry: Break) -> Target:
+    return Target("break", function.qualname, entry.text, entry.code)
+
+
+def value_target(function: DynamoFunction, value: RecompiledValue) -> Target:
+    return Target("value", function.qualname, value.name, value.kind)
+
+
+def targets(dynamo: Dynamo | None) -> dict[Target, int]:
+    """Every break and recompiling value, with the number of recompilations that the value causes."""
+    counts: dict[Target, int] = {}
+    for function in dynamo.functions if dynamo is not None else ():
+        for entry in function.breaks:
+            target = break_target(function, entry)
+            counts[target] = counts.get(target, 0) + 1
+        for value in recompiled_values(function):
+            counts[value_target(function, value)] = len(value.compilations)
+    return counts
+
+
+def files_of(dynamo: Dynamo) -> tuple[str, ...]:
+    """The user's own files that hold a target."""
+    spans = [function.span for function in dynamo.functions]
+    spans += [entry.span for entry in dynamo.breaks]
+    return tuple(dict.fromkeys(span.file for span in spans if is_users_own(span.file)))
+
+
+def alternatives(
+    dynamo: Dynamo,
+    sources: Mapping[str, Source],
+    break_rules: tuple[BreakRule, ...],
+    value_rules: tuple[ValueRule, ...],
+) -> Iterator[Alternatives]:
+    """The targets for which there is at least one candidate."""
+    for function in dynamo.functions:
+        for entry in function.breaks:
+            source = sources.get(entry.span.file)
+            if source is not None:
+                site = BreakSite(source, function, entry)
+                yield from _listed(
+                    break_target(function, entry), (one for rule in break_rules for one in rule(site))
+                )
+        source = sources.get(function.span.file)
+        for value in recompiled_values(function) if source is not None else ():
+            assert source is not None
+            place = ValueSite(source, function, value, sources)
+            yield from _listed(
+                value_target(function, value), (one for rule in value_rules for one in rule(place))
+            )
+
+
+def _listed(target: Target, candidates: Iterator[Candidate | None]) -> Iterator[Alternatives]:
+    known = tuple(dict.fromkeys(one for one in candidates if one is not None and one.edits))
+    if known:
+        yield Alternatives(target, known)
+
+
+def candidate(kind: str, title: str, *edits: Edit | None) -> Candidate | None:
+    """None where one of the edits cannot be made."""
+    made = tuple(edit for edit in edits if edit is not None)
+    return Candidate(kind, title, made) if len(made) == len(edits) else None

@@ -1,0 +1,101 @@
+"""Where a script compiles a function, and where it calls what it compiled.
+
+Invariant: only the file's own names count; what reaches a function under another name is not found.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aotlens.fixes.source import Function, Source
+from aotlens.report.source_records import Edit, Span
+
+__all__ = ["CompileSite", "calls_of", "compile_sites", "dynamic_edit", "parameter_names"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompileSite:
+    """`torch.compile(f, …)`, or a decorator."""
+
+    node: ast.expr
+    name: str
+    """What it is called by afterwards; empty where it is bound to nothing."""
+
+
+def compile_sites(source: Source, function: Function | None) -> list[CompileSite]:
+    """Those of the function, by its decorator or name; else of the file, where it has a single one."""
+    if function is not None:
+        own = [one for one in function.decorator_list if _is_compile(source, one)]
+        if own:
+            return [CompileSite(one, function.name) for one in own]
+    found = [
+        CompileSite(node, _bound_name(source, node))
+        for node in source.nodes(ast.Call)
+        if isinstance(node, ast.Call) and _is_compile(source, node) and node.args
+    ]
+    named = [
+        site
+        for site in found
+        if function is not None
+        and isinstance(site.node, ast.Call)
+        and source.code(site.node.args[0]).rpartition(".")[2] == function.name
+    ]
+    return named or (found if len(found) == 1 else [])
+
+
+def _is_compile(source: Source, node: ast.expr) -> bool:
+    called = node.func if isinstance(node, ast.Call) else node
+    return source.code(called) == "torch.compile"
+
+
+def _bound_name(source: Source, node: ast.expr) -> str:
+    statement = source.parents.get(node)
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        return source.code(statement.targets[0])
+    return ""
+
+
+def dynamic_edit(source: Source, site: CompileSite) -> Edit | None:
+    """`dynamic=True` among the arguments of `torch.compile`."""
+    node = site.node
+    if not isinstance(node, ast.Call):
+        return source.replace(node, f"{source.code(node)}(dynamic=True)")
+    for keyword in node.keywords:
+        if keyword.arg == "dynamic":
+            is_on = isinstance(keyword.value, ast.Constant) and keyword.value.value is True
+            return None if is_on else source.replace(keyword.value, "True")
+    last = max(
+        [*node.args, *(keyword.value for keyword in node.keywords)],
+        key=lambda one: (one.end_lineno or 0, one.end_col_offset or 0),
+        default=None,
+    )
+    if last is None:
+        return source.replace(node, f"{source.code(node.func)}(dynamic=True)")
+    line, col = last.end_lineno or last.lineno, last.end_col_offset or 0
+    return Edit(Span(source.file, line, col, line, col), ", dynamic=True")
+
+
+def calls_of(source: Source, function: Function | None) -> Iterator[ast.Call]:
+    """The calls of what was compiled, in the order of the source."""
+    names = {site.name for site in compile_sites(source, function) if site.name}
+    for node in source.nodes(ast.Call):
+        if isinstance(node, ast.Call) and source.code(node.func) in names:
+            yield node
+
+
+def parameter_names(function: Function) -> list[str]:
+    """What a caller passes by position: `self` is not among them."""
+    names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+    return names[1:] if names[:1] == ["self"] else names
+
+
+def argument_of(function: Function, call: ast.Call, name: str) -> ast.expr | None:
+    """What a call passes for a parameter; None where it passes nothing, or by `*`."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    names = parameter_names(function)
+    index = names.index(name) if name in names else len(call.args)
+    if index >= len(call.args) or any(isinstance(one, ast.Starred) for one in call.args[: index + 1]):
+        return None
+    return call.args[index]

@@ -1,0 +1,300 @@
+"""Find the candidates that work, in few runs: all of them at once, halves where that fails.
+
+Invariant: what is accepted was run together, as it is offered, and that run did not differ from eager.
+
+A round tries the best candidate of every target, then the next one of those that were rejected.  What passes
+is the text that the next round starts from, as a fix may uncover what stands behind it.
+"""
+
+import difflib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from aotlens.fixes.candidates import Alternatives, Candidate, Target, targets
+from aotlens.fixes.rules import proposed
+from aotlens.report.dynamo_records import Dynamo, FixOutcome, TriedFix
+from aotlens.report.edits import edited
+from aotlens.report.source_records import Edit, Fix, Span
+
+__all__ = ["Attempt", "Found", "Limits", "find_fixes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What a run of an edited copy did."""
+
+    dynamo: Dynamo | None
+    """None where it compiled nothing."""
+    differs: str
+    """How it differs from eager; empty where it does not."""
+    compared: str = ""
+    """What was compared and is equal."""
+    is_masked: bool = False
+    """Whether some output was left out, as it differs without an edit too."""
+
+
+Texts = Mapping[str, str]
+Run = Callable[[Texts], Attempt]
+"""Run the script with these files in place of those on disk; only changed files are passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to stop; the runs in progress end."""
+
+    runs: int = 16
+    seconds: float = 600.0
+    rounds: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The fixes, and the files as they are with all that passed."""
+
+    fixes: tuple[TriedFix, ...]
+    texts: dict[str, str]
+    """Changed files only."""
+    originals: dict[str, str]
+    """The same files as they were read."""
+    runs: int
+    is_complete: bool
+    """False where a limit left candidates untried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A candidate for a target."""
+
+    target: Target
+    candidate: Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a run lost; ordered, code in eager first."""
+
+    in_eager: int
+    breaks: int
+    compilations: int
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return self.in_eager, self.breaks + self.compilations
+
+
+def cost_of(dynamo: Dynamo | None) -> Cost:
+    functions = () if dynamo is None else dynamo.functions
+    breaks = [entry for function in functions for entry in function.breaks]
+    in_eager = sum(entry.effect in ("rest in eager", "function in eager") for entry in breaks)
+    in_eager += sum(function.limit_hit for function in functions)
+    in_eager += sum(entry.is_loss for function in functions for entry in function.skipped)
+    compilations = sum(len(function.compilations) for function in functions)
+    return Cost(in_eager, len(breaks), compilations)
+
+
+class OutOfRuns(Exception):  # noqa: N818 (it ends the search, and is no fault)
+    """A limit is reached."""
+
+
+@dataclass(slots=True)
+class Search:
+    """Mutable: grows as runs answer."""
+
+    run: Run
+    limits: Limits
+    texts: dict[str, str]
+    """Every file that may be edited, with what has passed in earlier rounds."""
+    dynamo: Dynamo
+    """Of the last run that passed."""
+    originals: dict[str, str] = field(default_factory=dict)
+    rejected: list[tuple[Trial, str]] = field(default_factory=list)
+    passed: list[tuple[Trial, dict[str, str]]] = field(default_factory=list)
+    """With the texts before its round."""
+    compared: str = ""
+    runs: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    def attempt(self, trials: Sequence[Trial]) -> Attempt:
+        spent = time.monotonic() - self.started
+        if self.runs >= self.limits.runs or spent > self.limits.seconds:
+            raise OutOfRuns
+        self.runs += 1
+        return self.run(self.changed(self.with_edits(trials)))
+
+    def with_edits(self, trials: Sequence[Trial]) -> dict[str, str]:
+        edits = tuple(dict.fromkeys(edit for trial in trials for edit in trial.candidate.edits))
+        by_file = {file: [edit for edit in edits if edit.span.file == file] for file in self.texts}
+        return {file: edited(text, by_file[file]) for file, text in self.texts.items()}
+
+    def changed(self, texts: Texts) -> dict[str, str]:
+        return {file: text for file, text in texts.items() if text != self.originals[file]}
+
+    def accept(self, trials: Sequence[Trial], base: Sequence[Trial]) -> list[Trial]:
+        """The trials that pass on top of others that did."""
+        if not trials:
+            return []
+        try:
+            attempt = self.attempt([*base, *trials])
+        except OutOfRuns:
+            self.rejected += [(trial, "not tried: the limit of runs is reached") for trial in trials]
+            return []
+        reason = self.fault(attempt, trials)
+        if not reason:
+            gone = [trial for trial in trials if self.is_gone(trial.target, attempt.dynamo)]
+            if len(gone) == len(trials):
+                self.dynamo, self.compared = attempt.dynamo or self.dynamo, attempt.compared
+                return list(trials)
+            self.rejected += [
+                (trial, "what it was to remove is still there") for trial in trials if trial not in gone
+            ]
+            return self.accept(gone, base)
+        if len(trials) == 1:
+            self.rejected.append((trials[0], reason))
+            return []
+        middle = len(trials) // 2
+        first = self.accept(trials[:middle], base)
+        return [*first, *self.accept(trials[middle:], [*base, *first])]
+
+    def fault(self, attempt: Attempt, trials: Sequence[Trial]) -> str:
+        """Why an attempt does not pass; empty where it does, apart from its targets."""
+        if attempt.differs:
+            return attempt.differs
+        if attempt.is_masked and any(trial.candidate.changes_numbers for trial in trials):
+            return "what the script prints differs from run to run, so it cannot be compared"
+        before, after = cost_of(self.dynamo), cost_of(attempt.dynamo)
+        if not after.compilations:
+            return "nothing is compiled any more"
+        new = set(targets(attempt.dynamo)) - set(targets(self.dynamo))
+        if new and len(trials) > 1:
+            return "something new is lost"  # which of them brings it, single runs tell
+        if after.order < before.order:
+            return ""
+        if after.order == before.order and all(self.is_in_eager(trial.target) for trial in trials):
+            return ""  # what stands behind it is met for the first time
+        return "no less is compiled with it"
+
+    def is_in_eager(self, target: Target) -> bool:
+        """Whether the target kept the rest of a function from being looked at."""
+        return any(
+            entry.text == target.name and entry.effect in ("rest in eager", "function in eager")
+            for entry in self.dynamo.breaks
+        )
+
+    def is_gone(self, target: Target, dynamo: Dynamo | None) -> bool:
+        counts, before = targets(dynamo), targets(self.dynamo)
+        return counts.get(target, 0) < before.get(target, 0)
+
+
+def find_fixes(run: Run, dynamo: Dynamo, texts: Texts, limits: Limits | None = None) -> Found:
+    """Try edits of these files until nothing is left to try, or a limit is reached."""
+    search = Search(run, limits or Limits(), dict(texts), dynamo, dict(texts))
+    for _ in range(search.limits.rounds):
+        if not _round(search):
+            break
+    return _found(search, dynamo)
+
+
+def _round(search: Search) -> bool:
+    """Try the alternatives for all targets; whether any passed."""
+    known = {(trial.target, trial.candidate.title) for trial, _ in search.rejected}
+    waiting = [
+        replace(
+            entry, candidates=tuple(one for one in entry.candidates if (entry.target, one.title) not in known)
+        )
+        for entry in proposed(search.dynamo, search.texts)
+    ]
+    before = dict(search.texts)
+    base: list[Trial] = []
+    while waiting := [entry for entry in waiting if entry.candidates]:
+        trials = _compatible(waiting, base)
+        if not trials:
+            break
+        accepted = search.accept(trials, base)
+        base += accepted
+        taken = {trial.target for trial in accepted}
+        tried = {trial.target for trial in trials}
+        waiting = [
+            replace(entry, candidates=entry.candidates[1:]) if entry.target in tried else entry
+            for entry in waiting
+            if entry.target not in taken
+        ]
+        if search.runs >= search.limits.runs:
+            break
+    search.texts = search.with_edits(base)
+    search.passed += [(trial, before) for trial in base]
+    return bool(base)
+
+
+def _compatible(waiting: Sequence[Alternatives], base: Sequence[Trial]) -> list[Trial]:
+    """The first candidate of each target, apart from those whose edits overlap with others'."""
+    edits = [edit for trial in base for edit in trial.candidate.edits]
+    trials: list[Trial] = []
+    for entry in waiting:
+        candidate = entry.candidates[0]
+        if not any(_overlap(edit, other) for edit in candidate.edits for other in edits):
+            trials.append(Trial(entry.target, candidate))
+            edits += candidate.edits
+    return trials
+
+
+def _overlap(edit: Edit, other: Edit) -> bool:
+    """Whether two edits change the same text; equal ones are made once, insertions follow one another."""
+    first, second = edit.span, other.span
+    if first.file != second.file or edit == other:
+        return False
+    begins = [(one.line, one.col) for one in (first, second)]
+    ends = [(one.end_line, one.end_col) for one in (first, second)]
+    if begins[0] == ends[0] and begins[1] == ends[1]:
+        return False
+    return begins[0] < ends[1] and begins[1] < ends[0]
+
+
+def _found(search: Search, before: Dynamo) -> Found:
+    changed = search.changed(search.texts)
+    fixes = []
+    if search.passed:
+        outcome = _outcome(search, before)
+        first = search.passed[0][1]
+        for trial, texts in search.passed:
+            edits = trial.candidate.edits if texts == first else _line_edits(search.originals, changed)
+            fix = Fix(trial.candidate.title, edits)
+            fixes.append(
+                TriedFix(trial.candidate.kind, trial.target.function, trial.target.name, fix, outcome)
+            )
+    for trial, reason in search.rejected:
+        fix = Fix(trial.candidate.title, trial.candidate.edits)
+        fixes.append(
+            TriedFix(trial.candidate.kind, trial.target.function, trial.target.name, fix, None, reason)
+        )
+    is_complete = not any("not tried" in reason for _, reason in search.rejected)
+    originals = {file: search.originals[file] for file in changed}
+    return Found(tuple(fixes), changed, originals, search.runs, is_complete)
+
+
+def _outcome(search: Search, before: Dynamo) -> FixOutcome:
+    first, last = cost_of(before), cost_of(search.dynamo)
+    caches = (*before.compile_seconds.caches, *search.dynamo.compile_seconds.caches)
+    saved = before.compile_seconds.total - search.dynamo.compile_seconds.total
+    return FixOutcome(
+        first.breaks,
+        last.breaks,
+        first.compilations,
+        last.compilations,
+        None if any(entry.hits for entry in caches) else saved,
+        search.compared,
+        len(search.passed),
+    )
+
+
+def _line_edits(before: Texts, after: Texts) -> tuple[Edit, ...]:
+    """All changes as edits of whole lines: what a later round changed stands on what an earlier one did."""
+    edits = []
+    for file, text in after.items():
+        old, new = before[file].splitlines(keepends=True), text.splitlines(keepends=True)
+        for tag, start, end, begin, stop in difflib.SequenceMatcher(
+            None, old, new, autojunk=False
+        ).get_opcodes():
+            if tag != "equal":
+                edits.append(Edit(Span(file, start + 1, 0, end + 1, 0), "".join(new[begin:stop])))
+    return tuple(edits)

@@ -1,0 +1,21 @@
+"""Edits of a source text."""
+
+from collections.abc import Iterable
+
+from aotlens.report.source_records import Edit
+
+__all__ = ["edited"]
+
+
+def edited(text: str, edits: Iterable[Edit]) -> str:
+    """The text after the edits; their columns are UTF-8 bytes, and the last is made first."""
+    lines = [line.encode() for line in text.splitlines(keepends=True)]
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+    data = b"".join(lines)
+    for edit in sorted(edits, key=lambda item: (item.span.line, item.span.col), reverse=True):
+        start = starts[min(edit.span.line - 1, len(lines))] + edit.span.col
+        end = starts[min(edit.span.end_line - 1, len(lines))] + edit.span.end_col
+        data = data[:start] + edit.text.encode() + data[end:]
+    return data.decode()

@@ -1,0 +1,181 @@
+"""The outputs of everything that a script compiles, kept call by call, so that two runs can be compared.
+
+Invariant: a call inside of another one is not recorded, as compiled code calls nothing; what is kept of a
+tensor is independent of what the script does with it later.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from aotlens.torch_api import wrapping_what_is_compiled
+
+__all__ = ["Comparison", "Recorder", "compare"]
+
+MOST_ELEMENTS = 1 << 16
+"""Of a tensor, taken evenly; larger ones are sampled."""
+MOST_BYTES = 1 << 29
+"""Of a run; calls beyond are counted alone."""
+
+TOLERANCES = {
+    torch.float16: (1e-3, 1e-5),
+    torch.bfloat16: (1.6e-2, 1e-5),
+    torch.float32: (1.3e-6, 1e-5),
+    torch.float64: (1e-7, 1e-7),
+    torch.complex64: (1.3e-6, 1e-5),
+    torch.complex128: (1e-7, 1e-7),
+}
+"""Relative and absolute, those of `torch.testing.assert_close`."""
+DIFFERENT = float("inf")
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Mutable: grows while the script runs."""
+
+    leaves: dict[str, Any] = field(default_factory=dict)
+    """By function, number of the call, and path within its output."""
+    calls: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
+    modules: dict[str, nn.Module] = field(default_factory=dict)
+    inputs: dict[str, Tensor] = field(default_factory=dict)
+    """Leaf tensors of the caller, whose gradients are read at the end."""
+    _is_inside: bool = False
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record the calls of all that is compiled within the block."""
+        with wrapping_what_is_compiled(self._wrapped):
+            yield
+
+    def _wrapped(self, function: Callable[..., Any], compiled: Callable[..., Any]) -> Callable[..., Any]:
+        owner = getattr(function, "__self__", None)
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        if isinstance(owner, nn.Module):
+            name = type(owner).__qualname__
+            self.modules.setdefault(f"{name} {len(self.modules)}", owner)
+
+        @functools.wraps(compiled)
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            if self._is_inside:
+                return compiled(*args, **kwargs)
+            tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
+            versions = [_version(one) for one in tensors]
+            self._is_inside = True
+            try:
+                output = compiled(*args, **kwargs)
+            finally:
+                self._is_inside = False
+            index = self.calls[name] = self.calls.get(name, 0) + 1
+            self._keep(f"{name} call {index}: output", output)
+            for position, (tensor, version) in enumerate(zip(tensors, versions, strict=True)):
+                if _version(tensor) != version:
+                    self._keep(f"{name} call {index}: argument {position}", tensor)
+                if tensor.is_leaf and tensor.requires_grad:
+                    self.inputs[f"{name} call {index}: gradient of argument {position}"] = tensor
+            return output
+
+        return recorded
+
+    def _keep(self, path: str, value: Any) -> None:
+        if isinstance(value, Tensor):
+            self._keep_tensor(path, value)
+        elif isinstance(value, dict):
+            self.leaves[path] = f"{type(value).__name__} of {[str(key) for key in value]}"
+            for key, entry in value.items():
+                self._keep(f"{path}[{key!r}]", entry)
+        elif isinstance(value, list | tuple):
+            self.leaves[path] = f"{type(value).__name__} of {len(value)}"
+            for index, entry in enumerate(value):
+                self._keep(f"{path}[{index}]", entry)
+        elif value is None or isinstance(value, bool | int | float | str):
+            self.leaves[path] = (type(value).__name__, value)
+        else:
+            self.leaves[path] = type(value).__name__
+
+    def _keep_tensor(self, path: str, tensor: Tensor) -> None:
+        facts = f"{tensor.dtype} {tuple(tensor.shape)} {tensor.device} requires_grad={tensor.requires_grad}"
+        values = None
+        if self.bytes < MOST_BYTES and tensor.layout == torch.strided and not tensor.is_quantized:
+            with torch.no_grad():
+                flat = tensor.detach().reshape(-1)
+                step = max(1, -(-flat.numel() // MOST_ELEMENTS))
+                values = flat[::step].to("cpu", copy=True).clone()
+            self.bytes += values.numel() * values.element_size()
+        self.leaves[path] = {"facts": facts, "values": values}
+
+    def finish(self) -> None:
+        """Keep what the script leaves: parameters, buffers and gradients."""
+        for name, module in self.modules.items():
+            for key, tensor in (*module.named_parameters(), *module.named_buffers()):
+                self._keep_tensor(f"{name}: {key}", tensor)
+                if tensor.grad is not None:
+                    self._keep_tensor(f"{name}: gradient of {key}", tensor.grad)
+        for name, tensor in self.inputs.items():
+            if tensor.grad is not None:
+                self._keep_tensor(name, tensor.grad)
+
+
+def _version(tensor: Tensor) -> int:
+    return -1 if tensor.is_inference() else tensor._version
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A run next to the one in eager."""
+
+    errors: dict[str, float]
+    """By leaf, the largest error over its tolerance; infinite for another shape, type or value."""
+    calls: int
+    """Whose outputs were compared."""
+    tensors: int
+    left_out: tuple[str, ...]
+    """Functions that only one of the runs compiles by themselves."""
+
+
+def compare(reference: Recorder, recorder: Recorder) -> Comparison:
+    """Compare what both runs compiled; buffers that only the second one has are new, and left out."""
+    both = {name for name in reference.calls if name in recorder.calls}
+    left_out = sorted((set(reference.calls) | set(recorder.calls)) - both)
+    errors = {f"{name} calls": DIFFERENT for name in both if reference.calls[name] != recorder.calls[name]}
+    tensors = 0
+    for path, expected in reference.leaves.items():
+        if path.startswith(tuple(f"{name} call " for name in left_out)):
+            continue
+        actual = recorder.leaves.get(path)
+        errors[path] = DIFFERENT if actual is None else _error(actual, expected)
+        tensors += isinstance(expected, dict)
+    calls = sum(reference.calls[name] for name in both)
+    return Comparison(errors, calls, tensors, tuple(left_out))
+
+
+def _error(actual: Any, expected: Any) -> float:
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        if actual["facts"] != expected["facts"]:
+            return DIFFERENT
+        if actual["values"] is None or expected["values"] is None:
+            return 0.0 if actual["values"] is expected["values"] else DIFFERENT
+        return _tensor_error(actual["values"], expected["values"])
+    if isinstance(expected, tuple) and isinstance(actual, tuple) and expected[0] == actual[0] == "float":
+        return _tensor_error(torch.tensor(actual[1]), torch.tensor(expected[1]))
+    return 0.0 if actual == expected else DIFFERENT
+
+
+def _tensor_error(actual: Tensor, expected: Tensor) -> float:
+    if actual.numel() == 0 or torch.equal(actual, expected):
+        return 0.0
+    tolerances = TOLERANCES.get(expected.dtype)
+    if tolerances is None:
+        return DIFFERENT
+    relative, absolute = tolerances
+    wide = torch.complex128 if expected.is_complex() else torch.float64
+    first, second = actual.to(wide), expected.to(wide)
+    same = (first == second) | (first.isnan() & second.isnan())
+    errors = (first - second).abs() / (absolute + relative * second.abs())
+    largest = torch.where(same, torch.zeros_like(errors), errors).nan_to_num(nan=DIFFERENT).max()
+    return float(largest)
