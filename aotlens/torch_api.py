@@ -280,6 +280,7 @@ __all__ = [
     "wants_backward_at_once",
     "with_effects",
     "with_ragged_sizes",
+    "with_random_numbers_of_eager",
     "with_true_device",
     "without_autocast",
     "without_compiled_autograd",
@@ -289,6 +290,7 @@ __all__ = [
     "without_onednn",
     "without_python_rules",
     "without_saved_tensor_hooks",
+    "wrapping_what_is_compiled",
     "write_keywords_as_names",
     "written_by_triton_kernel",
 ]

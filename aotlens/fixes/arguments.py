@@ -74,7 +74,8 @@ def neutral_tensors(site: ValueSite) -> Iterator[Candidate | None]:
         other = argument_of(function, call, like)
         if not isinstance(other, ast.Name):
             return
-        edits.append(_with_neutral(source, function, call, name, f"{maker}({other.id})"))
+        if _may_be_none(argument_of(function, call, name)):
+            edits.append(_with_neutral(source, function, call, name, f"{maker}({other.id})"))
     title = f"Pass a tensor without effect in place of `{name}=None`"
     yield candidate("none", title, *edits) if edits else None
 
@@ -94,6 +95,12 @@ def _neutral(function: Function, name: str) -> tuple[str, str] | None:
     return None
 
 
+def _may_be_none(passed: ast.expr | None) -> bool:
+    """Whether to look at an argument: what is computed in the call is taken for a tensor."""
+    is_none = isinstance(passed, ast.Constant) and passed.value is None
+    return passed is None or is_none or isinstance(passed, ast.Name | ast.Attribute)
+
+
 def _with_neutral(source: Source, function: Function, call: ast.Call, name: str, neutral: str) -> Edit | None:
     """The call with the neutral tensor where it passes None, or nothing."""
     passed = argument_of(function, call, name)
@@ -106,7 +113,7 @@ def _with_neutral(source: Source, function: Function, call: ast.Call, name: str,
         return Edit(Span(source.file, line, col, line, col), f", {name}={neutral}")
     if isinstance(passed, ast.Constant) and passed.value is None:
         return source.replace(passed, neutral)
-    code = source.grouped(passed)
+    code = source.code(passed)
     return source.replace(passed, f"{neutral} if {code} is None else {code}")
 
 

@@ -10,19 +10,23 @@ from aotlens.report.layout import Page, heading, paragraph
 from aotlens.report.summary import counted, human_ms
 from aotlens.report.why import Problem
 
-__all__ = ["fix_lines", "fix_summary_lines", "rejected_fix_lines"]
+__all__ = ["fix_lines", "fix_summary_lines", "fixable_line", "rejected_fix_lines"]
 
 _INDENT = "     "
 
 
 def fix_summary_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
-    """What all fixes together do; where none was tried, how many could be."""
+    """What all fixes together do."""
     passed = [entry for entry in dynamo.fixes if entry.passed]
     if passed and passed[0].outcome is not None:
         yield from paragraph(_outcome_sentence(passed[0].outcome), page.width, "", "green")
     elif dynamo.fixes:
         yield Text("no fix passed: every edit was rejected (--full says why)", "dim")
-    elif dynamo.fixable:
+
+
+def fixable_line(dynamo: Dynamo) -> Iterator[Text]:
+    """How many edits there are to try, where none was."""
+    if dynamo.fixable and not dynamo.fixes:
         what = "1 of these" if dynamo.fixable == 1 else f"{dynamo.fixable} of these"
         yield Text(f"`aotlens why --try-fixes SCRIPT` tries edits for {what} on copies of the script", "dim")
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from aotlens.report.dynamo_records import CompileSeconds, Dynamo
-from aotlens.report.fix_lines import fix_lines, fix_summary_lines, rejected_fix_lines
+from aotlens.report.fix_lines import fix_lines, fix_summary_lines, fixable_line, rejected_fix_lines
 from aotlens.report.layout import (
     WIDTH,
     Page,
@@ -88,6 +88,7 @@ def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
         yield from table(rows, page.width)
         for problem in normal:
             yield from fix_lines(dynamo, problem, page.width)
+    yield from fixable_line(dynamo)
     yield from rejected_fix_lines(dynamo, page)
     yield from _guard_lines(dynamo, page)
     yield from _time_lines(dynamo.compile_seconds, page)
