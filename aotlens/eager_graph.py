@@ -25,6 +25,8 @@ OPTIONS = frozenset(
     if parameter.kind is inspect.Parameter.KEYWORD_ONLY
 ) | {"use_reentrant", "preserve_rng_state"}
 """Keywords of a checkpoint that are not the function's own."""
+READ_BY_OPERATOR = frozenset({"index", "indexOf", "inv", "invert", "is_", "is_not", "itemgetter"})
+"""Functions of Python's `operator` that begin with an i and write nothing."""
 
 
 def eager_graph(graph: fx.GraphModule) -> fx.GraphModule:
@@ -50,10 +52,44 @@ def eager_graph(graph: fx.GraphModule) -> fx.GraphModule:
 
 
 def checkpointed(body: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
-    """Make the user's call of `checkpoint`; `body` is the graph of the checkpointed function."""
+    """Make the user's call of `checkpoint`; `body` is the graph of the checkpointed function.
+
+    `checkpoint` saves its arguments and checks their version counters.  Dynamo makes arguments of what the
+    function only reaches, such as the count of batches of a batch norm, which the function itself increments.
+    """
     options = {name: value for name, value in kwargs.items() if name in OPTIONS}
     own = {name: value for name, value in kwargs.items() if name not in OPTIONS}
     if CONTEXTS in body.meta:
         options["context_fn"] = body.meta[CONTEXTS]
+    written = _written_inputs(body)
+    passed = [arg for index, arg in enumerate(args) if index not in written]
+
+    def forward(*passed: Any, **own: Any) -> Any:
+        rest = iter(passed)
+        return body.forward(
+            *(arg if index in written else next(rest) for index, arg in enumerate(args)), **own
+        )
+
     # A reentrant one has the same numbers, but no gradients where no input of the function needs one.
-    return checkpoint(body.forward, *args, **{**options, "use_reentrant": False}, **own)
+    return checkpoint(forward, *passed, **{**options, "use_reentrant": False}, **own)
+
+
+def _written_inputs(body: fx.GraphModule) -> frozenset[int]:
+    """The inputs to which a node of the graph writes in place."""
+    inputs = [node for node in body.graph.nodes if node.op == "placeholder"]
+    written = {node.args[0] for node in body.graph.nodes if node.args and _writes(node)}
+    return frozenset(index for index, node in enumerate(inputs) if node in written)
+
+
+def _writes(node: fx.Node) -> bool:
+    """Whether a node is a write to its first argument: `x.add_(1)`, `x += 1`, `aten.add_`."""
+    if node.op == "call_method":
+        name = str(node.target)
+        return name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+    if isinstance(node.target, torch._ops.OpOverload):
+        alias = node.target._schema.arguments[0].alias_info
+        return alias is not None and alias.is_write
+    name = getattr(node.target, "__name__", "")
+    if getattr(node.target, "__module__", "") == "_operator":
+        return name == "setitem" or (name.startswith("i") and name not in READ_BY_OPERATOR)
+    return node.op == "call_function" and name.endswith("_") and not name.endswith("__")

@@ -1,5 +1,6 @@
 """Dynamo's graph, run in eager, has the numbers of the function that it was captured from."""
 
+import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,8 +17,8 @@ FIRST = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5))
 SECOND = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5))
 
 
-def saves_matmuls(context: Any, operator: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
-    is_matmul = operator is torch.ops.aten.addmm.default
+def saves_matmuls(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+    is_matmul = op is torch.ops.aten.addmm.default
     return CheckpointPolicy.MUST_SAVE if is_matmul else CheckpointPolicy.PREFER_RECOMPUTE
 
 
@@ -39,6 +40,13 @@ def with_keywords(x: Tensor) -> Tensor:
         return SECOND(x) * scale
 
     return checkpoint(scaled, x, scale=x.sum(), use_reentrant=False, preserve_rng_state=True)
+
+
+NORM = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
+
+
+def counting(x: Tensor) -> Tensor:
+    return checkpoint(NORM, x, use_reentrant=False)
 
 
 def step(fn: Callable[[Tensor], Tensor]) -> list[Tensor]:
@@ -70,6 +78,50 @@ def test_recomputes_with_the_random_numbers_of_the_forward(function: Callable[[T
     for ours, eager in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, eager, rtol=0, atol=0)
     assert "tag_activation_checkpoint" in captured[0].print_readable(print_output=False)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda count: count.add_(1),
+        lambda count: torch.ops.aten.add_(count, 1),
+        lambda count: operator.iadd(count, 1),
+        lambda count: operator.setitem(count, 0, 3),
+        torch.relu_,
+    ],
+)
+def test_a_tensor_that_the_checkpointed_function_writes_to(write: Callable[[Tensor], object]) -> None:
+    """`checkpoint` does not take it for an argument that somebody changed."""
+    count = torch.ones(2)
+
+    def counting(x: Tensor) -> Tensor:
+        def inner(x: Tensor) -> Tensor:
+            write(count)
+            return (x * 2).sin() * count.detach().clone()[0].sign()
+
+        return checkpoint(inner, x, use_reentrant=False)
+
+    torch._dynamo.reset()
+    x = torch.ones(3, requires_grad=True)
+    compiled = torch.compile(counting, backend=lambda graph, inputs: eager_graph(graph).forward)
+    compiled(x).sum().backward()
+    gradient, x.grad = x.grad, None
+    counting(x).sum().backward()
+    assert gradient is not None
+    assert torch.equal(gradient, x.grad)
+
+
+def test_batch_norm_in_a_checkpoint() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(counting, backend=lambda graph, inputs: eager_graph(graph).forward)
+    x = torch.randn(4, 8, requires_grad=True)
+    states = []
+    for function in (compiled, counting):
+        for module in NORM:
+            module.reset_parameters()
+        function(x).sum().backward()
+        states.append(int(NORM[1].num_batches_tracked))
+    assert states == [2, 2]  # eager counts the recomputation too
 
 
 def test_a_graph_without_checkpoints_is_itself() -> None:
