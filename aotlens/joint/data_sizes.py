@@ -1,4 +1,4 @@
-"""Sizes handed on to a backward whose tensors carry them in sums and products only.
+"""Sizes handed on to a backward whose inputs carry them in sums and products only.
 
 A backend finds a symbol where it stands alone: as a size of an input, or as a number.  Invariant: in a
 backward every symbol of its values is given so, or made by its own nodes.
@@ -38,14 +38,13 @@ def missing_sizes(
     symbols = joint.captured.recorder.symbols
     tangents = [given.node for given in joint.program.inputs if isinstance(given.slot, Tangent)]
     inputs = (*saved, *tangents)
-    tensors = (node for node in inputs if isinstance(node.val, torch.Tensor))
-    read = {symbol for node in tensors for symbol in symbols_of(node.val)}
+    read = {symbol for node in inputs for symbol in symbols_of(node.val)}
     if among is None or among:
         within = {symbol for node in (*inputs, *backward) for symbol in symbols_of(node.val)}
         read |= within if among is None else within & among
     numbers = [number.node.expr for node in inputs for number in numbers_of(node.val)]
     missing = read - {number for number in numbers if number.is_symbol}
-    reason = "a size that the backward's tensors carry in sums and products only"
+    reason = "a size that the backward's inputs carry in sums and products only"
     with joint.captured.recorder.adding("partition", reason, forward=True):
         found = [symbols.of_symbol(symbol) for symbol in sorted(missing, key=str)]
     known = {id(node) for node in saved}

@@ -138,3 +138,20 @@ def test_a_number_in_brackets_within_a_loop() -> None:
         for number in (3, 5):
             x = torch.randn(9)
             torch.testing.assert_close(call(x, number), loop(x, number))
+
+
+def test_a_backward_that_gets_a_number_made_of_a_changing_one() -> None:
+    """Inductor's code named the symbol, which no input of the backward had alone."""
+
+    def loss(x: torch.Tensor, count: int) -> torch.Tensor:
+        return (x.sigmoid() / max(2, count - 1)).sum()
+
+    torch._dynamo.reset()
+    compiled = torch.compile(loss, backend="aotlens", options={"backend": "inductor", "strict": True})
+    for count in (3, 5, 6):
+        gradients = []
+        for function in (compiled, loss):
+            x = torch.linspace(-1, 1, 4).requires_grad_()
+            function(x, count).backward()
+            gradients.append(x.grad)
+        torch.testing.assert_close(*gradients)
