@@ -14,6 +14,8 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import checkpoint
 
+from aotlens.torch_api import OpOverload
+
 __all__ = ["eager_graph"]
 
 CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
@@ -86,7 +88,7 @@ def _writes(node: fx.Node) -> bool:
     if node.op == "call_method":
         name = str(node.target)
         return name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
-    if isinstance(node.target, torch._ops.OpOverload):
+    if isinstance(node.target, OpOverload):
         alias = node.target._schema.arguments[0].alias_info
         return alias is not None and alias.is_write
     name = getattr(node.target, "__name__", "")
