@@ -28,7 +28,13 @@ def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A folder for the script; torch's settings and random state are put back."""
     monkeypatch.chdir(tmp_path)
     state, random_state = torch.get_rng_state(), random.getstate()
-    yield
+    config = torch._dynamo.config
+    settings = {
+        name: getattr(config, name)
+        for name in ("allow_unspec_int_on_nn_module", "force_nn_module_property_static_shapes")
+    }
+    with config.patch(settings):  # the edited scripts set them
+        yield
     torch.set_rng_state(state)
     random.setstate(random_state)
     torch._dynamo.reset()
