@@ -1818,7 +1818,7 @@ def outside_of_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
     Dynamo need not be loaded for that, as it must for `torch.compiler.disable`.
     """
     skip = eval_frame._FrameAction.SKIP
-    code = function.__code__  # type: ignore[attr-defined]
+    code = function.__code__
     eval_frame.set_code_exec_strategy(code, eval_frame._FrameExecStrategy(skip, skip))
     return function
 

@@ -28,8 +28,8 @@ def _compilation(number: int, cause: Cause | None = None, part: str = "", frame:
 
 
 def _step(old: int) -> Cause:
-    values = ("number", "self.step", str(old), str(old + 1))
-    return Cause(f"self.step == {old}", *values, span_at(12), None, "0/0")
+    span = span_at(12)
+    return Cause(f"self.step == {old}", "number", "self.step", str(old), str(old + 1), span, None, "0/0")
 
 
 def sample_dynamo() -> Dynamo:
