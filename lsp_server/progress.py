@@ -10,6 +10,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 
+from aotlens.report.progress import STARTING
 from lsp_server.client import Client
 from lsp_server.protocol import WORK_DONE, ProgressToken
 
@@ -30,7 +31,7 @@ class ProgressBar:
         self._server = server
         self._client = client
         self._title = title
-        self._stage = "starting the tracing process"
+        self._stage = str(STARTING)
         self._shown = False
         self._task: asyncio.Task[None] | None = None
 

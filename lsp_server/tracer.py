@@ -17,6 +17,8 @@ from pygls.lsp.server import LanguageServer
 
 from aotlens.errors import AotlensError
 from aotlens.report.codec import decode
+from aotlens.report.diagnose import from_failure
+from aotlens.report.progress import phase_of
 from aotlens.report.records import Report
 from aotlens.worker.client import Job, WorkerClient
 from aotlens.worker.protocol import Answer, Failure, TraceOptions
@@ -183,7 +185,7 @@ class Tracer:
             running.bar.report(text)
 
         def on_progress(progress: StageProgress) -> None:
-            loop.call_soon_threadsafe(report, f"{progress.stage} {progress.detail}".strip())
+            loop.call_soon_threadsafe(report, str(phase_of(progress.stage, progress.detail)))
 
         worker = self._client(settings)
         silence_s = settings.time_limit_s + SILENCE_S + (0 if worker.hello else START_S)
@@ -228,7 +230,7 @@ class Tracer:
             return answer
         if answer.report is not None:
             loop = asyncio.get_running_loop()
-            read = partial(self._read, answer.report, key[0], snapshot.lines.traced)
+            read = partial(self._read, answer, key[0], snapshot.lines.traced)
             try:
                 report, indices = await loop.run_in_executor(self._reader, read)
             except AotlensError as error:
@@ -240,8 +242,8 @@ class Tracer:
             self._views.hold_failure(key, answer.failure, snapshot)
         return answer
 
-    def _read(self, data: object, path: str, lines: tuple[str, ...]) -> tuple[Report, dict[str, FileIndex]]:
-        report = decode(data)
+    def _read(self, answer: Answer, path: str, lines: tuple[str, ...]) -> tuple[Report, dict[str, FileIndex]]:
+        report = _without_failure(decode(answer.report), answer.failure)
         return report, self._views.prepare(report, path, lines)
 
     def _client(self, settings: Settings) -> WorkerClient:
@@ -258,6 +260,15 @@ class Tracer:
     def _log(self, message: str) -> None:
         params = types.LogMessageParams(type=types.MessageType.Log, message=message)
         self._server.window_log_message(params)
+
+
+def _without_failure(report: Report, failure: Failure | None) -> Report:
+    """The report without its diagnostic of the failure: `FailedTrace` shows that one, also without a line."""
+    if failure is None:
+        return report
+    shown = from_failure(failure)
+    others = tuple(diagnostic for diagnostic in report.diagnostics if diagnostic != shown)
+    return replace(report, diagnostics=others)
 
 
 def _shown(key: TraceKey) -> str:

@@ -28,6 +28,7 @@ from textual.screen import Screen
 
 from aotlens.errors import UserError
 from aotlens.report import Report, Target, loads
+from aotlens.report.progress import phase_of
 from aotlens.worker.protocol import Failure
 from tui.endings import ended_by_signals, exit_code
 from tui.finding import FindProvider
@@ -47,7 +48,7 @@ from tui.tracing import NONE, Asked, Questions, Tracing, WorkerTracing
 from tui.view.changes import changes, headline
 from tui.view.rows import Line
 from tui.view.source import SourceStore
-from tui.view.state import TraceState, progress_lines, state_parts, title_parts
+from tui.view.state import TraceState, log_text, progress_lines, state_parts, title_parts
 from tui.watching import watch_sources
 from tui.widgets.plain import PlainText, is_plain
 from tui.widgets.theme import DARK, LIGHT
@@ -137,7 +138,7 @@ class AotlensApp(App[int]):
 
     def on_trace_progress(self, event: TraceProgress) -> None:
         if self._is_current(event.trace):
-            self.state = self.state.reached(event.stage, event.detail, self.elapsed_s)
+            self.state = self.state.reached(phase_of(event.stage, event.detail), self.elapsed_s)
             self._tick()
 
     def on_trace_ended(self, event: TraceEnded) -> None:
@@ -147,7 +148,7 @@ class AotlensApp(App[int]):
         phase = "ready" if event.report is not None else "failed"
         self.state = replace(self.state, phase=phase, failure=event.failure, elapsed_ms=event.elapsed_ms)
         if event.report is not None:
-            self._take(event.report, event.output)
+            self._take(event.report, log_text(event.output, event.failure))
         elif self.report is not None and event.failure is not None and self._keeps_report(event.failure):
             self.workbench.end_tracing()
         elif event.failure is not None:
@@ -231,7 +232,8 @@ class AotlensApp(App[int]):
 
     def _draw_title(self) -> None:
         left = title_parts(self.subject_name, self.report, self.target)
-        self.workbench.show_title(left, state_parts(self.state, self.report, self.elapsed_s))
+        right = state_parts(self.state, self.report, self.elapsed_s)
+        self.workbench.show_title(left, right, is_failure=self.state.has_failed)
 
     # Ending.
 

@@ -25,7 +25,7 @@ class TraceEnded(Message):
         report: Report | None,
         failure: Failure | None,
         output: str = "",
-        elapsed_ms: float = 0.0,
+        elapsed_ms: float | None = 0.0,
     ) -> None:
         super().__init__()
         self.trace = trace
@@ -33,6 +33,7 @@ class TraceEnded(Message):
         self.failure = failure
         self.output = output
         self.elapsed_ms = elapsed_ms
+        """None where nothing has changed since an earlier trace, whose answer this is."""
 
 
 class ReportReady(Message):

@@ -90,7 +90,7 @@ class WorkerTracing:
         request = TraceRequest(0, asked.path, asked.qualname, asked.argv, options)
         known = self._known.find(request) if self._known is not None and not fresh else None
         if known is not None:  # `aotlens inspect`, or this app before, has asked the same
-            post(_ended(trace, known))
+            post(_ended(trace, replace(known, cached=True)))
             return
         started = time.time()
         job: Job = self._client.submit(
@@ -135,7 +135,8 @@ def ended(trace: int, future: "Future[Answer]") -> TraceEnded:
 
 def _ended(trace: int, answer: Answer) -> TraceEnded:
     report, failure = read_report(answer)
-    return TraceEnded(trace, report, failure, answer.output, answer.elapsed_ms)
+    elapsed_ms = None if answer.cached else answer.elapsed_ms
+    return TraceEnded(trace, report, failure, answer.output, elapsed_ms)
 
 
 def read_report(answer: Answer) -> tuple[Report | None, Failure | None]:

@@ -158,9 +158,10 @@ class Workbench(Screen[object]):
         parts = (TitleBar, ContentSwitcher, ProgressPane)
         return self.is_attached and all(self.query(part) for part in parts)
 
-    def show_title(self, left: tuple[Part, ...], right: tuple[Part, ...]) -> None:
+    def show_title(self, left: tuple[Part, ...], right: tuple[Part, ...], *, is_failure: bool) -> None:
         title = self.query_one(TitleBar)
         title.left, title.right = left, right
+        title.set_class(is_failure, "-failed")
 
     def show_tracing(self, *, has_result: bool) -> None:
         """A trace began: the result before stays, dimmed."""

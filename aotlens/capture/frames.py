@@ -6,6 +6,7 @@ Invariant: a frame is the user's unless its file belongs to torch, to aotlens, o
 import os
 import sys
 import sysconfig
+from importlib.util import find_spec
 from types import CodeType, FrameType
 
 import torch
@@ -18,8 +19,15 @@ _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
 _INSTALLED = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
 """In the path of every installed package, whether of the environment, the user or the system."""
 
-_TRITON = os.path.join(sysconfig.get_paths()["purelib"], "triton") + os.sep
-"""It stands between a launch and its kernel, as torch does."""
+
+def _package_folder(name: str) -> str:
+    """Where a package is installed, which is not imported; a path that no file has where it is missing."""
+    spec = find_spec(name)
+    return os.path.dirname(spec.origin) + os.sep if spec is not None and spec.origin else "\0"
+
+
+_TRITON = _package_folder("triton")
+"""Its frames are between a launch and its kernel, as torch's are; they may be outside this environment."""
 
 _is_user: dict[str, bool] = {}
 """By file, since Dynamo's own code objects may hold constants that cannot be hashed."""

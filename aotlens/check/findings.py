@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from aotlens.check.settings import SEVERITIES, Settings
 from aotlens.check.tracing import Traced
-from aotlens.report.diagnose import from_failure
+from aotlens.report.diagnose import FAILURE_FAMILY, from_failure
 from aotlens.report.diagnose_budgets import Budget, over_budget
 from aotlens.report.diagnose_dynamo import over_dynamo_budget
 from aotlens.report.diagnose_ignores import Ignore, covers, parse_ignores, unknown_codes, unused
@@ -19,7 +19,6 @@ from aotlens.report.records import Diagnostic, Target
 __all__ = ["Checked", "CheckedTarget", "Finding", "judge"]
 
 FAULT_OF_OURS = "AL911"
-FAILED = "AL9"
 """The family of failed traces."""
 
 
@@ -101,7 +100,7 @@ def _of_trace(traced: Traced) -> Iterator[Finding]:
             budget = settings.budget_of(function.span.file, function.qualname)
             rows += [(function.qualname, one) for one in over_dynamo_budget(function, budget)]
         rows += [(None, one) for one in traced.report.diagnostics]
-    if traced.failure is not None:
+    if traced.failure is not None and traced.report is None:  # a report has its failure among its diagnostics
         rows.append((None, from_failure(traced.failure)))
     for qualname, diagnostic in rows:
         where = diagnostic.span.file if diagnostic.span is not None else file
@@ -112,7 +111,7 @@ def _of_trace(traced: Traced) -> Iterator[Finding]:
 def _finding(diagnostic: Diagnostic, file: str, qualname: str | None, settings: Settings) -> Finding:
     if diagnostic.code == FAULT_OF_OURS:
         return Finding(diagnostic, file, qualname, 3)
-    if diagnostic.code.startswith(FAILED):
+    if diagnostic.code.startswith(FAILURE_FAMILY):
         return Finding(diagnostic, file, qualname, 2)
     fails = SEVERITIES.index(diagnostic.severity) <= SEVERITIES.index(settings.fail_on)
     return Finding(diagnostic, file, qualname, int(fails))

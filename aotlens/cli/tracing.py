@@ -7,6 +7,7 @@ from aotlens.cli.progress import waiting
 from aotlens.cli.target import TargetName, check_script
 from aotlens.cli.terminal import say
 from aotlens.report.codec import decode
+from aotlens.report.progress import phase_of
 from aotlens.report.records import Report
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.kept import open_answers
@@ -57,7 +58,7 @@ def _traced(request: TraceRequest, time_limit_s: float) -> Answer:
             request.qualname,
             request.argv,
             request.options,
-            on_progress=lambda progress: show(progress.detail, progress.stage),
+            on_progress=lambda progress: show(str(phase_of(progress.stage, progress.detail))),
             time_limit_s=time_limit_s,
             list_reads=request.list_reads,
         )

@@ -176,6 +176,9 @@ CHECKS: tuple[Check, ...] = (
 )
 """Every check; `aotlens.report.rules` explains their codes."""
 
+FAILURE_FAMILY = "AL9"
+"""How the codes start for failures of the script, of the worker or of aotlens."""
+
 FAILURE_CODES = {
     "syntax": "AL901",
     "user": "AL902",

@@ -78,7 +78,8 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
         report = _report(request, targets, driver.not_compiled, refused)
         cut_short = _cut_short(collector, failure, request.options)
         dynamo = driver.dynamo(targets)
-        findings = (*report.diagnostics, *dynamo_findings(dynamo), *notes)
+        failed = () if failure is None else (from_failure(failure),)
+        findings = (*failed, *report.diagnostics, *dynamo_findings(dynamo), *notes)
         report = replace(report, diagnostics=findings, dynamo=dynamo, incomplete=cut_short)
     data = encode(report) if report is not None else None
     return Outcome(data, failure, _files(request.path, reads), reads.outside, collector.stopped)

@@ -47,11 +47,19 @@ class FakeTracing:
     def close(self) -> None:
         self.post = lambda message: None
 
-    def progress(self, stage: str) -> None:
-        self.post(TraceProgress(self.started[-1][0], stage))
+    def progress(self, stage: str, detail: str = "") -> None:
+        self.post(TraceProgress(self.started[-1][0], stage, detail))
 
     def answer(self, report: Report, output: str = "", trace: int | None = None) -> None:
         self.post(TraceEnded(trace or self.started[-1][0], report, None, output, 1240.0))
+
+    def answer_again(self, report: Report) -> None:
+        """Nothing has changed since the trace before."""
+        self.post(TraceEnded(self.started[-1][0], report, None, "", None))
+
+    def answer_with_failure(self, report: Report, failure: Failure, output: str = "") -> None:
+        """The script failed after the report's targets were traced."""
+        self.post(TraceEnded(self.started[-1][0], report, failure, output, 1240.0))
 
     def fail(self, failure: Failure, output: str = "") -> None:
         self.post(TraceEnded(self.started[-1][0], None, failure, output))

@@ -1,5 +1,6 @@
 """Traces in the background: progress, answers, failures, cancelling, watching."""
 
+import re
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -8,14 +9,15 @@ from rich.console import Console
 from textual.pilot import Pilot
 
 from aotlens.report import SavedValue, encode
+from aotlens.report.diagnose import from_failure
 from aotlens.report.records import Verdict
 from aotlens.worker.protocol import Answer, Failure
 from tests.report.sample import MODEL, sample_report, span, tensor
-from tests.tui.driving import FakeTracing, drive, lines, settle, source, table
+from tests.tui.driving import FakeTracing, drive, lines, rows, settle, source, table
 from tui.app import AotlensApp
 from tui.messages import SourceChanged
 from tui.panes.log import LogPane
-from tui.panes.registry import LOG_KEY
+from tui.panes.registry import CHOICES, LOG_KEY
 from tui.tracing import ended
 
 RAISED = Failure(
@@ -41,11 +43,15 @@ def test_progress_is_shown_until_the_report_is_there() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
         assert shown_pane(app) == "progress"
         tracing.progress("import")
-        tracing.progress("joint")
+        tracing.progress("joint", "MLP.forward")
         await settle(pilot)
-        stages = [line.split()[:2] for line in lines(app, "progress-lines")[2:9]]
-        assert stages[:2] == [["+", "import"], ["›", "joint"]]
-        assert stages[2:] == [["partition"], ["forward"], ["backward"], ["report"], []]
+        phases = [re.sub(r" +[\d.]+ (ms|s)$", "", line).strip() for line in lines(app, "progress-lines")[2:6]]
+        assert phases == [
+            "+ importing torch",
+            "+ reading your script",
+            "› tracing MLP.forward: joint",
+            "building the report",
+        ]
         tracing.answer(sample_report(), "step 0 loss 4.2\n")
         await settle(pilot)
         assert (shown_pane(app), right_title(app)) == ("overview", "traced in 1.2 s")
@@ -146,6 +152,64 @@ def test_a_new_trace_says_what_changed() -> None:
         tracing.answer(new)
         await settle(pilot)
         assert right_title(app) == "nothing changed · traced in 1.2 s"
+
+    drive(scenario, AotlensApp("model.py", tracing=tracing))
+
+
+def test_a_script_that_fails_after_a_trace_is_shown_as_failed() -> None:
+    tracing = FakeTracing()
+    sample = sample_report()
+    report = replace(
+        sample,
+        incomplete=f"the script failed: {RAISED.message}",
+        diagnostics=(from_failure(RAISED), *sample.diagnostics),
+    )
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        tracing.answer_with_failure(report, RAISED, "step 0\n")
+        await settle(pilot)
+        assert right_title(app) == "incomplete · the script failed · 9 shows where, 0 the traceback"
+        assert app.workbench.query_one("#title").has_class("-failed")
+        assert "missing   the script failed: ValueError: heads must divide width (model.py:20)" in "\n".join(
+            lines(app, "overview-lines")
+        )
+        await pilot.press("9")
+        assert "AL902" in rows(app, "diagnostic-table")[0]
+        await pilot.press("0")
+        log = app.workbench.query_one("#log-text").text.lines  # type: ignore[attr-defined]
+        assert (log[0], log[-1]) == ("step 0", "ValueError: heads")
+        tracing_again = len(tracing.started)
+        await pilot.press("r")
+        tracing.answer(sample)
+        await settle(pilot)
+        assert len(tracing.started) == tracing_again + 1
+        assert not app.workbench.query_one("#title").has_class("-failed")
+
+    drive(scenario, AotlensApp("model.py", tracing=tracing))
+
+
+def test_an_answer_from_disk_is_said_to_be_unchanged() -> None:
+    tracing = FakeTracing()
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        tracing.answer_again(sample_report())
+        await settle(pilot)
+        assert right_title(app) == "unchanged, not traced again"
+
+    drive(scenario, AotlensApp("model.py", tracing=tracing))
+
+
+def test_the_verdict_is_visible_on_every_tab() -> None:
+    tracing = FakeTracing()
+    sample = sample_report()
+    verified = replace(sample.targets[0], verified=Verdict("not verified", "its gradients were not compared"))
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        tracing.answer(replace(sample, targets=(verified, *sample.targets[1:])))
+        await settle(pilot)
+        for key, _, _ in CHOICES:
+            await pilot.press(key)
+            assert right_title(app).startswith("not verified · ")
 
     drive(scenario, AotlensApp("model.py", tracing=tracing))
 

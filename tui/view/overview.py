@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from aotlens.report.alive import alive_folds, lifetime
 from aotlens.report.certificates import reason_text
+from aotlens.report.diagnose import FAILURE_FAMILY
 from aotlens.report.fold import Fold, fold
 from aotlens.report.ledger import KINDS
 from aotlens.report.places import texts
@@ -19,7 +20,7 @@ from tui.view.ledger import sites_link
 from tui.view.marks import all_diagnostics
 from tui.view.places import home_file, line_place
 from tui.view.quantities import plot
-from tui.view.rows import Jump, Line, Link, Part
+from tui.view.rows import VERDICT_ROLES, Jump, Line, Link, Part
 from tui.view.saved import by_bytes, layer_value_name, same_layer, saved_link
 from tui.view.tradeoffs import tradeoff_lines
 from tui.view.wrapper import ordered_steps
@@ -180,7 +181,10 @@ def lacking_facts(report: Report) -> Iterator[Line]:
             parts = (Part(record.name, "warning"), Part(where, "place"), Part(f"  {record.cause}", "dim"))
             yield fact("in eager", *parts, link=link, jump=Jump("diagnostics"))
     if report.incomplete is not None:
-        yield fact("missing", Part(report.incomplete, "warning"))
+        failed = any(diagnostic.code.startswith(FAILURE_FAMILY) for diagnostic in report.diagnostics)
+        yield fact(
+            "missing", Part(report.incomplete, "error" if failed else "warning"), jump=Jump("diagnostics")
+        )
     if report.dynamo is not None and any(dynamo_counts(report.dynamo)):
         yield fact("dynamo", dynamo_part(report.dynamo))
 
@@ -224,9 +228,8 @@ def further_facts(target: Target) -> Iterator[Line]:
 
 def verdict_fact(verdict: Verdict) -> Line:
     """How a call compared with eager."""
-    roles = {"equal": "ok", "differs": "error", "not verified": "warning"}
     first = verdict.text.partition("\n")[0]
-    return fact("verified", Part(verdict.outcome, roles[verdict.outcome]), Part(f"  {first}", "dim"))
+    return fact("verified", Part(verdict.outcome, VERDICT_ROLES[verdict.outcome]), Part(f"  {first}", "dim"))
 
 
 def saved_fact(partition: Partition) -> Line:

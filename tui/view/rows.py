@@ -9,6 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 from aotlens.report.fold import fold
 from aotlens.report.records import Span
+from aotlens.report.source_records import Outcome
 
 Record = TypeVar("Record")
 
@@ -23,6 +24,9 @@ class Part:
 
 
 Cell = str | Part
+
+VERDICT_ROLES: dict[Outcome, str] = {"equal": "ok", "differs": "error", "not verified": "warning"}
+"""The role of a comparison's outcome."""
 
 
 @dataclass(frozen=True, slots=True)

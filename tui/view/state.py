@@ -4,13 +4,19 @@ import os
 from dataclasses import dataclass, replace
 
 from aotlens.report.places import file_name
+from aotlens.report.progress import PHASES, STARTING, Phase
 from aotlens.report.records import Report, Target
+from aotlens.report.source_records import Outcome
 from aotlens.report.summary import counted, human_ms
+from aotlens.report.verdicts import WORST_FIRST
 from aotlens.worker.protocol import Failure
-from tui.view.rows import Line, Part
+from tui.view.rows import VERDICT_ROLES, Line, Part
 
-STAGES = ("import", "run", "captured", "functional", "joint", "partition", "forward", "backward", "report")
-"""What a trace usually passes, to show what is still to come; others are shown as they come."""
+VERDICT_WORDS: dict[Outcome, str] = {
+    "equal": "equal to eager",
+    "differs": "differs from eager",
+    "not verified": "not verified",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,23 +27,26 @@ class TraceState:
     """`idle`, `tracing`, `failed` or `ready`."""
     trace: int = 0
     """Number of the newest trace; answers with a smaller one are stale."""
-    seen: tuple[tuple[str, float], ...] = ()
-    """Stages reached, each with the seconds since the start."""
-    detail: str = ""
+    phases: tuple[tuple[Phase, float], ...] = ((STARTING, 0.0),)
+    """Phases reached, each with the seconds after the start at which it began; the last one runs."""
     failure: Failure | None = None
-    elapsed_ms: float = 0.0
+    """Also beside a report: the script failed after something was traced."""
+    elapsed_ms: float | None = 0.0
+    """None where nothing has changed since an earlier trace, whose answer is shown."""
     change: tuple[Part, ...] = ()
     """What this trace changed, where the same target was traced before."""
 
-    def reached(self, stage: str, detail: str, elapsed_s: float) -> "TraceState":
-        """After a progress message; the same stage again only changes the detail."""
-        if self.seen and self.seen[-1][0] == stage:
-            return replace(self, detail=detail)
-        return replace(self, seen=(*self.seen, (stage, elapsed_s)), detail=detail)
+    def reached(self, phase: Phase, elapsed_s: float) -> "TraceState":
+        """After a progress message; the same phase again only changes its words."""
+        last, began_s = self.phases[-1]
+        if last.kind == phase.kind:
+            return replace(self, phases=(*self.phases[:-1], (phase, began_s)))
+        return replace(self, phases=(*self.phases, (phase, elapsed_s)))
 
     @property
-    def stage(self) -> str:
-        return self.seen[-1][0] if self.seen else "worker starts"
+    def has_failed(self) -> bool:
+        """Whether something failed that the user did not ask to stop."""
+        return self.failure is not None and self.failure.kind != "cancelled"
 
 
 def title_parts(name: str, report: Report | None, target: Target | None) -> tuple[Part, ...]:
@@ -58,7 +67,7 @@ def state_parts(state: TraceState, report: Report | None, elapsed_s: float) -> t
     """The right half of the title bar."""
     if state.phase == "tracing":
         old = " · showing the result before" if report is not None else ""
-        return (Part(f"tracing: {state.stage} {elapsed_s:.1f} s", "accent"), Part(old, "dim"))
+        return (Part(f"{state.phases[-1][0]} {elapsed_s:.1f} s", "accent"), Part(old, "dim"))
     if state.phase == "failed" and state.failure is not None and state.failure.kind == "cancelled":
         return (Part("cancelled", "warning"), Part(" · r traces again", "dim"))
     if state.phase == "failed":
@@ -66,16 +75,26 @@ def state_parts(state: TraceState, report: Report | None, elapsed_s: float) -> t
         return (Part("trace failed", "error"), Part(f"{old} · r retries", "dim"))
     if state.phase == "ready":
         change = (*state.change, Part(" · ", "dim")) if state.change else ()
-        took = Part(f" in {human_ms(state.elapsed_ms)}", "dim")
-        return (*change, *_lacking(report), Part("traced", "ok"), took)
+        return (*change, *_lacking(report), *_ended(state))
     return (*_lacking(report), Part(f"report · torch {report.torch}", "dim")) if report is not None else ()
 
 
+def _ended(state: TraceState) -> tuple[Part, ...]:
+    if state.has_failed:
+        return (Part("the script failed", "error"), Part(" · 9 shows where, 0 the traceback", "dim"))
+    if state.elapsed_ms is None:
+        return (Part("unchanged", "ok"), Part(", not traced again", "dim"))
+    return (Part("traced", "ok"), Part(f" in {human_ms(state.elapsed_ms)}", "dim"))
+
+
 def _lacking(report: Report | None) -> tuple[Part, ...]:
-    """That a part of what the script passed to `torch.compile` is not in the report."""
+    """The verdict where calls were compared with eager, and what is missing from the report."""
     if report is None:
         return ()
     parts = []
+    verdicts = {target.verified.outcome for target in report.targets if target.verified is not None}
+    if worst := next((outcome for outcome in WORST_FIRST if outcome in verdicts), None):
+        parts += [Part(VERDICT_WORDS[worst], VERDICT_ROLES[worst]), Part(" · ", "dim")]
     if count := sum(record.is_loss for record in report.not_compiled):
         parts += [Part(f"{count} not compiled", "warning"), Part(" · ", "dim")]
     if report.incomplete is not None:
@@ -84,30 +103,30 @@ def _lacking(report: Report | None) -> tuple[Part, ...]:
 
 
 def progress_lines(name: str, state: TraceState, elapsed_s: float) -> tuple[Line, ...]:
-    """What stands in place of the first result."""
+    """What a trace has done and still has to do, until there is a first result."""
     lines = [Line((Part(f"Tracing {name}", "title"),)), Line()]
-    times = [start for _, start in state.seen[1:]] + [elapsed_s]
-    for (stage, start), end in zip(state.seen, times, strict=False):
-        done = end is not elapsed_s
-        mark = Part("  + ", "ok") if done else Part("  › ", "accent")
-        lines.append(Line((mark, Part(f"{stage:<14}", "name"), Part(human_ms((end - start) * 1000), "dim"))))
-    if not state.seen:
-        lines.append(
-            Line(
-                (
-                    Part("  › ", "accent"),
-                    Part(f"{state.stage:<14}", "name"),
-                    Part(f"{elapsed_s:.1f} s", "dim"),
-                )
-            )
-        )
-    reached = {stage for stage, _ in state.seen}
-    last = max((STAGES.index(stage) for stage in reached if stage in STAGES), default=-1)
-    lines += [Line((Part(f"    {stage}", "dim"),)) for stage in STAGES[last + 1 :]]
-    if state.detail:
-        lines += [Line(), Line((Part(state.detail, "dim"),), wrap=True)]
+    ends_s = [began_s for _, began_s in state.phases[1:]]
+    for (phase, began_s), end_s in zip(state.phases, ends_s, strict=False):
+        lines.append(_phase_line("+", "ok", phase.words, end_s - began_s))
+    running, began_s = state.phases[-1]
+    lines.append(_phase_line("›", "accent", str(running), elapsed_s - began_s))
+    reached = {phase.kind for phase, _ in state.phases}
+    last = max((index for index, phase in enumerate(PHASES) if phase.kind in reached), default=0)
+    lines += [Line((Part(f"    {phase.words}", "dim"),)) for phase in PHASES[last + 1 :]]
     lines += [Line(), Line((Part("Esc cancels", "dim"),))]
     return tuple(lines)
+
+
+def _phase_line(mark: str, role: str, words: str, elapsed_s: float) -> Line:
+    return Line(
+        (Part(f"  {mark} ", role), Part(f"{words:<30}", "name"), Part(human_ms(elapsed_s * 1000), "dim"))
+    )
+
+
+def log_text(output: str, failure: Failure | None) -> str:
+    """What the script printed, and the traceback where it failed."""
+    traceback = failure.traceback if failure is not None else ""
+    return "\n".join(part.rstrip("\n") for part in (output, traceback) if part.strip())
 
 
 FAILURE_TITLES = {

@@ -17,6 +17,7 @@ class TitleBar(Widget):
 
     DEFAULT_CSS = """
     TitleBar { height: 1; padding: 0 1; background: $panel; color: $foreground; }
+    TitleBar.-failed { background: $error 35%; }
     """
 
     left: reactive[tuple[Part, ...]] = reactive(())
