@@ -131,6 +131,18 @@ def _front_end_imports() -> Iterator[str]:
                 yield _say(module, entry)
 
 
+def _agents_imports() -> Iterator[str]:
+    for module in modules().values():
+        if not _is_in(module.name, ("aotlens.mcp",)):
+            continue
+        for entry in _at_run_time(module):
+            loaded = resolved(entry)
+            ours = _is_in(loaded, ("aotlens.mcp", "aotlens.cli", *FRONT_END_MAY))
+            plain = _is_stdlib(loaded) or loaded in ("aotlens.errors", "aotlens._version")
+            if not (ours or plain or _is_in(loaded, ("mcp", "mcp_types"))):
+                yield _say(module, entry)
+
+
 def _private_torch() -> Iterator[str]:
     for module in modules().values():
         if module.name == "aotlens.torch_api":
@@ -190,6 +202,7 @@ RULES = {
     "the report is standard library, and rich only to print": _report_imports,
     "the worker's client and data are standard library": _worker_imports,
     "front ends know the report and the worker's client only": _front_end_imports,
+    "the server for agents knows the commands, the report and the worker's client only": _agents_imports,
     "private torch names stand in torch_api.py": _private_torch,
     "the product never imports the peer": _peer_imports,
     "no module imports itself in a circle": _import_cycles,
@@ -244,6 +257,7 @@ def _engine_in(loaded: set[str]) -> set[str]:
         "import lsp_server.app",
         "import tui.app",
         "import aotlens.cli",
+        "import aotlens.mcp.server",
     ],
 )
 def test_loads_neither_torch_nor_the_engine(statement: str) -> None:

@@ -48,6 +48,7 @@ COMMANDS = (
     Command("why", "explain graph breaks, recompilations and compile time of a script, with any backend", 1),
     Command("tui", "the same in a terminal app, beside the source", 1),
     Command("lsp", "the language server, for editors"),
+    Command("mcp", "these commands as tools for agents (Model Context Protocol)", needs_torch=False),
     Command("check", "tell the diagnostics of every target that has an example, for CI", sys.maxsize),
     Command("diff", "tell what changed between two reports, or two git revisions of a target", 2),
     Command("verify", "compare compiled with eager: values, gradients, mutations, aliasing", 1),

@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 from aotlens.check.settings import settings_for
 from aotlens.cli.limits import add_limits, limits_of
@@ -11,11 +10,12 @@ from aotlens.cli.target import TargetName, add_compile_options, add_gpu, check_g
 from aotlens.cli.terminal import say, write_data
 from aotlens.cli.tracing import trace_target
 from aotlens.cli.values import output_file, seconds
-from aotlens.errors import ReportError, UserError
-from aotlens.report.codec import encode_record, loads
+from aotlens.errors import UserError
+from aotlens.report.codec import encode_record
 from aotlens.report.diagnose_budgets import Budget, over_budget
 from aotlens.report.difference import ReportChange, report_change
 from aotlens.report.records import Diagnostic, Report
+from aotlens.report.saved import load_report
 from aotlens.worker.protocol import TraceOptions
 
 SCHEMA = "aotlens.diff/1"
@@ -95,7 +95,7 @@ def _report(what: str, arguments: argparse.Namespace) -> Report:
     """A report from a file; what looks like a script is traced."""
     target = TargetName.parse(what)
     if not target.path.endswith(".py"):
-        return _read(what)
+        return load_report(what)
     traced = trace_target(target, arguments.argv, _options(arguments), arguments.time_limit)
     if traced.failure is not None:
         if traced.failure.traceback:
@@ -103,17 +103,6 @@ def _report(what: str, arguments: argparse.Namespace) -> Report:
         raise UserError(traced.failure.message, kind=traced.failure.kind)
     assert traced.report is not None
     return traced.report
-
-
-def _read(file: str) -> Report:
-    try:
-        return loads(Path(file).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ReportError(f"{file} is not a report: {error.reason}") from error
-    except ReportError as error:
-        raise ReportError(f"{file}: {error.message}") from error
 
 
 def _over(report: Report, limits: Budget) -> list[list[Diagnostic]]:

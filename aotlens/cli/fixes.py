@@ -4,10 +4,8 @@ Invariant: a file is written only after its diff was printed, and only if it is 
 """
 
 import argparse
-import difflib
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from aotlens.cli.terminal import say, write_data
 from aotlens.errors import UserError
 from aotlens.fixes.search import Found
 from aotlens.report.attach_fixes import with_fixes
+from aotlens.report.edits import unified_diff
 from aotlens.report.places import shown_path
 from aotlens.report.records import Report
 from aotlens.report.summary import counted
@@ -50,7 +49,9 @@ def write_fixes(found: Found | None, arguments: argparse.Namespace, started: flo
     if found is None or not found.texts:
         say("aotlens: nothing is written: no edit passed")
         return
-    diff = "".join(line for file in found.texts for line in _diff(file, found))
+    diff = "".join(
+        unified_diff(shown_path(file), found.originals[file], text) for file, text in found.texts.items()
+    )
     if arguments.format == "text" and arguments.output is None:
         write_data(diff, None)
     else:
@@ -62,13 +63,3 @@ def write_fixes(found: Found | None, arguments: argparse.Namespace, started: flo
         Path(file).write_bytes(text.encode("utf-8"))
     count = sum(entry.passed for entry in found.fixes)
     say(f"aotlens: wrote {count} {'fix' if count == 1 else 'fixes'} to {counted(len(found.texts), 'file')}")
-
-
-def _diff(file: str, found: Found) -> Iterator[str]:
-    before, after = found.originals[file], found.texts[file]
-    name = shown_path(file)
-    lines = difflib.unified_diff(
-        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
-    )
-    for line in lines:
-        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

@@ -1,10 +1,11 @@
 """Edits of a source text."""
 
-from collections.abc import Iterable
+import difflib
+from collections.abc import Iterable, Iterator
 
 from aotlens.report.source_records import Edit
 
-__all__ = ["edited"]
+__all__ = ["edited", "unified_diff"]
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:
@@ -19,3 +20,16 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
         end = starts[min(edit.span.end_line - 1, len(lines))] + edit.span.end_col
         data = data[:start] + edit.text.encode() + data[end:]
     return data.decode()
+
+
+def unified_diff(name: str, before: str, after: str) -> str:
+    """The diff of a file of that name, as `patch` and git read it."""
+    return "".join(_diff_lines(name, before, after))
+
+
+def _diff_lines(name: str, before: str, after: str) -> Iterator[str]:
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
+    )
+    for line in lines:
+        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

@@ -1,4 +1,4 @@
-"""The JSON Schema (draft 2020-12) of a report, generated from the records.
+"""The JSON Schema (draft 2020-12) of a report, or of any other record, generated from the records.
 
 Invariant: the records are the only definition.  `python -m aotlens.report.schema docs/report.schema.json`
 writes the published copy, and a test holds that it is current.
@@ -10,21 +10,11 @@ import json
 import re
 import sys
 import types
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from aotlens.report import (
-    cuda_graph_records,
-    dynamo_records,
-    eager_records,
-    kernel_records,
-    left_records,
-    partition_records,
-    records,
-    reuse_records,
-    source_records,
-)
 from aotlens.report.codec import json_key
 from aotlens.report.records import SCHEMA, Report
 
@@ -51,6 +41,32 @@ def schema() -> Schema:
     }
 
 
+def answer_schema(record: Any) -> Schema:
+    """The schema of what `encode_record` writes for a record: every key is there."""
+    defined: dict[str, Schema] = {}
+    _reference(record, defined)
+    top = defined.pop(record.__name__)
+    return {**top, "$defs": dict(sorted(defined.items()))} if defined else top
+
+
+def arguments_schema(record: Any) -> Schema:
+    """The schema of what `decode_record` reads: a field with a default may be left out."""
+    top = answer_schema(record)
+    for entry in fields(record):
+        if entry.default is not MISSING:
+            top["properties"][json_key(entry.name)]["default"] = _plain(entry.default)
+    required = [json_key(entry.name) for entry in fields(record) if not _has_default(entry)]
+    return {**top, "required": required, "additionalProperties": False}
+
+
+def _has_default(entry: Field[Any]) -> bool:
+    return entry.default is not MISSING or entry.default_factory is not MISSING
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
 def schema_text() -> str:
     """The schema as the text of its published file."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
@@ -65,7 +81,7 @@ def _reference(record: Any, defined: dict[str, Schema]) -> Schema:
 
 
 def _definition(record: Any, defined: dict[str, Schema]) -> Schema:
-    hints, descriptions = get_type_hints(record), _field_descriptions()[record.__name__]
+    hints, descriptions = get_type_hints(record), _field_descriptions(record.__module__)[record.__name__]
     properties = {}
     for entry in fields(record):
         key = json_key(entry.name)
@@ -113,29 +129,19 @@ def _union(members: tuple[Any, ...], defined: dict[str, Schema]) -> Schema:
     }
 
 
-def _field_descriptions() -> dict[str, dict[str, str]]:
+@cache
+def _field_descriptions(module: str) -> dict[str, dict[str, str]]:
     """The string under each field, by record: Python drops them, so they are read from the source."""
-    found: dict[str, dict[str, str]] = {}
-    modules = (
-        source_records,
-        partition_records,
-        cuda_graph_records,
-        dynamo_records,
-        eager_records,
-        kernel_records,
-        left_records,
-        reuse_records,
-        records,
-    )
-    for record in [entry for module in modules for entry in ast.parse(inspect.getsource(module)).body]:
+    described: dict[str, dict[str, str]] = {}
+    for record in ast.parse(inspect.getsource(sys.modules[module])).body:
         if not isinstance(record, ast.ClassDef):
             continue
-        described = found.setdefault(record.name, {})
+        texts = described.setdefault(record.name, {})
         for entry, after in zip(record.body, record.body[1:], strict=False):
             match entry, after:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    described[name] = inspect.cleandoc(text)
-    return found
+                    texts[name] = inspect.cleandoc(text)
+    return described
 
 
 if __name__ == "__main__":

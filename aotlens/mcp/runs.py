@@ -1,0 +1,158 @@
+"""Running a user's script, in a child process: the worker's, or that of `aotlens why`.
+
+Invariant: only these two functions start a process that runs user code, and both end it when the client
+cancels the call or the time limit passes.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aotlens.cli.target import TargetName, check_script
+from aotlens.errors import UserError
+from aotlens.mcp.held import HeldReport, HeldReports
+from aotlens.mcp.requests import WhyRequest
+from aotlens.report.codec import decode
+from aotlens.report.saved import load_report
+from aotlens.worker.client import WorkerClient
+from aotlens.worker.protocol import Answer, Failure, Progress, TraceOptions
+
+__all__ = ["Call", "Ran", "Trace", "observe", "trace"]
+
+LONGEST_OUTPUT = 4_000
+"""Characters of a script's output that an answer holds; its end tells more than its start."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One tool call in progress."""
+
+    report_progress: Callable[[str], None] = lambda text: None
+    _stop: list[Callable[[], None]] = field(default_factory=list)
+    _is_cancelled: bool = False
+
+    def on_cancel(self, stop: Callable[[], None]) -> None:
+        """Have `stop` called when the client cancels; at once where it already has."""
+        self._stop.append(stop)
+        if self._is_cancelled:
+            stop()
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+        for stop in self._stop:
+            stop()
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What the worker is asked."""
+
+    target: TargetName
+    argv: tuple[str, ...]
+    options: TraceOptions
+    time_limit_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A new report, and what the script printed."""
+
+    held: HeldReport
+    output: str
+
+
+def trace(worker: WorkerClient, reports: HeldReports, asked: Trace, call: Call) -> Ran:
+    """Trace in the worker's child. Raises UserError with the command's message where there is no report."""
+    check_script(asked.target.path)
+    started = time.time()
+
+    def on_progress(progress: Progress) -> None:
+        call.report_progress(f"{progress.stage} {progress.detail}".strip())
+
+    job = worker.submit(
+        asked.target.path,
+        asked.target.qualname,
+        asked.argv,
+        asked.options,
+        on_progress=on_progress,
+        time_limit_s=asked.time_limit_s,
+    )
+    call.on_cancel(job.cancel)
+    answer: Answer = job.future.result()
+    if answer.report is None:
+        assert answer.failure is not None
+        raise UserError(_failure_text(answer.failure, answer.output), kind=answer.failure.kind)
+    return Ran(reports.hold(decode(answer.report), started), shortened(answer.output))
+
+
+def _failure_text(failure: Failure, output: str) -> str:
+    """What a command prints: the message, the user's traceback, and the script's last words."""
+    parts = [failure.message, failure.traceback.rstrip()]
+    if output:
+        parts.append(f"The script printed:\n{shortened(output)}")
+    return "\n".join(part for part in parts if part)
+
+
+def observe(reports: HeldReports, request: WhyRequest, script: str, call: Call) -> Ran:
+    """Run `aotlens why`. Raises UserError with its message where it makes no report."""
+    check_script(script)
+    started = time.time()
+    with tempfile.TemporaryDirectory(prefix="aotlens-mcp-") as folder:
+        file, log = Path(folder, "why.json"), Path(folder, "log")
+        options = ["--format", "json", "-o", str(file)]
+        options += ["--try-fixes"] if request.try_fixes else []
+        options += ["--guards"] if request.guards else []
+        command = [sys.executable, "-P", "-m", "aotlens", "why", *options, script, "--", *request.argv]
+        call.report_progress(f"running {script}")
+        with log.open("wb") as output:
+            _run(command, output.fileno(), request.time_limit_s, call)
+        printed = log.read_text(encoding="utf-8", errors="replace")
+        if not file.exists():
+            raise UserError(_last_error(printed) or f"`aotlens why {script}` ended without a report")
+        return Ran(reports.hold(load_report(file), started), shortened(printed))
+
+
+def _run(command: list[str], output: int, time_limit_s: float, call: Call) -> None:
+    """Run to the end, or to the limit; then nothing that it started is left."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+    )
+    call.on_cancel(lambda: _end(process))
+    try:
+        process.wait(time_limit_s)
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            f"the script ran longer than {time_limit_s:g} s and was stopped; a larger `time_limit_s` lets it"
+            " run on",
+            kind="timeout",
+        ) from None
+    finally:
+        _end(process)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Kill the process and its children, where it still runs."""
+    if process.poll() is not None:
+        return
+    if hasattr(os, "killpg"):
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait()
+
+
+def _last_error(printed: str) -> str:
+    """The command's own message, which may have several lines; empty where it printed none."""
+    _, separator, message = printed.rpartition("aotlens: error: ")
+    return message.strip() if separator else shortened(printed).strip()
+
+
+def shortened(output: str) -> str:
+    """The end of a long output."""
+    return output if len(output) <= LONGEST_OUTPUT else f"…{output[-LONGEST_OUTPUT:]}"

@@ -1,0 +1,130 @@
+"""`aotlens mcp` as a process of its own, over stdin and stdout, on scripts that run."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from aotlens._version import __version__
+from aotlens.cli import mcp as command
+from aotlens.errors import UserError
+from tests.command import aotlens, environment
+from tests.mcp.stand_in import StandInWorker, answer, error, session_in, text
+
+T = TypeVar("T")
+
+STEP = """\
+import torch
+
+# aotlens: example f32[8, 4] grad, f32[4, 4] grad
+def step(x, w):
+    print("traced")
+    hidden = torch.tanh(x @ w)
+    return (hidden * hidden.exp()).sum()
+"""
+LOOP = """\
+import torch
+
+@torch.compile(backend="eager")
+def scaled(x, number):
+    return x * number
+
+for number in (2.0, 3.0):
+    scaled(torch.ones(4), number)
+"""
+
+
+def _over_stdio(folder: Path, use: Callable[[Client], Awaitable[T]]) -> T:
+    arguments = ["-m", "aotlens", "mcp", "--root", str(folder)]
+    own = {**environment(), "AOTLENS_CACHE_DIR": ""}
+    server = StdioServerParameters(command=sys.executable, args=arguments, env=own)
+
+    async def connected() -> T:
+        async with Client(server) as client:
+            return await use(client)
+
+    return asyncio.run(connected())
+
+
+def test_a_session_over_stdin_and_stdout(tmp_path: Path) -> None:
+    (tmp_path / "step.py").write_text(STEP)
+
+    async def use(client: Client) -> dict[str, Any]:
+        async def call(name: str, **arguments: Any) -> Any:
+            result = await client.call_tool(name, arguments)
+            assert not result.is_error, text(result)
+            return result.structured_content
+
+        run = {"target": "step.py", "run_user_code": True}
+        inspected = await call("inspect", **run)
+        verified = await call("verify", **run, backend="eager")
+        (tmp_path / "step.py").write_text(STEP.replace("hidden.exp()", "hidden.exp().sin()"))
+        again = await call("inspect", **run)
+        changed = await call("diff", before=inspected["report"], after=again["report"])
+        asked = await call("what-if", **run, changes=["recompute:hidden"])
+        return {"inspect": inspected, "verify": verified, "diff": changed, "what-if": asked}
+
+    answers = _over_stdio(tmp_path, use)
+    assert [row["saved_bytes"] for row in answers["inspect"]["targets"]] == [128]
+    assert answers["inspect"]["output"] == "traced\n"
+    assert answers["verify"]["all_equal"] is True
+    (change,) = answers["diff"]["targets"]
+    assert (change["before"]["forward_nodes"], change["after"]["forward_nodes"]) == (5, 6)
+    assert answers["what-if"]["targets"][0]["changes"][0]["change"] == "recompute:hidden"
+
+
+def test_the_server_introduces_itself(tmp_path: Path) -> None:
+    async def use(client: Client) -> tuple[str, str, str | None]:
+        assert client.server_info is not None
+        return client.server_info.name, client.server_info.version, client.instructions
+
+    name, version, instructions = _over_stdio(tmp_path, use)
+    assert (name, version) == ("aotlens", __version__)
+    assert instructions is not None
+    assert "run_user_code" in instructions
+
+
+def test_why_runs_the_script_in_a_process_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "loop.py").write_text(LOOP)
+    session = session_in(tmp_path, StandInWorker())
+    explained = answer(session, "why", script="loop.py", run_user_code=True)
+    (function,) = explained["functions"]
+    assert (function["qualname"], len(function["compilations"])) == ("scaled", 2)
+    assert "recompilation" in explained["summary"]
+
+
+def test_why_ends_a_script_at_the_limit(tmp_path: Path) -> None:
+    (tmp_path / "loop.py").write_text("import time\ntime.sleep(600)\n")
+    session = session_in(tmp_path, StandInWorker())
+    assert error(session, "why", script="loop.py", run_user_code=True, time_limit_s=0.5) == (
+        "the script ran longer than 0.5 s and was stopped; a larger `time_limit_s` lets it run on"
+    )
+
+
+def test_why_says_how_a_script_ended_that_made_no_report(tmp_path: Path) -> None:
+    (tmp_path / "gone.py").write_text("import os\nos._exit(7)\n")
+    session = session_in(tmp_path, StandInWorker())
+    assert error(session, "why", script="gone.py", run_user_code=True) == (
+        "gone.py ended itself with exit code 7 before a report could be made"
+    )
+
+
+def test_a_root_that_is_no_folder_is_the_users_mistake() -> None:
+    ended = aotlens("mcp", "--root", "nowhere")
+    assert (ended.code, ended.err) == (2, "aotlens: error: --root nowhere: no such folder\n")
+
+
+def test_without_the_package_the_command_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_mcp(name: str) -> Any:
+        return None if name == "mcp" else find_spec(name)
+
+    monkeypatch.setattr(command, "find_spec", without_mcp)
+    arguments = type("Arguments", (), {"root": Path(os.curdir)})()
+    with pytest.raises(UserError, match=r"pip install 'aotlens\[mcp\]'"):
+        command.run(arguments)
