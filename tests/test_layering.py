@@ -61,7 +61,7 @@ WORKER_DATA = tuple(
 )
 """What of the worker loads without torch."""
 
-FRONT_END_MAY = ("aotlens.report", "aotlens.policy", *WORKER_DATA)
+FRONT_END_MAY = ("aotlens.report", "aotlens.view", "aotlens.policy", *WORKER_DATA)
 FRONT_ENDS = {
     "lsp_server": ("pygls", "lsprotocol"),
     "tui": ("textual", "textual_serve", "aiohttp", "rich", "pygments", "watchfiles"),
@@ -88,7 +88,7 @@ def _say(module: Module, entry: Import) -> str:
 
 def _is_report_data(name: str) -> bool:
     leaf = name.rpartition(".")[2]
-    return _is_in(name, ("aotlens.report",)) and not leaf.startswith(REPORT_ON_THE_ENGINE_SIDE)
+    return _is_in(name, ("aotlens.report", "aotlens.view")) and not leaf.startswith(REPORT_ON_THE_ENGINE_SIDE)
 
 
 def _report_imports() -> Iterator[str]:

@@ -17,6 +17,14 @@ from aotlens.report.places import lines_text, own_first, place, text_of, texts
 from aotlens.report.records import Partition, RecomputedValue, Region, SavedValue, Span
 from aotlens.report.summary import counted, human_bytes, human_flops
 from aotlens.report.tradeoffs import tradeoff_lines
+from aotlens.view.saved import (
+    alive_anyway,
+    owning,
+    owning_recomputed,
+    recomputed_total,
+    saved_total,
+    unknown_size,
+)
 
 Value = TypeVar("Value", SavedValue, RecomputedValue)
 
@@ -36,23 +44,23 @@ _NUMBERED = re.compile(r"_\d+$")
 def partition_lines(partition: Partition, page: Page) -> Iterator[Text]:
     """Saved values by size, identical layers folded; what is alive anyway; what is computed again."""
     width = page.width
-    kept = [value for value in partition.saved if value.bytes]
-    note = f"{human_bytes(partition.saved_bytes)} in {counted(len(kept), 'value')}, policy {partition.policy}"
+    note = f"{saved_total(partition)}, policy {partition.policy}"
     yield heading("Saved for backward", note + _default_note(partition))
     if partition.budget is not None:
         yield from paragraph(budget_text(partition.budget), width, "  ")
-    groups = saved_folds(kept)
+    groups = saved_folds(owning(partition))
     large = _large(groups, partition.saved_bytes, page)[: page.most(SAVED_ROWS, FEW_SAVED)]
     shown = sorted(large, key=lambda group: own_first(group.first.span))
     rows = [_saved_row(group, page) for group in shown]
     yield from table(rows, width, frozenset({0}))
     yield from _cut(groups[len(large) :], page)
-    yield from _free_lines([value for value in partition.saved if not value.bytes], width)
+    yield from _free_lines(partition, width)
     if partition.dead_values is not None:
         yield from paragraph(partition.dead_values, width, "  ", "dim")
-    if partition.recomputed and (page.is_full or any(value.bytes for value in partition.recomputed)):
+    if partition.recomputed and (page.is_full or owning_recomputed(partition)):
         yield Text()
         recomputed = _recomputed_lines if page.is_full else _recomputed_summary
+        yield _recomputed_heading(partition)
         yield from recomputed(partition.recomputed, page)
     if partition.regions:
         yield Text()
@@ -60,11 +68,10 @@ def partition_lines(partition: Partition, page: Page) -> Iterator[Text]:
     yield from tradeoff_lines(partition, page)
 
 
-def _free_lines(values: Sequence[SavedValue], width: int) -> Iterator[Text]:
+def _free_lines(partition: Partition, width: int) -> Iterator[Text]:
     """What is alive anyway, and what cannot be counted before the call."""
-    unknown = [value for value in values if value.owner == "new" and value.tensor.bytes is None]
-    alive = [value for value in values if value not in unknown]
-    if alive:
+    unknown = unknown_size(partition)
+    if alive := alive_anyway(partition):
         yield from paragraph(f"alive anyway, so free to keep: {_alive(alive)}", width, "  ", "dim")
     if unknown:
         names = ", ".join(map(_label, unknown[:NAMES])) + (", …" if len(unknown) > NAMES else "")
@@ -107,15 +114,14 @@ def _overruled(value: SavedValue | RecomputedValue, width: int) -> Iterator[Text
         yield from paragraph(f"! {overruled_text(value)}", width, _DETAIL, "yellow")
 
 
-def _recomputed_heading(values: tuple[RecomputedValue, ...]) -> Text:
-    spared, flops = sum(value.bytes for value in values), sum(value.flops for value in values)
-    note = f"{counted(len(values), 'value')}, {human_flops(flops)} instead of {human_bytes(spared)}"
+def _recomputed_heading(partition: Partition) -> Text:
+    flops = sum(value.flops for value in partition.recomputed)
+    note = f"{human_flops(flops)} instead of {recomputed_total(partition)}"
     return heading("Computed again in backward", note)
 
 
 def _recomputed_summary(values: tuple[RecomputedValue, ...], page: Page) -> Iterator[Text]:
     """The largest of all reasons."""
-    yield _recomputed_heading(values)
     folds = _by_size([value for value in values if value.bytes], _same_recomputed)
     large = _large(folds, sum(map(_total, folds)), page)[: page.most(0, FEW_RECOMPUTED)]
     yield from table([_recomputed_row(entry, page.width) for entry in large], page.width, frozenset({0, 2}))
@@ -125,7 +131,6 @@ def _recomputed_summary(values: tuple[RecomputedValue, ...], page: Page) -> Iter
 def _recomputed_lines(values: tuple[RecomputedValue, ...], page: Page) -> Iterator[Text]:
     """Grouped by reason; values without memory of their own are only counted."""
     width = page.width
-    yield _recomputed_heading(values)
     for reason in dict.fromkeys(reason_text(value) for value in values):
         group = [value for value in values if reason_text(value) == reason]
         marked = [value for value in group if value.bytes or value.overrode]

@@ -11,6 +11,7 @@ from aotlens.report.certificates import budget_text
 from aotlens.report.places import line_text
 from aotlens.report.records import Input, Memory, Span, Target
 from aotlens.report.summary import applied_steps, counted, human_bytes, target_summary, timings_summary
+from aotlens.view.saved import recomputed_total, saved_total
 from lsp_server.document import Document
 from lsp_server.index import contains
 from lsp_server.positions import char_index
@@ -105,8 +106,8 @@ def function_text(target: Target) -> str:
     if target.left:
         rows.append(f"- leaves {', '.join(code(row.place) for row in target.left[:3])} outside")
     if target.partition:
-        saved, recomputed = len(target.partition.saved), len(target.partition.recomputed)
-        rows.append(f"- policy {target.partition.policy}: {saved} saved, {recomputed} computed again")
+        saved, recomputed = saved_total(target.partition), recomputed_total(target.partition)
+        rows.append(f"- policy {target.partition.policy}: {saved} saved, {recomputed} recomputed")
         if target.partition.budget is not None:
             rows.append(f"- {budget_text(target.partition.budget)}")
         elif target.partition.default_bytes is not None:

@@ -11,7 +11,7 @@ mode      training · torch.compile · torch 2.13.0
 graphs    forward 9 nodes · backward 12 nodes
 inputs    4 parameters, 1 buffer, 2 arguments · steps, cache mutated
 outputs   3 outputs · 2 share memory with something else
-saved     8.0 KiB for the backward · `default` would save 24.0 KiB
+saved     8.0 KiB in 1 value, for the backward · `default` would save 24.0 KiB
 peak      32.0 KiB at mul_1, forward  line 23
 time      939 ms  codegen 820 ms, joint 60.0 ms, capture 41.5 ms
 
@@ -85,7 +85,7 @@ def test_saved_values_stand_by_size_with_their_reasons_and_uses() -> None:
         await pilot.press("5")
         assert lines(app, "saved-total") == [
             (
-                "8.0 KiB in 4 values · 14.0 KiB held by others anyway · 16.0 KiB computed again"
+                "8.0 KiB in 1 value · 14.0 KiB alive anyway · 16.0 KiB in 2 values recomputed"
                 " · policy min-cut · `default` would save 24.0 KiB"
             )
         ]

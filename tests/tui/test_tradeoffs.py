@@ -4,12 +4,13 @@ from dataclasses import replace
 
 from textual.pilot import Pilot
 
-from aotlens.report import FrontierPoint
+from aotlens.report import FrontierPoint, Target
 from aotlens.worker.protocol import Failure
 from tests.report.sample import chosen_partition, sample_report, training_target
 from tests.tui.driving import NARROW, FakeTracing, drive, lines, select, settle, table
 from tui.app import AotlensApp
-from tui.view.rows import Line
+from tui.view.rows import Line, Part
+from tui.view.saved import BAR_WIDTH, saved_listing
 from tui.view.tradeoffs import frontier_plot, tradeoff_lines
 
 PRICE = "the next cheapest set costs 1.5 KiB more and 2.0 kFLOP less, saving sigmoid and mul_1 instead"
@@ -121,7 +122,38 @@ def test_a_key_asks_for_the_other_way_and_a_refusal_leaves_what_is_shown() -> No
     drive(scenario, app)
 
 
-def test_what_has_no_other_way_says_why() -> None:
+def layered_target() -> Target:
+    """Three identical layers that each save a value of 1 MiB."""
+    partition = chosen_partition()
+    free = next(saved for saved in partition.saved if saved.freedom == "choice")
+    layers = tuple(replace(free, node=f"wide_{n}", layer=f"h.{n}", bytes=1 << 20) for n in range(3))
+    return replace(training_target(), partition=replace(partition, saved=(*partition.saved, *layers)))
+
+
+def test_a_key_on_folded_layers_asks_for_all_of_them() -> None:
+    tracing = FakeTracing()
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        tracing.answer(replace(sample_report(), targets=(layered_target(),)))
+        await settle(pilot)
+        await pilot.press("5", "home", "f")
+        assert tracing.asked[-1].what_if == ("recompute:wide_0,recompute:wide_1,recompute:wide_2",)
+
+    drive(scenario, AotlensApp("model.py", tracing=tracing))
+
+
+def test_folded_and_single_rows_are_drawn_on_one_scale() -> None:
+    listing = saved_listing(layered_target())
+    assert listing.group_cells is not None
+    folded = listing.group_cells(listing.groups[0])[1]
+    single = listing.rows.cells(listing.groups[0].places[0])[1]
+    assert isinstance(folded, Part)
+    assert isinstance(single, Part)
+    assert folded.text.count("█") == BAR_WIDTH
+    assert single.text.count("█") == BAR_WIDTH // 3
+
+
+def test_what_cannot_be_changed_says_why() -> None:
     tracing = FakeTracing()
     forced = replace(chosen_partition().saved[0], freedom="forced", reason="a second draw would differ")
     partition = replace(chosen_partition(), saved=(forced,))
@@ -132,7 +164,7 @@ def test_what_has_no_other_way_says_why() -> None:
         await pilot.press("5", "f")
         assert len(tracing.asked) == 1
         assert [note.message for note in app._notifications] == [
-            f"{forced.node} has no other way: a second draw would differ [costly]"
+            f"{forced.node} cannot be changed: a second draw would differ [costly]"
         ]
 
     drive(scenario, AotlensApp("model.py", tracing=tracing))

@@ -132,7 +132,7 @@ class _Tabs:
     def saved(self) -> Iterator[Json]:
         target, partition = self.target, self.target.partition
         yield self._lines([totals(target)])
-        dear = by_bytes(partition) if partition else ()
+        dear = by_bytes(partition.saved) if partition else ()
         yield self.encoder.table(
             saved_listing(target), [self._details(saved_details(row, target)) for row in dear]
         )

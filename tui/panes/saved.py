@@ -58,7 +58,7 @@ class SavedPane(Pane):
 
     def fill(self, subject: Subject) -> None:
         partition = subject.target.partition
-        self.saved = by_bytes(partition) if partition else ()
+        self.saved = by_bytes(partition.saved) if partition else ()
         self.again = dearest_again(partition) if partition else ()
         self.query_one("#saved-total", LineList).show((totals(subject.target),))
         self.query_one("#saved-table", VirtualTable).show(saved_listing(subject.target))
@@ -101,11 +101,13 @@ class SavedPane(Pane):
         self.query_one("#saved-detail", LineList).show(lines)
 
     def _value(self, table: VirtualTable) -> SavedValue | RecomputedValue | None:
-        """What stands under the cursor of a table."""
-        index = table.record_index
-        if index is None:
-            return None
-        return self.saved[index] if table.id == "saved-table" else self.again[index]
+        """The value under the cursor of a table; of a fold the first."""
+        return next(iter(self._values(table)), None)
+
+    def _values(self, table: VirtualTable) -> tuple[SavedValue | RecomputedValue, ...]:
+        """The values that the row under the cursor shows: several where identical layers fold."""
+        records = self.saved if table.id == "saved-table" else self.again
+        return tuple(records[index] for index in table.record_indices)
 
     # What if.
 
@@ -115,13 +117,10 @@ class SavedPane(Pane):
     def action_flip(self) -> None:
         """Ask what it would cost to compute a saved value again, or to save one that is computed again."""
         again = self.query_one("#recomputed", VirtualTable)
-        value = self._value(again if again.has_focus else self.query_one("#saved-table", VirtualTable))
-        if value is None:
-            return
-        change = opposite(value)
-        if change is None:
-            self.notify(
-                f"{value.node} has no other way: {reason_text(value)}", severity="warning", markup=False
-            )
-        else:
-            self.post_message(WhatIfWanted(change))
+        values = self._values(again if again.has_focus else self.query_one("#saved-table", VirtualTable))
+        changes = [change for value in values if (change := opposite(value)) is not None]
+        if changes:
+            self.post_message(WhatIfWanted(",".join(changes)))
+        elif values:
+            fixed = f"{values[0].node} cannot be changed: {reason_text(values[0])}"
+            self.notify(fixed, severity="warning", markup=False)

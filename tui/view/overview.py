@@ -13,6 +13,7 @@ from aotlens.report.places import texts
 from aotlens.report.records import Memory, Partition, Report, SavedValue, Target, Verdict
 from aotlens.report.summary import call_count, counted, human_bytes, human_ms
 from aotlens.report.why import dynamo_counts
+from aotlens.view.saved import owning, saved_total
 from tui.view.diagnostics import diagnostic_key, severity_part
 from tui.view.dynamo import DYNAMO, dynamo_lines, dynamo_part
 from tui.view.gpu import blocker_lines, costly_lines, gpu_parts
@@ -233,7 +234,8 @@ def verdict_fact(verdict: Verdict) -> Line:
 
 
 def saved_fact(partition: Partition) -> Line:
-    parts = [Part(human_bytes(partition.saved_bytes), "saved"), Part(" for the backward")]
+    size, _, number = saved_total(partition).partition(" in ")
+    parts = [Part(size, "saved"), Part(f" in {number}, for the backward")]
     if partition.budget is not None:
         parts.append(Part(f" · budget {human_bytes(partition.budget.asked_bytes)}"))
     elif partition.default_bytes is not None and partition.default_bytes != partition.saved_bytes:
@@ -319,7 +321,7 @@ def saved_lines(target: Target) -> Iterator[Line]:
     partition = target.partition
     if partition is None:
         return
-    dear = [saved for saved in by_bytes(partition) if saved.bytes]
+    dear = by_bytes(owning(partition))
     said = texts()
     found = fold(dear, lambda saved: layer_value_name(saved, said), same_layer)
     folds = sorted(found, key=lambda group: -total_bytes(group))

@@ -1,12 +1,13 @@
 """What is kept for the backward, and what is computed again, each with its reason."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from aotlens.report.certificates import FREEDOMS, forbidden_text, overruled_text, price_text, reason_text
 from aotlens.report.fold import in_layer
 from aotlens.report.places import own_first, text_of, texts
 from aotlens.report.records import Certificate, Partition, RecomputedValue, SavedValue, Span, Target
-from aotlens.report.summary import counted, human_bytes, human_flops
+from aotlens.report.summary import human_bytes, human_flops
+from aotlens.view.saved import alive_anyway_bytes, owning_recomputed, recomputed_total, saved_total
 from tui.view.places import home_file, line_place, place
 from tui.view.quantities import bar
 from tui.view.rows import Cells, Column, Group, Jump, LazyRows, Line, Link, Listing, Part, grouped
@@ -40,12 +41,12 @@ OWNERS = {
 NOTHING_SAVED = "inference: nothing is saved for a backward"
 
 
-def by_bytes(partition: Partition) -> tuple[SavedValue, ...]:
-    """The dearest first; values that cost nothing in the order of the program.
+def by_bytes(values: Sequence[SavedValue]) -> tuple[SavedValue, ...]:
+    """The largest first; values that cost nothing in the order of the program.
 
     Of equal bytes, those of the user's own files come first.
     """
-    return tuple(sorted(partition.saved, key=lambda saved: (-saved.bytes, own_first(saved.span))))
+    return tuple(sorted(values, key=lambda saved: (-saved.bytes, own_first(saved.span))))
 
 
 def dearest_again(partition: Partition) -> tuple[RecomputedValue, ...]:
@@ -78,14 +79,16 @@ def saved_link(saved: SavedValue) -> Link:
 def saved_listing(target: Target) -> Listing:
     """Saved values by bytes."""
     partition, home = target.partition, home_file(target)
-    records = by_bytes(partition) if partition else ()
-    largest = max((saved.bytes for saved in records), default=0)
+    records = by_bytes(partition.saved) if partition else ()
     said = texts()
+    groups = grouped(records, lambda saved: layer_value_name(saved, said), same_layer)
+    group_bytes = {group: sum(records[index].bytes for index in group.places) for group in groups}
+    longest_bar = max((*group_bytes.values(), *(saved.bytes for saved in records)), default=0)
 
     def cells_of(saved: SavedValue) -> Cells:
         return (
             human_bytes(saved.bytes) if saved.bytes else Part("0", "dim"),
-            Part(bar(saved.bytes, largest, BAR_WIDTH), "saved"),
+            Part(bar(saved.bytes, longest_bar, BAR_WIDTH), "saved"),
             Part(value_name(saved, said), "name"),
             Part(saved.tensor.short(), "tensor"),
             Part(place(saved.span, home), "place"),
@@ -97,20 +100,17 @@ def saved_listing(target: Target) -> Listing:
     def text(saved: SavedValue) -> str:
         return f"{value_name(saved, said)} {saved.node} {saved.tensor.short()} {reason_text(saved)}"
 
-    groups = grouped(records, lambda saved: layer_value_name(saved, said), same_layer)
-    totals = {group: sum(records[place].bytes for place in group.places) for group in groups}
-    most = max(totals.values(), default=0)
-
     def group_cells(group: Group) -> Cells:
-        size = human_bytes(totals[group]) if totals[group] else Part("0", "dim")
-        drawn = Part(bar(totals[group], most, BAR_WIDTH), "saved")
+        total_bytes = group_bytes[group]
+        size = human_bytes(total_bytes) if total_bytes else Part("0", "dim")
+        drawn = Part(bar(total_bytes, longest_bar, BAR_WIDTH), "saved")
         return (size, drawn, Part(group.label, "name"), *cells_of(records[group.places[0]])[3:])
 
     return Listing(
         SAVED_COLUMNS,
         LazyRows(records, lambda saved: f"saved:{saved.node}", cells_of, text, saved_link),
         nothing(partition),
-        tuple(sorted(groups, key=lambda group: -totals[group])),
+        tuple(sorted(groups, key=lambda group: -group_bytes[group])),
         group_cells,
     )
 
@@ -173,16 +173,12 @@ def totals(target: Target) -> Line:
     partition = target.partition
     if partition is None:
         return Line((Part(NOTHING_SAVED, "dim"),))
-    held = sum(saved.tensor.bytes or 0 for saved in partition.saved if not saved.bytes)
-    avoided = sum(value.bytes for value in partition.recomputed)
-    parts = [
-        Part(human_bytes(partition.saved_bytes), "title"),
-        Part(f" in {counted(len(partition.saved), 'value')}"),
-    ]
-    if held:
-        parts.append(Part(f" · {human_bytes(held)} held by others anyway", "dim"))
-    if avoided:
-        parts.append(Part(f" · {human_bytes(avoided)} computed again", "dim"))
+    size, _, number = saved_total(partition).partition(" in ")
+    parts = [Part(size, "title"), Part(f" in {number}")]
+    if held := alive_anyway_bytes(partition):
+        parts.append(Part(f" · {human_bytes(held)} alive anyway", "dim"))
+    if owning_recomputed(partition):
+        parts.append(Part(f" · {recomputed_total(partition)} recomputed", "dim"))
     parts.append(Part(f" · policy {partition.policy}", "dim"))
     if partition.default_bytes is not None and partition.default_bytes != partition.saved_bytes:
         parts.append(Part(f" · `default` would save {human_bytes(partition.default_bytes)}", "dim"))

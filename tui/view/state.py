@@ -6,17 +6,10 @@ from dataclasses import dataclass, replace
 from aotlens.report.places import file_name
 from aotlens.report.progress import PHASES, STARTING, Phase
 from aotlens.report.records import Report, Target
-from aotlens.report.source_records import Outcome
-from aotlens.report.summary import counted, human_ms
+from aotlens.report.summary import COMPARED, counted, human_ms
 from aotlens.report.verdicts import WORST_FIRST
 from aotlens.worker.protocol import Failure
 from tui.view.rows import VERDICT_ROLES, Line, Part
-
-VERDICT_WORDS: dict[Outcome, str] = {
-    "equal": "equal to eager",
-    "differs": "differs from eager",
-    "not verified": "not verified",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +87,7 @@ def _lacking(report: Report | None) -> tuple[Part, ...]:
     parts = []
     verdicts = {target.verified.outcome for target in report.targets if target.verified is not None}
     if worst := next((outcome for outcome in WORST_FIRST if outcome in verdicts), None):
-        parts += [Part(VERDICT_WORDS[worst], VERDICT_ROLES[worst]), Part(" · ", "dim")]
+        parts += [Part(COMPARED[worst], VERDICT_ROLES[worst]), Part(" · ", "dim")]
     if count := sum(record.is_loss for record in report.not_compiled):
         parts += [Part(f"{count} not compiled", "warning"), Part(" · ", "dim")]
     if report.incomplete is not None:

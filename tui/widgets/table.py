@@ -106,6 +106,14 @@ class VirtualTable(RowList):
         """The position in the listing of the row under the cursor."""
         return self.shown[self.cursor] if self.row_count else None
 
+    @property
+    def record_indices(self) -> tuple[int, ...]:
+        """The positions in the listing of all records that the row under the cursor shows."""
+        index = self.record_index
+        if index is None:
+            return ()
+        return self._groups[index].places if index in self._groups else (index,)
+
     def select(self, key: str, *, tell: bool = False) -> bool:
         """Put the cursor on the row of that key; False when it is not among those shown."""
         index = self._index_of(key)
@@ -127,11 +135,7 @@ class VirtualTable(RowList):
 
     def stands_for(self, key: str) -> bool:
         """Whether the row under the cursor is that of the key, or a fold that hides it."""
-        index = self.record_index
-        if index is None:
-            return False
-        places = self._groups[index].places if index in self._groups else (index,)
-        return any(self.listing.rows.key(place) == key for place in places)
+        return any(self.listing.rows.key(index) == key for index in self.record_indices)
 
     def _index_of(self, key: str) -> int | None:
         """The position in the listing of the row of that key, where it is shown or folded away."""
