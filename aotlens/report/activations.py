@@ -166,12 +166,12 @@ def _recomputed_row(entry: Fold[RecomputedValue], width: int) -> Row:
     return Row(cells, ("yellow", "", "", "cyan"), overruled, clip=True)
 
 
-def saved_folds(values: list[SavedValue]) -> list[Fold[SavedValue]]:
+def saved_folds(values: Sequence[SavedValue]) -> list[Fold[SavedValue]]:
     """The rows of saved values: identical layers as one, the largest total first."""
     return _by_size(values, _same_saved)
 
 
-def _by_size(values: list[Value], same: Callable[[Value], Hashable]) -> list[Fold[Value]]:
+def _by_size(values: Sequence[Value], same: Callable[[Value], Hashable]) -> list[Fold[Value]]:
     """Folds, the largest total first."""
     said = texts()
     folds = fold(values, lambda value: _label(value, said), lambda value: (value.bytes, same(value)))
