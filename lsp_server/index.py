@@ -27,6 +27,7 @@ from aotlens.report.records import (
     WrapperStep,
 )
 from aotlens.report.summary import applied_steps
+from lsp_server.parsing import parse
 
 TALLEST_SPAN = 200
 """Lines of a span beyond which it is found from its first line only."""
@@ -208,9 +209,8 @@ def _wrapper_facts(target: Target) -> Iterator[Fact]:
 def _signatures(targets: Sequence[Target], lines: Sequence[str]) -> dict[str, Signature]:
     if not targets:
         return {}
-    try:
-        tree = ast.parse("\n".join(lines))
-    except (SyntaxError, ValueError, RecursionError):
+    tree = parse("\n".join(lines))
+    if tree is None:
         return {}  # the text on disk changed since it was traced; marks on arguments are left out
     definitions = dict(_definitions(tree))
     found = {}

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from aotlens.report.records import Edit, Fix, Span
+from lsp_server.parsing import parse
 from lsp_server.positions import width
 
 NO_GRAD = re.compile(r"\b(?:no_grad|inference_mode|set_grad_enabled)\b")
@@ -20,9 +21,8 @@ def grad_restored(lines: Sequence[str], file: str, line: int) -> Fix | None:
     """The block or function whose `torch.no_grad()` stands at `line` (0-based), without it."""
     if not (0 <= line < len(lines) and NO_GRAD.search(lines[line])):
         return None
-    try:
-        tree = ast.parse("\n".join(lines))
-    except (SyntaxError, ValueError, RecursionError):  # half-typed
+    tree = parse("\n".join(lines))
+    if tree is None:
         return None
     for node in ast.walk(tree):
         edits: list[Edit] = []

@@ -12,6 +12,7 @@ from aotlens.errors import ExampleError
 from aotlens.report.records import Span
 from aotlens.worker.grammar import ExampleText, parse_example
 from aotlens.worker.targets import StaticTarget, find_targets
+from lsp_server.parsing import parse, parsing
 
 MENTIONED = re.compile(r"aotlens|torch|compile")
 """A text without any of these words has no target, so it is not parsed in vain."""
@@ -103,16 +104,14 @@ def _text(lines: Sequence[str]) -> str:
 
 
 def _parsed(text: str, file: str) -> tuple[StaticTarget, ...] | None:
-    try:
-        return find_targets(text, file)
-    except (SyntaxError, ValueError, RecursionError):  # half-typed, a null byte, or nested without end
-        return None
+    return parsing(lambda: find_targets(text, file))
 
 
 def _bare(target: StaticTarget, lines: Sequence[str]) -> Bare:
     first = target.body.line - 1
-    node = ast.parse("\n".join(lines[first : target.body.end_line])).body[0]
-    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    tree = parse("\n".join(lines[first : target.body.end_line]))
+    node = tree.body[0] if tree is not None else None
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)  # the whole text was parsed before
     parameters = [*node.args.posonlyargs, *node.args.args]
     needed = parameters[: len(parameters) - len(node.args.defaults)]
     return Bare(target.qualname, first, tuple(map(_example, needed)))

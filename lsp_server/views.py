@@ -7,8 +7,10 @@ place in the text as the client has it now, in the client's units.
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import count
 from pathlib import Path
+from tokenize import detect_encoding
 
 from aotlens.report.records import Diagnostic, Report, Span, Target
 from aotlens.worker.protocol import NOT_THE_FILES, Failure
@@ -289,9 +291,17 @@ def real_path(path: str) -> str:
 
 
 def read_lines(path: str) -> list[str]:
-    """The lines of a file as Python reads them; none when it cannot be read."""
+    """The lines of a file as Python reads them, in the encoding it declares; none if it cannot be read."""
     try:
         data = Path(path).read_bytes()
     except OSError:
         return []
-    return contents(data.decode("utf-8-sig", "replace"))
+    return contents(data.decode(_declared_encoding(data), "replace"))
+
+
+def _declared_encoding(data: bytes) -> str:
+    """That of the source's first two lines, as Python finds it; UTF-8 where it is unknown."""
+    try:
+        return detect_encoding(BytesIO(data).readline)[0]
+    except SyntaxError:
+        return "utf-8-sig"

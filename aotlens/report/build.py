@@ -136,6 +136,7 @@ def _input(index: int, given: CapturedInput, info: InputAliasInfo, function: row
         under_no_grad=info.under_no_grad,
         reason=_input_reason(given, info),
         sites=_input_sites(given, info, function),
+        metadata_sites=_metadata_sites(given, info),
         shares_storage_with=given.shares_storage_with,
         duplicate_of=given.duplicate_of,
         requires_grad=given.requires_grad,
@@ -151,6 +152,13 @@ def _input_sites(
     turned = info.autograd in (AutogradChange.REQUIRES_GRAD, AutogradChange.NEW_LEAF)
     sites = [site for write in info.writes if (site := site_of(write.origin))]
     return tuple(dict.fromkeys((*sites, *(requiring_sites(function, slot.name) if turned else ()))))
+
+
+def _metadata_sites(argument: CapturedInput, info: InputAliasInfo) -> tuple[rows.Site, ...]:
+    """Where its sizes, strides or storage change; empty for a subclass, whose inner tensors have storages."""
+    if argument.storage is None or not (info.mutates_metadata or info.mutates_storage):
+        return ()
+    return tuple(dict.fromkeys(site for move in argument.storage.moves if (site := site_of(move.origin))))
 
 
 def _with_grad(tensor: rows.Tensor, requires_grad: bool) -> rows.Tensor:

@@ -91,14 +91,19 @@ def changed_geometry(target: Target, limits: Limits) -> Iterator[Diagnostic]:
     for entry in target.inputs:
         if entry.mutates_storage_metadata:
             message = f"`{entry.name}` is given other memory; views that the caller holds keep the old one"
-            yield finding_at(entry.sites, target, "AL104", "warning", f"{message}; use copy_()")
+            yield finding_at(_metadata_first(entry), target, "AL104", "warning", f"{message}; use copy_()")
         elif entry.mutates_metadata:
             message = (
                 f"the shape or strides of `{entry.name}` change for the caller: the wrapper sets them on"
                 " every call, and the next call is compiled again; use the form without the underscore"
             )
-            finding = finding_at(entry.sites, target, "AL103", "warning", message)
+            finding = finding_at(_metadata_first(entry), target, "AL103", "warning", message)
             yield replace(finding, fixes=taken_back(entry))
+
+
+def _metadata_first(entry: Input) -> tuple[Site, ...]:
+    """The expressions that change the sizes, strides or storage; all that mutate it where none is known."""
+    return entry.metadata_sites or entry.sites
 
 
 def changed_aliases(target: Target, limits: Limits) -> Iterator[Diagnostic]:

@@ -220,6 +220,8 @@ class Input:
     """Why it is handled as it is, in the user's words."""
     sites: tuple[Site, ...] = ()
     """Every expression that mutates it."""
+    metadata_sites: tuple[Site, ...] = ()
+    """Those of them that change its sizes, strides, storage offset or storage."""
     shares_storage_with: tuple[int, ...] = ()
     """Indices of other inputs on the same storage."""
     duplicate_of: int | None = None

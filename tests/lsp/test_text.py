@@ -1,16 +1,58 @@
 """The text model, the columns and the line map, against references written the slow way."""
 
+import ast
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lsp_server.document import Document, TextChange, contents, split_lines
 from lsp_server.linemap import LineMap
+from lsp_server.parsing import parse, parsing
 from lsp_server.positions import Encoding, char_index, convert, width
+from lsp_server.views import read_lines
 
 ENCODINGS: tuple[Encoding, ...] = ("utf-8", "utf-16", "utf-32")
 TEXT = st.text(alphabet="ab \t\n\r\f\u2028é漢🙂", max_size=60)
+
+
+def test_a_file_is_read_in_the_encoding_that_it_declares(tmp_path: Path) -> None:
+    text = "# -*- coding: latin-1 -*-\nname = 'café'\n"
+    path = tmp_path / "latin.py"
+    path.write_bytes(text.encode("latin-1"))
+    assert LineMap(read_lines(str(path)), contents(text)).is_identity
+    path.write_bytes(b"# -*- coding: no-such-codec -*-\n")
+    assert read_lines(str(path)) == ["# -*- coding: no-such-codec -*-", ""]
+
+
+def test_a_fault_of_the_parser_is_tried_again() -> None:
+    faults = [SystemError("AST constructor recursion depth mismatch"), None]
+
+    def work() -> str:
+        if (fault := faults.pop(0)) is not None:
+            raise fault
+        return "parsed"
+
+    assert parsing(work) == "parsed"
+    assert faults == []
+    assert parse("def f(:") is None
+
+
+def test_threads_parse_one_after_another() -> None:
+    running, most = [], []
+
+    def work() -> int:
+        running.append(1)
+        most.append(len(running))
+        tree = ast.parse("x = [[[1]]]\n" * 2000)
+        running.pop()
+        return len(tree.body)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(lambda _: parsing(work), range(24))) == {2000}
+    assert set(most) == {1}
 
 
 def test_columns_in_every_encoding() -> None:

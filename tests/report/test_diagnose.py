@@ -92,6 +92,18 @@ def test_changed_geometry(entry: Input, code: str) -> None:
     assert _codes(_target(entry)) == [(code, "warning")]
 
 
+def test_a_changed_shape_is_reported_where_it_changes() -> None:
+    write, transpose = WRITE, STEPS
+    entry = _argument(
+        mutation_type="mutated_out_graph",
+        mutates_metadata=True,
+        mutates_data=True,
+        sites=(write, transpose),
+        metadata_sites=(transpose,),
+    )
+    assert diagnose(_target(entry))[0].span == transpose.span
+
+
 def test_changed_duplicate() -> None:
     twin = _argument(index=1, name="b", duplicate_of=0, shares_storage_with=(0,), sites=())
     found = diagnose(_target(replace(KEPT, name="a", shares_storage_with=(1,)), twin))

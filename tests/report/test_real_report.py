@@ -41,6 +41,23 @@ def test_mutations_are_found_where_they_stand(report: Report) -> None:
     assert [diagnostic.code for diagnostic in block.diagnostics] == ["AL101"]
 
 
+def transposed(x: torch.Tensor) -> torch.Tensor:
+    x.mul_(2)
+    x.t_()
+    x.sin_()
+    return x.sum()
+
+
+def test_a_changed_shape_is_reported_at_the_operation_that_changes_it() -> None:
+    target = aotlens.inspect(transposed, torch.ones(4, 8)).targets[0]
+    entry = target.inputs[0]
+    assert {site.text for site in entry.sites} == {"x.mul_(2)", "x.t_()", "x.sin_()"}
+    assert [site.text for site in entry.metadata_sites] == ["x.t_()"]
+    spans = {diagnostic.code: diagnostic.span for diagnostic in target.diagnostics}
+    assert (changed := spans["AL103"]) is not None
+    assert text_of(changed) == "x.t_()"
+
+
 def test_aliases_are_found(report: Report) -> None:
     """The view of `hidden` is an alias that nobody sees: its base does not leave the function."""
     types = [entry.output_type for entry in report.targets[0].outputs]
