@@ -22,7 +22,7 @@ from lsp_server.protocol import Protocol
 from lsp_server.settings import Settings
 from lsp_server.targets import Scan, scan
 from lsp_server.tracer import Tracer, WorkerFactory
-from lsp_server.translate.diagnostics import bad_example, diagnostics, uri_of
+from lsp_server.translate.diagnostics import BAD_EXAMPLE, bad_example, diagnostics, uri_of
 from lsp_server.translate.pages import Page, text_of
 from lsp_server.views import Views, read_lines, real_path
 from lsp_server.written import WrittenPages
@@ -143,6 +143,8 @@ class Server(LanguageServer):
         if document is not None:
             version, seen = self._scans.get(path, (None, Scan()))
             if version == document.version:
+                # The scan of the present text reports every bad example, also those that a trace reported.
+                found = [diagnostic for diagnostic in found if diagnostic.code != BAD_EXAMPLE]
                 found += [bad_example(self.views, one, document) for one in seen.bad_examples]
         elif not self._is_ours(path):
             found = []

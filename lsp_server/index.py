@@ -36,12 +36,18 @@ Resolve = Callable[[str], str]
 """From the file name in a span to the path that documents are known by."""
 
 
+Readers = dict[str, list[str]]
+"""For the name of a forward node the names of the nodes that read it."""
+
+
 @dataclass(slots=True)
 class Spot:
     """Everything that one target has at one span; filled while the index is built, then only read."""
 
     target: Target
     span: Span
+    readers: Readers = field(default_factory=dict)
+    """Of all nodes of the target's forward, shared by its spots."""
     forward: list[StageNode] = field(default_factory=list)
     backward: list[StageNode] = field(default_factory=list)
     saved: list[SavedValue] = field(default_factory=list)
@@ -56,6 +62,19 @@ class Spot:
     """The places outside that this expression writes to."""
     steps: list[WrapperStep] = field(default_factory=list)
     """The wrapper steps that this expression causes."""
+
+    @property
+    def results(self) -> list[StageNode]:
+        """The nodes that the rest of the forward reads: the values of the expression.
+
+        Empty where nothing reads it, as where it is returned, or only writes.
+        """
+        inside = {node.name for node in self.forward}
+        return [
+            node
+            for node in self.forward
+            if any(reader not in inside for reader in self.readers.get(node.name, ()))
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +181,22 @@ def _extent(spot: Spot) -> tuple[int, int]:
 
 def _spots(target: Target) -> Iterable[Spot]:
     spots: dict[Span, Spot] = {}
+    readers = _readers(target)
     for span, kind, fact in chain(_node_facts(target), _memory_facts(target), _wrapper_facts(target)):
-        spot = spots.setdefault(span, Spot(target, span))
+        spot = spots.get(span)
+        if spot is None:
+            spot = spots[span] = Spot(target, span, readers)
         getattr(spot, kind).append(fact)
     return spots.values()
+
+
+def _readers(target: Target) -> Readers:
+    readers: Readers = {}
+    for stage in target.stages:
+        for node in stage.nodes if stage.name in ("forward", "inference") else ():
+            for name in node.inputs if node.op == "call_function" else ():
+                readers.setdefault(name, []).append(node.name)
+    return readers
 
 
 Fact = tuple[Span, str, object]

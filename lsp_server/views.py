@@ -49,6 +49,16 @@ class FileView:
             (end, self._units(span.end_line - 1, span.end_col)),
         )
 
+    def text_of(self, span: Span) -> str:
+        """The text of a span as it was traced; empty where the traced text is not known that far."""
+        lines = self.lines.traced[span.line - 1 : span.end_line]
+        if len(lines) <= span.end_line - span.line:
+            return ""
+        encoded = [line.encode() for line in lines]
+        encoded[-1] = encoded[-1][: span.end_col]
+        encoded[0] = encoded[0][span.col :]
+        return b"\n".join(encoded).decode(errors="replace")
+
     def place_of(self, line: int, units: int) -> tuple[int, int] | None:
         """The report's line and column for a place in the text as it is now."""
         traced = self.lines.to_traced(line)

@@ -21,6 +21,8 @@ SEVERITIES = {
     "hint": types.DiagnosticSeverity.Hint,
 }
 
+BAD_EXAMPLE = FAILURE_CODES["bad-example"]
+
 TAGS = {"AL304": (types.DiagnosticTag.Unnecessary,)}
 """Findings about text that could go without any change of what is computed."""
 
@@ -79,7 +81,7 @@ def failure_diagnostic(
 
 def bad_example(views: Views, bad: BadExample, document: Document) -> types.Diagnostic:
     """An example comment that cannot be read, as the text is now."""
-    span, code = bad.span, FAILURE_CODES["bad-example"]
+    span = bad.span
 
     def place(line: int, col: int) -> types.Position:
         return types.Position(line - 1, convert(document.line(line - 1), col, "utf-8", views.encoding))
@@ -87,8 +89,8 @@ def bad_example(views: Views, bad: BadExample, document: Document) -> types.Diag
     return types.Diagnostic(
         range=types.Range(place(span.line, span.col), place(span.end_line, span.end_col)),
         severity=types.DiagnosticSeverity.Error,
-        code=code,
-        code_description=_rule_page(views, code),
+        code=BAD_EXAMPLE,
+        code_description=_rule_page(views, BAD_EXAMPLE),
         source=SOURCE,
         message=bad.message,
     )

@@ -20,13 +20,15 @@ from aotlens.report.records import (
 )
 from aotlens.report.summary import human_bytes, human_flops
 from lsp_server.index import Spot, kept_bytes
-from lsp_server.translate.wording import code, of_op, op_name, per_call, shapes
+from lsp_server.translate.wording import code, of_op, op_name, per_call, shapes, shortened
 
 ROWS = (6, 3, 2)
 """Rows of each kind, fewer where there are many kinds: the first that gives a text lower than `TALLEST`."""
 
 TALLEST = 29
 FEW_OPS = 3
+FEW_RESULTS = 3
+"""Types of a call that returns several tensors; the others are an ellipsis."""
 MOST_READERS = 4
 """Lines whose backward reads a saved value."""
 MOST_READ = 2_000
@@ -49,19 +51,22 @@ OF_GRADIENT = "part of the gradient of "
 """How the reason of a backward node begins that the section's title tells already."""
 
 
-def expression_text(spot: Spot) -> str:
-    """Everything that one target has at one expression, in fewer lines than a popup holds."""
-    most = next((most for most in ROWS if _text(spot, most).count("\n") < TALLEST), ROWS[-1])
-    return _text(spot, most)
+def expression_text(spot: Spot, source: str = "") -> str:
+    """Everything that one target has at one expression, in fewer lines than a popup holds.
+
+    `source` is the text of the expression, which comes first.
+    """
+    texts = (_text(spot, source, most) for most in ROWS)
+    return next((text for text in texts if text.count("\n") < TALLEST), _text(spot, source, ROWS[-1]))
 
 
-def _text(spot: Spot, most: int) -> str:
+def _text(spot: Spot, source: str, most: int) -> str:
     again = {value.node for value in spot.recomputed}
     costly = [value for value in spot.recomputed if value.bytes or value.flops]
     sections = (
         _rows("", _calls(spot.forward), _call_line, most),
-        _rows("Saves for the backward", spot.saved, _saved_line, most),
-        _rows("Computed again in the backward", costly, _recomputed_line, most),
+        _rows("Saves for the backward", spot.saved, _saved_line, most, _in_all),
+        _rows("Computed again in the backward", costly, _recomputed_line, most, _in_all),
         _rows("Backward", [one for one in _calls(spot.backward) if one.name not in again], _call_line, most),
         _rows("Kernels", spot.kernels, _kernel_line, most),
         _rows("Mutates", spot.inputs, _mutation_line, most),
@@ -69,30 +74,48 @@ def _text(spot: Spot, most: int) -> str:
         _rows("Leaves outside", spot.left, _left_line, most),
         _rows("Wrapper", spot.steps, _step_line, most),
     )
-    return "\n\n".join([_headline(spot), *filter(None, [_variables(spot), *sections])])
+    return "\n\n".join([_headline(spot, source), *filter(None, [_variables(spot), *sections])])
 
 
-def _headline(spot: Spot) -> str:
+def _headline(spot: Spot, source: str) -> str:
+    """The expression and its type, what it costs, then the operators that it became."""
     if spot.variables and not spot.forward:
         found = spot.variables[-1]
         grad = " · requires grad" if found.tensor.requires_grad else ""
         return f"**{code(found.name)}** · `{shapes(one.tensor for one in spot.variables)}`{grad}"
-    every = list(dict.fromkeys(op_name(node.target) for node in _calls(spot.forward or spot.backward)))
-    ops = [op for op in every if op not in PLUMBING] or every
-    facts = [
-        ", ".join(map(code, ops[:FEW_OPS]))
-        + (f" and {len(ops) - FEW_OPS} more" if len(ops) > FEW_OPS else "")
-    ]
-    # Of a whole module's call the last node need not be the result: batch norm ends with its buffers.
-    results = [node.tensor for node in spot.forward[-1:] if node.tensor and len(ops) <= FEW_OPS]
-    facts += [f"`{results[0].short()}`"] if results else []
+    facts = [code(shortened(source))] if source else []
+    facts += [type_] if (type_ := _type(spot)) else []
     saved = sum(value.bytes for value in spot.saved)
     inside = 0 if saved else kept_bytes(spot)
     facts += [f"saves {human_bytes(saved)}"] if saved else []
     facts += [f"saves {human_bytes(inside)} inside"] if inside else []
     facts += [f"returned as {code(row.name)}" for row in _returned(spot)[:1]]
     facts += [f"left in {code(row.name)}" for row in spot.outputs if row.left][:1]
+    facts += [_operators(spot)]
     return " · ".join(filter(None, facts)) or "wrapper"
+
+
+def _type(spot: Spot) -> str:
+    """The type of the expression's value; empty where no value of it is known.
+
+    A returned value has the type of the output, and any other that of the nodes that the rest reads: the last
+    operators of batch norm update its buffers, and layer norm also gives what only the backward reads.
+    """
+    tensors = [row.tensor for row in _returned(spot) if row.tensor is not None]
+    tensors = tensors or [node.tensor for node in spot.results if node.tensor is not None]
+    if not tensors and len(spot.forward) == 1 and spot.forward[0].tensor is not None:
+        tensors = [spot.forward[0].tensor]
+    several = [code(tensor.short()) for tensor in tensors[: FEW_RESULTS + 1]]
+    if len(several) > FEW_RESULTS:
+        several[FEW_RESULTS:] = ["…"]
+    return several[0] if len(several) == 1 else f"({', '.join(several)})" if several else ""
+
+
+def _operators(spot: Spot) -> str:
+    every = list(dict.fromkeys(op_name(node.target) for node in _calls(spot.forward or spot.backward)))
+    ops = [op for op in every if op not in PLUMBING] or every
+    more = f" and {len(ops) - FEW_OPS} more" if len(ops) > FEW_OPS else ""
+    return ", ".join(map(code, ops[:FEW_OPS])) + more
 
 
 def _variables(spot: Spot) -> str:
@@ -164,21 +187,43 @@ def _kernel_line(kernel: Kernel) -> Line:
     return code(kernel.name), ", ".join([f" ({kernel.phase}, {kernel.target})", *filter(None, figures)])
 
 
-def _rows(title: str, facts: Sequence[Fact], line: Callable[[Fact], Line], most: int) -> str:
-    """The first rows that differ in more than a name; what a loop repeats is counted."""
-    rows: dict[str, tuple[str, list[str]]] = {}
+def _in_all(facts: Sequence[SavedValue | RecomputedValue]) -> str:
+    """What equal values cost together."""
+    total_bytes = sum(value.bytes for value in facts)
+    return f" ({human_bytes(total_bytes)} in all)" if total_bytes else ""
+
+
+def _no_total(facts: Sequence[Fact]) -> str:
+    return ""
+
+
+def _rows(
+    title: str,
+    facts: Sequence[Fact],
+    line: Callable[[Fact], Line],
+    most: int,
+    total: Callable[[Sequence[Fact]], str] = _no_total,
+) -> str:
+    """The first rows that differ in more than a name; what a loop repeats is counted, with its total."""
+    rows: dict[str, tuple[str, list[str], list[Fact]]] = {}
     shown = 0
     for fact in facts[:MOST_READ]:
         name, text = line(fact)
         alike = TWIN.sub(r"\1", text)
         if alike in rows or len(rows) < most:
-            rows.setdefault(alike, (text, []))[1].append(name)
+            _, names, same = rows.setdefault(alike, (text, [], []))
+            names.append(name)
+            same.append(fact)
             shown += 1
     if not rows:
         return ""
     more = [f"- … {len(facts) - shown} more"] if len(facts) > shown else []
     head = [f"{title}:"] if title else []
-    return "\n".join([*head, *(f"- {_named(names)}{text}" for text, names in rows.values()), *more])
+    lines = (
+        f"- {_named(names)}{total(same) if len(set(names)) > 1 else ''}{text}"
+        for text, names, same in rows.values()
+    )
+    return "\n".join([*head, *lines, *more])
 
 
 def _named(names: Sequence[str]) -> str:

@@ -74,7 +74,9 @@ def _on_expression(shown: Shown, at: tuple[int, int]) -> Found | None:
     if not spots:
         return None
     inner = [spot for spot in spots if spot.span == spots[0].span]
-    return "\n\n---\n\n".join(dict.fromkeys(map(expression_text, inner))), inner[0].span
+    source = shown.view.text_of(inner[0].span)
+    texts = dict.fromkeys(expression_text(spot, source) for spot in inner)
+    return "\n\n---\n\n".join(texts), inner[0].span
 
 
 def _on_name(views: Views, shown: Shown, document: Document, where: Position) -> Found | None:

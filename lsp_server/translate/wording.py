@@ -9,6 +9,9 @@ from aotlens.report.records import Input, Tensor
 from aotlens.report.summary import human_bytes
 from lsp_server.client import Client
 
+LONGEST_EXPRESSION = 60
+"""Characters of an expression at the start of a hover."""
+
 STALE = "*From the trace before the last edits.*"
 BOLD = re.compile(r"\*\*(\S(?:.*?\S)?)\*\*")
 MARKS = re.compile(r"`+|^\*|\*$", re.MULTILINE)
@@ -26,6 +29,13 @@ def code(text: str) -> str:
     """Inline code in Markdown, whatever the text holds."""
     flat = " ".join(text.split())
     return f"`` {flat} ``" if "`" in flat else f"`{flat}`"
+
+
+def shortened(text: str) -> str:
+    """The text of an expression on one line, its middle left out where it is long."""
+    flat = " ".join(text.split())
+    half = LONGEST_EXPRESSION // 2
+    return flat if len(flat) <= LONGEST_EXPRESSION else f"{flat[:half]}…{flat[-half:]}"
 
 
 def shapes(tensors: Iterable[Tensor]) -> str:

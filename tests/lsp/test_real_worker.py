@@ -81,7 +81,7 @@ def test_an_example_with_a_mutation_that_autograd_must_see(client: StrictClient)
     assert titles[0].startswith("training · ")
     assert titles[1:] == ["backward", "wrapper", "verify", "trace again"]
     text = client.at("hover", uri, line, 8)["contents"]["value"]
-    assert text.startswith("`aten.add` · `f32[2, 3]`")
+    assert text.startswith("`state.add_(x)` · `f32[2, 3]` · `aten.add`")
     assert "Mutates:\n- `state`: " in text
     ledger = client.at("hover", uri, head, LINES[head].index("state:") + 1)["contents"]["value"]
     assert ledger.startswith("**`state`** · argument 0 · `f32[2, 3]`\n\nMutated (data), ")
@@ -115,6 +115,18 @@ def test_an_export_is_the_module_that_the_command_line_writes(client: StrictClie
     assert made["call"](torch.ones(3)).tolist() == [0.0, 1.0, 2.0]
     command = [sys.executable, "-m", "aotlens", "export", f"{path}::scaled", "--backend", "eager"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == text
+
+
+def test_a_bad_example_is_reported_once_and_blocks_no_other(client: StrictClient, tmp_path: Path) -> None:
+    text = (
+        "# aotlens: example f32[4\ndef f(x):\n    return x\n\n"
+        "# aotlens: example f32[4]\ndef g(x):\n    return x * 2\n"
+    )
+    uri = client.open(script(tmp_path, text))
+    assert targets(client, uri) == ["g"]
+    client.in_all("inlayHint", uri)  # an answer that comes after what the trace published
+    published = [one for one in client.all("textDocument/publishDiagnostics") if one["uri"] == uri]
+    assert [one["code"] for one in published[-1]["diagnostics"]] == ["AL906"]
 
 
 def test_the_shapes_of_variables(client: StrictClient) -> None:

@@ -1,0 +1,63 @@
+"""What a hover says first of an expression: its source, its type, its cost."""
+
+from aotlens.report import Partition, Report, SavedValue, Span, Stage, StageNode, Target
+from lsp_server.index import build
+from lsp_server.translate.expression import expression_text
+from tests.report.sample import tensor
+
+NORM, MAX, USE = (Span("model.py", line, 8, line, 20) for line in (1, 2, 3))
+
+
+def call(name: str, target: str, inputs: tuple[str, ...], shape: str | None, span: Span) -> StageNode:
+    return StageNode(name, "call_function", target, inputs, tensor(shape) if shape else None, (span,))
+
+
+FORWARD = (
+    call("native_layer_norm", "aten.native_layer_norm.default", ("x",), None, NORM),
+    call("getitem", "getitem[0]", ("native_layer_norm",), "f32[4, 8]", NORM),
+    call("getitem_1", "getitem[1]", ("native_layer_norm",), "f32[4, 1]", NORM),
+    call("max_1", "aten.max.dim", ("getitem",), None, MAX),
+    call("getitem_2", "getitem[0]", ("max_1",), "f32[4]", MAX),
+    call("getitem_3", "getitem[1]", ("max_1",), "i64[4]", MAX),
+    call("mul", "aten.mul.Tensor", ("getitem_2", "getitem_3"), "f32[4]", USE),
+)
+
+
+SAVED = tuple(
+    SavedValue(f"wide_{layer}", tensor("f32[4, 8]"), 1 << 20, "new", "slow to recompute", NORM)
+    for layer in range(3)
+)
+
+
+def training() -> Target:
+    stages = (Stage("forward", "joint", FORWARD, ""),)
+    partition = Partition("min-cut", SAVED, (), 3 << 20)
+    return Target("f", "f", "direct", "training", None, stages=stages, partition=partition)
+
+
+def text_at(target: Target, span: Span, source: str) -> str:
+    report = Report("2.13.0", "3.11", "inspect model.py", (target,), ())
+    index = build(report, "model.py", ("", "", ""), lambda name: name)
+    return expression_text(next(spot for spot in index.spots if spot.span == span), source)
+
+
+def headline(target: Target, span: Span, source: str) -> str:
+    return text_at(target, span, source).partition("\n")[0]
+
+
+def test_the_type_is_that_of_the_expression_and_not_of_the_first_or_last_operator() -> None:
+    norm = "`norm(x)` · `f32[4, 8]` · saves 3.0 MiB · `aten.native_layer_norm`"
+    assert headline(training(), NORM, "norm(x)") == norm
+    assert headline(training(), MAX, "y.max(1)") == "`y.max(1)` · (`f32[4]`, `i64[4]`) · `aten.max`"
+
+
+def test_a_long_expression_is_cut_in_its_middle() -> None:
+    first = headline(training(), NORM, "norm(" + "x + " * 30 + "x)").partition(" · ")[0]
+    assert len(first) == 63
+    assert first.startswith("`norm(x + ")
+    assert first.endswith(" x + x)`")
+
+
+def test_values_of_equal_layers_are_counted_with_their_total() -> None:
+    rows = [line for line in text_at(training(), NORM, "norm(x)").splitlines() if "wide" in line]
+    assert rows == ["- `wide_0` ×3 (3.0 MiB in all) `f32[4, 8]`, 1.0 MiB; slow to recompute"]
