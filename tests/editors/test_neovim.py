@@ -55,7 +55,7 @@ def test_an_example_through_the_real_worker() -> None:
     shown = neovim(example, "mutation_with_gradient", line, REAL, AOTLENS_TUI="1")
     (finding,) = told(shown, "DIAGNOSTIC")
     assert finding.startswith(f"{line}:4 aotlens `state` is changed in place")
-    assert told(shown, "HOVER")[0].startswith("`aten.add` · `f32[2, 3]`")
+    assert told(shown, "HOVER")[0].startswith("`state.add_(x)` · `f32[2, 3]`")
     assert told(shown, "GRAPH") == ["def backward_graph(tangent_state, tangent_out):"]
     assert "TUI" in shown
 
@@ -70,7 +70,7 @@ def test_a_trace_shows_in_the_editor() -> None:
             ("22:33", "`self.up(x)` keeps 8.0 KiB for the backward, all of the 8.0 KiB saved here"),
         )
     ]
-    assert told(shown, "HOVER")[0].startswith("`aten.mul` · `f32[32, 16]`")
+    assert told(shown, "HOVER")[0].startswith("`cache.mul_(0.9)` · `f32[32, 16]`")
     assert told(shown, "LENS")[:6] == [
         "8 training · 9 fw / 12 bw nodes · saves 8.0 KiB · 3 wrapper steps",
         "8 backward",
