@@ -150,6 +150,7 @@ __all__ = [
     "first_expression",
     "fix_sizes",
     "flex_gradients_on_cpu",
+    "forecasting_settings",
     "forked_after_cuda",
     "frames_left_out",
     "function_calls_handled_by",
@@ -2093,6 +2094,18 @@ def with_random_numbers_of_eager() -> Iterator[None]:
     from torch._inductor import config
 
     with config.patch(fallback_random=True):
+        yield
+
+
+@contextmanager
+def forecasting_settings(is_dynamic: bool) -> Iterator[None]:
+    """Within the block Dynamo compiles a function as often as it must, with symbolic sizes where asked."""
+    from torch._dynamo import config
+
+    settings: dict[str, Any] = {"recompile_limit": 64}
+    if is_dynamic:  # what `torch.compile(dynamic=True)` sets around its calls
+        settings["assume_static_by_default"] = False
+    with config.patch(settings):
         yield
 
 

@@ -43,6 +43,7 @@ REPORT_WITH_RICH = frozenset(
         "difference_text",
         "excerpt",
         "fix_lines",
+        "forecast_lines",
         "gpu_lines",
         "kernel_lines",
         "layout",

@@ -56,7 +56,7 @@ class HasPane(Protocol):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None: ...
 
 
-def key_help(screen: HasPane, tab: str, tab_count: int) -> HelpScreen:
+def key_help(screen: HasPane, tab: str, tab_keys: str) -> HelpScreen:
     """The help for the open tab."""
 
     def offered(bindings: Sequence[BindingType]) -> list[tuple[str, str]]:
@@ -71,7 +71,7 @@ def key_help(screen: HasPane, tab: str, tab_count: int) -> HelpScreen:
         return [(screen.app.get_key_display(binding), binding.description.lower()) for binding in acting]
 
     everywhere = [*screen.BINDINGS, *screen.app.BINDINGS]
-    return HelpScreen(help_lines(tab, offered(screen.pane.BINDINGS), offered(everywhere), tab_count))
+    return HelpScreen(help_lines(tab, offered(screen.pane.BINDINGS), offered(everywhere), tab_keys))
 
 
 class ConfirmScreen(ModalScreen[int]):

@@ -17,7 +17,7 @@ from tui.finding import finder
 from tui.messages import CancelWanted, TargetChosen, TraceWanted
 from tui.panes.base import Pane, Subject
 from tui.panes.diagnostics import DiagnosticsPane
-from tui.panes.registry import CHOICES, TABS
+from tui.panes.registry import CHOICES, TAB_KEYS, TABS
 from tui.panes.source import SourcePane
 from tui.panes.waiting import FailurePane, ProgressPane
 from tui.screens import key_help
@@ -346,7 +346,7 @@ class Workbench(Screen[object]):
 
     def action_keys(self) -> None:
         """All keys that act where the cursor is."""
-        self.app.push_screen(key_help(self, CHOICES[self.tab_place][1], len(TABS)))
+        self.app.push_screen(key_help(self, CHOICES[self.tab_place][1], TAB_KEYS))
 
     def action_copy(self) -> None:
         """The row or line under the cursor, to the terminal's clipboard."""

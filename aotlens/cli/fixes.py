@@ -25,7 +25,7 @@ def try_fixes(report: Report, arguments: argparse.Namespace, started: float) -> 
     """The report with what can be fixed; with the fixes that passed where they were asked for."""
     from aotlens.session import fix_trials
 
-    if report.dynamo is None:
+    if report.dynamo is None or arguments.forecast or arguments.vary:
         return report, None
     if not (arguments.fix or arguments.try_fixes):
         count = fix_trials.proposed_count(report.dynamo)

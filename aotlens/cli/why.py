@@ -13,6 +13,9 @@ from aotlens.errors import UserError
 from aotlens.report.diagnose_dynamo import over_dynamo_budget
 from aotlens.report.records import Diagnostic, Report
 
+FORECAST_SECONDS = 180.0
+"""After which what has not been tried is left out."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -39,17 +42,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tries.add_argument(
         "--fix", action="store_true", help="the same, then print these edits and write them to the files"
     )
+    tries.add_argument(
+        "--forecast",
+        action="store_true",
+        help="stop after the first calls, and report which guards fail for other sizes, dtypes, modes and"
+        " numbers",
+    )
+    tries.add_argument(
+        "--vary",
+        metavar="NAME=VALUES",
+        action="append",
+        type=varied,
+        help="the same for these values alone: `x.shape[0]=1,8,9`, `batch=1,8`, `x.dtype=float64`,"
+        " `k=2,None`, `eval`, `no_grad`; several options are combined",
+    )
     parser.add_argument("script", metavar="SCRIPT", help="a Python script")
+
+
+def varied(text: str) -> str:
+    """An option that can be read."""
+    from aotlens.forecast.vary import VaryError, parse_vary
+
+    try:
+        parse_vary(text)
+    except VaryError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def run(arguments: argparse.Namespace) -> int:
     check_script(arguments.script)
     if arguments.format == "html" and arguments.output is None and sys.stdout.isatty():
         raise UserError("the page is for a browser: say where to write it with -o FILE.html")
-    from aotlens.session.why import killed_by, observe_script
+    from aotlens.session.why import WhyJob, killed_by, observe_script
 
     started = time.time()
-    observed = observe_script(arguments.script, arguments.argv, arguments.guards)
+    seconds = FORECAST_SECONDS if arguments.forecast or arguments.vary else 0.0
+    vary = tuple(arguments.vary or ())
+    job = WhyJob(arguments.script, tuple(arguments.argv), arguments.guards, seconds, vary)
+    observed = observe_script(job)
     if observed.said:
         say(observed.said)
     if observed.report is None:

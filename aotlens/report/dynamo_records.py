@@ -14,12 +14,15 @@ Invariant: one record per graph break, recompilation and constant, however often
 | builds a size or number into a graph | `Specialisation` |
 | looks at a function and leaves it to Python | `Skipped` |
 | checks values before each call | `DynamoGuard` |
+| would do for other arguments | `Forecast` |
 | spends time | `CompileSeconds`: by phase, and Dynamo's own by the user's line |
 """
 
 from dataclasses import dataclass, field
 from typing import Literal
 
+from aotlens.report.cause_records import Cause, CauseKind
+from aotlens.report.forecast_records import Forecast
 from aotlens.report.source_records import Fix, Related, Span
 
 __all__ = [
@@ -44,27 +47,6 @@ __all__ = [
 
 BreakEffect = Literal["graph split", "rest in eager", "function in eager", "error"]
 
-CauseKind = Literal[
-    "size",  # a tensor has another size
-    "size relation",  # sizes no longer stand in the relation that the code tested
-    "rank",  # a tensor has more or fewer dimensions
-    "stride",
-    "dtype",
-    "device",
-    "requires_grad",
-    "dispatch keys",  # a subclass, an inference tensor, a conjugate view
-    "number",  # a Python number has another value
-    "value",  # any other plain value: a string, a bool, an enum
-    "length",  # a list, tuple or dict has more or fewer entries
-    "type",  # a value has another type: None instead of a tensor
-    "object",  # another object stands at that name
-    "keys",  # a dict has other keys
-    "mode",  # grad mode, autocast, default dtype, number of threads
-    "freed",  # an object that the compilation depends on was freed
-    "backend",  # `torch.compile` was called with another backend object
-    "other",
-]
-
 SpecialisationKind = Literal[
     "0/1",  # a size of 0 or 1 is never a symbol
     "compared",  # the user's code, or an operator, asked whether a symbolic size has this value
@@ -81,27 +63,6 @@ class Seconds:
     backend: float
     """What the backend did with the graph, its backward included."""
     total: float
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Why a function was compiled once more: the guard that failed."""
-
-    guard: str
-    """The condition over the user's names: `x.shape[0] == 4`, `self.step == 0`."""
-    kind: CauseKind
-    name: str
-    """The value that changed, as the user writes it: `x.shape[0]`, `self.step`, `grad mode`."""
-    old: str
-    """The value that the earlier compilation holds for; empty where it is not known."""
-    new: str
-    """The value of the call that failed; empty where it is not known."""
-    span: Span | None
-    """Where the guard was made; None where no line of the user's did."""
-    call: Span | None = None
-    """The call that failed, where Dynamo sees the user's line."""
-    against: str = ""
-    """The compilation that is nearest to the call: `0/1`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +265,8 @@ class Dynamo:
     """Edits that were tried, those that passed first; empty unless asked for."""
     fixable: int = 0
     """The graph breaks and recompiling values for which there is an edit to try."""
+    forecasts: tuple[Forecast, ...] = ()
+    """What calls with other arguments would do; empty unless asked for."""
 
     @property
     def breaks(self) -> tuple[Break, ...]:

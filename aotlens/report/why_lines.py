@@ -10,6 +10,7 @@ from rich.text import Text
 
 from aotlens.report.dynamo_records import CompileSeconds, Dynamo
 from aotlens.report.fix_lines import fix_lines, fix_summary_lines, fixable_line, rejected_fix_lines
+from aotlens.report.forecast_lines import forecast_lines
 from aotlens.report.layout import (
     WIDTH,
     Page,
@@ -58,6 +59,9 @@ def _why_lines(report: Report, page: Page) -> Iterator[Text]:
         yield from paragraph(f"Incomplete: {report.incomplete}", page.width, "", "bold yellow")
     if report.dynamo is None:
         yield Text("Dynamo compiled nothing: the script passes nothing to torch.compile, or never calls it")
+        return
+    if report.dynamo.forecasts:
+        yield from forecast_lines(report.dynamo, page)
         return
     yield Text.assemble(("aotlens: ", "bold"), (dynamo_summary(report.dynamo), "bold"))
     yield from fix_summary_lines(report.dynamo, page)

@@ -27,7 +27,7 @@ from aotlens.session.spawning import Job, load_outcomes, spawning
 from aotlens.session.verify import Verifier
 from aotlens.worker.protocol import Failure
 
-__all__ = ["Ran", "compile_within", "run_compiled", "run_to_end"]
+__all__ = ["End", "Ran", "compile_within", "run_compiled", "run_to_end"]
 
 
 @dataclass(frozen=True, slots=True)

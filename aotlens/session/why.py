@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,10 @@ class WhyJob:
     path: str
     argv: tuple[str, ...]
     time_guards: bool
+    forecast_seconds: float = 0.0
+    """The limit of a forecast, which is made in place of a whole run; 0 for none."""
+    vary: tuple[str, ...] = ()
+    """What the forecast is for; everything that may vary where it is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +48,9 @@ class Observed:
     """None where the child ended without one: it was killed, or called `os._exit`."""
 
 
-def observe_script(path: str, argv: Sequence[str], time_guards: bool = False) -> Observed:
+def observe_script(job: WhyJob) -> Observed:
     """Run the script in a child to its end; an interrupt reaches the child too, and is raised here."""
     with tempfile.TemporaryDirectory(prefix="aotlens-why-") as folder:
-        job = WhyJob(path, tuple(argv), time_guards)
         Path(folder, JOB).write_text(json.dumps(encode_record(job)), encoding="utf-8")
         command = [sys.executable, "-m", "aotlens.session.why_child", folder]
         done = subprocess.run(command, stdout=sys.stderr.fileno(), check=False)

@@ -12,7 +12,7 @@ from aotlens.report.diagnose import from_not_compiled
 from aotlens.report.diagnose_dynamo import dynamo_findings, is_graph_break
 from aotlens.report.records import Report
 from aotlens.session.dynamo_log import DynamoLog
-from aotlens.session.run import run_to_end
+from aotlens.session.run import End, run_to_end
 from aotlens.session.script import load_script, new_module, run_script
 from aotlens.session.why import JOB, WhyJob, save_observed
 
@@ -22,6 +22,23 @@ __all__ = ["main"]
 def main(folder: str) -> int:
     """Run the script, leave the report in the folder, and return the script's exit code."""
     job = decode_record(WhyJob, json.loads(Path(folder, JOB).read_text(encoding="utf-8")))
+    if job.forecast_seconds:
+        from aotlens.session.forecasting import forecast_script  # only for who asks for a forecast
+
+        end, report = forecast_script(job.path, job.argv, job.vary, job.forecast_seconds)
+    else:
+        end, report = _observed(job)
+    sys.stdout.flush()
+    failure = None if end.failure is None else encode_record(end.failure)
+    save_observed(
+        folder,
+        {"exit_code": end.exit_code, "said": end.said, "failure": failure, "report": encode(report)},
+    )
+    return end.exit_code
+
+
+def _observed(job: WhyJob) -> tuple[End, Report]:
+    """The whole script, as it is."""
     log = DynamoLog(job.time_guards)
 
     def script() -> None:
@@ -31,7 +48,6 @@ def main(folder: str) -> int:
             run_script(loaded, module, job.argv)
 
     end = run_to_end(script, job.path)
-    sys.stdout.flush()
     stopped = None if end.failure is None else f"the script failed: {end.failure.message}"
     dynamo, records = log.dynamo(), log.records
     findings = (
@@ -39,13 +55,7 @@ def main(folder: str) -> int:
         *dynamo_findings(dynamo),
     )
     versions = (torch.__version__, platform.python_version())
-    report = Report(*versions, f"why {job.path}", (), findings, records, dynamo=dynamo, incomplete=stopped)
-    failure = None if end.failure is None else encode_record(end.failure)
-    save_observed(
-        folder,
-        {"exit_code": end.exit_code, "said": end.said, "failure": failure, "report": encode(report)},
-    )
-    return end.exit_code
+    return end, Report(*versions, f"why {job.path}", (), findings, records, dynamo=dynamo, incomplete=stopped)
 
 
 if __name__ == "__main__":

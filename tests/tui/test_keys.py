@@ -226,7 +226,7 @@ def test_a_narrow_screen_shows_the_targets_while_they_are_used() -> None:
 
 def test_a_click_selects_and_a_click_on_a_tab_opens_it() -> None:
     async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
-        await pilot.click("#tabs", offset=(66, 0))
+        await pilot.click("#tabs", offset=(60, 0))
         assert app.workbench.pane.TAB == "wrapper"
         await pilot.click("#steps", offset=(8, 2))
         assert (table(app, "steps").key, lit(app)) == ("step:copy mutated inputs back", ["cache.mul_(0.9)"])

@@ -1,9 +1,26 @@
 """Every tab on the sample report: what it says, and the source that each row lights."""
 
+from dataclasses import replace
+
 from textual.pilot import Pilot
 
+from aotlens.report.dynamo_records import (
+    Cause,
+    Compilation,
+    Dynamo,
+    DynamoFunction,
+    DynamoGuard,
+    FixOutcome,
+    Seconds,
+    TriedFix,
+)
+from aotlens.report.source_records import Fix
+from aotlens.report.why import dynamo_summary
+from tests.report.sample import sample_report
+from tests.report.sample_graph import span
 from tests.tui.driving import drive, lines, linked, lit, rows, source, table
 from tui.app import AotlensApp
+from tui.view.dynamo import NOTHING
 
 OVERVIEW = """\
 compiled  Block  sample_model.py:8
@@ -29,6 +46,34 @@ Diagnostics
   i AL301  line 22  `self.up(x)` keeps 8.0 KiB for the backward, all of the 8.0 KiB saved here"""
 
 COPIED = "`cache` is changed in place and carries a gradient: 2.0 KiB are copied on every call"
+
+
+STEPS = span("self.steps += 1")
+STEP_CAUSE = Cause("self.step == 0", "number", "self.step", "0", "1", STEPS)
+WHY = Dynamo(
+    functions=(
+        DynamoFunction(
+            name="Block",
+            qualname="Block.forward",
+            span=STEPS,
+            calls=None,
+            compilations=(
+                Compilation("0/0", "", (), Seconds(0.5, 0.25, 0.75), None),
+                Compilation("0/1", "", (), Seconds(0.5, 0.25, 0.75), STEP_CAUSE),
+            ),
+            guards=(DynamoGuard("self.step == 0", "self.step", STEPS, 3, None),),
+        ),
+    ),
+    fixes=(
+        TriedFix(
+            "counter",
+            "Block.forward",
+            "self.step",
+            Fix("Keep `self.step` in a buffer that changes in place", ()),
+            FixOutcome(0, 0, 2, 1, None, "2 calls (2 tensors)"),
+        ),
+    ),
+)
 
 
 def test_the_overview_answers_the_first_questions() -> None:
@@ -206,5 +251,32 @@ def test_another_target_fills_every_tab_anew() -> None:
         assert table(app, "nodes").key == "mm"
         await pilot.press("0")
         assert app.workbench.query_one("#log-text").text.lines == ("the traced run printed nothing",)  # type: ignore[attr-defined]
+
+    drive(scenario)
+
+
+def test_why_explains_what_dynamo_did() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("w")
+        assert app.workbench.pane.TAB == "why"
+        shown = lines(app, "why-lines")
+        assert shown[0] == dynamo_summary(WHY)
+        assert shown[2].startswith("  self.step changes: 1 recompilation")
+        assert "    ✓ tested: Keep `self.step` in a buffer that changes in place" in shown
+        assert shown[shown.index("Guards  checked before each call") :][:3] == [
+            "Guards  checked before each call",
+            "  Block.forward  3 checks",
+            "       3 self.step  sample_model.py:20  self.step == 0",
+        ]
+        await pilot.press("home", "down")
+        assert lit(app) == ["self.steps += 1"]
+
+    drive(scenario, AotlensApp("model.py", report=replace(sample_report(), dynamo=WHY)))
+
+
+def test_why_without_dynamo() -> None:
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await pilot.press("w")
+        assert lines(app, "why-lines") == [NOTHING]
 
     drive(scenario)

@@ -10,6 +10,7 @@ from tui.panes.memory import MemoryPane
 from tui.panes.overview import OverviewPane
 from tui.panes.saved import SavedPane
 from tui.panes.stages import StagesPane
+from tui.panes.why import WhyPane
 from tui.panes.wrapper import WrapperPane
 
 TABS: tuple[tuple[type[Pane], str, str], ...] = (
@@ -23,9 +24,16 @@ TABS: tuple[tuple[type[Pane], str, str], ...] = (
     (KernelsPane, "Kernels", "Kern"),
     (DiagnosticsPane, "Diagnostics", "Diag"),
     (LogPane, "Log", "Log"),
+    (WhyPane, "Why", "Why"),
 )
-"""Pane, its label, and the label where there is little room; its key is its place, 0 for the tenth."""
+"""Pane, its label, and the label where there is little room."""
 
-CHOICES = tuple((str(number % 10), label, short) for number, (_, label, short) in enumerate(TABS, 1))
+KEYS = "1234567890w"
+"""Of the tabs, in their order."""
+
+CHOICES = tuple((key, label, short) for key, (_, label, short) in zip(KEYS, TABS, strict=True))
+
+TAB_KEYS = "1 … 9 0 w"
+"""The keys of all tabs, as the help shows them."""
 
 LOG_KEY = CHOICES[[pane for pane, _, _ in TABS].index(LogPane)][0]

@@ -1,19 +1,33 @@
-"""What Dynamo did, as lines: graph breaks, recompilations and constants, what matters most first."""
+"""What Dynamo did, as lines: what to fix first, then what it skips, checks before each call, and takes.
+
+Invariant: every line that stands for an expression leads to it.
+"""
 
 from collections.abc import Iterator
 
-from aotlens.report.dynamo_records import CompileSeconds, Dynamo
+from aotlens.report.attach_fixes import fixes_of
+from aotlens.report.dynamo_records import CompileSeconds, Dynamo, DynamoFunction
+from aotlens.report.forecast import (
+    axis_title,
+    call_rows,
+    failed_guards,
+    forecast_summary,
+    recompiling,
+    remedy_words,
+)
+from aotlens.report.forecast_records import Forecast
 from aotlens.report.places import source_line
-from aotlens.report.summary import human_ms
+from aotlens.report.summary import counted, human_ms, human_us
 from aotlens.report.why import Problem, dynamo_summary, problems
 from tui.view.places import line_place
 from tui.view.rows import Line, Link, Part
 
-__all__ = ["DYNAMO", "all_dynamo_lines", "dynamo_lines", "dynamo_part"]
+__all__ = ["DYNAMO", "all_dynamo_lines", "dynamo_lines", "dynamo_part", "why_lines"]
 
 DYNAMO = "Graph breaks and recompilations"
 MOST_PROBLEMS = 6
 MOST_LINES = 10
+NOTHING = "Dynamo compiled nothing: what is shown was traced directly, or runs in eager"
 
 
 def dynamo_part(dynamo: Dynamo) -> Part:
@@ -32,7 +46,10 @@ def dynamo_lines(dynamo: Dynamo) -> Iterator[Line]:
 
 
 def all_dynamo_lines(dynamo: Dynamo) -> Iterator[Line]:
-    """Every problem with its expression, facts and hint; then the compile time."""
+    """Every problem with its expression, facts, hint and tested fixes; then everything else that is known."""
+    if dynamo.forecasts:
+        yield from forecast_lines(dynamo)
+        return
     yield Line((Part(dynamo_summary(dynamo), "title"),))
     for problem in problems(dynamo):
         yield Line()
@@ -47,8 +64,90 @@ def all_dynamo_lines(dynamo: Dynamo) -> Iterator[Line]:
             yield Line((Part(f"    {fact}"),), link, wrap=True)
         if problem.hint:
             yield Line((Part(f"    → {problem.hint}", "ok"),), link, wrap=True)
+        for tried in fixes_of(dynamo, problem.function, problem.target):
+            yield Line((Part(f"    ✓ tested: {tried.fix.title}", "ok"),), link, wrap=True)
+    for section in (_skipped_lines(dynamo), _guard_lines(dynamo)):
+        lines = tuple(section)
+        if lines:
+            yield Line()
+            yield from lines
     yield Line()
     yield from _time_lines(dynamo.compile_seconds)
+
+
+def why_lines(dynamo: Dynamo | None) -> tuple[Line, ...]:
+    """The tab; one line where there is nothing to say."""
+    return (Line((Part(NOTHING, "dim"),)),) if dynamo is None else tuple(all_dynamo_lines(dynamo))
+
+
+def _skipped_lines(dynamo: Dynamo) -> Iterator[Line]:
+    """Functions that stay in Python at no loss; those at a loss are problems."""
+    skipped = [entry for function in dynamo.functions for entry in function.skipped if not entry.is_loss]
+    if skipped:
+        yield Line(
+            (Part("Skipped", "heading"), Part("  left to Python, as they hold no tensor operations", "dim"))
+        )
+    for entry in skipped:
+        parts = (
+            Part(f"  {entry.name}"),
+            Part(f"  {line_place(entry.span)}", "place"),
+            Part(f"  {entry.reason}", "dim"),
+        )
+        yield Line(parts, Link((entry.span,)), wrap=True)
+
+
+def _guard_lines(dynamo: Dynamo) -> Iterator[Line]:
+    """The values that are checked before each call, the most checks first."""
+    if any(function.guards for function in dynamo.functions):
+        yield Line((Part("Guards", "heading"), Part("  checked before each call", "dim")))
+    for function in dynamo.functions:
+        if not function.guards:
+            continue
+        yield Line((Part(f"  {function.qualname}", "title"), Part(f"  {_guard_cost(function)}", "dim")))
+        for guard in function.guards[:MOST_LINES]:
+            parts = [Part(f"    {guard.count:>4} ", "dim"), Part(guard.name)]
+            if guard.span is not None:
+                parts.append(Part(f"  {line_place(guard.span)}", "place"))
+            link = Link((guard.span,)) if guard.span is not None else Link()
+            yield Line((*parts, Part(f"  {guard.expression}", "dim")), link)
+        if len(function.guards) > MOST_LINES:
+            yield Line((Part(f"         … {len(function.guards) - MOST_LINES} more values", "dim"),))
+
+
+def _guard_cost(function: DynamoFunction) -> str:
+    count = counted(sum(guard.count for guard in function.guards), "check")
+    if function.guard_nanoseconds is None:
+        return count
+    return f"{count}, {human_us(function.guard_nanoseconds / 1000)} a call"
+
+
+def forecast_lines(dynamo: Dynamo) -> Iterator[Line]:
+    """What calls with other arguments would do."""
+    yield Line((Part(forecast_summary(dynamo), "title"),))
+    for entry in dynamo.forecasts:
+        yield Line()
+        yield Line(
+            (Part(f"  {entry.function}", "title"), Part(f"  {line_place(entry.span)}", "place")),
+            Link((entry.span,)),
+        )
+        yield Line((Part(f"    called with {', '.join(entry.arguments)}", "dim"),), wrap=True)
+        yield from _axis_lines(entry)
+
+
+def _axis_lines(entry: Forecast) -> Iterator[Line]:
+    for axis in entry.axes:
+        if axis.kind == "asked":
+            for row in call_rows(axis):
+                link = Link() if row.span is None else Link((row.span,))
+                yield Line((Part(f"    {row.value}", "accent"), Part(f"  {row.words}")), link)
+    for axis in recompiling(entry):
+        if axis.kind != "asked":
+            yield Line((Part(f"    {axis_title(axis)}", "warning"),))
+            for failed in failed_guards(entry, axis):
+                link = Link() if failed.span is None else Link((failed.span,))
+                yield Line((Part(f"      {failed.words}"),), link, wrap=True)
+        if words := remedy_words(axis):
+            yield Line((Part(f"      → {words}", "ok"),), wrap=True)
 
 
 def _title(problem: Problem) -> Line:
@@ -79,3 +178,7 @@ def _time_lines(seconds: CompileSeconds) -> Iterator[Line]:
             Part(f"  {text}"),
         )
         yield Line(parts, Link((line.span,)))
+    for cache in seconds.caches:
+        parts = [f"{cache.hits} hits", f"{cache.misses} misses"]
+        parts += [f"{cache.bypasses} not cacheable"] if cache.bypasses else []
+        yield Line((Part(f"  {cache.name} cache: {', '.join(parts)}", "dim"),))

@@ -59,14 +59,12 @@ KEY_WIDTH = 11
 TEXT_WIDTH = 25
 
 
-def help_lines(
-    tab: str, here: Sequence[Pair], everywhere: Sequence[Pair], tab_count: int
-) -> tuple[Line, ...]:
+def help_lines(tab: str, here: Sequence[Pair], everywhere: Sequence[Pair], tab_keys: str) -> tuple[Line, ...]:
     """The keys of the open tab, those that act everywhere, and what the gutter says."""
     lines = [Line((Part(f"In {tab}", "heading"),)), *columns(here)] if here else []
     lines += [
         Line((Part("Everywhere", "heading"),)),
-        *columns([(f"1 … {tab_count}" if tab_count < 10 else "1 … 9 0", "open a tab"), *MOVING, *everywhere]),
+        *columns([(tab_keys, "open a tab"), *MOVING, *everywhere]),
         Line((Part("In the gutter of the source", "heading"),)),
     ]
     lines += [Line((Part(f"{sign:<{KEY_WIDTH}}", role), Part(text))) for sign, text, role in LEGEND]

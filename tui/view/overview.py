@@ -187,7 +187,7 @@ def lacking_facts(report: Report) -> Iterator[Line]:
             "missing", Part(report.incomplete, "error" if failed else "warning"), jump=Jump("diagnostics")
         )
     if report.dynamo is not None and any(dynamo_counts(report.dynamo)):
-        yield fact("dynamo", dynamo_part(report.dynamo))
+        yield fact("dynamo", dynamo_part(report.dynamo), jump=Jump("why"))
 
 
 def frontend_name(target: Target) -> str:

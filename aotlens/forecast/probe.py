@@ -1,0 +1,130 @@
+"""Run a script until everything that it compiles was called once, and forecast from these calls.
+
+Invariant: nothing that the script compiles is compiled in its own process: its calls run in eager, and the
+script ends where it calls something for the second time.  So a training loop makes one step, at most.
+"""
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from aotlens.forecast.forecast import Budget, forecast_of
+from aotlens.forecast.recorded import RecordedCall
+from aotlens.forecast.vary import VariedName, VaryError
+from aotlens.report.forecast_records import Forecast
+from aotlens.torch_api import outside_of_dynamo, wrapping_what_is_compiled
+
+__all__ = ["Probe", "ScriptIsDone", "with_eager_backend"]
+
+MOST_CALLS = 4
+"""Of one function, while another one that was compiled has not been called."""
+PASSED_ON = ("fullgraph", "dynamic", "disable")
+"""What of the arguments of `torch.compile` decides over guards, besides `guard_filter_fn`."""
+
+
+class ScriptIsDone(BaseException):
+    """Ends the script: everything that it compiles was called."""
+
+
+@dataclass(slots=True)
+class Probe:
+    """Mutable: grows while the script runs."""
+
+    asked: tuple[VariedName, ...]
+    budget: Budget
+    forecasts: list[Forecast] = field(default_factory=list)
+    without: list[str] = field(default_factory=list)
+    """Why functions do not have what `asked` names."""
+    _calls: dict[object, int] = field(default_factory=dict)
+    """By code of the function; 0 until it is called."""
+    _is_inside: bool = False
+
+    @contextmanager
+    def probing(self) -> Iterator[None]:
+        """Forecast from the first call of each function that is compiled within the block."""
+        with with_eager_backend(), wrapping_what_is_compiled(self._wrapped):
+            torch.compiler.set_stance("force_eager")
+            try:
+                yield
+            finally:
+                torch.compiler.set_stance("default")
+
+    def _wrapped(self, function: Callable[..., Any], compiled: Callable[..., Any]) -> Callable[..., Any]:
+        key = _key(function)
+        self._calls.setdefault(key, 0)
+
+        @functools.wraps(compiled)
+        def probed(*args: Any, **kwargs: Any) -> Any:
+            if self._is_inside:
+                return compiled(*args, **kwargs)
+            self._is_inside = True
+            try:
+                self._meets(key, RecordedCall(function, compiled, args, kwargs))
+                return compiled(*args, **kwargs)
+            finally:
+                self._is_inside = False
+
+        return probed
+
+    def _meets(self, key: object, call: RecordedCall) -> None:
+        self._calls[key] += 1
+        if self._calls[key] == 1:
+            self.forecast(call)
+        elif all(self._calls.values()) or self._calls[key] >= MOST_CALLS or self._has_answer:
+            raise ScriptIsDone
+
+    @property
+    def _has_answer(self) -> bool:
+        """Whether what was asked for is known; nothing else matters then."""
+        return bool(self.asked and self.forecasts)
+
+    def forecast(self, call: RecordedCall) -> None:
+        """Add what the call leads to."""
+        try:
+            self.forecasts.append(forecast_of(call, self.asked, self.budget))
+        except VaryError as error:
+            self.without.append(str(error))
+
+
+def _key(function: Callable[..., Any]) -> object:
+    """Equal for the layers of one class: what holds for one, holds for all."""
+    for owner in (getattr(function, "__self__", None), getattr(function, "__wrapped__", None)):
+        if isinstance(owner, nn.Module):
+            return id(owner) if type(owner).__module__.startswith("torch.") else type(owner)
+    return getattr(function, "__code__", function)
+
+
+@contextmanager
+def with_eager_backend() -> Iterator[None]:
+    """Within the block `torch.compile` uses the backend `eager`; what decides over guards stays as asked."""
+    original = torch.compile
+
+    @functools.wraps(original)
+    def compile(model: Any = None, /, **asked: Any) -> Any:
+        if "model" in asked:
+            model = asked.pop("model")
+        if model is None:
+            return lambda decorated: compile(decorated, **asked)
+        settings = {name: asked[name] for name in PASSED_ON if name in asked}
+        filters = {
+            name: value for name, value in (asked.get("options") or {}).items() if name == "guard_filter_fn"
+        }
+        if filters:
+            settings["options"] = filters
+        return original(model, backend="eager", **settings)
+
+    torch.compile = outside_of_dynamo(compile)
+    try:
+        yield
+    finally:
+        torch.compile = original
+
+
+def names_of(asked: Sequence[VariedName]) -> str:
+    """What was asked for, in a sentence."""
+    return ", ".join(f"`{name.text}`" for name in asked)

@@ -1,0 +1,217 @@
+"""A recorded call of a compiled function: its values by the user's names, and copies with other values.
+
+Invariant: a copy shares every value that does not vary with the recorded call, so that lists which grow and
+modules which count do so from call to call, as in the script.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from aotlens.dynamo.names import shown_value
+from aotlens.dynamo.spans import statement_span
+from aotlens.report.source_records import Span
+from aotlens.torch_api import mark_symbolic
+
+__all__ = ["Edit", "RecordedCall", "Step", "cast", "marked", "resized", "with_grad"]
+
+Edit = Callable[[Any], Any]
+"""Makes another value of one that was recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A call to make: what differs from the recorded one."""
+
+    label: str
+    edits: Mapping[str, Edit]
+    """By the name of the argument."""
+    modes: tuple[str, ...] = ()
+    """Of `train`, `eval`, `grad`, `no_grad`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """The first call of a compiled function."""
+
+    function: Callable[..., Any]
+    """What was passed to `torch.compile`; a module's `__call__` where that was a module."""
+    compiled: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def code_owner(self) -> Callable[..., Any]:
+        """The function of the user's that has the arguments' names."""
+        module = self.module
+        function = self.function if module is None else module.forward
+        return inspect.unwrap(getattr(function, "__func__", function))
+
+    @property
+    def qualname(self) -> str:
+        name = getattr(self.code_owner, "__qualname__", type(self.function).__qualname__)
+        return str(name).replace("<locals>.", "")
+
+    @property
+    def span(self) -> Span:
+        code = getattr(self.code_owner, "__code__", None)
+        return Span("", 1, 0, 1, 0) if code is None else statement_span(code.co_filename, code.co_firstlineno)
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The module that is compiled; None for a function."""
+        wrapped = getattr(self.function, "__wrapped__", None)
+        if isinstance(wrapped, nn.Module):  # a layer of torch's own, which Dynamo cannot enter directly
+            return wrapped
+        owner = getattr(self.function, "__self__", None)
+        name = getattr(self.function, "__name__", "")
+        is_call = name in ("__call__", "_wrapped_call_impl", "_call_impl", "forward")
+        return owner if isinstance(owner, nn.Module) and is_call else None
+
+    @property
+    def modules(self) -> tuple[nn.Module, ...]:
+        """The modules whose mode matters: its own, its arguments, and those that the code names."""
+        owner = getattr(self.function, "__self__", None)
+        values = [owner, self.module, *self.args, *self.kwargs.values()]
+        function = self.code_owner
+        code = getattr(function, "__code__", None)
+        if code is not None:
+            cells = getattr(function, "__closure__", None) or ()
+            values += [cell.cell_contents for cell in cells if _is_filled(cell)]
+            values += [function.__globals__.get(name) for name in code.co_names]
+        modules = {id(value): value for value in values if isinstance(value, nn.Module)}
+        return tuple(modules.values())
+
+    @property
+    def leaves(self) -> dict[str, Any]:
+        """Every value that is passed, by its name; of dicts, lists and tuples their entries."""
+        values: dict[str, Any] = {}
+
+        def note(name: str, value: Any) -> Any:
+            if type(value) is not list:
+                values[name] = value
+            return value
+
+        self._mapped(note)
+        return values
+
+    def arguments(self, step: Step) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call, with what varies in it."""
+
+        def edit(name: str, value: Any) -> Any:
+            return step.edits[name](value) if name in step.edits else value
+
+        return self._mapped(edit)
+
+    @property
+    def lists(self) -> dict[str, list[Any]]:
+        """The lists that are passed, by name."""
+        names = [*self._positional(len(self.args)), *self.kwargs]
+        values = (*self.args, *self.kwargs.values())
+        return {name: value for name, value in zip(names, values, strict=True) if type(value) is list}
+
+    def described(self) -> tuple[str, ...]:
+        """`x: f32[8, 16]`, `k = 3`."""
+        return tuple(
+            f"{name}: {shown_value(value)}" if isinstance(value, Tensor) else f"{name} = {shown_value(value)}"
+            for name, value in self.leaves.items()
+        )
+
+    def _mapped(self, change: Callable[[str, Any], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        names = list(self._positional(len(self.args)))
+        args = tuple(_map(name, value, change) for name, value in zip(names, self.args, strict=True))
+        return args, {name: _map(name, value, change) for name, value in self.kwargs.items()}
+
+    def _positional(self, count: int) -> Iterator[str]:
+        """The parameters' names of positional arguments; `args[0]` where they have none."""
+        function = self.function if self.module is None else self.module.forward
+        try:
+            parameters = list(inspect.signature(function).parameters.values())
+        except (TypeError, ValueError):
+            parameters = []
+        plain = [
+            one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+        ]
+        rest = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "args")
+        yield from plain[:count]
+        yield from (f"{rest}[{index}]" for index in range(count - len(plain)))
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:  # a name that is assigned later
+        return False
+
+
+def _map(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
+    """The value with its entries changed; itself where nothing is, so that its identity stays.
+
+    A list is changed as a whole before its entries are.
+    """
+    if type(value) is list:
+        whole = change(name, value)
+        if whole is not value:
+            return whole
+    if type(value) is dict:
+        entries = {key: _map(f"{name}[{key!r}]", entry, change) for key, entry in value.items()}
+        return value if all(entries[key] is value[key] for key in value) else entries
+    if type(value) in (list, tuple):
+        items = [_map(f"{name}[{index}]", entry, change) for index, entry in enumerate(value)]
+        same = all(new is old for new, old in zip(items, value, strict=True))
+        return value if same else type(value)(items)
+    return change(name, value)
+
+
+def resized(dim: int, size: int) -> Edit:
+    """The tensor with another size, its rows repeated or left out, in the same order of memory."""
+
+    def edit(tensor: Tensor) -> Tensor:
+        strides: tuple[int, ...] = tensor.stride()
+        dims = sorted(range(tensor.dim()), key=lambda index: (-strides[index], index))
+        index = torch.arange(size, device=tensor.device)
+        with torch.no_grad():
+            if tensor.shape[dim] == 0:
+                shape = [
+                    size if position == dim % tensor.dim() else n for position, n in enumerate(tensor.shape)
+                ]
+                copy = tensor.new_zeros(shape)
+            else:
+                copy = tensor.detach().index_select(dim, index % tensor.shape[dim])
+            copy = copy.permute(dims).contiguous()
+            copy = copy.permute([dims.index(position) for position in range(tensor.dim())])
+        return copy.requires_grad_(tensor.requires_grad) if tensor.requires_grad else copy
+
+    return edit
+
+
+def cast(dtype: torch.dtype) -> Edit:
+    """The tensor in another dtype."""
+
+    def edit(tensor: Tensor) -> Tensor:
+        copy = tensor.detach().to(dtype, copy=True)
+        return copy.requires_grad_() if tensor.requires_grad and dtype.is_floating_point else copy
+
+    return edit
+
+
+def with_grad(is_required: bool) -> Edit:
+    """A leaf with or without a gradient."""
+    return lambda tensor: tensor.detach().clone().requires_grad_(is_required)
+
+
+def marked(edit: Edit | None, dims: frozenset[int]) -> Edit:
+    """A copy whose sizes are marked as symbols, apart from sizes of 0 and 1, which never are."""
+
+    def mark(tensor: Tensor) -> Tensor:
+        copy = tensor.detach().clone(memory_format=torch.preserve_format) if edit is None else edit(tensor)
+        if edit is None and tensor.requires_grad:
+            copy.requires_grad_()
+        mark_symbolic(copy, {dim % copy.dim() for dim in dims if copy.shape[dim] > 1})
+        return copy
+
+    return mark
