@@ -16,6 +16,7 @@ from typing import Literal
 
 from aotlens.report.dynamo_records import (
     Break,
+    CacheUse,
     Cause,
     CauseKind,
     Compilation,
@@ -29,6 +30,7 @@ from aotlens.report.summary import counted, human_bytes, human_ms
 __all__ = [
     "Problem",
     "RecompiledValue",
+    "cache_words",
     "dynamo_counts",
     "dynamo_summary",
     "problems",
@@ -284,6 +286,13 @@ def dynamo_summary(dynamo: Dynamo) -> str:
         parts.append(counted(constants, "constant size"))
     seconds = dynamo.compile_seconds.total
     return f"{', '.join(parts)}; compiling took {human_ms(1000 * seconds)}"
+
+
+def cache_words(cache: CacheUse) -> str:
+    """`Inductor cache: 2 hits, 1 misses, 1 not cacheable`."""
+    parts = [f"{cache.hits} hits", f"{cache.misses} misses"]
+    parts += [f"{cache.bypasses} not cacheable"] if cache.bypasses else []
+    return f"{cache.name} cache: {', '.join(parts)}"
 
 
 def most_changed(dynamo: Dynamo) -> Sequence[RecompiledValue]:

@@ -28,6 +28,7 @@ from aotlens.report.records import Report
 from aotlens.report.summary import counted, human_ms, human_us
 from aotlens.report.why import (
     Problem,
+    cache_words,
     dynamo_counts,
     dynamo_summary,
     most_changed,
@@ -155,9 +156,7 @@ def _time_lines(seconds: CompileSeconds, page: Page) -> Iterator[Text]:
     ]
     yield from table(rows, page.width, frozenset({0}))
     for cache in seconds.caches:
-        parts = [f"{cache.hits} hits", f"{cache.misses} misses"]
-        parts += [f"{cache.bypasses} not cacheable"] if cache.bypasses else []
-        yield Text(f"  {cache.name} cache: {', '.join(parts)}", "dim")
+        yield Text(f"  {cache_words(cache)}", "dim")
 
 
 def short_dynamo_lines(dynamo: Dynamo, width: int) -> Iterator[Text]:

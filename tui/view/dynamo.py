@@ -18,7 +18,7 @@ from aotlens.report.forecast import (
 from aotlens.report.forecast_records import Forecast
 from aotlens.report.places import source_line
 from aotlens.report.summary import counted, human_ms, human_us
-from aotlens.report.why import Problem, dynamo_summary, problems
+from aotlens.report.why import Problem, cache_words, dynamo_summary, problems
 from tui.view.places import line_place
 from tui.view.rows import Line, Link, Part
 
@@ -179,6 +179,4 @@ def _time_lines(seconds: CompileSeconds) -> Iterator[Line]:
         )
         yield Line(parts, Link((line.span,)))
     for cache in seconds.caches:
-        parts = [f"{cache.hits} hits", f"{cache.misses} misses"]
-        parts += [f"{cache.bypasses} not cacheable"] if cache.bypasses else []
-        yield Line((Part(f"  {cache.name} cache: {', '.join(parts)}", "dim"),))
+        yield Line((Part(f"  {cache_words(cache)}", "dim"),))
