@@ -1,6 +1,6 @@
 """What a person does in VS Code and what they then see, for a script that drives it in a browser."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -21,12 +21,12 @@ SIZE = {"width": 1280, "height": 720}
 
 
 @contextmanager
-def browser_page(browser: str, address: str) -> Iterator["Page"]:
-    """The editor in a headless browser."""
+def browser_page(browser: str, address: str, options: Sequence[str] = QUIET_BROWSER) -> Iterator["Page"]:
+    """The address in a headless browser."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=browser, args=list(QUIET_BROWSER))
+        running = playwright.chromium.launch(executable_path=browser, args=list(options))
         page = running.new_page(viewport={"width": SIZE["width"], "height": SIZE["height"]})
         page.set_default_timeout(PATIENCE_MS)
         page.goto(address)

@@ -1,12 +1,13 @@
-"""`aotlens inspect TARGET`: traces in a child process, and prints the report."""
+"""`aotlens inspect TARGET`: traces in a child process, or reads a saved report, and prints it."""
 
 import argparse
-import sys
 
+from aotlens.cli.formats import TRACE_FORMATS, WHOLE_FORMATS, check_whole_format, whole_text
 from aotlens.cli.gpu_options import KernelsAsked, add_kernel_options, kernels_asked
+from aotlens.cli.saved import is_report, saved_report
 from aotlens.cli.target import add_compile_options, add_gpu, add_target, check_gpu, policy_of
 from aotlens.cli.terminal import say, show_failure, write_data
-from aotlens.cli.tracing import trace_target
+from aotlens.cli.tracing import Traced, trace_target
 from aotlens.cli.values import output_file, seconds
 from aotlens.errors import UserError
 from aotlens.report.changes import check_stage
@@ -18,12 +19,13 @@ TIME_LIMIT_S = 600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_target(parser)
+    add_target(parser, "SCRIPT or SCRIPT::name; or a report that --format json wrote, of which nothing runs")
     parser.add_argument(
         "--format",
-        choices=("text", "json", "html"),
+        choices=TRACE_FORMATS,
         default="text",
-        help="html is one page with everything, for a browser (default: %(default)s)",
+        help="html is one page with everything, for a browser; model-explorer has the graphs, and perfetto"
+        " compile time and memory, for the programs of these names (default: %(default)s)",
     )
     parser.add_argument(
         "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
@@ -113,7 +115,12 @@ def run(arguments: argparse.Namespace) -> int:
         what_if=tuple(arguments.what_if),
         dead_values=arguments.dead_values,
     )
-    traced = trace_target(arguments.target, arguments.argv, options, arguments.time_limit, arguments.fresh)
+    if is_report(arguments.target):
+        traced = Traced(saved_report(arguments.target, arguments.argv, options), None, stopped=False)
+    else:
+        traced = trace_target(
+            arguments.target, arguments.argv, options, arguments.time_limit, arguments.fresh
+        )
     if traced.report is not None and traced.report.incomplete is not None and arguments.format != "text":
         say(f"aotlens: incomplete: {traced.report.incomplete}")
     if traced.report is not None:
@@ -143,22 +150,20 @@ def _refuse_together(arguments: argparse.Namespace) -> None:
 
 
 def _refuse_parts_of_a_page(arguments: argparse.Namespace) -> None:
-    """Raises UserError for what an HTML page does not take."""
-    if arguments.format != "html":
+    """Raises UserError for what a format that holds everything does not take."""
+    if arguments.format not in WHOLE_FORMATS:
         return
     parts = {"--stage": arguments.stage, "--kernel": arguments.kernel, "--text": arguments.text}
     given = next((name for name, value in parts.items() if value is not None), None)
     if given is not None:
-        raise UserError(f"{given} shows a part as text; leave it out: the page has every part")
-    if arguments.output is None and sys.stdout.isatty():
-        raise UserError("the page is for a browser: say where to write it with -o FILE.html")
+        what = "the page" if arguments.format == "html" else "the file"
+        raise UserError(f"{given} shows a part as text; leave it out: {what} has every part")
+    check_whole_format(arguments.format, arguments.output)
 
 
 def _show(report: Report, arguments: argparse.Namespace, asked: KernelsAsked) -> None:
-    if arguments.format == "html":
-        from tui.page.build import html_page  # pygments: 0.1 s
-
-        write_data(html_page(report, str(arguments.target)), arguments.output)
+    if arguments.format in WHOLE_FORMATS:
+        write_data(whole_text(report, arguments.format, str(arguments.target)), arguments.output)
         return
     if arguments.format == "json":
         write_data(_json(report, arguments.stage) + "\n", arguments.output)

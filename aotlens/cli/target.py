@@ -48,8 +48,8 @@ def check_script(path: str) -> None:
         raise UserError(f"{failure.message}\n{failure.traceback.rstrip()}", kind="syntax") from error
 
 
-def add_target(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="TARGET", type=TargetName.parse, help="SCRIPT or SCRIPT::name")
+def add_target(parser: argparse.ArgumentParser, text: str = "SCRIPT or SCRIPT::name") -> None:
+    parser.add_argument("target", metavar="TARGET", type=TargetName.parse, help=text)
 
 
 def add_compile_options(parser: argparse.ArgumentParser, backend: str) -> None:

@@ -1,11 +1,11 @@
 """`aotlens why SCRIPT ARGS…`: runs the script unchanged, and says what Dynamo did to it and what it costs."""
 
 import argparse
-import sys
 import time
 from collections.abc import Iterator
 
 from aotlens.cli.fixes import try_fixes, write_fixes
+from aotlens.cli.formats import WHOLE_FORMATS, check_whole_format, whole_text
 from aotlens.cli.target import check_script
 from aotlens.cli.terminal import say, show_failure, write_data
 from aotlens.cli.values import output_file
@@ -20,9 +20,10 @@ FORECAST_SECONDS = 180.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
-        choices=("text", "json", "html"),
+        choices=("text", "json", "html", "perfetto"),
         default="text",
-        help="html is one page for a browser (default: %(default)s)",
+        help="html is one page for a browser; perfetto has the compile time, for the program of that name"
+        " (default: %(default)s)",
     )
     parser.add_argument(
         "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
@@ -72,8 +73,7 @@ def varied(text: str) -> str:
 
 def run(arguments: argparse.Namespace) -> int:
     check_script(arguments.script)
-    if arguments.format == "html" and arguments.output is None and sys.stdout.isatty():
-        raise UserError("the page is for a browser: say where to write it with -o FILE.html")
+    check_whole_format(arguments.format, arguments.output)
     from aotlens.session.why import WhyJob, killed_by, observe_script
 
     started = time.time()
@@ -118,10 +118,8 @@ def _show(report: Report, arguments: argparse.Namespace) -> None:
 
         write_data(dumps(report) + "\n", arguments.output)
         return
-    if arguments.format == "html":
-        from tui.page.build import html_page  # pygments: 0.1 s
-
-        write_data(html_page(report, arguments.script), arguments.output)
+    if arguments.format in WHOLE_FORMATS:
+        write_data(whole_text(report, arguments.format, arguments.script), arguments.output)
         return
     from rich.console import Console  # 0.1 s, and only for text
 

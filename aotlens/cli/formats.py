@@ -1,0 +1,50 @@
+"""Formats that other programs show: a page for a browser, graphs for Model Explorer, a trace for Perfetto."""
+
+import sys
+from dataclasses import dataclass
+
+from aotlens.errors import UserError
+from aotlens.report.records import Report
+
+__all__ = ["TRACE_FORMATS", "WHOLE_FORMATS", "check_whole_format", "whole_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Who opens a file of this format."""
+
+    program: str
+    suffix: str
+
+
+WHOLE_FORMATS = {
+    "html": _Reader("a browser", ".html"),
+    "model-explorer": _Reader("Model Explorer", ".json"),
+    "perfetto": _Reader("Perfetto", ".json"),
+}
+"""Formats that hold the whole report, and that no person reads in a terminal."""
+
+TRACE_FORMATS = ("text", "json", *WHOLE_FORMATS)
+
+
+def check_whole_format(name: str, output: str | None) -> None:
+    """Raises UserError where such a file would fill a terminal."""
+    reader = WHOLE_FORMATS.get(name)
+    if reader is not None and output is None and sys.stdout.isatty():
+        what = "the page" if name == "html" else "the file"
+        raise UserError(f"{what} is for {reader.program}: say where to write it with -o FILE{reader.suffix}")
+
+
+def whole_text(report: Report, name: str, title: str) -> str:
+    """The report in one of `WHOLE_FORMATS`; each writer is loaded when it is needed."""
+    if name == "model-explorer":
+        from aotlens.report.model_explorer import model_explorer_text
+
+        return model_explorer_text(report, title)
+    if name == "perfetto":
+        from aotlens.report.perfetto import perfetto_text
+
+        return perfetto_text(report)
+    from tui.page.build import html_page  # pygments: 0.1 s
+
+    return html_page(report, title)

@@ -1,0 +1,43 @@
+"""A report in a file as TARGET: it is shown, and nothing runs."""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+from aotlens.cli.target import TargetName
+from aotlens.errors import TargetError, UserError
+from aotlens.report.records import Report
+from aotlens.report.saved import load_report
+from aotlens.worker.protocol import TraceOptions
+
+__all__ = ["is_report", "saved_report"]
+
+NOT_TRACED = frozenset({"gpu_texts", "repeat_limit_s", "kernel_limit_s"})
+"""Fields of `TraceOptions` that say how long or in which languages, whatever is shown."""
+
+
+def is_report(target: TargetName) -> bool:
+    """Whether TARGET names a report rather than a script."""
+    return target.path.endswith(".json")
+
+
+def saved_report(target: TargetName, argv: Sequence[str], options: TraceOptions) -> Report:
+    """The report, or its targets of that name; raises UserError for options that need a trace."""
+    default = TraceOptions()
+    changed = [
+        f"--{entry.name.replace('_', '-')}"
+        for entry in fields(options)
+        if entry.name not in NOT_TRACED and getattr(options, entry.name) != getattr(default, entry.name)
+    ]
+    if changed or argv:
+        raise UserError(
+            f"{target.path} is a report, which is only shown: {', '.join([*changed, *argv])} needs a script"
+            " to trace"
+        )
+    report = load_report(target.path)
+    if target.qualname is None:
+        return report
+    targets = tuple(each for each in report.targets if target.qualname in (each.name, each.qualname))
+    if not targets:
+        names = ", ".join(dict.fromkeys(each.qualname for each in report.targets)) or "none"
+        raise TargetError(f"no target {target.qualname} in {target.path}; it has {names}")
+    return replace(report, targets=targets)
