@@ -34,6 +34,7 @@ REPORT_ON_THE_ENGINE_SIDE = ("build", "describe", "memory", "sites")
 REPORT_WITH_RICH = frozenset(
     f"aotlens.report.{name}"
     for name in (
+        "action_lines",
         "activations",
         "changes_text",
         "closing",

@@ -15,7 +15,7 @@ from aotlens.report.diagnose_cuda_graphs import CUDA_GRAPH_CHECKS
 from aotlens.report.diagnose_gpu import GPU_CHECKS
 from aotlens.report.diagnose_saved import SAVED_CHECKS
 from aotlens.report.eager_records import NotCompiled, NotCompiledCause
-from aotlens.report.findings import Check, Limits, finding_at
+from aotlens.report.findings import Check, Limits, copy_cost, finding_at
 from aotlens.report.inplace_edit import bound_anew, copied_first, without_grad
 from aotlens.report.places import own_first, source_line
 from aotlens.report.records import (
@@ -70,7 +70,7 @@ def copied_arguments(target: Target, limits: Limits) -> Iterator[Diagnostic]:
             )
             severity: Severity = "warning" if size >= limits.copied_bytes else "information"
             finding = finding_at(entry.sites, target, "AL101", severity, message)
-            yield replace(finding, fixes=taken_back(entry))
+            yield replace(finding, fixes=taken_back(entry), cost=copy_cost(target, size))
 
 
 def hidden_changes(target: Target, limits: Limits) -> Iterator[Diagnostic]:
@@ -154,7 +154,8 @@ def large_wrapper_copies(target: Target, limits: Limits) -> Iterator[Diagnostic]
                 f"the wrapper writes `{entry.name}` back after the graph: {human_bytes(size)} are copied on"
                 " every call; change only the slice that is new, or return the new value"
             )
-            yield finding_at(entry.sites, target, "AL501", "warning", message)
+            finding = finding_at(entry.sites, target, "AL501", "warning", message)
+            yield replace(finding, cost=copy_cost(target, size))
 
 
 def failing_backward(target: Target, limits: Limits) -> Iterator[Diagnostic]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from aotlens.report.diagnose_traffic import TRAFFIC_CHECKS
-from aotlens.report.findings import Check, Limits
+from aotlens.report.findings import Check, Limits, kernel_cost
 from aotlens.report.kernel_totals import gpu_kernels
 from aotlens.report.places import quoted
 from aotlens.report.records import Diagnostic, Kernel, KernelConfig, Related, Severity, Span, Stage, Target
@@ -136,10 +136,10 @@ def _called(kernel: Kernel, launches: int) -> str:
 def _at(kernel: Kernel, target: Target, code: str, severity: Severity, message: str) -> Diagnostic:
     """At its costliest expression, the next three related; at the target where none is."""
     if not kernel.spans:
-        return Diagnostic(code, severity, message, target.span)
+        return Diagnostic(code, severity, message, target.span, cost=kernel_cost(target, kernel))
     first, *others = kernel.spans
     related = tuple(Related(span, "computed by the same kernel") for span in others[:3])
-    return Diagnostic(code, severity, message, first, related)
+    return Diagnostic(code, severity, message, first, related, (), kernel_cost(target, kernel))
 
 
 GPU_CHECKS: tuple[Check, ...] = (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from aotlens.report.checkpoint_call import Advice, best_call
 from aotlens.report.checkpoint_edit import checkpointed
-from aotlens.report.findings import Check, Limits
+from aotlens.report.findings import Check, Limits, peak_cost
 from aotlens.report.places import text_of
 from aotlens.report.records import (
     Diagnostic,
@@ -78,6 +78,7 @@ def _large_saved(
         first.span or target.span,
         related,
         (fix,) if fix is not None else (),
+        peak_cost(target, total),
     )
 
 
@@ -128,7 +129,8 @@ def _spared(target: Target, group: list[SavedValue], code: str, severity: Severi
     )
     cause = first.spare.span
     related = (Related(cause, "it becomes so here"),) if cause is not None and cause != first.span else ()
-    return Diagnostic(code, severity, message, first.span or target.span, related)
+    cost = peak_cost(target, _total(group, _spare))
+    return Diagnostic(code, severity, message, first.span or target.span, related, (), cost)
 
 
 def overruled_checkpoints(target: Target, limits: Limits) -> Iterator[Diagnostic]:

@@ -1,9 +1,10 @@
 """What every check of a target shares: from which sizes on it tells, and where a finding stands."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from aotlens.report.records import Diagnostic, Related, Severity, Site, Target
+from aotlens.report.records import Diagnostic, Kernel, Related, Severity, Site, Target
+from aotlens.report.source_records import Cost
 
 MIB = 1 << 20
 
@@ -39,6 +40,28 @@ class Limits:
 
 
 Check = Callable[[Target, Limits], Iterator[Diagnostic]]
+
+
+def peak_cost(target: Target, size_bytes: int) -> Cost | None:
+    """Bytes that stay alive up to the peak of the target; None where the peak is not known."""
+    if target.memory is None or not target.memory.peak_bytes:
+        return None
+    return Cost("peak bytes", size_bytes, min(1.0, size_bytes / target.memory.peak_bytes))
+
+
+def copy_cost(target: Target, size_bytes: int) -> Cost | None:
+    """Bytes that the wrapper copies on each call, compared with the peak."""
+    cost = peak_cost(target, size_bytes)
+    return replace(cost, kind="bytes per call") if cost is not None else None
+
+
+def kernel_cost(target: Target, kernel: Kernel) -> Cost | None:
+    """The time of a kernel, measured or at least needed, of that of all kernels; None where none is known."""
+    times_us = [one.time_us if one.time_us is not None else one.floor_us or 0.0 for one in target.kernels]
+    own_us = kernel.time_us if kernel.time_us is not None else kernel.floor_us
+    if not own_us:
+        return None
+    return Cost("kernel microseconds", own_us, own_us / sum(times_us))
 
 
 def finding_at(

@@ -68,6 +68,7 @@ from aotlens.report.partition_records import (
 )
 from aotlens.report.reuse_records import Reuse
 from aotlens.report.source_records import (
+    Cost,
     Dimension,
     Edit,
     FailingBackward,
@@ -195,6 +196,8 @@ class Diagnostic:
     """None only when the finding concerns the whole script."""
     related: tuple[Related, ...] = ()
     fixes: tuple[Fix, ...] = ()
+    cost: Cost | None = None
+    """What it costs; None where that is not a number, as for a wrong result."""
 
 
 @dataclass(frozen=True, slots=True)

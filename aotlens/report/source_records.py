@@ -62,6 +62,20 @@ class Fix:
     edits: tuple[Edit, ...]
 
 
+CostKind = Literal["peak bytes", "bytes per call", "kernel microseconds", "compile seconds"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a finding costs, as far as it can be counted."""
+
+    kind: CostKind
+    amount: float
+    """In the unit that the kind names."""
+    share: float
+    """Of what all of the target costs of that kind, 0 to 1; bytes are compared with the predicted peak."""
+
+
 @dataclass(frozen=True, slots=True)
 class FailingBackward:
     """A backward that raises when it runs, in eager too."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 from rich.text import Text
 
+from aotlens.report.action_lines import action_lines
 from aotlens.report.activations import partition_lines
 from aotlens.report.changes import CUDA_GRAPH, KERNELS, WRAPPER, parse_range, stage_difference, unknown_stage
 from aotlens.report.changes_text import difference_lines
@@ -105,6 +106,7 @@ def report_lines(report: Report, width: int, shown: Shown) -> Iterator[Text]:
 def _overview(report: Report, page: Page, wrapper_source: bool) -> Iterator[Text]:
     """The report on a page of that kind."""
     yield from lacking_lines(report, page)
+    yield from fitted(action_lines(report, page), page.width)
     yield from _report_findings(report, page)
     main = tuple(range(len(report.targets))) if page.is_full else main_targets(report.targets)
     for index in main:

@@ -40,6 +40,9 @@ AroundBackend = Callable[[Callable[..., Any], Any], Callable[..., Any]]
 BeforeDirect = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], CompileOptions], None]
 """Hears of a call that `aotlens.compile` is about to compile."""
 
+OURS = "aotlens"
+"""The name of our backend: a script that asks for it means this engine, and gets the session's options."""
+
 _ROUTED = "__aotlens_routed__"
 
 
@@ -160,7 +163,7 @@ def _torch_compile(original: Callable[..., Any], router: Router) -> Any:
             return lambda decorated: compile(decorated, **asked)
         if asked.get("disable"):
             return original(model, **asked)
-        if not is_default_backend(asked.get("backend")):
+        if asked.get("backend") != OURS and not is_default_backend(asked.get("backend")):
             router.collector.note_other_backend(model, asked["backend"])
             return original(model, **asked)
         chosen = router.choose(model)

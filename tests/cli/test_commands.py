@@ -167,6 +167,18 @@ def test_inspect_of_a_script_that_fails(tmp_path: Path) -> None:
     )
 
 
+def test_a_script_that_asks_for_our_backend_is_compiled_by_it(tmp_path: Path) -> None:
+    path = tmp_path / "ours.py"
+    path.write_text(
+        "import torch\n\n\n@torch.compile(backend='aotlens', options={'policy': 'default'})\n"
+        "def f(x):\n    return x.sin() * x\n\n\nf(torch.ones(3, requires_grad=True)).sum().backward()\n"
+    )
+    report = json.loads(aotlens("inspect", str(path), "--format", "json").stdout)
+    assert [target["qualname"] for target in report["targets"]] == ["f"]
+    assert report["targets"][0]["partition"]["policy"] == "default"
+    assert [diagnostic["code"] for diagnostic in report["diagnostics"]] == []
+
+
 def test_inspect_passes_arguments_to_the_script(tmp_path: Path) -> None:
     (tmp_path / "s.py").write_text("import sys\nprint(sys.argv)\n")
     ended = aotlens("inspect", "s.py", "--dynamic", "--", "--format", "x", cwd=tmp_path)

@@ -61,7 +61,9 @@ def test_a_hover_is_answered_during_a_trace(client: StrictClient) -> None:
     uri = client.open(MODEL)
     client.command("aotlens.trace", uri)
     slow = slow_trace(client, uri)
-    assert client.at("hover", uri, 21, 35)["contents"]["value"].startswith("`self.up(x)` · `f32[32, 64]` · saves 8.0 KiB")
+    assert client.at("hover", uri, 21, 35)["contents"]["value"].startswith(
+        "`self.up(x)` · `f32[32, 64]` · saves 8.0 KiB"
+    )
     assert client.command("aotlens.cancel", uri) == 1
     assert client.answer(slow) == {"failure": "cancelled", "message": "cancelled"}
     assert messages(client) == []

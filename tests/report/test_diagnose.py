@@ -8,6 +8,7 @@ import pytest
 from aotlens.report import Base, Diagnostic, Edit, Input, Mode, Output, Related, Site, Span, Target, Tensor
 from aotlens.report.diagnose import diagnose, from_failure, mismatch, taken_back
 from aotlens.report.findings import MIB, Limits
+from aotlens.report.source_records import Cost
 from aotlens.worker.protocol import Failure
 from tests.report.sample import inference_target, site, span, tensor, training_target
 
@@ -45,6 +46,7 @@ def test_copied_argument() -> None:
             " return the new value",
             WRITE.span,
             fixes=taken_back(COPIED),
+            cost=Cost("bytes per call", 2048, 0.0625),
         ),
     )
     assert [fix.title for fix in taken_back(COPIED)] == [

@@ -15,6 +15,7 @@ from aotlens.pipeline import compile_direct
 from aotlens.report import BudgetResult, Diagnostic, Related, Spare, Target, Totals
 from aotlens.report.diagnose import diagnose
 from aotlens.report.findings import MIB, Limits
+from aotlens.report.source_records import Cost
 from tests.report.sample import span, training_target
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train_gpt.py"
@@ -45,6 +46,7 @@ def test_spares_of_a_loop_are_told_once() -> None:
             " 4.0 MiB could be spared",
             UP,
             (Related(cause, "it becomes so here"),),
+            cost=Cost("peak bytes", 4 * MIB, 1.0),
         )
     ]
 

@@ -34,7 +34,7 @@ from tui.view.memory import (
     curve_listing,
     memory_total,
 )
-from tui.view.overview import BLOCKERS, COSTLY, FOUND, SAVED, STEPS, overview, titled
+from tui.view.overview import ACTIONS, BLOCKERS, COSTLY, FOUND, SAVED, STEPS, overview, titled
 from tui.view.rows import Line
 from tui.view.saved import (
     by_bytes,
@@ -85,6 +85,7 @@ class _Tabs:
     def overview(self) -> Iterator[Json]:
         found = overview(self.report, self.target)
         sections = (
+            titled(ACTIONS, found.actions),
             found.facts,
             titled(SAVED, found.saved),
             titled(COSTLY, found.costly),

@@ -13,6 +13,7 @@ from aotlens.report.places import texts
 from aotlens.report.records import Memory, Partition, Report, SavedValue, Target, Verdict
 from aotlens.report.summary import call_count, counted, human_bytes, human_ms
 from aotlens.report.why import dynamo_counts
+from aotlens.view.actions import what_to_do
 from aotlens.view.saved import owning, saved_total
 from tui.view.diagnostics import diagnostic_key, severity_part
 from tui.view.dynamo import DYNAMO, dynamo_lines, dynamo_part
@@ -31,12 +32,14 @@ MOST_ALIVE = 5
 MOST_STEPS = 5
 MOST_DIAGNOSTICS = 6
 TIGHT_STEPS = 2
+TIGHT_ACTIONS = 2
 """Lines about the wrapper on a small first screen."""
 PLOT_WIDTH, PLOT_HEIGHT = 48, 6
 FEWEST_POINTS = 8
 """A curve of fewer nodes is told by its peak alone."""
 LABEL_WIDTH = 10
 
+ACTIONS = "What to do first"
 SAVED, STEPS, FOUND = "Largest saved values", "On each call the wrapper", "Diagnostics"
 COSTLY, BLOCKERS = "Costliest lines on the GPU", "Not in one CUDA graph"
 """Titles of sections, here and in the page."""
@@ -60,6 +63,8 @@ class Overview:
     """What the wrapper does on each call."""
     applied: int
     """How many steps those are."""
+    actions: tuple[Line, ...]
+    """What to do first, over all targets."""
     found: tuple[Line, ...]
     """The diagnostics."""
     costly: tuple[Line, ...]
@@ -79,6 +84,7 @@ class Overview:
         since = titled("Since the last trace", self.changed)
         answered = spaced(
             (
+                titled(ACTIONS, self.actions),
                 self.facts,
                 since,
                 titled(SAVED, self.saved),
@@ -94,7 +100,8 @@ class Overview:
 
     def _tight(self, room: int) -> tuple[Line, ...]:
         """The first screen of a small terminal: every answer, and as many findings as there is room for."""
-        lines = [*self.tight_facts, *self.saved[:MOST_SAVED]]
+        lines = [*labelled("do first", self.actions[:TIGHT_ACTIONS])]
+        lines += [*self.tight_facts, *self.saved[:MOST_SAVED]]
         most = max(TIGHT_STEPS, room - len(lines) - len(self.found))
         fits = len(self.steps) <= most
         steps = self.steps if fits else (*self.steps[: most - 1], more_steps(self.applied - most + 1))
@@ -119,6 +126,7 @@ def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> 
         saved=tuple(saved_lines(target)),
         steps=tuple(step_lines(target)),
         applied=sum(step.applied for step in ordered_steps(target.wrapper)),
+        actions=tuple(action_lines(report, target)),
         found=tuple(diagnostic_lines(report, target)),
         costly=tuple(costly_lines(target)),
         blockers=tuple(blocker_lines(target.cuda_graph, target)),
@@ -380,6 +388,23 @@ def step_lines(target: Target) -> Iterator[Line]:
         yield Line((Part("  calls the graph and does nothing else", "dim"),), jump=Jump("wrapper"))
     if skipped:
         yield Line((Part(f"  - {counted(skipped, 'step')} not needed", "dim"),), jump=Jump("wrapper"))
+
+
+def action_lines(report: Report, target: Target) -> Iterator[Line]:
+    """The most valuable findings of all targets, each with what it is worth and the key that tries it."""
+    home = home_file(target)
+    for number, action in enumerate(what_to_do(report), 1):
+        role = "information" if action.gain else action.severity
+        parts = (
+            Part(f"  {number}. ", role),
+            Part(f"{line_place(action.span, home):<8} ", "place"),
+            Part(f"{action.gain}: " if action.gain else "", "saved"),
+            Part(action.sentence),
+            Part(f"  → {action.cure}", "dim"),
+        )
+        link = Link((action.span,) if action.span else ())
+        key = diagnostic_key(action.diagnostic) if action.diagnostic is not None else ""
+        yield Line(parts, link, Jump("diagnostics", key))
 
 
 def diagnostic_lines(report: Report, target: Target) -> Iterator[Line]:

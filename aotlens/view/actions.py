@@ -1,0 +1,136 @@
+"""What to do first: the findings of a whole report that are worth most, in the same order everywhere.
+
+Invariant: an action stands for exactly one diagnostic or one problem that Dynamo met, and is worth what that
+one says.  Sizes and times are compared by their share of the total of their kind: of the peak of the target,
+of the script's compile time.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aotlens.report.dynamo_records import Dynamo
+from aotlens.report.records import Diagnostic, Report, Severity
+from aotlens.report.source_records import Cost, Span
+from aotlens.report.summary import human_bytes, human_ms, human_us
+from aotlens.report.why import Problem, problems
+
+__all__ = ["MOST_ACTIONS", "Action", "cost_text", "what_to_do"]
+
+MOST_ACTIONS = 5
+LEAST_SHARE = 0.02
+"""What is worth less than this share of its total is no action."""
+
+DYNAMO_CODES = frozenset({"AL405", "AL406", "AL407", "AL408", "AL409"})
+"""Diagnostics that `problems` reports with the seconds they take."""
+
+CURES: dict[str, str] = {
+    "AL301": "`f` on the Saved tab tries it",
+    "AL302": "`f` on the Saved tab tries it",
+    "AL303": "`f` on the Saved tab tries it",
+    "AL701": "`aotlens verify` finds the node",
+}
+"""The key or command that tries what a finding without an edit of its own suggests."""
+
+_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "information", "hint")
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing to do."""
+
+    code: str
+    """The diagnostic's code; empty for a problem of Dynamo's."""
+    severity: Severity
+    sentence: str
+    """What happens, with the user's name for it."""
+    gain: str
+    """What it is worth, as `3.0 MiB of the peak`; empty where that is not known."""
+    cure: str
+    """The key or command that applies or tries the fix."""
+    span: Span | None
+    share: float
+    """Of the total of its kind, 0 to 1; 0 where that is not known."""
+    diagnostic: Diagnostic | None = None
+    """What it stands for; None for a problem of Dynamo's."""
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """What is wrong comes before what is slow or large, however much that is worth."""
+        is_wrong = self.severity == "error" or (self.severity == "warning" and not self.gain)
+        return (_SEVERITIES.index(self.severity) if is_wrong else len(_SEVERITIES), -self.share)
+
+
+def what_to_do(report: Report) -> tuple[Action, ...]:
+    """At most `MOST_ACTIONS` actions over all targets, the most valuable first."""
+    unique = {(action.code, action.sentence, action.span): action for action in _actions(report)}
+    return tuple(sorted(unique.values(), key=lambda action: action.rank)[:MOST_ACTIONS])
+
+
+def _actions(report: Report) -> Iterator[Action]:
+    for diagnostic in report.diagnostics:
+        yield from _of_diagnostic(diagnostic)
+    for target in report.targets:
+        for diagnostic in target.diagnostics:
+            yield from _of_diagnostic(diagnostic)
+    if report.dynamo is not None:
+        yield from _of_dynamo(report.dynamo)
+
+
+def _of_diagnostic(diagnostic: Diagnostic) -> Iterator[Action]:
+    """Nothing for what is neither wrong nor worth much."""
+    cost = diagnostic.cost
+    is_small = cost is None or cost.share < LEAST_SHARE
+    if diagnostic.code in DYNAMO_CODES or (is_small and diagnostic.severity not in ("error", "warning")):
+        return
+    yield Action(
+        code=diagnostic.code,
+        severity=diagnostic.severity,
+        sentence=diagnostic.message,
+        gain=cost_text(cost) if cost is not None else "",
+        cure=_cure(diagnostic),
+        span=diagnostic.span,
+        share=cost.share if cost is not None else 0.0,
+        diagnostic=diagnostic,
+    )
+
+
+def _cure(diagnostic: Diagnostic) -> str:
+    if diagnostic.fixes:
+        return f"`a` on the Diagnostics tab: {diagnostic.fixes[0].title}"
+    return CURES.get(diagnostic.code, f"`aotlens rule {diagnostic.code}`")
+
+
+def _of_dynamo(dynamo: Dynamo) -> Iterator[Action]:
+    total = dynamo.compile_seconds.total
+    for problem in problems(dynamo):
+        share = problem.seconds / total if total else 0.0
+        in_eager = problem.kind == "code in eager"
+        if problem.is_normal or not (in_eager or share >= LEAST_SHARE):
+            continue
+        gain = cost_text(Cost("compile seconds", problem.seconds, share)) if problem.seconds else ""
+        cure = f"`aotlens why --try-fixes`{f': {problem.hint}' if problem.hint else ''}"
+        severity: Severity = "warning" if in_eager else "information"
+        yield Action("", severity, _sentence(problem), gain, cure, problem.span, share)
+
+
+def _sentence(problem: Problem) -> str:
+    where = "" if problem.function in problem.title else f" in {problem.function}"
+    code = f", `{problem.text}`" if problem.text else ""
+    return (
+        f"{problem.kind}: {problem.title}{where}{code}"
+        if problem.kind not in problem.title
+        else (f"{problem.title}{where}{code}")
+    )
+
+
+def cost_text(cost: Cost) -> str:
+    """`3.0 MiB of the peak`, `1.4 s of compile time`."""
+    match cost.kind:
+        case "peak bytes":
+            return f"{human_bytes(round(cost.amount))} of the peak"
+        case "bytes per call":
+            return f"{human_bytes(round(cost.amount))} copied on each call"
+        case "kernel microseconds":
+            return f"{human_us(cost.amount)} of each step"
+        case "compile seconds":
+            return f"{human_ms(1000 * cost.amount)} of compile time"

@@ -1,0 +1,71 @@
+"""What to do first: which findings, in which order, with which words."""
+
+from dataclasses import replace
+
+from aotlens.report import Diagnostic, Report
+from aotlens.report.action_lines import action_lines
+from aotlens.report.dynamo_records import CompileSeconds, Dynamo, DynamoFunction
+from aotlens.report.layout import Page, to_text
+from aotlens.report.source_records import Cost
+from aotlens.view.actions import MOST_ACTIONS, what_to_do
+from tests.report.sample import sample_report, span, training_target
+
+HERE = span("self.up(x)")
+LARGE = Diagnostic("AL301", "information", "`h` keeps 6 MiB", HERE, cost=Cost("peak bytes", 6 << 20, 0.6))
+COPIED = Diagnostic("AL101", "warning", "`cache` is copied", HERE, cost=Cost("bytes per call", 1 << 20, 0.1))
+SMALL = Diagnostic("AL301", "information", "`b` keeps 8 KiB", HERE, cost=Cost("peak bytes", 8 << 10, 0.001))
+WRONG = Diagnostic("AL701", "error", "`f` differs from eager", HERE)
+EAGER = Diagnostic("AL402", "warning", "`g` runs in eager", HERE)
+NOTE = Diagnostic("AL203", "information", "4 outputs are views", HERE)
+
+
+def report_of(*diagnostics: Diagnostic, dynamo: Dynamo | None = None) -> Report:
+    target = replace(training_target(), diagnostics=diagnostics)
+    return replace(sample_report(), targets=(target,), diagnostics=(), dynamo=dynamo)
+
+
+def test_what_is_wrong_comes_first_then_what_is_worth_most() -> None:
+    actions = what_to_do(report_of(NOTE, SMALL, COPIED, LARGE, EAGER, WRONG))
+    assert [action.diagnostic for action in actions] == [WRONG, EAGER, LARGE, COPIED]
+    assert [action.gain for action in actions] == [
+        "",
+        "",
+        "6.0 MiB of the peak",
+        "1.0 MiB copied on each call",
+    ]
+
+
+def test_at_most_five_and_each_once() -> None:
+    many = tuple(replace(WRONG, message=f"`f{number}` differs") for number in range(9))
+    report = report_of(*many)
+    assert len(what_to_do(report)) == MOST_ACTIONS
+    twice = replace(report, targets=(*report.targets, *report.targets))
+    assert what_to_do(twice) == what_to_do(report)
+
+
+def test_recompilations_are_ranked_by_their_share_of_the_compile_time() -> None:
+    function = DynamoFunction("step", "step", HERE, calls=9, limit_hit=True)
+    dynamo = Dynamo((function,), CompileSeconds(4.0, 4.0))
+    actions = what_to_do(report_of(LARGE, dynamo=dynamo))
+    assert [action.sentence for action in actions] == [
+        "code in eager: recompile limit in step",
+        LARGE.message,
+    ]
+
+
+def test_the_text_says_what_it_is_worth_and_what_tries_it() -> None:
+    text = to_text(action_lines(report_of(LARGE, WRONG), Page(90)))
+    assert text.splitlines() == [
+        "What to do first",
+        "  1. AL701  tests/report/sample_model.py:22:34",
+        "     `f` differs from eager",
+        "     → `aotlens verify` finds the node",
+        "  2. AL301  tests/report/sample_model.py:22:34  6.0 MiB of the peak",
+        "     `h` keeps 6 MiB",
+        "     → `f` on the Saved tab tries it",
+        "",
+    ]
+
+
+def test_one_finding_of_one_target_is_not_said_twice() -> None:
+    assert list(action_lines(report_of(WRONG), Page(90))) == []
