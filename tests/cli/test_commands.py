@@ -173,7 +173,7 @@ def test_a_script_that_asks_for_our_backend_is_compiled_by_it(tmp_path: Path) ->
         "import torch\n\n\n@torch.compile(backend='aotlens', options={'policy': 'default'})\n"
         "def f(x):\n    return x.sin() * x\n\n\nf(torch.ones(3, requires_grad=True)).sum().backward()\n"
     )
-    report = json.loads(aotlens("inspect", str(path), "--format", "json").stdout)
+    report = json.loads(aotlens("inspect", str(path), "--format", "json").out)
     assert [target["qualname"] for target in report["targets"]] == ["f"]
     assert report["targets"][0]["partition"]["policy"] == "default"
     assert [diagnostic["code"] for diagnostic in report["diagnostics"]] == []
