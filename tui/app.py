@@ -288,9 +288,7 @@ def run(asked: Asked | None, report_file: str | None = None, watch: bool = False
     Raises UserError when there is no terminal to draw on, or nothing to show.
     """
     report = None if report_file is None else read_report(report_file)
-    if not is_served() and (not sys.stdout.isatty() or os.environ.get("TERM") == "dumb"):
-        instead = f"use `aotlens inspect {asked.path}` here" if asked else "--serve shows it in a browser"
-        raise UserError(f"the terminal app needs a terminal that can move its cursor; {instead}")
+    _need_terminal(f"use `aotlens inspect {asked.path}` here" if asked else "--serve shows it in a browser")
     if report_file is not None and asked is None:
         return shown(AotlensApp(report_file, report=report, roots=(str(Path(report_file).resolve().parent),)))
     if asked is None:
@@ -314,6 +312,17 @@ def run(asked: Asked | None, report_file: str | None = None, watch: bool = False
 def is_served() -> bool:
     """Whether a browser stands in for the terminal: textual-serve started this process."""
     return os.environ.get("TEXTUAL_DRIVER", "").endswith(":WebDriver")
+
+
+def run_report(title: str, report: Report) -> int:
+    """Open the app on a report that was built already; returns the exit code."""
+    _need_terminal(f"use `aotlens inspect {title}` here")
+    return shown(AotlensApp(title, report=report, roots=(str(Path.cwd()),)))
+
+
+def _need_terminal(instead: str) -> None:
+    if not is_served() and (not sys.stdout.isatty() or os.environ.get("TERM") == "dumb"):
+        raise UserError(f"the terminal app needs a terminal that can move its cursor; {instead}")
 
 
 def read_report(file: str) -> Report:

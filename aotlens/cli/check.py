@@ -9,12 +9,13 @@ from importlib import import_module
 
 from aotlens.check.files import SourceFile, find_files
 from aotlens.check.findings import Checked, judge
-from aotlens.check.settings import SEVERITIES, Settings, check_codes
-from aotlens.check.tracing import OnDone, trace_files
+from aotlens.check.settings import SEVERITIES, Settings, check_codes, settings_for
+from aotlens.check.tracing import OnDone, Traced, trace_files
 from aotlens.cli.limits import add_limits, limits_of
 from aotlens.cli.progress import waiting
 from aotlens.cli.target import add_gpu, add_policy, check_gpu, policy_of
 from aotlens.cli.terminal import say, write_data
+from aotlens.cli.trace_reports import is_trace_path, report_of_trace
 from aotlens.cli.values import count, output_file, seconds
 from aotlens.errors import UserError
 from aotlens.options import BACKENDS
@@ -24,7 +25,9 @@ FORMATS = ("text", "json", "sarif", "github")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", metavar="PATH", nargs="+", help="a Python file, or a folder with any")
+    parser.add_argument(
+        "paths", metavar="PATH", nargs="+", help="a Python file, a folder with any, or a log of TORCH_TRACE"
+    )
     parser.add_argument("--format", choices=FORMATS, default="text", help="default: %(default)s")
     parser.add_argument(
         "-o", dest="output", metavar="FILE", type=output_file, help="write there instead of to stdout"
@@ -58,18 +61,26 @@ def run(arguments: argparse.Namespace) -> int:
     overrides = _Overrides(arguments)
     _refuse_arguments_for_several(arguments)
     argv = tuple(arguments.argv)
-    found = find_files(arguments.paths)
+    logs = [path for path in arguments.paths if is_trace_path(path)]
+    found = find_files([path for path in arguments.paths if path not in logs])
     files = tuple(replace(file, settings=overrides.over(file.settings), argv=argv) for file in found)
     for gpu in {file.settings.options.gpu for file in files}:
         check_gpu(gpu)
     with _progress(len(files)) as on_done:
         traced = trace_files(files, arguments.jobs, arguments.fresh, on_done)
+    traced = (*traced, *(_read_log(path, overrides) for path in logs))
     for one in traced:
         if one.failure is not None and one.failure.traceback and arguments.format == "text":
             say(one.failure.traceback.rstrip())
     checked = judge(traced)
     _show(checked, arguments)
     return checked.exit_code
+
+
+def _read_log(path: str, overrides: "_Overrides") -> Traced:
+    """What a log says, as if its targets had been traced here."""
+    file = SourceFile(path, "", overrides.over(settings_for(path)), ())
+    return Traced(file, report_of_trace(path), None)
 
 
 def _refuse_arguments_for_several(arguments: argparse.Namespace) -> None:

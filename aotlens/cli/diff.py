@@ -8,6 +8,7 @@ from aotlens.check.settings import settings_for
 from aotlens.cli.limits import add_limits, limits_of
 from aotlens.cli.target import TargetName, add_compile_options, add_gpu, check_gpu, policy_of
 from aotlens.cli.terminal import say, write_data
+from aotlens.cli.trace_reports import is_trace_path, report_of_trace
 from aotlens.cli.tracing import trace_target
 from aotlens.cli.values import output_file, seconds
 from aotlens.errors import UserError
@@ -28,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what",
         metavar="A B | TARGET",
         nargs="+",
-        help="two report files, each of which may be a TARGET to trace instead; with --git, one TARGET",
+        help="two report files or logs of TORCH_TRACE, each of which may be a TARGET to trace instead; with"
+        " --git, one TARGET",
     )
     parser.add_argument(
         "--git",
@@ -92,8 +94,10 @@ def _options(arguments: argparse.Namespace) -> TraceOptions:
 
 
 def _report(what: str, arguments: argparse.Namespace) -> Report:
-    """A report from a file; what looks like a script is traced."""
+    """A report from a file or a log; what looks like a script is traced."""
     target = TargetName.parse(what)
+    if is_trace_path(target.path):
+        return report_of_trace(target.path, target.qualname)
     if not target.path.endswith(".py"):
         return load_report(what)
     traced = trace_target(target, arguments.argv, _options(arguments), arguments.time_limit)

@@ -19,7 +19,10 @@ TIME_LIMIT_S = 600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_target(parser, "SCRIPT or SCRIPT::name; or a report that --format json wrote, of which nothing runs")
+    add_target(
+        parser,
+        "SCRIPT or SCRIPT::name; or a report of --format json or a log of TORCH_TRACE, of which nothing runs",
+    )
     parser.add_argument(
         "--format",
         choices=TRACE_FORMATS,

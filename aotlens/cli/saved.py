@@ -1,9 +1,10 @@
-"""A report in a file as TARGET: it is shown, and nothing runs."""
+"""A report in a file, or a log of torch's, as TARGET: it is shown, and nothing runs."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
 from aotlens.cli.target import TargetName
+from aotlens.cli.trace_reports import is_trace_path, report_of_trace
 from aotlens.errors import TargetError, UserError
 from aotlens.report.records import Report
 from aotlens.report.saved import load_report
@@ -16,8 +17,8 @@ NOT_TRACED = frozenset({"gpu_texts", "repeat_limit_s", "kernel_limit_s"})
 
 
 def is_report(target: TargetName) -> bool:
-    """Whether TARGET names a report rather than a script."""
-    return target.path.endswith(".json")
+    """Whether TARGET names a report, or a log from which one is built, rather than a script."""
+    return target.path.endswith(".json") or is_trace_path(target.path)
 
 
 def saved_report(target: TargetName, argv: Sequence[str], options: TraceOptions) -> Report:
@@ -29,10 +30,13 @@ def saved_report(target: TargetName, argv: Sequence[str], options: TraceOptions)
         if entry.name not in NOT_TRACED and getattr(options, entry.name) != getattr(default, entry.name)
     ]
     if changed or argv:
+        kind = "log" if is_trace_path(target.path) else "report"
         raise UserError(
-            f"{target.path} is a report, which is only shown: {', '.join([*changed, *argv])} needs a script"
+            f"{target.path} is a {kind}, which is only shown: {', '.join([*changed, *argv])} needs a script"
             " to trace"
         )
+    if is_trace_path(target.path):
+        return report_of_trace(target.path, target.qualname)
     report = load_report(target.path)
     if target.qualname is None:
         return report

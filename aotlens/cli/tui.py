@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aotlens.cli.target import TargetName, add_gpu, add_policy, check_gpu, policy_of
 from aotlens.cli.terminal import say
+from aotlens.cli.trace_reports import is_trace_path, report_of_trace
 from aotlens.errors import UserError
 from aotlens.worker.protocol import TraceOptions
 
@@ -19,7 +20,11 @@ _START = "import sys; sys.path.append({root!r}); from aotlens.cli import main; s
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "target", metavar="TARGET", type=TargetName.parse, nargs="?", help="SCRIPT or SCRIPT::name"
+        "target",
+        metavar="TARGET",
+        type=TargetName.parse,
+        nargs="?",
+        help="SCRIPT, SCRIPT::name, or a log of TORCH_TRACE",
     )
     parser.add_argument(
         "--report",
@@ -44,6 +49,10 @@ def run(arguments: argparse.Namespace) -> int:
     options = TraceOptions(policy=str(policy_of(arguments)), gpu=arguments.gpu)
     if arguments.serve:
         return _serve(arguments)
+    if target is not None and is_trace_path(target.path):
+        from tui.app import run_report  # Textual: 0.4 s
+
+        return run_report(str(target), report_of_trace(target.path, target.qualname))
     from tui.app import run as run_app  # Textual: 0.4 s
     from tui.tracing import Asked
 

@@ -8,6 +8,7 @@ from aotlens.cli.fixes import try_fixes, write_fixes
 from aotlens.cli.formats import WHOLE_FORMATS, check_whole_format, whole_text
 from aotlens.cli.target import check_script
 from aotlens.cli.terminal import say, show_failure, write_data
+from aotlens.cli.trace_reports import is_trace_path, report_of_trace
 from aotlens.cli.values import output_file
 from aotlens.errors import UserError
 from aotlens.report.diagnose_dynamo import over_dynamo_budget
@@ -57,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the same for these values alone: `x.shape[0]=1,8,9`, `batch=1,8`, `x.dtype=float64`,"
         " `k=2,None`, `eval`, `no_grad`; several options are combined",
     )
-    parser.add_argument("script", metavar="SCRIPT", help="a Python script")
+    parser.add_argument("script", metavar="SCRIPT", help="a Python script, or a log of TORCH_TRACE")
 
 
 def varied(text: str) -> str:
@@ -72,8 +73,12 @@ def varied(text: str) -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    check_script(arguments.script)
+    is_trace = is_trace_path(arguments.script)
+    if not is_trace:
+        check_script(arguments.script)
     check_whole_format(arguments.format, arguments.output)
+    if is_trace:
+        return _run_on_trace(arguments)
     from aotlens.session.why import WhyJob, killed_by, observe_script
 
     started = time.time()
@@ -98,6 +103,26 @@ def run(arguments: argparse.Namespace) -> int:
         failure = observed.failure
         show_failure(failure.message, failure.traceback, failure.exit_code)
     return observed.exit_code or int(bool(exceeded))
+
+
+def _run_on_trace(arguments: argparse.Namespace) -> int:
+    """What a log says of graph breaks, recompilations and compile time; nothing is run."""
+    asked = {
+        "--guards": arguments.guards,
+        "--fix": arguments.fix,
+        "--try-fixes": arguments.try_fixes,
+        "--forecast": arguments.forecast,
+        "--vary": arguments.vary,
+    }
+    option = next((name for name, value in asked.items() if value), None)
+    if option is not None:
+        raise UserError(f"{option} runs a script; {arguments.script} is a log, so leave it out")
+    report = report_of_trace(arguments.script)
+    _show(report, arguments)
+    exceeded = list(_over_budget(report, arguments.script))
+    for finding in exceeded:
+        say(f"aotlens: {finding.code}: {finding.message}")
+    return int(bool(exceeded))
 
 
 def _over_budget(report: Report, script: str) -> Iterator[Diagnostic]:

@@ -4,13 +4,13 @@ Invariant: a break that Dynamo logs for each caller of an inlined function, and 
 is one; what becomes of the code is the worst of what Dynamo said.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 
 from aotlens.capture.frames import is_user_file
 from aotlens.capture.resumed import user_qualname
+from aotlens.dynamo.break_text import EFFECTS, break_code, message_parts
 from aotlens.dynamo.spans import definition_at, expression_text, span_of, statement_span, user_frame
 from aotlens.report.dynamo_records import BreakEffect
 from aotlens.report.source_records import Related, Span
@@ -21,25 +21,13 @@ __all__ = [
     "BreakFacts",
     "Breaks",
     "is_limit",
-    "message_parts",
     "owner_qualname",
-    "sentence",
 ]
 
-EFFECTS: tuple[tuple[str, BreakEffect], ...] = (
-    ("Failed to handle graph break gracefully", "function in eager"),
-    ("Encountered graph break that we cannot resume from", "rest in eager"),
-)
-"""How Dynamo's reason begins, and what becomes of the function; any other break is resumed from."""
 SEVERITY: tuple[BreakEffect, ...] = ("graph split", "error", "rest in eager", "function in eager")
 """The mildest first."""
 CAPTURED_WHOLE = frozenset({"GB0124", "GB0036"})
 """Breaks that `fullgraph=True` does not meet: it captures numbers and sizes that depend on data."""
-
-_LINK = re.compile(r"gb/gb(\d+)\.html")
-_EXPLANATION = re.compile(r"^\s*Explanation: (.+?)(?=\n\s*Hint: |\n\n|\Z)", re.MULTILINE | re.DOTALL)
-_HINT = re.compile(r"^\s*Hint: (.+?)(?=\n\s*Hint: |\n\n|\Z)", re.MULTILINE | re.DOTALL)
-_CONSEQUENCE = "*** While handling this graph break"
 
 
 @dataclass(slots=True)
@@ -127,42 +115,10 @@ def is_limit(loss: DynamoLoss) -> bool:
     return loss.effect is None and "recompile_limit" in loss.message
 
 
-def message_parts(message: str) -> tuple[str, str, str]:
-    """What Dynamo met, why it cannot trace it, and its first hint, of the root cause."""
-    root = message.strip().partition(_CONSEQUENCE)[0]
-    what = root.strip().partition("\n")[0].rstrip(".")
-    explanation, hint = _EXPLANATION.search(root), _HINT.search(root)
-    return what, _first_sentence(explanation[1]) if explanation else "", _joined(hint[1]) if hint else ""
-
-
-def sentence(message: str) -> str:
-    """What Dynamo met, why, and its first hint, in one sentence."""
-    what, explanation, hint = message_parts(message)
-    why = f" ({explanation})" if explanation else ""
-    return what + why + (f"; {hint}" if hint else "")
-
-
-def _first_sentence(text: str) -> str:
-    paragraph = _joined(text.partition("\n\n")[0])
-    match = re.match(r"(?P<first>.+?[^.eg])\.(?P<quote>`?)(?: [A-Z]|$)", paragraph)
-    return match["first"] + match["quote"] if match else paragraph.rstrip(".")
-
-
-_ADDRESS = re.compile(
-    r"<(?:function |built-in method |bound method )?(?P<name>[^<>]+?)(?: of .+?)? at 0x[0-9A-Fa-f]+>"
-)
-
-
-def _joined(text: str) -> str:
-    text = _ADDRESS.sub(lambda match: match["name"], " ".join(text.split()))
-    return text.rstrip(".")
-
-
 def _facts(loss: DynamoLoss) -> BreakFacts:
     index = user_frame(loss.frames)
     owner = user_qualname(loss.root.co_qualname, loss.root.co_filename)
     what, explanation, hint = message_parts(loss.message)
-    link = _LINK.search(loss.message.partition(_CONSEQUENCE)[0]) or _LINK.search(loss.message)
     effect: BreakEffect = "error" if loss.is_error else _effect(loss)
     related: tuple[Related, ...] = ()
     is_users = is_user_file(loss.root.co_filename)
@@ -181,7 +137,7 @@ def _facts(loss: DynamoLoss) -> BreakFacts:
     return BreakFacts(
         span,
         expression_text(span),
-        f"GB{link[1]}" if link else "",
+        break_code(loss.message),
         what,
         explanation,
         hint,

@@ -9,7 +9,7 @@ from aotlens.report.gpu_lines import gpu_summary, unfused_lines
 from aotlens.report.kernel_names import LONGEST_NAME, SHORTEST_NAME, short_name
 from aotlens.report.kernel_totals import extent, gpu_kernels, is_for_gpu
 from aotlens.report.layout import GAP, KEEP, Page, Row, clipped, heading, paragraph, table
-from aotlens.report.places import line_of, own_first, text_of
+from aotlens.report.places import line_of, lines_text, own_first, text_of
 from aotlens.report.records import Kernel, KernelConfig, Span, Target
 from aotlens.report.summary import counted, human_bytes, human_us
 
@@ -31,7 +31,7 @@ def kernel_lines(target: Target, page: Page) -> Iterator[Text]:
     if here:
         yield heading("Kernels", str(len(here)))
         shown = here if page.is_full else sorted(here, key=_moved, reverse=True)[:FEW_KERNELS]
-        yield from table([_row(kernel) for kernel in shown], width)
+        yield from table([_row(kernel, _home(target)) for kernel in shown], width)
         yield from _rest(len(here) - len(shown), page)
         for text in target.measured:
             yield from paragraph(text, width, "  ", "dim")
@@ -56,12 +56,22 @@ def _moved(kernel: Kernel) -> int:
     return (kernel.bytes_read or 0) + (kernel.bytes_written or 0)
 
 
-def _row(kernel: Kernel) -> Row:
+def _home(target: Target) -> str | None:
+    """The file whose lines are shown without their file; None where the nodes' names are shown instead."""
+    return target.file if target.frontend == "trace" else None
+
+
+def _row(kernel: Kernel, home: str | None) -> Row:
     known = kernel.bytes_read is not None or kernel.bytes_written is not None
     traffic = f"moves {human_bytes(_moved(kernel))}" if known else ""
     time = f"{kernel.time_us:.1f} µs" if kernel.time_us is not None else ""
-    cells = (kernel.name, f"{kernel.phase}, {kernel.target}", traffic, time, ", ".join(kernel.nodes))
+    cells = (kernel.name, f"{kernel.phase}, {kernel.target}", traffic, time, _computes(kernel, home))
     return Row(cells, ("cyan", "", "", "", "dim"))
+
+
+def _computes(kernel: Kernel, home: str | None) -> str:
+    lines = lines_text(kernel.spans, home) if home is not None else ""
+    return lines or ", ".join(kernel.nodes)
 
 
 def _gpu_lines(kernels: list[Kernel], page: Page) -> Iterator[Text]:

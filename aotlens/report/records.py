@@ -47,6 +47,7 @@ from aotlens.report.kernel_records import (
     UnfusedCode,
 )
 from aotlens.report.left_records import Leaving, Left
+from aotlens.report.origin_records import Origin
 from aotlens.report.partition_records import (
     BudgetResult,
     Certificate,
@@ -129,6 +130,7 @@ __all__ = [
     "MutationTypeName",
     "NotCompiled",
     "NotCompiledCause",
+    "Origin",
     "Output",
     "OutputTypeName",
     "Owner",
@@ -181,7 +183,8 @@ OutputTypeName = Literal[
     "custom_function_view",
 ]
 Severity = Literal["error", "warning", "information", "hint"]
-Frontend = Literal["direct", "dynamo"]
+Frontend = Literal["direct", "dynamo", "trace"]
+"""`trace`: built from the log of a process that ran somewhere, with TORCH_TRACE."""
 Mode = Literal["training", "inference"]
 
 
@@ -423,6 +426,8 @@ class Target:
     graph: GraphId | None = None
     """Which of Dynamo's graphs it is; None for the direct frontend."""
     diagnostics: tuple[Diagnostic, ...] = ()
+    origins: tuple[Origin, ...] = ()
+    """How the facts of a target from a log are known; empty for one that was traced here."""
 
     @property
     def function(self) -> str:

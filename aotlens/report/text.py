@@ -41,6 +41,7 @@ from aotlens.report.ledger import (
     site_lines,
 )
 from aotlens.report.ledger_summary import input_summary, output_summary
+from aotlens.report.origin_words import origin_rows, unknown_text
 from aotlens.report.other_targets import main_targets, other_target_lines
 from aotlens.report.peak_text import memory_lines
 from aotlens.report.places import place
@@ -200,6 +201,7 @@ def _full_sections(target: Target, page: Page) -> tuple[Iterator[Text], ...]:
         kernel_lines(target, page),
         cuda_graph_lines(target.cuda_graph, width),
         _findings(target, width),
+        origin_lines(target, page),
     )
 
 
@@ -217,7 +219,21 @@ def _short_sections(target: Target, page: Page) -> tuple[Iterator[Text], ...]:
         _compile_time(target, page.width),
         kernel_lines(target, page),
         cuda_graph_lines(target.cuda_graph, page.width),
+        origin_lines(target, page),
     )
+
+
+def origin_lines(target: Target, page: Page) -> Iterator[Text]:
+    """How the facts of a target from a log are known; a short page names what is unknown."""
+    if not target.origins:
+        return
+    if not page.is_full:
+        yield from paragraph(unknown_text(target.origins), page.width, "", "dim")
+        return
+    yield heading("How it is known", "from a log of TORCH_TRACE")
+    styles = {"unknown": "yellow"}
+    rows = [Row(row, (styles.get(row[0], "dim"), "", "dim")) for row in origin_rows(target.origins)]
+    yield from table(rows, page.width)
 
 
 def wrapper_lines(target: Target, page: Page) -> Iterator[Text]:

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 from aotlens.capture.frames import is_user_file
 from aotlens.capture.resumed import user_qualname
-from aotlens.dynamo.breaks import BreakFacts, is_limit, sentence
+from aotlens.dynamo.break_text import sentence
+from aotlens.dynamo.breaks import BreakFacts, is_limit
 from aotlens.dynamo.build import dynamo_record
 from aotlens.dynamo.listener import Listener
 from aotlens.dynamo.spans import user_frame

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.frames import is_own_file
-from aotlens.dynamo.breaks import sentence
+from aotlens.dynamo.break_text import sentence
 from aotlens.report.eager_records import CODES, NotCompiled, NotCompiledCause
 from aotlens.report.source_records import Span
 from aotlens.session.collect import Collector

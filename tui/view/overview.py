@@ -9,6 +9,7 @@ from aotlens.report.certificates import reason_text
 from aotlens.report.diagnose import FAILURE_FAMILY
 from aotlens.report.fold import Fold, fold
 from aotlens.report.ledger import KINDS
+from aotlens.report.origin_words import unknown_text
 from aotlens.report.places import texts
 from aotlens.report.records import Memory, Partition, Report, SavedValue, Target, Verdict
 from aotlens.report.summary import call_count, counted, human_bytes, human_ms
@@ -199,7 +200,7 @@ def lacking_facts(report: Report) -> Iterator[Line]:
 
 
 def frontend_name(target: Target) -> str:
-    return "torch.compile" if target.frontend == "dynamo" else "direct"
+    return {"dynamo": "torch.compile", "trace": "log of torch.compile"}.get(target.frontend, "direct")
 
 
 def mode_part(target: Target) -> Part:
@@ -223,7 +224,9 @@ def ledger_facts(target: Target) -> Iterator[Line]:
 
 
 def further_facts(target: Target) -> Iterator[Line]:
-    """The GPU, the comparison with eager, the time it took."""
+    """What a log does not say, the GPU, the comparison with eager, the time it took."""
+    if unknown := unknown_text(target.origins):
+        yield fact("from a log", Part(unknown, "warning"))
     for label, parts, jump in gpu_parts(target):
         yield fact(label, *parts, jump=jump)
     if target.verified is not None:

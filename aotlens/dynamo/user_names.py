@@ -1,0 +1,43 @@
+"""The user's names of the values that Dynamo guards.  Stdlib only: logs are read without torch.
+
+Invariant: no `L[...]` and no dict of Dynamo's remains.
+"""
+
+import re
+from typing import Any
+
+__all__ = ["user_name"]
+
+_REWRITES: tuple[tuple[re.Pattern[str], Any], ...] = tuple(
+    (re.compile(pattern), text)
+    for pattern, text in (
+        (r"___(?:as_tensor|from_numpy|odict_getitem)\((?P<inner>[^()]*)\)", r"\g<inner>"),
+        (r"(?:dict|list|tuple)\.__getitem__\((?P<of>[^(),]+), (?P<key>[^()]+?)\)", r"\g<of>[\g<key>]"),
+        (r"getattr\((?P<of>[^(),]+), '(?P<name>\w+)'\)", r"\g<of>.\g<name>"),
+        (r"(?<![\w'\"])[LG]\['(\w+)'\]", r"\1"),
+        (r"\._(?:modules|parameters|buffers)\['(\d+)'\]", r"[\1]"),
+        (r"\._(?:modules|parameters|buffers)\['(\w+)'\]", r".\1"),
+        (r"\.__dict__\['(\w+)'\]", r".\1"),
+        (r"\bkwargs\['(\w+)'\]", r"\1"),
+        (r"\bargs\[(\d+)\]", r"argument \1"),
+        (r"\.size\(\)\[(\d+)\]", r".shape[\1]"),
+        (r"\.stride\(\)\[(\d+)\]", r".stride(\1)"),
+        (r"\b(\w+)\.__closure__\[\d+\]\.cell_contents", r"a closure variable of \1"),
+        (r"\b(\w+)\.__defaults__\[(\d+)\]", r"the default \2 of \1"),
+        (r"\b(\w+)\.__kwdefaults__\['(\w+)'\]", r"the default of \2"),
+        (r"__import_(\w+)", lambda match: match[1].replace("_dot_", ".")),
+        (r"\bself\._orig_mod\b", "self"),
+        (r"(\w)\.__code__\b", r"\1"),
+    )
+)
+_STACK = re.compile(r"___stack\d+")
+
+
+def user_name(source: str, broken: str = "") -> str:
+    """`L['self']._modules['lin'].weight` is the user's `self.lin.weight`.
+
+    A value on the stack at a graph break is called by the expression of the break, where that is given.
+    """
+    for pattern, text in _REWRITES:
+        source = pattern.sub(text, source)
+    return _STACK.sub(f"the value of `{broken}`" if broken else "a value at the graph break", source)

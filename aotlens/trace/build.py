@@ -1,0 +1,204 @@
+"""A report from a log.
+
+Invariant: the newest graph of each compilation becomes a target; equal graphs of several ranks become one.
+At most `MAX_TARGETS` are built unless one is named, so that opening a log costs what is shown.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from aotlens.errors import TargetError
+from aotlens.report.diagnose import diagnose
+from aotlens.report.diagnose_dynamo import dynamo_findings
+from aotlens.report.eager_records import NotCompiled
+from aotlens.report.records import GraphId, Mode, Report, Target
+from aotlens.trace.dynamo_facts import CompiledFunction, compiled_function, dynamo_of, guards_of
+from aotlens.trace.facts import CompilationFacts, GraphSet
+from aotlens.trace.graph_records import Line
+from aotlens.trace.inputs import inputs_of, outputs_of
+from aotlens.trace.kernels import codes_of, kernels_of, memory_of
+from aotlens.trace.lines import Locate, whole_line
+from aotlens.trace.metadata import parse_metadata
+from aotlens.trace.origins import origins_of
+from aotlens.trace.phases import last_phase, seconds_by_phase
+from aotlens.trace.reader import Compilation, Process, Trace
+from aotlens.trace.saved import partition_of
+from aotlens.trace.stages import stages_of
+from aotlens.trace.wrapper_text import wrapper_of
+
+__all__ = ["Summary", "build_report", "build_targets", "summaries"]
+
+MAX_TARGETS = 200
+MAX_COMPILATIONS = 2_000
+"""How many compilations the account of what Dynamo did covers."""
+GRAPHS = (
+    "dynamo_output_graph",
+    "aot_joint_graph",
+    "aot_forward_graph",
+    "aot_backward_graph",
+    "aot_inference_graph",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One compilation, as a list of targets shows it: nothing of its graphs is parsed."""
+
+    compilation: Compilation
+    function: CompiledFunction
+    ranks: tuple[int, ...]
+    """The ranks that compiled the same graphs; empty where the log has no ranks."""
+
+    def is_called(self, name: str) -> bool:
+        """Return True for its id `0/1`, and for the function's name, whole or the last part of it."""
+        own = self.function.qualname
+        return name in (self.compilation.id, own, own.rpartition(".")[2])
+
+
+def summaries(trace: Trace, locate: Locate = whole_line) -> Iterator[Summary]:
+    """Return the compilations that made a graph, in the order of the log; equal ones of ranks once."""
+    ranks: dict[tuple[object, ...], list[Process]] = {}
+    firsts: dict[tuple[object, ...], Compilation] = {}
+    for process in trace.processes:
+        for compilation in process.compilations:
+            if compilation.last(*GRAPHS) is None:
+                continue
+            key = _identity(compilation) if len(trace.processes) > 1 else (id(compilation),)
+            same = ranks.setdefault(key, [])
+            if process not in same:
+                same.append(process)
+                firsts.setdefault(key, compilation)
+    for key, compilation in firsts.items():
+        numbers = [process.rank for process in ranks[key] if process.rank is not None]
+        function = compiled_function(CompilationFacts(compilation), locate)
+        yield Summary(compilation, function, tuple(dict.fromkeys(numbers)))
+
+
+def _identity(compilation: Compilation) -> tuple[object, ...]:
+    trace = compilation.process.trace
+    digests = tuple(trace.digest(record) for record in compilation.records(*GRAPHS))
+    return (compilation.id, compilation.number, *digests)
+
+
+def build_report(trace: Trace, command: str, only: str | None = None, locate: Locate = whole_line) -> Report:
+    """Return everything that the log says. Raises TargetError where `only` names no compilation of it."""
+    chosen = tuple(islice(_chosen(trace, only, locate), MAX_TARGETS + 1))
+    if only is not None and not chosen:
+        known = ", ".join(_label(summary) for summary in islice(summaries(trace, locate), 20))
+        raise TargetError(f"{trace.path} has no compilation `{only}`; it has {known or 'none with a graph'}")
+    built = [
+        (summary, target) for summary in chosen[:MAX_TARGETS] for target in build_targets(summary, locate)
+    ]
+    dynamo = dynamo_of(_first_process(trace), _names(built), locate)
+    return Report(
+        torch=next(
+            (process.torch_version for process in trace.processes if process.torch_version), "unknown"
+        ),
+        python="unknown",
+        command=command,
+        targets=tuple(target for _, target in built),
+        diagnostics=dynamo_findings(dynamo),
+        not_compiled=tuple(_failures(trace, locate)),
+        dynamo=dynamo if dynamo.functions else None,
+        incomplete=_incomplete(trace, len(chosen)),
+    )
+
+
+def _label(summary: Summary) -> str:
+    return f"{summary.function.qualname} ({summary.compilation.id})"
+
+
+def _chosen(trace: Trace, only: str | None, locate: Locate) -> Iterable[Summary]:
+    return (summary for summary in summaries(trace, locate) if only is None or summary.is_called(only))
+
+
+def _first_process(trace: Trace) -> list[CompilationFacts]:
+    """The ranks of a run compile the same, so the first one stands for all in what Dynamo did."""
+    compilations = trace.processes[0].compilations if trace.processes else []
+    return [CompilationFacts(compilation) for compilation in compilations[:MAX_COMPILATIONS]]
+
+
+def _names(built: list[tuple[Summary, Target]]) -> "Callable[[CompilationFacts], tuple[str, ...]]":
+    names: dict[int, list[str]] = {}
+    for summary, target in built:
+        names.setdefault(id(summary.compilation), []).append(target.name)
+    return lambda facts: tuple(names.get(id(facts.compilation), ()))
+
+
+def build_targets(summary: Summary, locate: Locate = whole_line) -> tuple[Target, ...]:
+    """Return the compilation's targets: one, or one per part of a graph that was split."""
+    facts = CompilationFacts(summary.compilation)
+    return tuple(_target(graphs, facts, summary, locate) for graphs in facts.sets)
+
+
+def _target(graphs: GraphSet, facts: CompilationFacts, summary: Summary, locate: Locate) -> Target:
+    function = summary.function
+    part = f", part {graphs.index + 1} of {len(facts.sets)}" if len(facts.sets) > 1 else ""
+    metadata = parse_metadata(graphs.metadata)
+    inputs = inputs_of(graphs, metadata, locate)
+    codes = codes_of(graphs)
+    kernels = kernels_of(graphs, codes, locate)
+    mode: Mode = "training" if graphs.joint or graphs.forward else "inference"
+    target = Target(
+        name=f"{function.qualname}{part}{_ranks_text(summary.ranks)}",
+        qualname=f"{function.qualname}{part}",
+        frontend="trace",
+        mode=mode,
+        span=locate(Line(function.file, function.line, function.name, ""), None),
+        inputs=inputs,
+        outputs=outputs_of(graphs, metadata, locate),
+        stages=stages_of(graphs, locate),
+        partition=partition_of(graphs, inputs, metadata, locate),
+        wrapper=wrapper_of(facts, graphs.index),
+        kernels=kernels,
+        memory=memory_of(codes, kernels),
+        guards=guards_of(facts, locate),
+        timings_ms={phase: 1000 * seconds for phase, seconds in seconds_by_phase(facts).items()},
+        graph=_graph_id(facts.compilation.id),
+    )
+    target = replace(target, origins=origins_of(target, facts, metadata is not None))
+    return replace(target, diagnostics=diagnose(target))
+
+
+def _ranks_text(ranks: tuple[int, ...]) -> str:
+    """` (ranks 0 to 3)`: who compiled it, where several did."""
+    if len(ranks) < 2:
+        return ""
+    if ranks == tuple(range(ranks[0], ranks[-1] + 1)):
+        return f" (ranks {ranks[0]} to {ranks[-1]})"
+    return f" (ranks {', '.join(map(str, ranks[:8]))}{', …' if len(ranks) > 8 else ''})"
+
+
+def _graph_id(compile_id: str) -> GraphId | None:
+    frame, _, number = compile_id.rpartition("/")
+    frame = frame.rpartition("/")[2]
+    return GraphId(int(frame), int(number)) if frame.isdigit() and number.isdigit() else None
+
+
+def _failures(trace: Trace, locate: Locate) -> Iterator[NotCompiled]:
+    """Compilations that failed, or that the process did not live to end."""
+    for process in trace.processes[:1]:
+        for compilation in process.compilations[:MAX_COMPILATIONS]:
+            facts = CompilationFacts(compilation)
+            reason = facts.metric("fail_reason")
+            if (
+                not reason
+                and compilation.last("compilation_metrics") is None
+                and (phase := last_phase(facts))
+            ):
+                reason = f"the log ends while it was compiled, in `{phase}`: the process died, or still runs"
+            if reason:
+                function = compiled_function(facts, locate)
+                span = locate(Line(function.file, function.line, function.name, ""), None)
+                words = " ".join(reason.encode().decode("unicode_escape", "replace").split())[:500]
+                yield NotCompiled(function.name, function.qualname, "whole function", words, "AL405", span)
+
+
+def _incomplete(trace: Trace, count: int) -> str | None:
+    notes = list(trace.notes)
+    if count > MAX_TARGETS:
+        notes.append(
+            f"only the first {MAX_TARGETS} targets are shown; name one as {trace.path}::ID or ::FUNCTION"
+        )
+    return "; ".join(notes) or None

@@ -1,0 +1,301 @@
+"""What Dynamo did, as it is logged: compilations, graph breaks, recompilations, guards, constants, caches."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from aotlens.dynamo.break_text import EFFECTS, break_code, message_parts
+from aotlens.dynamo.user_names import user_name
+from aotlens.report.dynamo_records import (
+    Break,
+    BreakEffect,
+    CacheUse,
+    Cause,
+    CauseKind,
+    Compilation,
+    CompileSeconds,
+    Dynamo,
+    DynamoFunction,
+    Seconds,
+    Specialisation,
+)
+from aotlens.report.places import site_at
+from aotlens.report.records import AFTER, BUILT_IN, Guard, Span
+from aotlens.trace.facts import CompilationFacts
+from aotlens.trace.graph_records import Line
+from aotlens.trace.lines import Locate, qualified_name
+from aotlens.trace.phases import seconds_by_phase
+
+__all__ = ["CompiledFunction", "compiled_function", "dynamo_of", "guards_of"]
+
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d{1,9})$")
+_FRAME = re.compile(r'^\s*File "(.+?)", line (\d{1,9}), in (\S+)\n\s+(.*)$', re.MULTILINE)
+_BROKEN = re.compile(r"Graph break in user code at (.+?):(\d{1,9})$", re.MULTILINE)
+_SITE = re.compile(r"#\s*(.*?)\s*#\s*(\S+):(\d{1,9}) in (\S+)")
+_MISMATCH = re.compile(
+    r"tensor '(.+?)' (dtype|rank|size|stride|device|requires_grad|dispatch key set) mismatch"
+    r"(?: at index (\d+))?\.? expected (.+?), actual (.+?)\.?$"
+)
+_EQUAL = re.compile(r"^(.+?) == (.+)$")
+MAX_REASONS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledFunction:
+    """The user's function that a compilation is of."""
+
+    file: str
+    line: int
+    name: str
+    """As the user writes it: `Net.forward`."""
+    part: str
+    """Empty, or `after line 14` for what follows a graph break."""
+
+    @property
+    def qualname(self) -> str:
+        return f"{self.name}{AFTER}{self.part.rpartition(' ')[2]}" if self.part else self.name
+
+
+def compiled_function(facts: CompilationFacts, locate: Locate) -> CompiledFunction:
+    """Return the function that was compiled, from the metrics or, where it never ended, from its start."""
+    frame = facts.frame
+    name = facts.metric("co_name") or (frame.function if frame else "")
+    file = facts.metric("co_filename") or (frame.file if frame else "")
+    number = facts.metric("co_firstlineno") or str(frame.line if frame else 0)
+    line = int(number) if number.isdigit() and len(number) < 10 else 0
+    resumed = _RESUMED.search(name)
+    span = locate(Line(file, line, name, ""), None)
+    if resumed is None:
+        return CompiledFunction(file, line, qualified_name(span.file, span.line, name) or "?", "")
+    return CompiledFunction(file, line, resumed[1], f"after line {resumed[2]}")
+
+
+def dynamo_of(
+    compilations: Sequence[CompilationFacts],
+    targets: Callable[[CompilationFacts], tuple[str, ...]],
+    locate: Locate,
+) -> Dynamo:
+    """Return what Dynamo did in one process, by function."""
+    groups: dict[tuple[str, str], list[tuple[CompilationFacts, CompiledFunction]]] = {}
+    for facts in compilations:
+        function = compiled_function(facts, locate)
+        short = function.name.rpartition(".")[2]
+        groups.setdefault((function.file, short), []).append((facts, function))
+    functions = tuple(_function(entries, targets, locate) for entries in groups.values())
+    return Dynamo(functions, _compile_seconds(compilations))
+
+
+def _function(
+    entries: list[tuple[CompilationFacts, CompiledFunction]],
+    targets: Callable[[CompilationFacts], tuple[str, ...]],
+    locate: Locate,
+) -> DynamoFunction:
+    first = next((function for _, function in entries if not function.part), entries[0][1])
+    breaks: dict[object, Break] = {}
+    constants: dict[object, Specialisation] = {}
+    for facts, _ in entries:
+        for entry in _breaks(facts, first.name, locate):
+            breaks.setdefault((entry.span, entry.reason), entry)
+        for constant in _specialisations(facts, locate):
+            constants.setdefault((constant.name, constant.value), constant)
+    return DynamoFunction(
+        first.name.rpartition(".")[2] if first.name.count(".") > 2 else first.name,
+        first.name,
+        locate(Line(first.file, first.line, first.name, ""), None),
+        None,
+        tuple(_compilation(facts, function, targets(facts), locate) for facts, function in entries),
+        tuple(sorted(breaks.values(), key=lambda entry: (entry.span.file, entry.span.line))),
+        tuple(constants.values()),
+        limit_hit=any("recompile_limit" in facts.metric("fail_reason") for facts, _ in entries),
+    )
+
+
+def _compilation(
+    facts: CompilationFacts, function: CompiledFunction, targets: tuple[str, ...], locate: Locate
+) -> Compilation:
+    total, backend = _number(facts, "entire_frame_compile_time_s"), _number(facts, "backend_compile_time_s")
+    seconds = Seconds(max(0.0, total - backend), backend, total)
+    return Compilation(facts.compilation.id, function.part, targets, seconds, _cause(facts, locate))
+
+
+def _number(facts: CompilationFacts, name: str) -> float:
+    text = facts.metric(name)
+    return float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,12})?", text) else 0.0
+
+
+def _cause(facts: CompilationFacts, locate: Locate) -> Cause | None:
+    """The guard that failed; of several, the one of the compilation that was tried last."""
+    records = facts.every("recompile_reasons")
+    if not records:
+        return None
+    text = facts.process.text(records[-1])
+    if text.lstrip().startswith("["):  # torch of 2025 wrote a list
+        try:
+            text = "\n".join(str(reason) for reason in json.loads(text)[:MAX_REASONS])
+        except (ValueError, RecursionError, TypeError):
+            return None
+    reason = next((line for line in text.split("\n") if line.strip()), "")
+    against, separator, guard = reason.partition(": ")
+    if not separator or not re.fullmatch(r"!?[\d/-]+", against.strip()):
+        against, guard = "", reason
+    guard = re.split(r"\s+# ", guard, maxsplit=1)[0].strip()
+    frames = _frames(text)
+    caller = facts.caller
+    call = locate(Line(caller.file, caller.line, caller.function, caller.code), None) if caller else None
+    span = locate(frames[-1], None) if frames else None
+    return _classified(guard, span, call, against.strip())
+
+
+def _classified(guard: str, span: Span | None, call: Span | None, against: str) -> Cause:
+    shown = user_name(guard)
+    if match := _MISMATCH.search(guard):
+        kinds: dict[str, CauseKind] = {
+            "size": "size",
+            "stride": "stride",
+            "rank": "rank",
+            "dtype": "dtype",
+            "device": "device",
+            "requires_grad": "requires_grad",
+            "dispatch key set": "dispatch keys",
+        }
+        name = user_name(match[1])
+        if match[2] in ("size", "stride"):
+            name = f"{name}.shape[{match[3]}]" if match[2] == "size" else f"{name}.stride({match[3]})"
+        return Cause(shown, kinds[match[2]], name, match[4], match[5], span, call, against)
+    if "GLOBAL_STATE" in guard:
+        return Cause(shown, "mode", shown.partition(": ")[2].strip() or "mode", "", "", span, call, against)
+    if ".size()[" in guard or ".shape[" in shown:
+        return Cause(shown, "size", _first_size(shown), "", "", span, call, against)
+    if match := _EQUAL.match(shown):
+        kind: CauseKind = "length" if match[1].startswith("len(") else "value"
+        kind = "number" if re.fullmatch(r"-?[\d.]+", match[2]) and kind == "value" else kind
+        return Cause(shown, kind, match[1], match[2], "", span, call, against)
+    words: tuple[tuple[str, CauseKind], ...] = (
+        ("type_id", "type"),
+        ("obj_id", "object"),
+        ("dict_contains", "keys"),
+    )
+    kind = next((kind for word, kind in words if word in guard), "other")
+    inner = re.search(r"\(([^(),]+)[,)]", shown)
+    return Cause(shown, kind, inner[1] if inner else shown, "", "", span, call, against)
+
+
+def _first_size(shown: str) -> str:
+    match = re.search(r"[\w.\[\]'\"]+\.shape\[\d+\]", shown)
+    return match[0] if match else shown
+
+
+def _frames(text: str) -> list[Line]:
+    return [Line(match[1], int(match[2]), match[3], match[4].strip()) for match in _FRAME.finditer(text)]
+
+
+def _breaks(facts: CompilationFacts, owner: str, locate: Locate) -> Iterator[Break]:
+    for record in facts.every("dynamo_graph_break_reason"):
+        text = facts.process.text(record)
+        body = text.partition("Graph Break Reason: ")[2] or text
+        traceback = text.partition("User code traceback:")[2].partition("Traceback (most recent")[0]
+        frames = _frames(traceback)
+        broken = _BROKEN.search(text)
+        if not frames and broken is None:
+            continue
+        line = frames[-1] if frames else Line(broken[1], int(broken[2]), "", "") if broken else None
+        if line is None:
+            continue
+        root = _root_cause(body)
+        what, explanation, hint = message_parts(root)
+        effect: BreakEffect = next((kind for words, kind in EFFECTS if body.startswith(words)), "graph split")
+        reason = f"{what}: {explanation}" if explanation else what
+        yield Break(
+            locate(line, None),
+            line.code,
+            break_code(text),
+            reason,
+            hint,
+            effect,
+            splits=(owner,) if effect == "graph split" else (),
+            compilations=(facts.compilation.id,),
+        )
+
+
+def _root_cause(body: str) -> str:
+    """Behind the sentence about what Dynamo was doing stands what it met."""
+    paragraphs = body.partition("User code traceback:")[0].split("\n\n", 1)
+    is_frame = paragraphs[0].startswith("Encountered graph break when") or any(
+        paragraphs[0].startswith(words) for words, _ in EFFECTS
+    )
+    return paragraphs[1] if is_frame and len(paragraphs) > 1 else body
+
+
+def _specialisations(facts: CompilationFacts, locate: Locate) -> Iterator[Specialisation]:
+    for record in facts.every("symbolic_shape_specialization"):
+        value = facts.value(record)
+        sources = value.get("sources")
+        source = str(sources[0]) if isinstance(sources, list) and sources else str(value.get("symbol", ""))
+        frames = facts.process.stack(value.get("user_stack"))
+        frame = frames[-1] if frames else None
+        span = locate(Line(frame.file, frame.line, frame.function, frame.code), None) if frame else None
+        yield Specialisation(
+            user_name(source),
+            str(value.get("value", "")),
+            str(value.get("symbol", "")),
+            "compared",
+            str(value.get("reason", "")) or "torch made it a constant",
+            span,
+            frame.code if frame else "",
+        )
+
+
+def guards_of(facts: CompilationFacts, locate: Locate) -> tuple[Guard, ...]:
+    """Conditions on sizes, and plain values that are built in, from the logged guard tree."""
+    guards: dict[str, Guard] = {}
+    for line in facts.text("dynamo_cpp_guards_str").split("\n"):
+        kind, _, rest = line.partition(": ")
+        is_size = "LAMBDA_GUARD" in kind and (".size()[" in rest or ".stride()[" in rest)
+        is_value = "EQUALS_MATCH" in kind and rest.startswith(("L[", "G["))
+        if not is_size and not is_value:
+            continue
+        expression = user_name(re.split(r"\s+# ", rest, maxsplit=1)[0].strip())
+        if is_value and ("__builtins" in expression or "__import" in expression):
+            continue
+        reason = "a call with other sizes recompiles" if is_size else BUILT_IN
+        span = _guard_span(rest, facts, locate)
+        sites = (site_at(span),) if span is not None else ()
+        guards.setdefault(expression, Guard(expression, reason, span, sites))
+    return tuple(guards.values())
+
+
+def _guard_span(text: str, facts: CompilationFacts, locate: Locate) -> Span | None:
+    """The tree names the last parts of a path only: they must be those of a file that the log knows."""
+    match = _SITE.search(text)
+    if match is None:
+        return None
+    known = [name for name in facts.process.strings.values() if name.endswith(match[2]) and name]
+    if len(known) != 1:
+        return None
+    return locate(Line(known[0], int(match[3]), match[4], match[1]), None)
+
+
+def _compile_seconds(compilations: Iterable[CompilationFacts]) -> CompileSeconds:
+    phases: dict[str, float] = {}
+    total = 0.0
+    counts: dict[str, list[int]] = {}
+    for facts in compilations:
+        for phase, seconds in seconds_by_phase(facts).items():
+            phases[phase] = phases.get(phase, 0.0) + seconds
+            total += seconds
+        for name, row in _cache_counts(facts):
+            uses = counts.setdefault(name, [0, 0, 0])
+            for index, count in enumerate(row):
+                uses[index] += count
+    caches = tuple(CacheUse(name, *row) for name, row in counts.items() if any(row))
+    return CompileSeconds(total, total, phases, caches=caches)
+
+
+_CACHES = (("FX graph cache", "fx_graph_cache"), ("AOTAutograd cache", "aotautograd_cache"))
+
+
+def _cache_counts(facts: CompilationFacts) -> Iterator[tuple[str, tuple[int, int, int]]]:
+    for name, kind in _CACHES:
+        hit, miss, bypass = (len(facts.every(f"{kind}_{word}")) for word in ("hit", "miss", "bypass"))
+        yield name, (hit, miss, bypass)

@@ -1,0 +1,137 @@
+"""What one compilation left in the log, each record read and parsed once.
+
+Invariant: where a kind has several records, those of the last attempt that has any count: earlier attempts
+ended at a graph break or a restart.
+"""
+
+import re
+from functools import cached_property
+
+from aotlens.trace.graph_records import Graph
+from aotlens.trace.graph_text import parse_graph
+from aotlens.trace.reader import Compilation, Frame, Record
+from aotlens.trace.tensor_text import Hints
+
+__all__ = ["CompilationFacts", "GraphSet"]
+
+_METRIC = r'"%s": (?:"((?:[^"\\]|\\.)*)"|(-?[\d.]+))'
+METRICS_HEAD = 4_096
+"""The first fields of the metrics say which function it is; 40 kB of settings follow."""
+
+
+class CompilationFacts:
+    """Reads one compilation's records when they are asked for."""
+
+    def __init__(self, compilation: Compilation) -> None:
+        self.compilation = compilation
+        self.process = compilation.process
+        self._records = compilation.records()
+        self._graphs: dict[tuple[int, int], Graph] = {}
+
+    def records(self, *kinds: str) -> tuple[Record, ...]:
+        """Return the records of these kinds in the last attempt that has any."""
+        records = [record for record in self._records if record.kind in kinds]
+        attempt = max((record.attempt for record in records), default=0)
+        return tuple(record for record in records if record.attempt == attempt)
+
+    def every(self, *kinds: str) -> tuple[Record, ...]:
+        """Return the records of these kinds in all attempts."""
+        return tuple(record for record in self._records if record.kind in kinds)
+
+    def text(self, kind: str, index: int = 0) -> str:
+        """Return a payload; empty where there is none of that kind and number."""
+        records = self.records(kind)
+        return self.process.text(records[index]) if index < len(records) else ""
+
+    def value(self, record: Record) -> dict[str, object]:
+        """Return the record's header value; empty where it is damaged."""
+        value = self.process.header(record)
+        return value if isinstance(value, dict) else {}
+
+    def graph(self, kind: str, index: int = 0) -> Graph | None:
+        """Return a graph of the last attempt; None where it was not logged."""
+        records = self.records(kind)
+        if index >= len(records):
+            return None
+        record = records[index]
+        key = record.file, record.row
+        if key not in self._graphs:
+            self._graphs[key] = parse_graph(self.process.text(record))
+        return self._graphs[key]
+
+    @cached_property
+    def hints(self) -> Hints:
+        """The values of symbols when the code was compiled."""
+        values: dict[str, int] = {}
+        for record in self.every("create_symbol"):
+            value = self.value(record)
+            text = str(value.get("val", ""))
+            if re.fullmatch(r"-?\d{1,18}", text):
+                values[str(value.get("symbol", ""))] = int(text)
+        return values
+
+    @cached_property
+    def frame(self) -> Frame | None:
+        """The compiled function's definition, as `dynamo_start` has it."""
+        records = self.every("dynamo_start")
+        frames = self.process.frames(records[-1]) if records else ()
+        return frames[-1] if frames else None
+
+    @cached_property
+    def caller(self) -> Frame | None:
+        """The innermost frame outside of torch that called the compiled function."""
+        records = self.every("dynamo_start")
+        frames = self.process.frames(records[-1])[:-1] if records else ()
+        return next((frame for frame in reversed(frames) if "/torch/" not in frame.file), None)
+
+    @cached_property
+    def metrics(self) -> dict[str, object]:
+        """The metrics of the compilation; empty where it never ended."""
+        records = self.every("compilation_metrics")
+        return self.value(records[-1]) if records else {}
+
+    def metric(self, name: str) -> str:
+        """Return one of the first metrics without reading them all; empty where it is not there."""
+        records = self.every("compilation_metrics")
+        if not records:
+            return ""
+        head = self.process.trace.head(records[-1], METRICS_HEAD)
+        match = re.search(_METRIC % re.escape(name), head)
+        return (match[1] or match[2] or "") if match else ""
+
+    @cached_property
+    def sets(self) -> tuple["GraphSet", ...]:
+        """The AOT graphs: one set, or one per part where a wrapper splits Dynamo's graph (DDP)."""
+        count = max(len(self.records("aot_forward_graph")), len(self.records("aot_inference_graph")))
+        if count == 0:
+            has_joint = bool(self.records("aot_joint_graph"))
+            return (GraphSet(self, 0),) if has_joint or self.records("dynamo_output_graph") else ()
+        return tuple(GraphSet(self, index) for index in range(count))
+
+
+class GraphSet:
+    """The graphs of one target."""
+
+    def __init__(self, facts: CompilationFacts, index: int) -> None:
+        self.facts = facts
+        self.index = index
+        self.joint = facts.graph("aot_joint_graph", index)
+        self.forward = facts.graph("aot_forward_graph", index)
+        self.backward = facts.graph("aot_backward_graph", index)
+        self.inference = facts.graph("aot_inference_graph", index)
+        self.captured = facts.graph("dynamo_output_graph")
+
+    @property
+    def first(self) -> Graph | None:
+        """The graph that runs at a call: the forward or the inference graph."""
+        return self.forward or self.inference
+
+    @cached_property
+    def metadata(self) -> str:
+        """torch's `ViewAndMutationMeta` as text; empty where it was not logged."""
+        kinds = (
+            "aot_forward_graph_fw_metadata",
+            "aot_joint_graph_fw_metadata",
+            "aot_inference_graph_fw_metadata",
+        )
+        return next((text for kind in kinds if (text := self.facts.text(kind, self.index))), "")

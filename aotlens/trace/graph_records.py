@@ -1,0 +1,77 @@
+"""A graph as it is read from a log.  Stdlib only."""
+
+from dataclasses import dataclass
+
+__all__ = ["Argument", "Graph", "GraphNode", "Line", "Result"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The innermost line of the user's that torch noted for a node."""
+
+    file: str
+    """On the machine that wrote the log."""
+    line: int
+    function: str
+    code: str
+    """The line's text when it was compiled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One input of a graph."""
+
+    name: str
+    type: str
+    """`f32[8, 16][16, 1]cpu`: dtype, sizes, strides, device; empty where none is printed."""
+    slot: str
+    """torch's word for what it is, `ParamAOTInput(idx=0)`; empty in graphs of Dynamo and of older torch."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNode:
+    """One assignment of the printed program."""
+
+    name: str
+    op: str
+    """`call_function` or `get_attr`."""
+    target: str
+    """`aten.mm.default`, `torch.nn.functional.gelu`, `getitem[1]`, `Tensor.add_`."""
+    inputs: tuple[str, ...]
+    """Nodes and arguments that it reads, in order."""
+    type: str
+    expression: str
+    """What torch printed."""
+    line: Line | None
+    """None where torch has no line for it: a pass added it."""
+    region: str = ""
+    """The activation checkpoint that it is in, and its policy: `4 - PREFER_RECOMPUTE`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One output of a graph."""
+
+    name: str
+    """The node's or argument's name; `None` or a number for a constant."""
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """One printed class: its arguments, nodes in order, and results."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+    nodes: tuple[GraphNode, ...]
+    results: tuple[Result, ...]
+    subgraphs: tuple["Graph", ...] = ()
+    """Bodies of higher-order operators, as printed behind the main graph."""
+    refused: tuple[str, ...] = ()
+    """Lines that are no plain expression, so that nothing is known of them."""
+
+    def node(self, name: str) -> GraphNode | None:
+        return next((node for node in self.nodes if node.name == name), None)
+
+    def argument(self, name: str) -> Argument | None:
+        return next((argument for argument in self.arguments if argument.name == name), None)

@@ -1,0 +1,159 @@
+"""Kernels of the report, with the user's lines that each computes, and the memory of the code that ran."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from aotlens.report.partition_records import Phase
+from aotlens.report.records import Kernel, LiveValue, Memory, Span
+from aotlens.trace.facts import GraphSet
+from aotlens.trace.graph_records import Graph, Line
+from aotlens.trace.lines import Locate, first_spans, whole_line
+from aotlens.trace.output_code import Call, OutputCode, parse_code
+
+__all__ = ["codes_of", "kernels_of", "memory_of"]
+
+_FRAME = re.compile(r'File "([^"]{1,4096})", line (\d{1,9}), in (\S+)')
+_STACKS = "inductor_provenance_tracking_kernel_stack_traces"
+
+Codes = Mapping[Phase, OutputCode]
+
+
+def codes_of(graphs: GraphSet) -> dict[Phase, OutputCode]:
+    """Return the generated modules of the target by phase; empty without Inductor."""
+    facts, codes = graphs.facts, {}
+    texts = [facts.process.text(record) for record in facts.records("inductor_output_code")]
+    parsed = [parse_code(text, facts.hints) for text in texts]
+    for phase in ("forward", "backward", "inference"):
+        own = [code for code in parsed if code.aot_id.endswith(f"_{phase}")]
+        if graphs.index < len(own):
+            codes[phase] = own[graphs.index]
+    return codes  # type: ignore[return-value]  # the keys are the three phases
+
+
+def kernels_of(graphs: GraphSet, codes: Codes, locate: Locate) -> tuple[Kernel, ...]:
+    """Return a row for each call, the forward's first."""
+    stacks = _stacks(graphs)
+    rows: list[Kernel] = []
+    for phase, code in codes.items():
+        for number, call in enumerate(code.calls):
+            own = stacks.get(f"{call.name}:{number}") or stacks.get(call.name) or ()
+            spans = tuple(dict.fromkeys(own)) or _spans(call, graphs, phase, locate)
+            rows.append(
+                Kernel(
+                    call.name,
+                    phase,
+                    _device(call),
+                    call.source,
+                    call.nodes,
+                    spans,
+                    kind="generated" if call.is_generated else "library",
+                    call=number,
+                    added="" if spans else "the log does not say for which line",
+                )
+            )
+    return tuple(rows)
+
+
+def _device(call: Call) -> str:
+    match = re.search(r"device_str='(\w{1,20})'|device=['\"](\w{1,20})", call.source)
+    if match:
+        return match[1] or match[2]
+    return "cpu" if call.name.startswith("cpp") else "gpu" if call.name.startswith("triton") else "library"
+
+
+def _stacks(graphs: GraphSet) -> dict[str, tuple[Span, ...]]:
+    """By kernel, the innermost user lines that provenance tracking recorded; empty where it was off."""
+    spans: dict[str, tuple[Span, ...]] = {}
+    for record in graphs.facts.records(_STACKS):
+        try:
+            value = json.loads(graphs.facts.process.text(record) or "{}")
+        except (ValueError, RecursionError):
+            continue
+        for name, stacks in value.items() if isinstance(value, dict) else ():
+            lines = [_innermost(stack) for stack in stacks if isinstance(stack, str)]
+            spans[name] = tuple(whole_line(line) for line in lines if line is not None)
+    return spans
+
+
+def _innermost(stack: str) -> Line | None:
+    frames = _FRAME.findall(stack)
+    return Line(frames[-1][0], int(frames[-1][1]), frames[-1][2], "") if frames else None
+
+
+def _spans(call: Call, graphs: GraphSet, phase: Phase, locate: Locate) -> tuple[Span, ...]:
+    """The lines of the nodes that the comment above the call names: Dynamo's nodes, or the AOT graph's."""
+    names = set(call.nodes)
+    sources: tuple[Graph | None, ...] = (
+        graphs.captured,
+        graphs.backward if phase == "backward" else graphs.first,
+    )
+    for graph in sources:
+        nodes = [node for node in graph.nodes if node.name in names] if graph else []
+        if nodes:
+            return first_spans(locate, nodes)
+    return _by_operators(call, graphs, locate)
+
+
+def _by_operators(call: Call, graphs: GraphSet, locate: Locate) -> tuple[Span, ...]:
+    """Generated C++ has no comment, but its name lists operators: one of a single line gives that line."""
+    if not call.is_generated or graphs.captured is None:
+        return ()
+    by_operator: dict[str, set[Line]] = {}
+    for node in graphs.captured.nodes:
+        if node.line is not None:
+            by_operator.setdefault(_base_name(node.target), set()).add(node.line)
+    name = f"_{call.name}_"
+    lines = [lines for operator, lines in by_operator.items() if operator and f"_{operator}_" in name]
+    return tuple(dict.fromkeys(locate(line, None) for group in lines if len(group) == 1 for line in group))
+
+
+def _base_name(target: str) -> str:
+    """`gelu` of `torch._C._nn.gelu` and of `Tensor.gelu_`."""
+    return target.rpartition(".")[2].strip("_") if not target.startswith("aten.") else target.split(".")[1]
+
+
+def memory_of(codes: Codes, kernels: Sequence[Kernel]) -> Memory | None:
+    """The curve of the generated code that ran; None where no such code was logged, or a size is unknown."""
+    first_phase: Phase = "forward" if "forward" in codes else "inference"
+    first, backward = codes.get(first_phase), codes.get("backward")
+    if first is None or not first.is_known or (backward is not None and not backward.is_known):
+        return None
+    rows = [(step.name, step.bytes) for step in first.steps]
+    forward_nodes, phase, peak, code, held = (
+        len(rows),
+        first_phase,
+        first.peak_bytes,
+        first,
+        first.returned_bytes,
+    )
+    if backward is not None:
+        rows += [(step.name, held + step.bytes) for step in backward.steps]
+        if held + backward.peak_bytes > peak:
+            phase, peak, code = "backward", held + backward.peak_bytes, backward
+    live = tuple(_live(code, kernels, phase, held if phase == "backward" else 0))
+    return Memory(
+        peak,
+        tuple(rows),
+        live,
+        peak_node=code.peak_step,
+        peak_phase=phase,
+        forward_nodes=forward_nodes,
+        held_bytes=held,
+    )
+
+
+def _live(code: OutputCode, kernels: Sequence[Kernel], phase: Phase, held: int) -> Iterator[LiveValue]:
+    spans = {kernel.call: kernel.spans[0] for kernel in kernels if kernel.phase == phase and kernel.spans}
+    if held:
+        yield LiveValue("saved values and results of the forward", held, None, "saved", made_in="forward")
+    for buffer in sorted(code.live_at_peak, key=lambda buffer: -buffer.bytes)[:200]:
+        yield LiveValue(
+            buffer.name,
+            buffer.bytes,
+            spans.get(buffer.call) if buffer.call is not None else None,
+            "temporary" if buffer.last is not None else "gradient" if phase == "backward" else "result",
+            made_in=phase,
+            last=buffer.last,
+            last_in=phase if buffer.last is not None else None,
+        )

@@ -1,0 +1,60 @@
+"""Where the time of a compilation went, from the events that torch logged.
+
+Invariant: every moment belongs to the innermost phase that runs, as in our own reports; an event that never
+ended counts until the last event of its compilation.
+"""
+
+import re
+from collections import defaultdict
+
+from aotlens.dynamo.clock import OTHER, PHASES
+from aotlens.trace.facts import CompilationFacts
+
+__all__ = ["last_phase", "seconds_by_phase"]
+
+_NAME = re.compile(r'"name": "([^"]{1,200})"')
+_TIME = re.compile(r'"ts": (\d{1,20}(?:\.\d{1,9})?)')
+MAX_DEPTH = 200
+
+
+def seconds_by_phase(facts: CompilationFacts) -> dict[str, float]:
+    """Return wall seconds by phase, in the order in which the phases began."""
+    seconds: dict[str, float] = defaultdict(float)
+    open_phases: list[tuple[str, str]] = []
+    last = 0.0
+    for name, begins, moment in _events(facts):
+        if open_phases and last:
+            seconds[open_phases[-1][1]] += max(0.0, moment - last) / 1e6
+        last = moment
+        if begins and len(open_phases) < MAX_DEPTH:
+            around = open_phases[-1][1] if open_phases else OTHER
+            open_phases.append((name, _phase(name, around)))
+        elif not begins:
+            while open_phases and open_phases.pop()[0] != name:
+                pass  # what an exception left open is closed with the one around it
+    return {phase: total for phase, total in seconds.items() if total > 0}
+
+
+def last_phase(facts: CompilationFacts) -> str:
+    """The innermost phase that never ended: where the process was when it died; empty where all ended."""
+    open_names: list[str] = []
+    for name, begins, _ in _events(facts):
+        if begins:
+            open_names.append(name)
+        elif name in open_names:
+            del open_names[len(open_names) - 1 - open_names[::-1].index(name) :]
+    return open_names[-1] if open_names else ""
+
+
+def _phase(name: str, around: str) -> str:
+    return next((phase for start, phase in PHASES if name.startswith(start)), around)
+
+
+def _events(facts: CompilationFacts) -> list[tuple[str, bool, float]]:
+    events = []
+    for record in facts.every("chromium_event"):
+        text = facts.process.text(record)
+        name, moment = _NAME.search(text), _TIME.search(text)
+        if name and moment and ('"ph": "B"' in text or '"ph": "E"' in text):
+            events.append((name[1], '"ph": "B"' in text, float(moment[1])))
+    return events

@@ -1,0 +1,91 @@
+"""Tensors from the types that torch prints: `f32[8, 16][16, 1]cpu`, `Sym(s77 + 1)`.
+
+Invariant: a size that is an expression of symbols is computed by arithmetic on the symbols' logged values;
+where one of them has none, bytes are unknown.
+"""
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping
+from math import prod
+
+from aotlens.report.records import Tensor
+
+__all__ = ["Hints", "size_value", "tensor_of"]
+
+Hints = Mapping[str, int]
+"""Symbols and the values that they had when the code was compiled."""
+
+MAX_NUMBER = 1 << 62
+MAX_SIZE_TEXT = 2_000
+_TYPE = re.compile(r"^([a-z]+(\d+)\w*)\[([^\[\]]*)\](?:\[([^\[\]]*)\])?([a-z][\w:]*)?$")
+_OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+def tensor_of(type_: str, hints: Hints, requires_grad: bool = False) -> Tensor | None:
+    """Return the tensor of a printed type; None for a size, a number, or a type of another form."""
+    match = _TYPE.match(type_)
+    if match is None:
+        return None
+    shape = tuple(_dimension(size) for size in _split(match[3]))
+    stride = tuple(_dimension(size) for size in _split(match[4] or ""))
+    values = [size if isinstance(size, int) else size_value(size, hints) for size in shape]
+    known = [size for size in values if size is not None]
+    size_bytes = max(1, int(match[2]) // 8) if len(match[2]) < 4 else 1
+    total = size_bytes * prod(known) if len(known) == len(values) else None
+    device = match[5] or "cpu"
+    return Tensor(
+        match[1], shape, stride, device, requires_grad, None if total is None else min(total, MAX_NUMBER)
+    )
+
+
+def _split(text: str) -> list[str]:
+    """Sizes are separated by a comma and a blank; a comma within brackets belongs to one size."""
+    parts, depth, start = [], 0, 0
+    for index, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            parts.append(text[start:index].strip())
+            start = index + 1
+    parts.append(text[start:].strip())
+    return [part for part in parts if part]
+
+
+def _dimension(text: str) -> int | str:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else text[:200]
+
+
+def size_value(text: str, hints: Hints) -> int | None:
+    """Return the value of a size's expression; None where a symbol has no value, or another form."""
+    if len(text) > MAX_SIZE_TEXT:
+        return None
+    try:
+        return _value(ast.parse(text.strip(), mode="eval").body, hints)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, ZeroDivisionError):
+        return None
+
+
+def _value(tree: ast.expr, hints: Hints) -> int | None:
+    match tree:
+        case ast.Constant(value=int(number)):
+            return number if abs(number) < MAX_NUMBER else None
+        case ast.Name(id=name):
+            return hints.get(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            value = _value(operand, hints)
+            return None if value is None else -value
+        case ast.BinOp(left=left, op=operation, right=right):
+            function = _OPERATIONS.get(type(operation))
+            first, second = _value(left, hints), _value(right, hints)
+            if function is None or first is None or second is None:
+                return None
+            result = function(first, second)
+            return result if abs(result) < MAX_NUMBER else None
+    return None
