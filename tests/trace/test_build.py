@@ -1,0 +1,127 @@
+"""The report of a log that another machine wrote: the facts that it holds, and no others."""
+
+from pathlib import Path
+
+import pytest
+
+from aotlens.report.codec import dumps, loads
+from aotlens.report.records import Report, Target
+from aotlens.trace.build import build_report
+from aotlens.trace.reader import open_trace
+
+LOGS = Path(__file__).parent / "logs"
+
+
+@pytest.fixture(scope="module", params=["net-aot_eager", "net-inductor"])
+def report(request: pytest.FixtureRequest) -> Report:
+    return build_report(open_trace(LOGS / request.param), "test")
+
+
+@pytest.fixture(scope="module")
+def inductor() -> Report:
+    return build_report(open_trace(LOGS / "net-inductor"), "test")
+
+
+def target_of(report: Report, qualname: str) -> Target:
+    return next(target for target in report.targets if target.qualname == qualname)
+
+
+def test_targets_are_the_graphs_of_the_log(report: Report) -> None:
+    assert [(one.qualname, one.mode, one.frontend) for one in report.targets] == [
+        ("forward", "training", "trace"),
+        ("broken", "training", "trace"),
+        ("broken after line 42", "training", "trace"),
+        ("broken", "training", "trace"),
+        ("broken after line 42", "training", "trace"),
+        ("infer", "inference", "trace"),
+    ]
+    assert report.torch.startswith("2.13")
+
+
+def test_node_counts_match_the_log(report: Report) -> None:
+    """Each assignment of the printed AOT graphs is one node."""
+    for target in report.targets:
+        for stage in target.stages:
+            printed = [line for line in stage.text.split("\n") if " = torch.ops." in line or "] = " in line]
+            calls = [node for node in stage.nodes if node.op in ("call_function", "get_attr")]
+            if stage.name in ("joint", "forward", "backward", "inference"):
+                assert len(calls) >= len(printed) > 0
+                assert len(calls) == sum(" = " in _code(line) for line in stage.text.split("\n"))
+
+
+def _code(line: str) -> str:
+    """The line without what frees names, flattens arguments, or is a comment."""
+    return "" if "tree_flatten_spec" in line or line.strip().startswith("#") else line.partition(";  ")[0]
+
+
+def test_inputs_have_the_users_names_and_kinds(report: Report) -> None:
+    inputs = {one.name: one for one in target_of(report, "forward").inputs}
+    assert inputs["self.count"].kind == "Buffer"
+    assert inputs["self.count"].mutates_data
+    assert inputs["self.count"].sites[0].text == "self.count.add_(1)"
+    assert inputs["x"].kind == "UserInput"
+    assert inputs["self.blocks[1].up.weight"].fqn == "blocks.1.up.weight"
+    assert inputs["self.blocks[1].up.weight"].requires_grad
+
+
+def test_outputs_have_torchs_classes(report: Report) -> None:
+    kinds = [one.output_type for one in target_of(report, "forward").outputs]
+    assert kinds[0] == "non_alias"
+    assert kinds[1] in ("unsafe_view_alias", "alias_of_intermediate_save_as_output")
+
+
+def test_saved_values_have_bytes_lines_and_readers(inductor: Report) -> None:
+    partition = target_of(inductor, "forward").partition
+    assert partition is not None
+    saved = {one.node: one for one in partition.saved}
+    assert (saved["addmm"].bytes, saved["addmm"].owner, saved["addmm"].donated) == (1024, "new", True)
+    assert saved["addmm"].span is not None
+    assert saved["addmm"].span.line == 21
+    assert saved["addmm"].used_by
+    assert saved["primals_5"].owner == "parameter"
+    assert saved["primals_5"].bytes == 0
+    assert partition.saved_bytes == sum(one.bytes for one in partition.saved)
+
+
+def test_what_only_the_backward_computes_is_not_computed_again(report: Report) -> None:
+    """The gradient of `sin` needs `cos`, which no part of the forward computes."""
+    partition = target_of(report, "broken").partition
+    assert partition is not None
+    assert partition.recomputed == ()
+
+
+def test_kernels_stand_at_lines(inductor: Report) -> None:
+    kernels = target_of(inductor, "forward").kernels
+    assert [one.kind for one in kernels[:2]] == ["generated", "library"]
+    lines = {one.name: [span.line for span in one.spans] for one in kernels if one.phase == "forward"}
+    assert lines["cpp_fused_gelu_1"] == [21]
+    assert {one.phase for one in kernels} == {"forward", "backward"}
+
+
+def test_breaks_and_recompilations_have_lines_and_values(report: Report) -> None:
+    assert report.dynamo is not None
+    (entry,) = report.dynamo.breaks
+    assert (entry.span.line, entry.code, entry.effect) == (42, "GB0059", "graph split")
+    causes = [one.cause for one in report.dynamo.recompilations]
+    assert [(cause.kind, cause.name, cause.old) for cause in causes if cause] == [
+        ("number", "n", "2"),
+        ("size", "y.shape[0]", "4"),
+    ]
+
+
+def test_unknown_facts_are_named(report: Report) -> None:
+    for target in report.targets:
+        unknown = {one.fact for one in target.origins if one.known == "unknown"}
+        assert "times of kernels, compared with eager" in unknown
+        assert target.verified is None
+        assert all(kernel.time_us is None for kernel in target.kernels)
+
+
+def test_the_report_is_plain_data(report: Report) -> None:
+    assert loads(dumps(report)) == report
+
+
+def test_one_target_by_name_or_id() -> None:
+    trace = open_trace(LOGS / "net-aot_eager")
+    assert [one.qualname for one in build_report(trace, "test", "infer").targets] == ["infer"]
+    assert [one.qualname for one in build_report(trace, "test", "1/1").targets] == ["broken"]
