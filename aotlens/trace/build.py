@@ -90,7 +90,11 @@ def build_report(trace: Trace, command: str, only: str | None = None, locate: Lo
     built = [
         (summary, target) for summary in chosen[:MAX_TARGETS] for target in build_targets(summary, locate)
     ]
-    dynamo = dynamo_of(_first_process(trace), _names(built), locate)
+    compilations = _first_process(trace)
+    if only is not None:
+        frames = {_frame_of(summary.compilation) for summary in chosen}
+        compilations = [facts for facts in compilations if _frame_of(facts.compilation) in frames]
+    dynamo = dynamo_of(compilations, _names(built), locate)
     return Report(
         torch=next(
             (process.torch_version for process in trace.processes if process.torch_version), "unknown"
@@ -103,6 +107,11 @@ def build_report(trace: Trace, command: str, only: str | None = None, locate: Lo
         dynamo=dynamo if dynamo.functions else None,
         incomplete=_incomplete(trace, len(chosen)),
     )
+
+
+def _frame_of(compilation: Compilation) -> str:
+    """The number of the code object, which all compilations of it have."""
+    return compilation.id.rpartition("/")[0]
 
 
 def _label(summary: Summary) -> str:
