@@ -104,6 +104,7 @@ def _findings() -> Iterator[Finding]:
         yield _cpu_code()
         yield _gpu()
         yield _triton()
+        yield _agents()
         yield _worker()
     yield _cache()
     yield from _gpu_targets()
@@ -192,6 +193,14 @@ def _triton() -> Finding:
             "not installed, needed for GPU targets alone: pip install 'aotlens[gpu]'",
             needed=False,
         )
+
+
+def _agents() -> Finding:
+    try:
+        return Finding(True, "mcp", f"{version('mcp')}, for aotlens mcp", needed=False)
+    except PackageNotFoundError:
+        text = "not installed, needed for agents alone: pip install 'aotlens[mcp]'"
+        return Finding(False, "mcp", text, needed=False)
 
 
 def _gpu_targets() -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,20 @@ def test_every_family_is_named() -> None:
     assert listed is not None
     digits = set(re.findall(r"`(\d)`", listed[1]))
     assert digits == set(FAMILIES)
+
+
+FAMILY_ROW = re.compile(
+    r"^\| [^|\n]*`?\d`?[^|\n]* \| `(\w+)\.py` \| `(\w+)\.py`, `([A-Z_]+)` \| `(\w+\.py)` \|$", re.MULTILINE
+)
+
+
+def test_the_table_of_families_names_what_there_is() -> None:
+    rows = FAMILY_ROW.findall(TEXT)
+    assert len(rows) == 4
+    for catalogue, module, checks, test in rows:
+        assert (ROOT / "aotlens" / "report" / f"{catalogue}.py").exists()
+        assert isinstance(getattr(import_module(f"aotlens.report.{module}"), checks), tuple)
+        assert (ROOT / "tests" / "report" / test).exists()
 
 
 @pytest.mark.parametrize("document", ["CONTRIBUTING.md", "SECURITY.md", ".github/pull_request_template.md"])
