@@ -59,7 +59,8 @@ REPORT_WITH_RICH = frozenset(
 )
 
 WORKER_DATA = tuple(
-    f"aotlens.worker.{name}" for name in ("client", "kept", "protocol", "codec", "grammar", "targets")
+    f"aotlens.worker.{name}"
+    for name in ("client", "kept", "protocol", "codec", "grammar", "syntax", "targets")
 )
 """What of the worker loads without torch."""
 

@@ -14,6 +14,7 @@ from textual.message import Message
 from aotlens.errors import ReportError
 from aotlens.report import Report, decode
 from aotlens.worker.protocol import Answer, Failure, Progress, TraceOptions, TraceRequest
+from aotlens.worker.syntax import unparsed
 from tui.messages import TraceEnded, TraceProgress
 
 Post = Callable[[Message], object]
@@ -86,6 +87,9 @@ class WorkerTracing:
             post(TraceProgress(trace, progress.stage, progress.detail))
 
         asked = self._asked
+        if (failure := unparsed(asked.path)) is not None:
+            post(TraceEnded(trace, None, failure))
+            return
         options = questions.added_to(asked.options)
         request = TraceRequest(0, asked.path, asked.qualname, asked.argv, options)
         known = self._known.find(request) if self._known is not None and not fresh else None

@@ -16,6 +16,7 @@ from aotlens.session.dynamo_errors import ALONE, is_dynamos, read_frames, users_
 from aotlens.session.lacking import lacks_gpu, lacks_value
 from aotlens.worker.protocol import Failure, FailureKind
 from aotlens.worker.stacks import is_users
+from aotlens.worker.syntax import failure_of_syntax
 
 __all__ = ["exit_status", "failure_of", "user_traceback"]
 
@@ -32,7 +33,7 @@ _BETWEEN = tuple(str(Path(_PACKAGE, name)) for name in ("capture", "pretend", "t
 def failure_of(error: BaseException, script: str) -> Failure:
     """The failure for an exception that left the user's script or the engine."""
     if isinstance(error, SyntaxError) and error.filename is not None and _is_script(error.filename, script):
-        return _syntax(error)
+        return failure_of_syntax(error)
     if isinstance(error, SystemExit):
         return _exit(error, script)
     ours = _aotlens_error(error)
@@ -83,12 +84,6 @@ def _strip(shown: traceback.TracebackException, script: str, seen: set[int]) -> 
     for other in (shown.__cause__, shown.__context__, *(shown.exceptions or ())):
         if other is not None:
             _strip(other, script, seen)
-
-
-def _syntax(error: SyntaxError) -> Failure:
-    text = "".join(traceback.format_exception_only(error))
-    message = f"{error.filename}:{error.lineno}: syntax error: {error.msg}"
-    return Failure("syntax", message, text, error.filename, error.lineno)
 
 
 def _exit(error: SystemExit, script: str) -> Failure:

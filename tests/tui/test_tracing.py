@@ -3,6 +3,7 @@
 import re
 from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -18,7 +19,7 @@ from tui.app import AotlensApp
 from tui.messages import SourceChanged
 from tui.panes.log import LogPane
 from tui.panes.registry import CHOICES, LOG_KEY
-from tui.tracing import ended
+from tui.tracing import Asked, WorkerTracing, ended
 
 RAISED = Failure(
     "user",
@@ -186,6 +187,27 @@ def test_a_script_that_fails_after_a_trace_is_shown_as_failed() -> None:
         assert not app.workbench.query_one("#title").has_class("-failed")
 
     drive(scenario, AotlensApp("model.py", tracing=tracing))
+
+
+def test_a_script_that_does_not_parse_is_shown_without_the_worker(tmp_path: Path) -> None:
+    script = tmp_path / "half.py"
+    script.write_text("import torch\ndef f(:\n")
+    tracing = WorkerTracing(Asked(str(script)))
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        await settle(pilot)
+        assert shown_pane(app) == "failure"
+        assert lines(app, "failure-lines")[:3] == [
+            "The script does not parse",
+            "",
+            f"{script}:2: syntax error: invalid syntax",
+        ]
+        assert tracing._client.hello is None
+
+    try:
+        drive(scenario, AotlensApp(str(script), tracing=tracing))
+    finally:
+        tracing.close()
 
 
 def test_an_answer_from_disk_is_said_to_be_unchanged() -> None:
