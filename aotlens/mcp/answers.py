@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from aotlens.report.difference import TargetChange
 from aotlens.report.dynamo_records import CompileSeconds, DynamoFunction
+from aotlens.report.forecast_records import Forecast
 from aotlens.report.records import (
     Diagnostic,
     Frontend,
@@ -106,6 +107,8 @@ class WhyAnswer:
     """None where Dynamo compiled nothing."""
     diagnostics: tuple[Diagnostic, ...]
     fixes: tuple[NumberedFix, ...]
+    forecasts: tuple[Forecast, ...]
+    """What calls with other arguments would do; empty unless `forecast` or `vary` asked."""
     left_out: tuple[str, ...]
     """Lists of which only the first rows are here; a larger `rows` shows more."""
     incomplete: str | None

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from aotlens.cli.trace_reports import is_trace_path, report_of_trace
 from aotlens.errors import UserError
 from aotlens.report.records import Report
 from aotlens.report.saved import load_report
@@ -63,7 +64,7 @@ class HeldReports:
         return held
 
     def get(self, name: str) -> HeldReport:
-        """The report of an earlier answer, or the one in a file; raises UserError where there is neither."""
+        """The report of an earlier answer, or of a file or log; raises UserError where there is neither."""
         held = self._by_name.get(name)
         if held is not None:
             self._by_name.move_to_end(name)
@@ -74,4 +75,5 @@ class HeldReports:
                 f"no report {name}: it is neither a file nor one of the last {MOST_HELD} that this session"
                 " made; trace again, or name a file that `aotlens inspect --format json -o FILE` wrote"
             )
-        return HeldReport(name, load_report(file), os.stat(file).st_mtime)
+        report = report_of_trace(name) if is_trace_path(str(file)) else load_report(file)
+        return HeldReport(name, report, os.stat(file).st_mtime)

@@ -57,6 +57,7 @@ def why_answer(held: HeldReport, most_rows: int, output: str) -> WhyAnswer:
 
     report, rows = held.report, Rows(most_rows)
     functions = report.dynamo.functions if report.dynamo is not None else ()
+    forecasts = report.dynamo.forecasts if report.dynamo is not None else ()
     seconds = report.dynamo.compile_seconds if report.dynamo is not None else None
     if seconds is not None:
         seconds = replace(seconds, by_line=rows.cut("compile_seconds.by_line", seconds.by_line))
@@ -67,6 +68,7 @@ def why_answer(held: HeldReport, most_rows: int, output: str) -> WhyAnswer:
         seconds,
         rows.cut("diagnostics", _findings(report)),
         rows.cut("fixes", [fix for fix, _ in numbered_fixes(report)]),
+        rows.cut("forecasts", forecasts),
         tuple(rows.left_out),
         report.incomplete,
         output,

@@ -42,8 +42,8 @@ class InspectRequest:
     run_user_code: bool = False
     """Must be true with `target`: the script is imported and run in a child process."""
     report: str | None = None
-    """Instead of `target`: the `report` of an earlier answer, or a file that `aotlens inspect --format json`
-    wrote. Reading it runs nothing."""
+    """Instead of `target`: the `report` of an earlier answer, a file that `aotlens inspect --format json`
+    wrote, or a log of TORCH_TRACE. Reading it runs nothing."""
     argv: tuple[str, ...] = ()
     """The script's own arguments."""
     parts: tuple[Part, ...] = ()
@@ -78,12 +78,17 @@ class WhyRequest:
     run_user_code: bool = False
     """Must be true with `script`: it runs in a child process, with its own backend."""
     report: str | None = None
-    """Instead of `script`: the `report` of an earlier answer, or a file that `aotlens why --format json`
-    wrote. Reading it runs nothing."""
+    """Instead of `script`: the `report` of an earlier answer, a file that `aotlens why --format json` wrote,
+    or a log of TORCH_TRACE. Reading it runs nothing."""
     argv: tuple[str, ...] = ()
     """The script's own arguments."""
     try_fixes: bool = False
     """Also run edited copies of the script, and report the edits that keep its results."""
+    forecast: bool = False
+    """Stop after the first calls, and report which guards fail for other sizes, dtypes, modes and numbers."""
+    vary: tuple[str, ...] = ()
+    """The same for these values alone: `x.shape[0]=1,8,9`, `x.dtype=float64`, `k=2,None`, `eval`,
+    `no_grad`."""
     guards: bool = False
     """Also time the guards and count calls."""
     rows: int = ROWS

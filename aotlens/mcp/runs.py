@@ -88,7 +88,8 @@ def trace(worker: WorkerClient, reports: HeldReports, asked: Trace, call: Call) 
     if answer.report is None:
         assert answer.failure is not None
         raise UserError(_failure_text(answer.failure, answer.output), kind=answer.failure.kind)
-    return Ran(reports.hold(decode(answer.report), started), shortened(answer.output))
+    trace = answer.failure.traceback if answer.failure is not None else ""
+    return Ran(reports.hold(decode(answer.report), started), shortened(answer.output + trace))
 
 
 def _failure_text(failure: Failure, output: str) -> str:
@@ -105,9 +106,7 @@ def observe(reports: HeldReports, request: WhyRequest, script: str, call: Call) 
     started = time.time()
     with tempfile.TemporaryDirectory(prefix="aotlens-mcp-") as folder:
         file, log = Path(folder, "why.json"), Path(folder, "log")
-        options = ["--format", "json", "-o", str(file)]
-        options += ["--try-fixes"] if request.try_fixes else []
-        options += ["--guards"] if request.guards else []
+        options = ["--format", "json", "-o", str(file), *_why_options(request)]
         command = [sys.executable, "-P", "-m", "aotlens", "why", *options, script, "--", *request.argv]
         call.report_progress(f"running {script}")
         with log.open("wb") as output:
@@ -116,6 +115,19 @@ def observe(reports: HeldReports, request: WhyRequest, script: str, call: Call) 
         if not file.exists():
             raise UserError(_last_error(printed) or f"`aotlens why {script}` ended without a report")
         return Ran(reports.hold(load_report(file), started), shortened(printed))
+
+
+def _why_options(request: WhyRequest) -> list[str]:
+    """Raises UserError for two questions that need runs of their own."""
+    asked = [name for name in ("try_fixes", "forecast", "vary") if getattr(request, name)]
+    if len(asked) > 1:
+        raise UserError(f"{' and '.join(asked)} are runs of their own; ask for one at a time")
+    return [
+        *(["--try-fixes"] if request.try_fixes else []),
+        *(["--forecast"] if request.forecast else []),
+        *(word for varied in request.vary for word in ("--vary", varied)),
+        *(["--guards"] if request.guards else []),
+    ]
 
 
 def _run(command: list[str], output: int, time_limit_s: float, call: Call) -> None:

@@ -62,7 +62,8 @@ TOOLS = (
         "Why it breaks the graph and recompiles",
         "Explain graph breaks, recompilations, specialised sizes and compile time of a script that calls"
         " torch.compile, with any backend, at the expression. `try_fixes` also runs edited copies and reports"
-        " the edits that keep the results. With `report` it reads an earlier report and runs nothing."
+        " the edits that keep the results; `forecast` tells which other arguments would recompile. With"
+        " `report` it reads an earlier report and runs nothing."
         + _RUNS.replace("Runs", "With `script` it runs"),
         requests.WhyRequest,
         answers.WhyAnswer,

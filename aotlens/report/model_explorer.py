@@ -9,7 +9,7 @@ https://github.com/google-ai-edge/model-explorer/wiki/4.-API-Guide
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aotlens.report.places import place, source_line
@@ -32,21 +32,31 @@ Json = dict[str, Any]
 
 def model_explorer_text(report: Report, label: str) -> str:
     """The file's text: one collection with a graph for each stage of each target."""
+    labels = _labels(report.targets)
     graphs = [
-        _graph(target, stage)
-        for target in report.targets
+        _graph(target, stage, f"{label} {name}")
+        for target, label in zip(report.targets, labels, strict=True)
         for name in STAGES
         if (stage := target.stage(name)) is not None
     ]
     return json.dumps({"label": label, "graphs": graphs}, ensure_ascii=False) + "\n"
 
 
-def _graph(target: Target, stage: Stage) -> Json:
+def _labels(targets: Sequence[Target]) -> list[str]:
+    """The targets' names, each once: the second capture of a function is `step (2)`."""
+    labels: list[str] = []
+    for target in targets:
+        number = sum(target.name == other.name for other in targets[: len(labels)])
+        labels.append(f"{target.name} ({number + 1})" if number else target.name)
+    return labels
+
+
+def _graph(target: Target, stage: Stage, identifier: str) -> Json:
     choices = _Choices(target)
     known = {node.name for node in stage.nodes}
     nodes = [_node(node, choices, known) for node in stage.nodes]
     return {
-        "id": f"{target.name} {stage.name}",
+        "id": identifier,
         "nodes": nodes,
         "groupNodeAttributes": {"": _whole(target, stage), **choices.by_layer()},
     }

@@ -14,6 +14,7 @@ from mcp import Client, StdioServerParameters
 from aotlens._version import __version__
 from aotlens.cli import mcp as command
 from aotlens.errors import UserError
+from aotlens.mcp.tools import TOOLS
 from tests.command import aotlens, environment
 from tests.mcp.stand_in import StandInWorker, answer, error, session_in, text
 
@@ -40,13 +41,13 @@ for number in (2.0, 3.0):
 """
 
 
-def _over_stdio(folder: Path, use: Callable[[Client], Awaitable[T]]) -> T:
+def _over_stdio(folder: Path, use: Callable[[Client], Awaitable[T]], mode: str = "auto") -> T:
     arguments = ["-m", "aotlens", "mcp", "--root", str(folder)]
     own = {**environment(), "AOTLENS_CACHE_DIR": ""}
     server = StdioServerParameters(command=sys.executable, args=arguments, env=own)
 
     async def connected() -> T:
-        async with Client(server) as client:
+        async with Client(server, mode=mode) as client:
             return await use(client)
 
     return asyncio.run(connected())
@@ -79,12 +80,17 @@ def test_a_session_over_stdin_and_stdout(tmp_path: Path) -> None:
     assert answers["what-if"]["targets"][0]["changes"][0]["change"] == "recompute:hidden"
 
 
-def test_the_server_introduces_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_the_server_introduces_itself_to_new_and_old_clients(tmp_path: Path, mode: str) -> None:
     async def use(client: Client) -> tuple[str, str, str | None]:
         assert client.server_info is not None
+        listed = await client.list_tools()
+        assert [tool.name for tool in listed.tools] == [tool.name for tool in TOOLS]
+        called = await client.call_tool("inspect", {})
+        assert called.is_error
         return client.server_info.name, client.server_info.version, client.instructions
 
-    name, version, instructions = _over_stdio(tmp_path, use)
+    name, version, instructions = _over_stdio(tmp_path, use, mode)
     assert (name, version) == ("aotlens", __version__)
     assert instructions is not None
     assert "run_user_code" in instructions
@@ -94,9 +100,21 @@ def test_why_runs_the_script_in_a_process_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "loop.py").write_text(LOOP)
     session = session_in(tmp_path, StandInWorker())
     explained = answer(session, "why", script="loop.py", run_user_code=True)
+    assert explained["forecasts"] == []
     (function,) = explained["functions"]
     assert (function["qualname"], len(function["compilations"])) == ("scaled", 2)
     assert "recompilation" in explained["summary"]
+
+
+def test_why_forecasts_other_arguments(tmp_path: Path) -> None:
+    (tmp_path / "loop.py").write_text(LOOP.replace("(2.0, 3.0)", "(2.0,)"))
+    session = session_in(tmp_path, StandInWorker())
+    asked = {"script": "loop.py", "run_user_code": True, "vary": ["number=4.0"]}
+    (forecast,) = answer(session, "why", **asked)["forecasts"]
+    assert [call["value"] for axis in forecast["axes"] for call in axis["calls"]] == ["4.0"]
+    assert error(session, "why", **asked, forecast=True) == (
+        "forecast and vary are runs of their own; ask for one at a time"
+    )
 
 
 def test_why_ends_a_script_at_the_limit(tmp_path: Path) -> None:

@@ -155,6 +155,14 @@ def test_why_reads_a_saved_report(session: Session, tmp_path: Path) -> None:
     assert "graph break" in explained["summary"]
 
 
+def test_a_log_is_read_as_a_report(session: Session, worker: StandInWorker, tmp_path: Path) -> None:
+    log = next((Path(__file__).parents[1] / "trace" / "logs").rglob("*.log*"))
+    (tmp_path / log.name).write_bytes(log.read_bytes())
+    assert answer(session, "inspect", report=log.name)["summary"]
+    assert answer(session, "why", report=log.name)["summary"]
+    assert worker.asked == []
+
+
 def test_only_the_last_reports_are_held(session: Session) -> None:
     calls = [INSPECT] * (MOST_HELD + 1)
     *_, first, last = results(

@@ -56,6 +56,12 @@ def test_each_stage_is_a_graph_with_all_its_nodes() -> None:
     }
 
 
+def test_two_captures_of_one_function_are_graphs_of_their_own() -> None:
+    target = sample_report().targets[1]
+    graphs = _collection(replace(sample_report(), targets=(target, target)))["graphs"]
+    assert [graph["id"] for graph in graphs] == ["score inference", "score (2) inference"]
+
+
 def test_edges_lead_to_nodes_of_the_graph() -> None:
     for graph in _collection(sample_report())["graphs"]:
         names = {node["id"] for node in graph["nodes"]}
