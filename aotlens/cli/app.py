@@ -51,6 +51,9 @@ COMMANDS = (
     Command("mcp", "these commands as tools for agents (Model Context Protocol)", needs_torch=False),
     Command("check", "tell the diagnostics of every target that has an example, for CI", sys.maxsize),
     Command("diff", "tell what changed between two reports, or two git revisions of a target", 2),
+    Command(
+        "record", "run any command, and keep and show torch's log of what it compiles", 1, needs_torch=False
+    ),
     Command("verify", "compare compiled with eager: values, gradients, mutations, aliasing", 1),
     Command("export", "write a target as a standalone Python module", 1),
     Command("rule", "explain a diagnostic", needs_torch=False),

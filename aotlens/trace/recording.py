@@ -1,0 +1,110 @@
+"""Run a command with torch's structured log switched on, as its caller would have run it.
+
+Invariant: the command has the caller's standard streams, terminal and folder; only the environment differs,
+by `VARIABLES`.  What ends this process first ends the command too.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from aotlens.errors import UserError
+
+__all__ = ["Recorded", "fresh_folder", "record"]
+
+VARIABLES = {"INDUCTOR_PROVENANCE": "1"}
+"""Beside `TORCH_TRACE`: with provenance, the log says which lines each kernel comes from."""
+
+_FORWARDED = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+"""Signals that are sent to one process. Ctrl-C needs no help: the terminal sends it to both."""
+_KILLED = 128
+"""What shells add to the number of the signal that ended a command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """How the command ended, and what it left."""
+
+    exit_code: int
+    """As a shell would report it: 128 and the number of the signal that ended it."""
+    logs: tuple[Path, ...]
+    """Empty where no process of the command compiled anything."""
+
+
+def fresh_folder(parent: Path) -> Path:
+    """Return a folder that does not exist yet, named after the time."""
+    name = time.strftime("aotlens-trace-%Y%m%d-%H%M%S")
+    paths = (parent / (name if number == 1 else f"{name}-{number}") for number in range(1, 1000))
+    return next(path for path in paths if not path.exists())
+
+
+def record(command: Sequence[str], folder: Path) -> Recorded:
+    """Run the command to its end, with its logs in the folder.
+
+    Raises UserError where the folder cannot take them or the command cannot be started.
+    """
+    _prepare(folder)
+    environment = os.environ | VARIABLES | {"TORCH_TRACE": str(folder.resolve())}
+    try:
+        process = subprocess.Popen(_words(command), env=environment)
+    except OSError as error:
+        if not any(folder.iterdir()):
+            folder.rmdir()
+        raise UserError(
+            f"cannot start `{command[0]}`: {error.strerror}; name a program, or a .py file"
+        ) from error
+    with _signals_to(process):
+        code = process.wait()
+    return Recorded(code if code >= 0 else _KILLED - code, logs_in(folder))
+
+
+def logs_in(folder: Path) -> tuple[Path, ...]:
+    """Return the logs that torch wrote to the folder, without those that stayed empty."""
+    paths = sorted(folder.glob("dedicated_log_torch_trace_*.log"))
+    return tuple(path for path in paths if path.stat().st_size)
+
+
+def _prepare(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"cannot make the folder {folder}: {error.strerror}; choose another with -o"
+        ) from error
+    if logs_in(folder):
+        raise UserError(
+            f"{folder} has the logs of an earlier run, which would mix with the new ones; choose another"
+            " folder with -o, or delete it"
+        )
+
+
+def _words(command: Sequence[str]) -> list[str]:
+    """The command; a Python file that no shell could run is run by this Python."""
+    if command[0].endswith(".py") and shutil.which(command[0]) is None and Path(command[0]).is_file():
+        return [sys.executable, *command]
+    return list(command)
+
+
+@contextmanager
+def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Within the block, signals to this process reach the command, which decides what they mean."""
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    numbers = [getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)]
+    before = {number: signal.signal(number, forward) for number in numbers}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
