@@ -28,7 +28,7 @@ OF_TWO_RANKS = ("ddp", "fsdp", "tensor_parallel")
 LIMIT_S = 600
 ELSEWHERE = "/home/ada/train"
 """Where the programs stand on the made-up machine of the fixtures."""
-BULKY = (b"describe_source", b"inductor_provenance", b"_BYTECODE", b"fx_graph_runnable")
+BULKY = (b"_BYTECODE", b"fx_graph_runnable")
 """Records that no fixture needs, by what their header begins with."""
 
 
@@ -109,8 +109,6 @@ def write_fixture(folder: Path, fixtures: Path) -> None:
 
 def is_bulk(record: bytes) -> bool:
     head = record[record.find(b"] {") + 3 :][:80]
-    if head.startswith(b'"chromium_event"'):
-        return b'"name": "dynamo"' not in record
     return any(word in head for word in BULKY)
 
 

@@ -52,6 +52,7 @@ REPORT_WITH_RICH = frozenset(
         "ledger",
         "ledger_summary",
         "peak_text",
+        "rank_lines",
         "text",
         "tradeoffs",
         "why_lines",

@@ -7,6 +7,7 @@ from aotlens.report.catalogue_budgets import BUDGETS
 from aotlens.report.catalogue_cuda_graphs import CUDA_GRAPHS
 from aotlens.report.catalogue_dynamo import DYNAMO
 from aotlens.report.catalogue_gpu import GPU
+from aotlens.report.catalogue_ranks import RANKS
 from aotlens.report.catalogue_saved import SAVED
 from aotlens.report.rule import FAMILIES, Rule
 
@@ -192,6 +193,7 @@ TRACING = (
         "y = layer(x)\nreturn head(y)",
     ),
     *DYNAMO,
+    *RANKS,
 )
 
 WRAPPER = (

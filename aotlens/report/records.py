@@ -67,6 +67,7 @@ from aotlens.report.partition_records import (
     Use,
     WhatIf,
 )
+from aotlens.report.rank_records import Ranks
 from aotlens.report.reuse_records import Reuse
 from aotlens.report.source_records import (
     Cost,
@@ -137,6 +138,7 @@ __all__ = [
     "Partition",
     "Phase",
     "PhaseCost",
+    "Ranks",
     "RecomputedValue",
     "Region",
     "Related",
@@ -468,6 +470,8 @@ class Report:
     """What was passed to `torch.compile` and ran in eager, whole functions and graphs first."""
     dynamo: Dynamo | None = None
     """What Dynamo did while the script ran; None where it compiled nothing."""
+    ranks: Ranks | None = None
+    """What the ranks of the run compiled; None for a report of one process."""
     incomplete: str | None = None
     """Why there may be targets that the report does not show; None when the script ran to its end."""
     schema: str = SCHEMA

@@ -45,6 +45,7 @@ from aotlens.report.origin_words import origin_rows, unknown_text
 from aotlens.report.other_targets import main_targets, other_target_lines
 from aotlens.report.peak_text import memory_lines
 from aotlens.report.places import place
+from aotlens.report.rank_lines import rank_lines
 from aotlens.report.records import Report, Stage, Target
 from aotlens.report.summary import (
     applied_steps,
@@ -121,6 +122,8 @@ def _overview(report: Report, page: Page, wrapper_source: bool) -> Iterator[Text
     others = [target for index, target in enumerate(report.targets) if index not in main]
     yield from fitted(other_target_lines(others, page), page.width)
     yield from _dynamo_section(report, page)
+    if report.ranks is not None:
+        yield from fitted(rank_lines(report.ranks, page), page.width)
     if not report.targets and not report.diagnostics:
         yield Text("no targets")
 

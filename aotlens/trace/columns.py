@@ -12,15 +12,17 @@ that the whole line is shown: a column is never guessed.
 """
 
 import ast
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from aotlens.trace.operator_forms import (
     BINARY,
     COMPARISONS,
-    COMPOSITES,
+    GENERIC,
+    GRADIENT_OF,
     IN_PLACE,
     PARTS_OF,
     SUBSCRIPTS,
@@ -28,10 +30,11 @@ from aotlens.trace.operator_forms import (
     WRITTEN,
 )
 
-__all__ = ["Columns", "base_name", "columns_of"]
+__all__ = ["Columns", "base_name", "columns_of", "forward_name"]
 
 MAX_CODE = 2_000
 """Characters of a line that are parsed: a hostile log may hold any text."""
+_BACKWARD = re.compile(r"_backward(?:_data)?\d?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +66,20 @@ def columns_of(code: str, operator: str, layer: str = "", *, is_written: bool = 
     of the module whose parameter it reads (`blocks.0.norm1`). `is_written` says that the user called the
     operator itself: otherwise it may be a part of another one, as an `add` is of a decomposed `layer_norm`.
     """
-    name = base_name(operator)
+    name = forward_name(operator)
     expressions = _expressions(code[:MAX_CODE])
     opaque = [entry for entry in expressions if entry.is_opaque]
-    if layer:
-        of_layer = [entry for entry in opaque if entry.called == layer.rpartition(".")[2]]
-        if of_layer:
-            return _only(of_layer)
+    if layer and (of_layer := [entry for entry in opaque if entry.called == layer.rpartition(".")[2]]):
+        return _only(of_layer, code)
     itself = [entry for entry in expressions if name in entry.operators]
-    if itself and is_written:
-        return _only(itself)
     whole = [entry for entry in expressions if entry.operators & PARTS_OF.get(name, frozenset())]
-    composites = [entry for entry in expressions if entry.operators & COMPOSITES] if itself else []
-    return _only(list(dict.fromkeys((*itself, *whole, *composites, *opaque))))
+    if name in SUBSCRIPTS and not itself:  # unpacking a result runs these, and is no expression
+        return None
+    if is_written and not name.startswith("_"):
+        return _only(itself or whole or opaque, code)
+    if name in GENERIC:
+        return _only(expressions, code)
+    return _only(list(dict.fromkeys((*itself, *whole, *opaque))), code)
 
 
 def base_name(operator: str) -> str:
@@ -86,8 +90,17 @@ def base_name(operator: str) -> str:
     return name.rstrip("_") or name
 
 
-def _only(expressions: list[_Expression]) -> Columns | None:
-    return expressions[0].columns if len(expressions) == 1 else None
+def forward_name(operator: str) -> str:
+    """Return the base name of the operator whose gradient the operator computes, or of itself."""
+    name = base_name(operator)
+    forward = _BACKWARD.sub("", name)
+    return GRADIENT_OF.get(name, forward)
+
+
+def _only(expressions: Sequence[_Expression], code: str) -> Columns | None:
+    if len(expressions) != 1 or expressions[0].columns.end > len(code.encode()):
+        return None  # several, none, or one that ends on a later line
+    return expressions[0].columns
 
 
 @lru_cache(maxsize=4096)
@@ -96,8 +109,8 @@ def _expressions(code: str) -> tuple[_Expression, ...]:
     tree = _parsed(code.strip())
     if tree is None:
         return ()
-    shift, end = len((code[: len(code) - len(code.lstrip())]).encode()), len(code.encode())
-    return tuple(entry for entry in _running(tree, shift) if entry.columns.end <= end)
+    shift = len((code[: len(code) - len(code.lstrip())]).encode())
+    return tuple(_running(tree, shift))
 
 
 def _parsed(code: str) -> ast.AST | None:

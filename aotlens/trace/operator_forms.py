@@ -3,7 +3,17 @@
 Invariant: a name is the base name of an operator, without namespace, overload and trailing underscore.
 """
 
-__all__ = ["BINARY", "COMPARISONS", "IN_PLACE", "PARTS_OF", "SUBSCRIPTS", "UNARY", "WRITTEN"]
+__all__ = [
+    "BINARY",
+    "COMPARISONS",
+    "GENERIC",
+    "GRADIENT_OF",
+    "IN_PLACE",
+    "PARTS_OF",
+    "SUBSCRIPTS",
+    "UNARY",
+    "WRITTEN",
+]
 
 
 def _names(text: str) -> frozenset[str]:
@@ -51,7 +61,7 @@ PARTS_OF = {
     "addmm": _names("linear"),
     "mm": _names("linear matmul einsum"),
     "bmm": _names("matmul einsum baddbmm"),
-    "t": _names("linear"),
+    "t": _names("linear matmul"),
     "native_layer_norm": _names("layer_norm"),
     "native_group_norm": _names("group_norm"),
     "native_batch_norm": _names("batch_norm"),
@@ -75,12 +85,17 @@ PARTS_OF = {
 }
 """What the user wrote, by the operator of an AOT graph that it becomes."""
 
-COMPOSITES = _names(
-    "layer_norm group_norm batch_norm rms_norm gelu silu mish softplus elu selu softmax log_softmax"
-    " cross_entropy nll_loss mse_loss dropout lerp logsumexp logaddexp norm normalize std var hardswish"
-    " einsum linear matmul"
+GENERIC = _names(
+    "abs add amax amin any bitwise_and bitwise_not bitwise_or cat clamp clamp_max clamp_min clone copy cos"
+    " detach div empty eq erf exp expand expm1 fill full full_like gather ge gt le log log1p lt maximum mean"
+    " minimum mul ne neg new_zeros ones permute pow reciprocal reshape rsqrt select sigmoid sign sin slice"
+    " sqrt squeeze sub sum tanh transpose unsqueeze var var_mean view where zeros zeros_like _to_copy"
+    " _unsafe_view iota as_strided select_scatter slice_scatter"
 )
-"""What backends decompose into elementwise operators: those may then come from it."""
+"""What autograd and decompositions emit for many operators: in an AOT graph it may be of any in a line."""
+
+GRADIENT_OF = {"threshold_backward": "relu", "embedding_dense_backward": "embedding"}
+"""Gradients that are not named after their operator."""
 
 _FUNCTIONS = _names(
     "abs adaptive_avg_pool2d add addmm all all_gather all_reduce all_to_all amax amin any arange argmax"

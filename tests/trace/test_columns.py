@@ -9,8 +9,8 @@ from aotlens.trace.columns import base_name, columns_of
 RESIDUAL = "x = x + self.attention(self.norm1(x))"
 
 
-def _text(code: str, operator: str, layer: str = "") -> str | None:
-    columns = columns_of(code, operator, layer)
+def _text(code: str, operator: str, layer: str = "", *, is_written: bool = True) -> str | None:
+    columns = columns_of(code, operator, layer, is_written=is_written)
     return None if columns is None else code.encode()[columns.start : columns.end].decode()
 
 
@@ -36,15 +36,16 @@ def _text(code: str, operator: str, layer: str = "") -> str | None:
         ("x += y", "operator.iadd", "", "x += y"),
         ("y = -x[0]", "aten.select.int", "", "x[0]"),
         ("    y = größe.exp() * 2", "aten.exp.default", "", "größe.exp()"),
-        ("return F.cross_entropy(logits.flatten(0, 1), t)", "aten.nll_loss_forward.default", "", None),
+        (
+            "return F.cross_entropy(logits.flatten(0, 1), t)",
+            "aten.nll_loss_forward.default",
+            "",
+            "F.cross_entropy(logits.flatten(0, 1), t)",
+        ),
         ("return cross_entropy(logits, t)", "aten.nll_loss_forward.default", "", "cross_entropy(logits, t)"),
     ],
 )
-def test_one_expression_can_run_the_operator(
-    code: str, operator: str, layer: str, expected: str | None
-) -> None:
-    if expected is None:
-        expected = "F.cross_entropy(logits.flatten(0, 1), t)"
+def test_one_expression_can_run_the_operator(code: str, operator: str, layer: str, expected: str) -> None:
     assert _text(code, operator, layer) == expected
 
 
@@ -58,11 +59,12 @@ def test_one_expression_can_run_the_operator(
         ("else:", "aten.add.Tensor", ""),
         ("", "aten.add.Tensor", ""),
         ("y = x", "aten.add.Tensor", ""),
+        ("q, k = self.qkv(x).chunk(2)", "getitem[0]", ""),  # unpacking is no expression
         ("y = F.linear(self.inner(x), w)", "aten.addmm.default", ""),  # `inner` may be a linear layer too
     ],
 )
 def test_several_or_no_expressions_give_no_column(code: str, operator: str, layer: str) -> None:
-    assert columns_of(code, operator, layer) is None
+    assert columns_of(code, operator, layer, is_written=False) is None
 
 
 @pytest.mark.parametrize("code", [RESIDUAL, "return x + F.gelu(x)", "y = F.layer_norm(x, (8,)) + x"])
@@ -71,8 +73,20 @@ def test_a_part_of_a_decomposed_operator_has_no_column_where_the_user_wrote_it_t
     assert columns_of(code, "aten.add.Tensor") is not None
 
 
+@pytest.mark.parametrize("operator", ["aten.expand.default", "aten.div.Scalar", "aten.view.default"])
+def test_what_a_gradient_of_any_operator_may_run_has_no_column_among_several(operator: str) -> None:
+    assert columns_of("return self.head(x.mean((2, 3)))", operator, is_written=False) is None
+    assert _text("y = x.mean()", operator, is_written=False) == "x.mean()"  # all that the line runs
+
+
+def test_a_gradient_stands_at_its_operator() -> None:
+    assert _text("y = F.relu(x + 1)", "aten.threshold_backward.default") == "F.relu(x + 1)"
+    assert _text("y = F.silu(x + 1)", "aten.silu_backward.default") == "F.silu(x + 1)"
+
+
 def test_a_call_that_ends_on_a_later_line_has_no_column_but_its_arguments_have() -> None:
-    assert _text("x = torch.cat([a.sin(),", "aten.cat.default") in (None, "torch.cat([a.sin(),")
+    assert _text("x = torch.cat([a.sin(),", "aten.cat.default") is None
+    assert _text("x = torch.cat([a.sin(),", "aten.cat.default", is_written=False) is None
     assert _text("x = torch.cat([a.sin(),", "aten.sin.default") == "a.sin()"
 
 

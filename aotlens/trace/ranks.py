@@ -1,0 +1,198 @@
+"""Compare what the ranks of one run compiled.
+
+Invariant: two graphs are equal when they differ in nothing but a GPU's number and a process group's name, and
+a text is parsed only where its checksum differs from the other ranks'.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import md5
+from itertools import zip_longest
+from statistics import median
+
+from aotlens.report.rank_records import GraphDifference, PhaseImbalance, RankCompilation, Ranks
+from aotlens.report.records import Span
+from aotlens.trace.collectives import GROUP, collectives_of, mismatches_of
+from aotlens.trace.dynamo_facts import compiled_function
+from aotlens.trace.facts import CompilationFacts
+from aotlens.trace.graph_records import Graph, GraphNode, Line
+from aotlens.trace.lines import Locate
+from aotlens.trace.phases import seconds_by_phase
+from aotlens.trace.reader import Compilation, Process, Trace
+
+__all__ = ["GRAPHS", "identity", "ranks_of"]
+
+GRAPHS = {
+    "dynamo_output_graph": "captured",
+    "aot_joint_graph": "joint",
+    "aot_forward_graph": "forward",
+    "aot_backward_graph": "backward",
+    "aot_inference_graph": "inference",
+}
+"""The stages by the kind of their record."""
+MAX_COMPILATIONS = 2_000
+_DEVICE = re.compile(r"\b(cuda|xpu|hpu|mps):\d+")
+
+Key = tuple[str, int]
+"""Compile id, and how often Dynamo was reset before."""
+
+
+def ranks_of(trace: Trace, locate: Locate) -> Ranks | None:
+    """Return the comparison; None for a log of fewer than two ranks."""
+    processes = _by_rank(trace.processes)
+    if len(processes) < 2:
+        return None
+    compiled = {rank: _compilations(process) for rank, process in processes.items()}
+    groups = {key: _groups(key, compiled) for key in _keys(compiled.values())}
+    collectives = {rank: collectives_of(facts.values(), rank, locate) for rank, facts in compiled.items()}
+    return Ranks(
+        tuple(processes),
+        tuple(row for key, same in groups.items() for row in _rows(key, same, compiled, locate)),
+        tuple(row for key, same in groups.items() for row in _differences(key, same, compiled, locate)),
+        tuple(_phases(compiled)),
+        *mismatches_of(collectives),
+    )
+
+
+def identity(compilation: Compilation) -> tuple[str, ...]:
+    """Return what equal compilations of several ranks have in common."""
+    trace = compilation.process.trace
+    texts = ((record.kind, trace.text(record)) for record in compilation.records(*GRAPHS))
+    return tuple(
+        f"{kind} {md5(_unified(text).encode(), usedforsecurity=False).hexdigest()}" for kind, text in texts
+    )
+
+
+def _unified(text: str) -> str:
+    """The text without what differs between ranks and means nothing."""
+    return GROUP.sub(r"\1'GROUP')", _DEVICE.sub(r"\1", text))
+
+
+def _by_rank(processes: Iterable[Process]) -> dict[int, Process]:
+    """One process for each rank: the last where a folder holds the logs of several runs."""
+    ranked = [process for process in processes if process.rank is not None and process.compilations]
+    by_rank = {process.rank: process for process in ranked if process.rank is not None}
+    return dict(sorted(by_rank.items()))
+
+
+def _compilations(process: Process) -> dict[Key, CompilationFacts]:
+    first = process.compilations[:MAX_COMPILATIONS]
+    return {(compilation.id, compilation.number): CompilationFacts(compilation) for compilation in first}
+
+
+def _keys(compiled: Iterable[Mapping[Key, CompilationFacts]]) -> tuple[Key, ...]:
+    return tuple(dict.fromkeys(key for facts in compiled for key in facts))
+
+
+def _groups(key: Key, compiled: Mapping[int, Mapping[Key, CompilationFacts]]) -> tuple[tuple[int, ...], ...]:
+    """The ranks by what they compiled under an id; those that compiled nothing are a group too."""
+    digests = {rank: _digests(facts.get(key)) for rank, facts in compiled.items()}
+    if len(set(digests.values())) > 1:  # perhaps only in a GPU's number
+        digests = {rank: _identity(facts.get(key)) for rank, facts in compiled.items()}
+    same: dict[tuple[str, ...] | None, list[int]] = defaultdict(list)
+    for rank, digest in digests.items():
+        same[digest].append(rank)
+    return tuple(tuple(ranks) for ranks in same.values())
+
+
+def _digests(facts: CompilationFacts | None) -> tuple[str, ...] | None:
+    if facts is None:
+        return None
+    records = facts.compilation.records(*GRAPHS)
+    return tuple(f"{record.kind} {facts.process.trace.digest(record)}" for record in records)
+
+
+def _identity(facts: CompilationFacts | None) -> tuple[str, ...] | None:
+    return None if facts is None else identity(facts.compilation)
+
+
+def _rows(
+    key: Key,
+    groups: Sequence[tuple[int, ...]],
+    compiled: Mapping[int, Mapping[Key, CompilationFacts]],
+    locate: Locate,
+) -> Iterator[RankCompilation]:
+    for ranks in groups:
+        facts = compiled[ranks[0]].get(key)
+        if facts is not None:
+            name, span = _function(facts, locate)
+            yield RankCompilation(key[0], name, span, ranks)
+
+
+def _differences(
+    key: Key,
+    groups: Sequence[tuple[int, ...]],
+    compiled: Mapping[int, Mapping[Key, CompilationFacts]],
+    locate: Locate,
+) -> Iterator[GraphDifference]:
+    """The first group compared with each other one."""
+    present = [ranks for ranks in groups if compiled[ranks[0]].get(key) is not None]
+    if len(groups) < 2 or not present:
+        return
+    base = compiled[present[0][0]][key]
+    function, span = _function(base, locate)
+    for ranks in groups:
+        if ranks == present[0]:
+            continue
+        other = compiled[ranks[0]].get(key)
+        graph, nodes = ("captured", (None, None)) if other is None else _first_difference(base, other)
+        texts = [
+            ("no graph" if facts is None else _node_text(node))
+            for facts, node in zip((base, other), nodes, strict=True)
+        ]
+        spans = [_span(node, locate) for node in nodes]
+        if other is None:
+            texts[0], spans[0] = "a graph", span
+        yield GraphDifference(key[0], function, graph, present[0], ranks, *texts, *spans)
+
+
+def _function(facts: CompilationFacts, locate: Locate) -> tuple[str, Span]:
+    """The name of the compiled function, and where it is defined."""
+    function = compiled_function(facts, locate)
+    return function.qualname, locate(Line(function.file, function.line, function.name, ""), None)
+
+
+def _first_difference(
+    base: CompilationFacts, other: CompilationFacts
+) -> tuple[str, tuple[GraphNode | None, GraphNode | None]]:
+    for kind, name in GRAPHS.items():
+        graph, other_graph = base.graph(kind), other.graph(kind)
+        if graph is None or other_graph is None:
+            if graph is not other_graph:
+                return name, (None, None)
+            continue
+        for node, other_node in zip_longest(graph.nodes, other_graph.nodes):
+            if _shape(node, graph) != _shape(other_node, other_graph):
+                return name, (node, other_node)
+    return "captured", (None, None)
+
+
+def _shape(node: GraphNode | None, graph: Graph) -> tuple[str, ...] | None:
+    """What must be equal; names are, since torch names nodes after operators, in order."""
+    return (
+        None if node is None else (node.target, *node.inputs, _unified(node.expression), _unified(node.type))
+    )
+
+
+def _node_text(node: GraphNode | None) -> str:
+    if node is None:
+        return "nothing more"
+    sizes, strides, _ = node.type.partition("][")
+    return f"`{node.name}` = {node.target} {sizes}{']' if strides else ''}".rstrip()
+
+
+def _span(node: GraphNode | None, locate: Locate) -> Span | None:
+    return None if node is None or node.line is None else locate(node.line, node)
+
+
+def _phases(compiled: Mapping[int, Mapping[Key, CompilationFacts]]) -> Iterator[PhaseImbalance]:
+    seconds: dict[str, dict[int, float]] = defaultdict(dict)
+    for rank, facts in compiled.items():
+        for compilation in facts.values():
+            for phase, spent in seconds_by_phase(compilation).items():
+                seconds[phase][rank] = seconds[phase].get(rank, 0.0) + spent
+    for phase, by_rank in sorted(seconds.items(), key=lambda entry: -max(entry[1].values())):
+        slowest = max(by_rank, key=lambda rank: by_rank[rank])
+        middle = median(by_rank.get(rank, 0.0) for rank in compiled)
+        yield PhaseImbalance(phase, slowest, by_rank[slowest], middle)
