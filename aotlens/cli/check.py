@@ -15,7 +15,7 @@ from aotlens.cli.limits import add_limits, limits_of
 from aotlens.cli.progress import waiting
 from aotlens.cli.target import add_gpu, add_policy, check_gpu, policy_of
 from aotlens.cli.terminal import say, write_data
-from aotlens.cli.trace_reports import is_trace_path, report_of_trace
+from aotlens.cli.trace_reports import add_map, is_trace_path, report_of_trace
 from aotlens.cli.values import count, output_file, seconds
 from aotlens.errors import UserError
 from aotlens.options import BACKENDS
@@ -53,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dynamic", action="store_true", help="trace with symbolic sizes")
     add_policy(parser)
     add_gpu(parser)
+    add_map(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -68,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         check_gpu(gpu)
     with _progress(len(files)) as on_done:
         traced = trace_files(files, arguments.jobs, arguments.fresh, on_done)
-    traced = (*traced, *(_read_log(path, overrides) for path in logs))
+    traced = (*traced, *(_read_log(path, overrides, arguments.mappings) for path in logs))
     for one in traced:
         if one.failure is not None and one.failure.traceback and arguments.format == "text":
             say(one.failure.traceback.rstrip())
@@ -77,10 +78,10 @@ def run(arguments: argparse.Namespace) -> int:
     return checked.exit_code
 
 
-def _read_log(path: str, overrides: "_Overrides") -> Traced:
+def _read_log(path: str, overrides: "_Overrides", mappings: list[str]) -> Traced:
     """What a log says, as if its targets had been traced here."""
     file = SourceFile(path, "", overrides.over(settings_for(path)), ())
-    return Traced(file, report_of_trace(path), None)
+    return Traced(file, report_of_trace(path, None, mappings), None)
 
 
 def _refuse_arguments_for_several(arguments: argparse.Namespace) -> None:

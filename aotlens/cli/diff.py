@@ -8,7 +8,7 @@ from aotlens.check.settings import settings_for
 from aotlens.cli.limits import add_limits, limits_of
 from aotlens.cli.target import TargetName, add_compile_options, add_gpu, check_gpu, policy_of
 from aotlens.cli.terminal import say, write_data
-from aotlens.cli.trace_reports import is_trace_path, report_of_trace
+from aotlens.cli.trace_reports import add_map, is_trace_path, report_of_trace
 from aotlens.cli.tracing import trace_target
 from aotlens.cli.values import output_file, seconds
 from aotlens.errors import UserError
@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_compile_options(parser, backend="eager")
     add_gpu(parser)
+    add_map(parser)
 
 
 def most_scripts(options: Sequence[str]) -> int:
@@ -97,7 +98,7 @@ def _report(what: str, arguments: argparse.Namespace) -> Report:
     """A report from a file or a log; what looks like a script is traced."""
     target = TargetName.parse(what)
     if is_trace_path(target.path):
-        return report_of_trace(target.path, target.qualname)
+        return report_of_trace(target.path, target.qualname, arguments.mappings)
     if not target.path.endswith(".py"):
         return load_report(what)
     traced = trace_target(target, arguments.argv, _options(arguments), arguments.time_limit)

@@ -7,6 +7,7 @@ from aotlens.cli.gpu_options import KernelsAsked, add_kernel_options, kernels_as
 from aotlens.cli.saved import is_report, saved_report
 from aotlens.cli.target import add_compile_options, add_gpu, add_target, check_gpu, policy_of
 from aotlens.cli.terminal import say, show_failure, write_data
+from aotlens.cli.trace_reports import add_map
 from aotlens.cli.tracing import Traced, trace_target
 from aotlens.cli.values import output_file, seconds
 from aotlens.errors import UserError
@@ -91,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also run the graphs on random numbers, to find saved values on which no gradient depends",
     )
+    add_map(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -119,7 +121,8 @@ def run(arguments: argparse.Namespace) -> int:
         dead_values=arguments.dead_values,
     )
     if is_report(arguments.target):
-        traced = Traced(saved_report(arguments.target, arguments.argv, options), None, stopped=False)
+        report = saved_report(arguments.target, arguments.argv, options, arguments.mappings)
+        traced = Traced(report, None, stopped=False)
     else:
         traced = trace_target(
             arguments.target, arguments.argv, options, arguments.time_limit, arguments.fresh

@@ -21,7 +21,9 @@ def is_report(target: TargetName) -> bool:
     return target.path.endswith(".json") or is_trace_path(target.path)
 
 
-def saved_report(target: TargetName, argv: Sequence[str], options: TraceOptions) -> Report:
+def saved_report(
+    target: TargetName, argv: Sequence[str], options: TraceOptions, mappings: Sequence[str] = ()
+) -> Report:
     """The report, or its targets of that name; raises UserError for options that need a trace."""
     default = TraceOptions()
     changed = [
@@ -36,7 +38,7 @@ def saved_report(target: TargetName, argv: Sequence[str], options: TraceOptions)
             " to trace"
         )
     if is_trace_path(target.path):
-        return report_of_trace(target.path, target.qualname)
+        return report_of_trace(target.path, target.qualname, mappings)
     report = load_report(target.path)
     if target.qualname is None:
         return report

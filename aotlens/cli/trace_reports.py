@@ -3,11 +3,13 @@
 Invariant: a path is taken for a log by its content alone; a Python file never is.
 """
 
+import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from aotlens.report.records import Report
 
-__all__ = ["is_trace_path", "report_of_trace"]
+__all__ = ["add_map", "is_trace_path", "report_of_trace"]
 
 
 def is_trace_path(path: str) -> bool:
@@ -19,9 +21,27 @@ def is_trace_path(path: str) -> bool:
     return is_trace(Path(path))
 
 
-def report_of_trace(path: str, only: str | None = None) -> Report:
-    """Return what the log says. Raises UserError where it cannot be read or has no such target."""
+def add_map(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says where the files of a log are here."""
+    parser.add_argument(
+        "--map",
+        dest="mappings",
+        metavar="OLD=NEW",
+        action="append",
+        default=[],
+        help="of a log: the folder OLD of its machine is NEW here; repeatable (default: by common path ends)",
+    )
+
+
+def report_of_trace(path: str, only: str | None = None, mappings: Sequence[str] = ()) -> Report:
+    """Return what the log says, with its lines in the current folder or where `mappings` leads.
+
+    Raises UserError where the log cannot be read or has no such target, and for a mapping of another form.
+    """
     from aotlens.trace.build import build_report
     from aotlens.trace.reader import open_trace
+    from aotlens.trace.source_lines import Sources
+    from aotlens.trace.workspace import Workspace, parse_mapping
 
-    return build_report(open_trace(Path(path)), f"aotlens inspect {path}", only)
+    workspace = Workspace(Path(), tuple(parse_mapping(mapping) for mapping in mappings))
+    return build_report(open_trace(Path(path)), f"aotlens inspect {path}", only, Sources(workspace))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aotlens.cli.target import TargetName, add_gpu, add_policy, check_gpu, policy_of
 from aotlens.cli.terminal import say
-from aotlens.cli.trace_reports import is_trace_path, report_of_trace
+from aotlens.cli.trace_reports import add_map, is_trace_path, report_of_trace
 from aotlens.errors import UserError
 from aotlens.worker.protocol import TraceOptions
 
@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_policy(parser)
     add_gpu(parser)
+    add_map(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     if target is not None and is_trace_path(target.path):
         from tui.app import run_report  # Textual: 0.4 s
 
-        return run_report(str(target), report_of_trace(target.path, target.qualname))
+        return run_report(str(target), report_of_trace(target.path, target.qualname, arguments.mappings))
     from tui.app import run as run_app  # Textual: 0.4 s
     from tui.tracing import Asked
 

@@ -8,7 +8,7 @@ from aotlens.cli.fixes import try_fixes, write_fixes
 from aotlens.cli.formats import WHOLE_FORMATS, check_whole_format, whole_text
 from aotlens.cli.target import check_script
 from aotlens.cli.terminal import say, show_failure, write_data
-from aotlens.cli.trace_reports import is_trace_path, report_of_trace
+from aotlens.cli.trace_reports import add_map, is_trace_path, report_of_trace
 from aotlens.cli.values import output_file
 from aotlens.errors import UserError
 from aotlens.report.diagnose_dynamo import over_dynamo_budget
@@ -59,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " `k=2,None`, `eval`, `no_grad`; several options are combined",
     )
     parser.add_argument("script", metavar="SCRIPT", help="a Python script, or a log of TORCH_TRACE")
+    add_map(parser)
 
 
 def varied(text: str) -> str:
@@ -117,7 +118,7 @@ def _run_on_trace(arguments: argparse.Namespace) -> int:
     option = next((name for name, value in asked.items() if value), None)
     if option is not None:
         raise UserError(f"{option} runs a script; {arguments.script} is a log, so leave it out")
-    report = report_of_trace(arguments.script)
+    report = report_of_trace(arguments.script, None, arguments.mappings)
     _show(report, arguments)
     exceeded = list(_over_budget(report, arguments.script))
     for finding in exceeded:

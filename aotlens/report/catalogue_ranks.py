@@ -8,8 +8,8 @@ RANKS = (
         "Ranks that compile different graphs",
         "warning",
         "Under one compile id, some ranks of the run compiled another graph than the others, or none. The"
-        " reason is a branch on the rank, or data of other sizes. Graphs count as equal when only a GPU's number"
-        " or a process group's name differs.",
+        " reason is a branch on the rank, or data of other sizes. Graphs count as equal when only a GPU's"
+        " number or a process group's name differs.",
         "Each rank compiles for itself, so the slowest compilation holds up all of them, and a collective in"
         " one graph that another graph lacks hangs the job.",
         "The message names the first node in which they differ, and its line on both sides. Have all ranks"

@@ -11,6 +11,7 @@ from itertools import islice
 from aotlens.errors import TargetError
 from aotlens.report.diagnose import diagnose
 from aotlens.report.diagnose_dynamo import dynamo_findings
+from aotlens.report.diagnose_ranks import rank_findings
 from aotlens.report.eager_records import NotCompiled
 from aotlens.report.records import GraphId, Mode, Report, Target
 from aotlens.trace.dynamo_facts import CompiledFunction, compiled_function, dynamo_of, guards_of
@@ -22,8 +23,10 @@ from aotlens.trace.lines import Locate, whole_line
 from aotlens.trace.metadata import parse_metadata
 from aotlens.trace.origins import origins_of
 from aotlens.trace.phases import last_phase, seconds_by_phase
+from aotlens.trace.ranks import identity, ranks_of
 from aotlens.trace.reader import Compilation, Process, Trace
 from aotlens.trace.saved import partition_of
+from aotlens.trace.source_lines import SourceLines, Sources, line_origins
 from aotlens.trace.stages import stages_of
 from aotlens.trace.wrapper_text import wrapper_of
 
@@ -60,11 +63,12 @@ def summaries(trace: Trace, locate: Locate = whole_line) -> Iterator[Summary]:
     """Return the compilations that made a graph, in the order of the log; equal ones of ranks once."""
     ranks: dict[tuple[object, ...], list[Process]] = {}
     firsts: dict[tuple[object, ...], Compilation] = {}
+    known: dict[str, str] = {}
     for process in trace.processes:
         for compilation in process.compilations:
             if compilation.last(*GRAPHS) is None:
                 continue
-            key = _identity(compilation) if len(trace.processes) > 1 else (id(compilation),)
+            key = _identity(compilation, known) if len(trace.processes) > 1 else (id(compilation),)
             same = ranks.setdefault(key, [])
             if process not in same:
                 same.append(process)
@@ -75,10 +79,8 @@ def summaries(trace: Trace, locate: Locate = whole_line) -> Iterator[Summary]:
         yield Summary(compilation, function, tuple(dict.fromkeys(numbers)))
 
 
-def _identity(compilation: Compilation) -> tuple[object, ...]:
-    trace = compilation.process.trace
-    digests = tuple(trace.digest(record) for record in compilation.records(*GRAPHS))
-    return (compilation.id, compilation.number, *digests)
+def _identity(compilation: Compilation, known: dict[str, str]) -> tuple[object, ...]:
+    return (compilation.id, compilation.number, *identity(compilation, known))
 
 
 def build_report(trace: Trace, command: str, only: str | None = None, locate: Locate = whole_line) -> Report:
@@ -95,6 +97,7 @@ def build_report(trace: Trace, command: str, only: str | None = None, locate: Lo
         frames = {_frame_of(summary.compilation) for summary in chosen}
         compilations = [facts for facts in compilations if _frame_of(facts.compilation) in frames]
     dynamo = dynamo_of(compilations, _names(built), locate)
+    ranks = ranks_of(trace, locate) if only is None else None
     return Report(
         torch=next(
             (process.torch_version for process in trace.processes if process.torch_version), "unknown"
@@ -102,9 +105,10 @@ def build_report(trace: Trace, command: str, only: str | None = None, locate: Lo
         python="unknown",
         command=command,
         targets=tuple(target for _, target in built),
-        diagnostics=dynamo_findings(dynamo),
+        diagnostics=(*rank_findings(ranks), *dynamo_findings(dynamo)),
         not_compiled=tuple(_failures(trace, locate)),
         dynamo=dynamo if dynamo.functions else None,
+        ranks=ranks,
         incomplete=_incomplete(trace, len(chosen)),
     )
 
@@ -142,7 +146,8 @@ def build_targets(summary: Summary, locate: Locate = whole_line) -> tuple[Target
 
 
 def _target(graphs: GraphSet, facts: CompilationFacts, summary: Summary, locate: Locate) -> Target:
-    function = summary.function
+    locate = locate.of(graphs) if isinstance(locate, Sources) else locate
+    function = compiled_function(facts, locate)
     part = f", part {graphs.index + 1} of {len(facts.sets)}" if len(facts.sets) > 1 else ""
     metadata = parse_metadata(graphs.metadata)
     inputs = inputs_of(graphs, metadata, locate)
@@ -167,6 +172,8 @@ def _target(graphs: GraphSet, facts: CompilationFacts, summary: Summary, locate:
         graph=_graph_id(facts.compilation.id),
     )
     target = replace(target, origins=origins_of(target, facts, metadata is not None))
+    if isinstance(locate, SourceLines):
+        target = replace(target, origins=(*target.origins, *line_origins(locate)))
     return replace(target, diagnostics=diagnose(target))
 
 

@@ -44,7 +44,8 @@ def ranks_of(trace: Trace, locate: Locate) -> Ranks | None:
     if len(processes) < 2:
         return None
     compiled = {rank: _compilations(process) for rank, process in processes.items()}
-    groups = {key: _groups(key, compiled) for key in _keys(compiled.values())}
+    known: dict[str, str] = {}
+    groups = {key: _groups(key, compiled, known) for key in _keys(compiled.values())}
     collectives = {rank: collectives_of(facts.values(), rank, locate) for rank, facts in compiled.items()}
     return Ranks(
         tuple(processes),
@@ -55,13 +56,20 @@ def ranks_of(trace: Trace, locate: Locate) -> Ranks | None:
     )
 
 
-def identity(compilation: Compilation) -> tuple[str, ...]:
-    """Return what equal compilations of several ranks have in common."""
+def identity(compilation: Compilation, known: dict[str, str]) -> tuple[str, ...]:
+    """Return what equal compilations of several ranks have in common.
+
+    `known` has the checksums without what differs between ranks, by torch's own: equal texts are read once.
+    """
     trace = compilation.process.trace
-    texts = ((record.kind, trace.text(record)) for record in compilation.records(*GRAPHS))
-    return tuple(
-        f"{kind} {md5(_unified(text).encode(), usedforsecurity=False).hexdigest()}" for kind, text in texts
-    )
+    parts = []
+    for record in compilation.records(*GRAPHS):
+        digest = trace.digest(record)
+        if digest not in known:
+            text = _unified(trace.text(record)).encode()
+            known[digest] = md5(text, usedforsecurity=False).hexdigest()
+        parts.append(f"{record.kind} {known[digest]}")
+    return tuple(parts)
 
 
 def _unified(text: str) -> str:
@@ -85,26 +93,18 @@ def _keys(compiled: Iterable[Mapping[Key, CompilationFacts]]) -> tuple[Key, ...]
     return tuple(dict.fromkeys(key for facts in compiled for key in facts))
 
 
-def _groups(key: Key, compiled: Mapping[int, Mapping[Key, CompilationFacts]]) -> tuple[tuple[int, ...], ...]:
+def _groups(
+    key: Key, compiled: Mapping[int, Mapping[Key, CompilationFacts]], known: dict[str, str]
+) -> tuple[tuple[int, ...], ...]:
     """The ranks by what they compiled under an id; those that compiled nothing are a group too."""
-    digests = {rank: _digests(facts.get(key)) for rank, facts in compiled.items()}
-    if len(set(digests.values())) > 1:  # perhaps only in a GPU's number
-        digests = {rank: _identity(facts.get(key)) for rank, facts in compiled.items()}
+    digests = {
+        rank: identity(facts[key].compilation, known) if key in facts else None
+        for rank, facts in compiled.items()
+    }
     same: dict[tuple[str, ...] | None, list[int]] = defaultdict(list)
     for rank, digest in digests.items():
         same[digest].append(rank)
     return tuple(tuple(ranks) for ranks in same.values())
-
-
-def _digests(facts: CompilationFacts | None) -> tuple[str, ...] | None:
-    if facts is None:
-        return None
-    records = facts.compilation.records(*GRAPHS)
-    return tuple(f"{record.kind} {facts.process.trace.digest(record)}" for record in records)
-
-
-def _identity(facts: CompilationFacts | None) -> tuple[str, ...] | None:
-    return None if facts is None else identity(facts.compilation)
 
 
 def _rows(
@@ -144,7 +144,9 @@ def _differences(
         spans = [_span(node, locate) for node in nodes]
         if other is None:
             texts[0], spans[0] = "a graph", span
-        yield GraphDifference(key[0], function, graph, present[0], ranks, *texts, *spans)
+        yield GraphDifference(
+            key[0], function, graph, present[0], ranks, texts[0], texts[1], spans[0], spans[1]
+        )
 
 
 def _function(facts: CompilationFacts, locate: Locate) -> tuple[str, Span]:

@@ -49,16 +49,21 @@ def relocate(text: str, logged: Iterable[Line]) -> dict[Line, Located]:
         code = line.code.strip()
         candidates = numbers.get(code, []) if code else []
         if not code:
-            located[line] = Located(line.line, "unchecked")
+            starts = [lines.start for lines in _functions(text).get(line.function.rpartition(".")[2], [])]
+            if line.line in starts or not starts:
+                located[line] = Located(line.line, "unchecked")
+            else:
+                repeated.append((line, starts))
         elif 1 <= line.line <= len(lines) and lines[line.line - 1] == code:
             located[line] = Located(line.line, "same")
         elif len(candidates) == 1:
             located[line] = Located(candidates[0], "moved")
         else:
             repeated.append((line, candidates))
-    anchors = {line.line: place.line for line, place in located.items() if place.state == "moved"}
+    anchors = {line.line: place.line for line, place in located.items() if place.state in ("same", "moved")}
     for line, candidates in repeated:
-        located[line] = _choose(line, _in_function(text, line, candidates), anchors)
+        inside = _in_function(text, line, candidates) if line.code.strip() else candidates
+        located[line] = _choose(line, inside, anchors)
     return located
 
 
@@ -90,7 +95,7 @@ def _choose(line: Line, candidates: Sequence[int], anchors: Mapping[int, int]) -
         shifted = line.line + anchors[nearest] - nearest
         if shifted in candidates:
             return Located(shifted, "moved")
-    return Located(line.line, "changed")
+    return Located(line.line, "changed" if line.code.strip() else "unchecked")
 
 
 def _in_function(text: str, line: Line, candidates: Sequence[int]) -> Sequence[int]:
@@ -103,7 +108,7 @@ def _in_function(text: str, line: Line, candidates: Sequence[int]) -> Sequence[i
 
 @lru_cache(maxsize=64)
 def _functions(text: str) -> dict[str, list[range]]:
-    """The lines of each function by its name."""
+    """The lines of each function by its name, its decorators' included."""
     try:
         with warnings.catch_warnings(action="ignore"):
             tree = ast.parse(text)
@@ -112,5 +117,6 @@ def _functions(text: str) -> dict[str, list[range]]:
     ranges: dict[str, list[range]] = defaultdict(list)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            ranges[node.name].append(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+            first = min((decorator.lineno for decorator in node.decorator_list), default=node.lineno)
+            ranges[node.name].append(range(first, (node.end_lineno or node.lineno) + 1))
     return ranges

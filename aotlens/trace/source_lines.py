@@ -7,19 +7,41 @@ and line, and `states` says so.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
+from aotlens.report.origin_records import Known, Origin
 from aotlens.report.records import Span
+from aotlens.report.summary import counted
 from aotlens.trace.columns import base_name, columns_of, forward_name
+from aotlens.trace.facts import GraphSet
 from aotlens.trace.graph_records import Graph, GraphNode, Line
 from aotlens.trace.relocation import LineState, Located, current_lines, relocate
-from aotlens.trace.workspace import Workspace
+from aotlens.trace.workspace import Workspace, definition_text
 
-__all__ = ["SourceLines"]
+__all__ = ["SourceLines", "Sources", "line_origins"]
 
 _NodeKey = tuple[str, str]
 """Name and target: Dynamo's graph and AOT graphs use the same names for different nodes."""
 _LAYER = re.compile(r"(?:^|_)modules_(\w+?)_(?:parameters|buffers)_\w+$")
 _POSITION = re.compile(r"AOTInput\(idx=(\d{1,9})\)$")
+
+
+class Sources:
+    """Places logged lines in a workspace: by themselves, or with the graphs of a target around them."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self._alone = SourceLines(workspace, None, (), is_cache_hit=False)
+
+    def __call__(self, line: Line, node: GraphNode | None = None) -> Span:
+        return self._alone(line, node)
+
+    def of(self, graphs: GraphSet) -> "SourceLines":
+        """The same for the lines of a target, which help to find one another."""
+        others = (graphs.joint, graphs.forward, graphs.inference, graphs.backward)
+        present = tuple(graph for graph in others if graph is not None)
+        is_cache_hit = bool(graphs.facts.records("aotautograd_cache_hit"))
+        return SourceLines(self.workspace, graphs.captured, present, is_cache_hit=is_cache_hit)
 
 
 class SourceLines:
@@ -86,18 +108,39 @@ class SourceLines:
         for line in lines:
             by_file[line.file].append(line)
         for file, of_file in by_file.items():
-            path = self._workspace.find(file, {line.line: line.code for line in of_file})
+            local = self._files.get(file)
+            codes = {line.line: line.code or definition_text(line.function) for line in of_file}
+            path = Path(local) if local else self._workspace.find(file, codes)
             if path is None:
                 self._located.update((line, Located(line.line, "missing")) for line in of_file)
                 continue
             self._files[file] = str(path)
             text = path.read_text("utf-8", "replace")
             self._texts[str(path)] = text.splitlines()
-            self._located.update(relocate(text, of_file))
+            known = [line for line in self._located if line.file == file]
+            self._located.update(relocate(text, (*known, *of_file)))
 
     def _text(self, file: str, number: int) -> str:
         lines = self._texts.get(file, [])
         return lines[number - 1] if 1 <= number <= len(lines) else ""
+
+
+_STATES: dict[LineState, tuple[Known, str]] = {
+    "moved": ("derived", "found again by their text, as the file has changed"),
+    "changed": ("unknown", "the file here has other text there: it has changed"),
+    "missing": ("unknown", "their file is not in the open workspace; --map OLD=NEW says where it is"),
+}
+
+
+def line_origins(lines: SourceLines) -> Iterator[Origin]:
+    """How the lines of a target were found here; nothing for those that are as logged."""
+    states = Counter(state for line, state in lines.states.items() if line not in lines.stale)
+    for state, (known, source) in _STATES.items():
+        if states[state]:
+            yield Origin(f"{counted(states[state], 'line')} of {len(lines.states)}", known, source)
+    if lines.stale:
+        why = "a cache hit carries the lines of the file that first filled the cache"
+        yield Origin(f"{counted(len(lines.stale), 'stale line')} of {len(lines.states)}", "unknown", why)
 
 
 def _lines(graph: Graph) -> tuple[Line, ...]:

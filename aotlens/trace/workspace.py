@@ -14,15 +14,15 @@ The first rule that gives a file decides:
 
 import os
 import re
-import sysconfig
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 
 from aotlens.errors import UserError
 
-__all__ = ["PathMapping", "Workspace", "common_suffix", "parse_mapping"]
+__all__ = ["PathMapping", "Workspace", "common_suffix", "definition_text", "parse_mapping"]
 
 MAX_FILES = 50_000
 MAX_SOURCE_BYTES = 4 << 20
@@ -95,6 +95,12 @@ class Workspace:
         return self._by_name
 
 
+def definition_text(function: str) -> str:
+    """How the definition of a function begins, for a line of which the log has no text."""
+    name = function.rpartition(".")[2]
+    return f"def {name}(" if name.isidentifier() else ""
+
+
 def common_suffix(left: tuple[str, ...], right: tuple[str, ...]) -> int:
     """Return how many parts two paths have in common, counted from the end."""
     pairs = zip(reversed(left), reversed(right), strict=False)
@@ -118,7 +124,10 @@ def _mapped(parts: tuple[str, ...], mappings: Iterable[PathMapping]) -> Iterator
 def _installed(parts: tuple[str, ...]) -> Iterator[Path]:
     last = next((index for index in reversed(range(len(parts))) if parts[index] in _INSTALLED), None)
     if last is not None and ".." not in parts:
-        yield Path(sysconfig.get_path("purelib")).joinpath(*parts[last + 1 :])
+        package, *_ = parts[last + 1 :] or ("",)
+        spec = find_spec(package) if package.isidentifier() else None  # imports nothing
+        for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+            yield Path(folder).joinpath(*parts[last + 2 :])
 
 
 def _first_file(paths: Iterable[Path]) -> Path | None:
@@ -138,7 +147,11 @@ def _agreement(path: Path, codes: Mapping[int, str]) -> int:
         lines = {line.strip() for line in path.read_text("utf-8", "replace").splitlines()}
     except OSError:
         return 0
-    return sum(bool(code) and code.strip() in lines for code in codes.values())
+    definitions = [line for line in lines if line.startswith(("def ", "async def "))]
+    return sum(
+        bool(code) and (code.strip() in lines or any(line.startswith(code) for line in definitions))
+        for code in codes.values()
+    )
 
 
 def _python_files(folder: Path) -> Iterator[Path]:

@@ -63,7 +63,16 @@ def test_a_repeated_line_without_a_clear_place_is_changed() -> None:
 
 def test_a_line_that_is_gone_is_changed_and_one_without_text_is_unchecked() -> None:
     assert _places(TEXT, _line(4, "return x")) == [Located(4, "changed")]
-    assert _places(TEXT, _line(4, "")) == [Located(4, "unchecked")]
+    assert _places(TEXT, _line(4, "", "nowhere")) == [Located(4, "unchecked")]
+
+
+def test_a_definition_is_found_by_its_name() -> None:
+    assert _places(TEXT, _line(2, "", "Block.forward")) == [Located(2, "unchecked")]
+    assert _places("#\n" + TEXT, _line(8, "", "Head.project")) == [Located(9, "moved")]
+    assert _places(TEXT * 2, _line(50, "", "project")) == [Located(50, "unchecked")]  # there are two
+    two = "#\n" + TEXT + "def project():\n    return 0\n"
+    defined, _ = _places(two, _line(8, "", "project"), _line(10, "return self.out(x)"))
+    assert defined == Located(9, "moved")
 
 
 def test_lines_of_a_cache_hit_are_joined_with_the_current_ones_by_their_text() -> None:

@@ -1,0 +1,96 @@
+"""The lines of a target's graphs in a workspace where the file is another's path and has changed."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from aotlens.report.records import Span
+from aotlens.trace.build import build_report
+from aotlens.trace.facts import CompilationFacts
+from aotlens.trace.graph_records import Graph, GraphNode, Line
+from aotlens.trace.reader import open_trace
+from aotlens.trace.source_lines import SourceLines, Sources, line_origins
+from aotlens.trace.workspace import Workspace, parse_mapping
+
+HERE = Path(__file__).parent
+LOG = HERE / "logs" / "gpt-aot_eager"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The program with three more lines at the top, and one line changed."""
+    text = (HERE / "programs" / "gpt.py").read_text()
+    changed = text.replace("logits = self.head(x)", "logits = self.head(x) * 1.0")
+    path = tmp_path / "src" / "gpt.py"
+    path.parent.mkdir()
+    path.write_text("#\n#\n#\n" + changed)
+    return path.resolve()
+
+
+def _text(span: Span) -> str:
+    line = Path(span.file).read_text().splitlines()[span.line - 1].encode()
+    return line[span.col : span.end_col].decode()
+
+
+def test_each_span_is_on_the_expression_that_was_logged(checkout: Path) -> None:
+    report = build_report(open_trace(LOG), "", None, Sources(Workspace(checkout.parent)))
+    (target,) = report.targets
+    assert target.qualname == "GPT.forward"
+    assert target.span is not None
+    assert _text(target.span).startswith("def forward(self, tokens")
+    forward = target.stage("forward")
+    assert forward is not None
+    spans = {node.target: node.spans[0] for node in forward.nodes if node.spans}
+    assert {span.file for span in spans.values()} == {str(checkout)}
+    assert _text(spans["aten.embedding.default"]) == "self.tokens(tokens)"
+    assert _text(spans["aten.gelu.default"]) == "nn.functional.gelu(self.up(self.norm2(x)))"
+    assert _text(spans["aten.native_layer_norm.default"]) in ("self.norm1(x)", "self.norm2(x)")
+    assert _text(spans["aten.add.Tensor"]) in ("x + self.down(hidden)", "x + self.attention(self.norm1(x))")
+    assert _text(spans["aten.mm.default"]) == ""  # the line of `logits` has changed
+
+
+def test_a_changed_line_is_said_to_be_unknown(checkout: Path) -> None:
+    facts = CompilationFacts(open_trace(LOG).processes[0].compilations[0])
+    lines = Sources(Workspace(checkout.parent)).of(facts.sets[0])
+    assert {(origin.fact, origin.known) for origin in line_origins(lines)} == {
+        ("8 lines of 9", "derived"),
+        ("1 line of 9", "unknown"),
+    }
+
+
+def test_without_its_file_a_line_keeps_its_logged_path(tmp_path: Path) -> None:
+    facts = CompilationFacts(open_trace(LOG).processes[0].compilations[0])
+    lines = Sources(Workspace(tmp_path)).of(facts.sets[0])
+    assert set(lines.states.values()) == {"missing"}
+    first = next(iter(lines.states))
+    assert lines(first) == Span(first.file, first.line, 0, first.line, 0)
+
+
+def test_lines_of_a_cache_hit_are_the_current_ones_or_marked_stale(tmp_path: Path) -> None:
+    file = tmp_path / "moved.py"
+    file.write_text("#\ndef f(x):\n    return x.sin()\n")
+    now = Line(str(file), 3, "f", "return x.sin()")
+    old, gone = Line("/old/f.py", 2, "f", "return x.sin()"), Line("/old/f.py", 9, "f", "return x.exp()")
+
+    def graph(*lines: Line, target: str) -> Graph:
+        nodes = (
+            GraphNode(f"n{i}", "call_function", target, (), "", "", line) for i, line in enumerate(lines)
+        )
+        return Graph("g", (), tuple(nodes), ())
+
+    forward = graph(old, gone, target="aten.sin.default")
+    captured = graph(now, target="Tensor.sin")
+    lines = SourceLines(Workspace(tmp_path), captured, (forward,), is_cache_hit=True)
+    assert lines.stale == (gone,)
+    assert lines(old, forward.nodes[0]) == Span(str(file), 3, 11, 3, 18)
+    assert [origin.fact for origin in line_origins(lines)] == ["1 stale line of 3"]
+
+
+def test_a_mapping_leads_to_the_files(checkout: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    shutil.move(checkout.parent, elsewhere)
+    workspace = Workspace(tmp_path / "empty", (parse_mapping(f"/home/ada/train={elsewhere}"),))
+    report = build_report(open_trace(LOG), "", None, Sources(workspace))
+    assert report.targets[0].span is not None
+    assert report.targets[0].span.file == str((elsewhere / "gpt.py").resolve())
