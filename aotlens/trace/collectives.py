@@ -19,7 +19,7 @@ from aotlens.trace.tensor_text import Hints, tensor_of
 
 __all__ = ["GROUP", "collectives_of", "mismatches_of"]
 
-GROUP = re.compile(r"(_c10d_functional(?:_autograd)?\.\w+\.default\([^\n]*, )'[^']*'\)")
+GROUP = re.compile(r"(_c10d_functional(?:_autograd)?\.\w+(?:\.\w+)?\([^\n]*, )'[^'\n]*'\)")
 """The name of the process group, which is the last argument."""
 _NAMESPACES = ("_c10d_functional.", "_c10d_functional_autograd.", "c10d.")
 _WAITS = frozenset({"wait_tensor"})
