@@ -10,11 +10,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any, Self
 
 from aotlens.errors import UserError
 
@@ -53,15 +53,15 @@ def record(command: Sequence[str], folder: Path) -> Recorded:
     """
     _prepare(folder)
     environment = os.environ | VARIABLES | {"TORCH_TRACE": str(folder.resolve())}
-    try:
-        process = subprocess.Popen(_words(command), env=environment)
-    except OSError as error:
-        if not any(folder.iterdir()):
-            folder.rmdir()
-        raise UserError(
-            f"cannot start `{command[0]}`: {error.strerror}; name a program, or a .py file"
-        ) from error
-    with _signals_to(process):
+    with _Relay() as relay:
+        try:
+            process = subprocess.Popen(_words(command), env=environment)
+        except OSError as error:
+            if not any(folder.iterdir()):
+                folder.rmdir()
+            why = f"{error.strerror}; name a program, or a .py file"
+            raise UserError(f"cannot start `{command[0]}`: {why}") from error
+        relay.start(process)
         code = process.wait()
     return Recorded(code if code >= 0 else _KILLED - code, logs_in(folder))
 
@@ -93,18 +93,34 @@ def _words(command: Sequence[str]) -> list[str]:
     return list(command)
 
 
-@contextmanager
-def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Within the block, signals to this process reach the command, which decides what they mean."""
+class _Relay:
+    """While open, signals to this process reach the command, which decides what they mean.
 
-    def forward(number: int, frame: FrameType | None) -> None:
-        process.send_signal(number)
+    It is open before the command starts: a signal that comes too early is sent on when there is a command.
+    """
 
-    numbers = [getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)]
-    before = {number: signal.signal(number, forward) for number in numbers}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda number, frame: None)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        numbers = [getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)]
+        self._before = {number: signal.signal(number, self._forward) for number in numbers}
+        self._before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda number, frame: None)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def start(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        while self._early:
+            process.send_signal(self._early.pop(0))
+
+    def _forward(self, number: int, frame: FrameType | None) -> None:
+        if self._process is None:
+            self._early.append(number)
+        else:
+            self._process.send_signal(number)
