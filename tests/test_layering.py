@@ -141,7 +141,7 @@ def _agents_imports() -> Iterator[str]:
             continue
         for entry in _at_run_time(module):
             loaded = resolved(entry)
-            ours = _is_in(loaded, ("aotlens.mcp", "aotlens.cli", *FRONT_END_MAY))
+            ours = _is_in(loaded, ("aotlens.mcp", "aotlens.cli", "aotlens.worker.process", *FRONT_END_MAY))
             plain = _is_stdlib(loaded) or loaded in ("aotlens.errors", "aotlens._version")
             if not (ours or plain or _is_in(loaded, ("mcp", "mcp_types"))):
                 yield _say(module, entry)

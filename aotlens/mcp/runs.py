@@ -4,8 +4,6 @@ Invariant: only these two functions start a process that runs user code, and bot
 cancels the call or the time limit passes.
 """
 
-import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +19,7 @@ from aotlens.mcp.requests import WhyRequest
 from aotlens.report.codec import decode
 from aotlens.report.saved import load_report
 from aotlens.worker.client import WorkerClient
+from aotlens.worker.process import end_tree
 from aotlens.worker.protocol import Answer, Failure, Progress, TraceOptions
 
 __all__ = ["Call", "Ran", "Trace", "observe", "trace"]
@@ -135,7 +134,7 @@ def _run(command: list[str], output: int, time_limit_s: float, call: Call) -> No
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
     )
-    call.on_cancel(lambda: _end(process))
+    call.on_cancel(lambda: end_tree(process))
     try:
         process.wait(time_limit_s)
     except subprocess.TimeoutExpired:
@@ -145,18 +144,8 @@ def _run(command: list[str], output: int, time_limit_s: float, call: Call) -> No
             kind="timeout",
         ) from None
     finally:
-        _end(process)
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Kill the process and its children, where it still runs."""
-    if process.poll() is not None:
-        return
-    if hasattr(os, "killpg"):
-        os.killpg(process.pid, signal.SIGKILL)
-    else:
-        process.kill()
-    process.wait()
+        end_tree(process)
+        process.wait()
 
 
 def _last_error(printed: str) -> str:

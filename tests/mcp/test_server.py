@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +20,12 @@ from tests.command import aotlens, environment
 from tests.mcp.stand_in import StandInWorker, answer, error, session_in, text
 
 T = TypeVar("T")
+
+DAEMON = """\
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(child.pid)
+"""
 
 STEP = """\
 import torch
@@ -123,6 +130,24 @@ def test_why_ends_a_script_at_the_limit(tmp_path: Path) -> None:
     assert error(session, "why", script="loop.py", run_user_code=True, time_limit_s=0.5) == (
         "the script ran longer than 0.5 s and was stopped; a larger `time_limit_s` lets it run on"
     )
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="/proc says whether a process has ended")
+def test_why_ends_what_the_script_leaves_running(tmp_path: Path) -> None:
+    (tmp_path / "daemon.py").write_text(DAEMON)
+    session = session_in(tmp_path, StandInWorker())
+    explained = answer(session, "why", script="daemon.py", run_user_code=True)
+    pid = int(explained["output"].split()[0])
+    while _runs(pid):
+        time.sleep(0.01)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
 
 
 def test_why_says_how_a_script_ended_that_made_no_report(tmp_path: Path) -> None:
