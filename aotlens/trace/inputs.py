@@ -43,8 +43,8 @@ def _values(facts: CompilationFacts, kind: str) -> Iterable[dict[str, object]]:
     return (facts.value(record) for record in facts.every(kind))
 
 
-def _key(value: dict[str, object]) -> tuple[object, object]:
-    return value.get("describer_id"), value.get("id")
+def _key(value: dict[str, object]) -> tuple[str, str]:
+    return str(value.get("describer_id")), str(value.get("id"))
 
 
 def _folded(name: str) -> str:
@@ -63,7 +63,7 @@ def inputs_of(graphs: GraphSet, metadata: Metadata | None, locate: Locate) -> tu
     for index, argument in enumerate(graph.arguments):
         tensor = described.tensors.get(_folded(argument.name), {})
         if tensor.get("storage") is not None:
-            storages[tensor.get("describer_id"), tensor["storage"]].append(index)
+            storages[str(tensor.get("describer_id")), str(tensor["storage"])].append(index)
     rows = []
     for index, argument in enumerate(graph.arguments):
         row = _input(index, argument, described, graphs)

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from aotlens.errors import UserError
 from aotlens.trace.log_file import LogFile, is_log, log_paths
+from aotlens.trace.safe_text import safe_text, safe_value
 from aotlens.trace.scan import Context, Kind, RecordTable, scan
 
 __all__ = ["Compilation", "Frame", "Process", "Record", "Trace", "is_trace", "open_trace"]
@@ -283,18 +284,18 @@ class Trace:
             header = json.loads(self._head(record))
         except (ValueError, RecursionError):
             return None
-        return next(iter(header.values()), None) if isinstance(header, dict) else None
+        return safe_value(next(iter(header.values()), None)) if isinstance(header, dict) else None
 
     def head(self, record: Record, length: int) -> str:
         """The beginning of the JSON object as text: enough for a value that stands first in a long header."""
-        return self._head(record, length).decode("utf-8", "replace")
+        return safe_text(self._head(record, length).decode("utf-8", "replace"))
 
     def text(self, record: Record) -> str:
         """Return the payload without its tabs; empty where there is none.
 
         Lines that do not start with a tab are another program's, written in between.
         """
-        return self._payload(record).decode("utf-8", "replace")
+        return safe_text(self._payload(record).decode("utf-8", "replace"))
 
     def digest(self, record: Record) -> str:
         """Return the MD5 that torch wrote of the payload: equal for equal texts, empty without a payload."""
@@ -377,7 +378,7 @@ def _version(text: str) -> str:
     except (ValueError, RecursionError):
         return ""
     version = value.get("pytorch_version") if isinstance(value, dict) else value
-    return version[:80] if isinstance(version, str) else ""
+    return safe_text(version[:80]) if isinstance(version, str) else ""
 
 
 def is_trace(path: Path) -> bool:

@@ -12,6 +12,8 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from aotlens.trace.safe_text import safe_text
+
 __all__ = ["Context", "Kind", "RecordTable", "scan"]
 
 MAX_PREFIX = 400
@@ -109,7 +111,7 @@ class RecordTable:
         if row is None:
             if len(self.kinds) >= MAX_KINDS:
                 return MAX_KINDS - 1
-            kind = Kind(key[1].decode("utf-8", "replace"), is_artifact)
+            kind = Kind(safe_text(key[1].decode("utf-8", "replace")), is_artifact)
             row = self._kind_memo[key] = len(self.kinds)
             self.kinds.append(kind if row < MAX_KINDS - 1 else OTHER)
         return row

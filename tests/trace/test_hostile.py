@@ -1,0 +1,197 @@
+"""Logs that somebody wrote to do harm: none harms the process, the terminal, the page or the disk."""
+
+import json
+import os
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aotlens.report.codec import dumps
+from aotlens.report.records import Report
+from aotlens.report.text import Shown, report_text
+from aotlens.trace import build, scan
+from aotlens.trace.build import build_report, summaries
+from aotlens.trace.log_file import BLOCK_BYTES
+from aotlens.trace.reader import open_trace
+from aotlens.trace.scan import RecordTable
+from tests.trace.log_text import ARTIFACT, compiled, record
+from tui.page.build import html_page
+
+GRAPH = """class GraphModule(torch.nn.Module):
+    def forward(self, L_x_: "f32[4][1]cpu"):
+        l_x_ = L_x_
+        # File: {file}:3 in f, code: {code}
+        y: "f32[4][1]cpu" = l_x_.sin()
+        return (y,)
+"""
+
+
+def log_of(file: str = "/home/u/net.py", code: str = "y = x.sin()", name: str = "f", number: int = 0) -> str:
+    start = {"stack": [{"line": 2, "name": name, "filename": 1}]}
+    graph = GRAPH.format(file=file, code=code)
+    return (
+        record("str", [file, 1])
+        + record("dynamo_start", start, None, **compiled(number))
+        + record("dynamo_output_graph", {"sizes": {}}, graph, **compiled(number))
+    )
+
+
+def report_of(folder: Path, text: str) -> Report:
+    (folder / "a.log").write_text(text, errors="surrogatepass")
+    return build_report(open_trace(folder / "a.log"), "test")
+
+
+def everything(report: Report) -> str:
+    return report_text(report, Shown(is_full=True)) + report_text(report) + dumps(report)
+
+
+def test_a_line_of_a_gigabyte_is_never_held() -> None:
+    """The bytes are made as they are read; 10 GiB took ten times as long and no more memory."""
+    block = b"x" * BLOCK_BYTES
+
+    def blocks() -> Iterator[bytes]:
+        yield simple.encode() + b'V1124 08:40:07.253000 7 torch/a.py:1] {"huge": {"a": "'
+        for _ in range((1 << 30) // len(block)):
+            yield block
+        yield b'"}}\n' + simple.encode()
+
+    simple = record("dynamo_start", {"stack": []}, None, **compiled())
+    table = RecordTable()
+    tracemalloc.start()
+    scan.scan(blocks(), table, 0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [table.kinds[row].name for row in table.kind_rows] == ["dynamo_start", "huge", "dynamo_start"]
+    assert table.lengths[1] >= 1 << 30
+    assert peak < 100 << 20
+
+
+def test_a_long_stretch_without_a_record_is_never_held() -> None:
+    table = RecordTable()
+    tracemalloc.start()
+    scan.scan((b"x" * BLOCK_BYTES for _ in range(60)), table, 0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(table) == 0
+    assert peak < 60 << 20
+
+
+def test_many_targets_are_listed_and_few_are_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "MAX_TARGETS", 3)
+    text = "".join(log_of(number=number) for number in range(2000))
+    (tmp_path / "a.log").write_text(text)
+    trace = open_trace(tmp_path / "a.log")
+    report = build_report(trace, "test")
+    assert sum(1 for _ in summaries(trace)) == 2000
+    assert len(report.targets) == 3
+    assert report.incomplete is not None
+    assert "only the first 3 targets" in report.incomplete
+    assert [
+        target.graph.frame for target in build_report(trace, "test", "1999/0").targets if target.graph
+    ] == [1999]
+
+
+@pytest.mark.parametrize("kinds", ["kind", "context"])
+def test_tables_are_bounded(kinds: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "MAX_KINDS", 10)
+    monkeypatch.setattr(scan, "MAX_CONTEXTS", 10)
+    table = RecordTable()
+    names = (f"kind{index}" if kinds == "kind" else "kind" for index in range(500))
+    text = "".join(record(name, {}, None, **compiled(index)) for index, name in enumerate(names))
+    scan.scan([text.encode()], table, 0)
+    assert len(table) == 500
+    assert len(table.kinds) <= 10
+    assert len(table.contexts) <= 11
+
+
+def test_terminal_codes_in_names_are_not_printed(tmp_path: Path) -> None:
+    code = "y = x.sin()\x1b]0;owned\x07\x1b[2J\u202e\x9b31m"
+    report = report_of(tmp_path, log_of(code=code, file="/home/u/\x1b[31mnet.py", name="f\x1b[5m"))
+    text = everything(report)
+    assert not any(sign in text for sign in "\x1b\x07\x9b\u202e")
+    assert "\\u001b" not in text
+
+
+def test_half_a_surrogate_pair_does_not_stop_the_report(tmp_path: Path) -> None:
+    start = json.dumps(
+        {"dynamo_start": {"stack": [{"line": 2, "name": "f\ud800", "filename": 1}]}, **compiled()}
+    )
+    text = f"V1124 08:40:07.253000 7 torch/a.py:1] {start}\n" + log_of(number=1)
+    everything(report_of(tmp_path, text)).encode()
+
+
+def test_markup_in_code_is_escaped_on_the_page(tmp_path: Path) -> None:
+    report = report_of(
+        tmp_path, log_of(code="<script>alert(1)</script>", name="<img src=x onerror=alert(2)>")
+    )
+    page = html_page(report, "a.log")
+    assert "<script>alert(1)" not in page
+    assert "<img src=x" not in page
+
+
+@pytest.mark.parametrize("file", ["/etc/passwd", "../../../../etc/passwd", "/proc/self/environ"])
+def test_a_file_that_is_no_source_is_never_read(tmp_path: Path, file: str) -> None:
+    report = report_of(tmp_path, log_of(file=file))
+    assert "root:" not in everything(report)
+    assert all(not os.path.isabs(target.span.file) for target in report.targets if target.span)
+
+
+def test_nothing_is_written_where_a_log_names_a_file(tmp_path: Path) -> None:
+    text = log_of() + record(
+        "inductor_output_code", {"filename": str(tmp_path / "x.py")}, "import os\n", **compiled()
+    )
+    text += record("dump_file", {"name": str(tmp_path / "y.py")}, "text", **compiled())
+    report_of(tmp_path, text)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.log"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "dynamo_output_graph",
+        "aot_joint_graph",
+        "aot_forward_graph",
+        "aot_backward_graph",
+        "aot_inference_graph",
+        "inductor_output_code",
+        "inductor_post_grad_graph",
+        "aot_forward_graph_fw_metadata",
+        "dynamo_cpp_guards_str",
+        "dynamo_graph_break_reason",
+        "recompile_reasons",
+        "chromium_event",
+        "inductor_provenance_tracking_kernel_stack_traces",
+        "runtime_wrapper_orchestration",
+    ],
+)
+def test_a_text_of_any_kind_may_be_nonsense(tmp_path: Path, kind: str) -> None:
+    nonsense = (
+        "[" * 5000 + '\n\tdef forward(\n\t\treturn (\n{\'a\': (((1,\n"name": "x", "ts": 1e999 "ph": "B"'
+    )
+    text = (
+        log_of() + record(kind, ARTIFACT, nonsense, **compiled()) + record(kind, ARTIFACT, "", **compiled())
+    )
+    assert report_of(tmp_path, text).targets
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["describe_tensor", "describe_source", "create_symbol", "compilation_metrics", "dynamo_start", "str"],
+)
+@pytest.mark.parametrize(
+    "value", [None, [], {}, 7, "text", {"source": 1, "id": {}, "val": "9" * 5000, "stack": 3}]
+)
+def test_a_value_of_any_kind_may_have_another_type(tmp_path: Path, kind: str, value: object) -> None:
+    text = log_of() + record(kind, value, None, **compiled())
+    assert report_of(tmp_path, text).targets
+
+
+def test_deeply_nested_json_is_no_crash(tmp_path: Path) -> None:
+    deep = "[" * 100_000 + "]" * 100_000
+    head = 'V1124 08:40:07.253000 7 torch/a.py:1] {"describe_source": '
+    line = f'{head}{deep}, "frame_id": 0, "frame_compile_id": 0}}\n'
+    assert report_of(tmp_path, log_of() + line).targets
+    assert sys.getrecursionlimit() < 100_000
