@@ -38,7 +38,7 @@ def saved_report(
             " to trace"
         )
     if is_trace_path(target.path):
-        return report_of_trace(target.path, target.qualname, mappings)
+        return report_of_trace(target.path, target.qualname, mappings, with_reasons=True)
     report = load_report(target.path)
     if target.qualname is None:
         return report

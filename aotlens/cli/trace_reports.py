@@ -5,9 +5,14 @@ Invariant: a path is taken for a log by its content alone; a Python file never i
 
 import argparse
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aotlens.report.records import Report
+
+if TYPE_CHECKING:
+    from aotlens.trace.build import Explain
 
 __all__ = ["add_map", "is_trace_path", "report_of_trace"]
 
@@ -33,7 +38,9 @@ def add_map(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def report_of_trace(path: str, only: str | None = None, mappings: Sequence[str] = ()) -> Report:
+def report_of_trace(
+    path: str, only: str | None = None, mappings: Sequence[str] = (), *, with_reasons: bool = False
+) -> Report:
     """Return what the log says, with its lines in the current folder or where `mappings` leads.
 
     Raises UserError where the log cannot be read or has no such target, and for a mapping of another form.
@@ -44,4 +51,15 @@ def report_of_trace(path: str, only: str | None = None, mappings: Sequence[str] 
     from aotlens.trace.workspace import Workspace, parse_mapping
 
     workspace = Workspace(Path(), tuple(parse_mapping(mapping) for mapping in mappings))
-    return build_report(open_trace(Path(path)), f"aotlens inspect {path}", only, Sources(workspace))
+    explain = _explain() if with_reasons else None
+    trace = open_trace(Path(path))
+    return build_report(trace, f"aotlens inspect {path}", only, Sources(workspace), explain)
+
+
+def _explain() -> "Explain | None":
+    """Our solver, where torch is installed: a log can be read without."""
+    if find_spec("torch") is None:
+        return None
+    from aotlens.trace.reasons import explained  # torch: 2 s
+
+    return explained

@@ -53,7 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     if target is not None and is_trace_path(target.path):
         from tui.app import run_report  # Textual: 0.4 s
 
-        return run_report(str(target), report_of_trace(target.path, target.qualname, arguments.mappings))
+        report = report_of_trace(target.path, target.qualname, arguments.mappings, with_reasons=True)
+        return run_report(str(target), report)
     from tui.app import run as run_app  # Textual: 0.4 s
     from tui.tracing import Asked
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from aotlens.report.certificates import budget_text, certificate_text, overruled_text, reason_text
 from aotlens.report.fold import Fold, fold, in_layer
 from aotlens.report.layout import Page, Row, heading, paragraph, table
+from aotlens.report.origin_words import own_choice_text
 from aotlens.report.places import lines_text, own_first, place, text_of, texts
 from aotlens.report.records import Partition, RecomputedValue, Region, SavedValue, Span
 from aotlens.report.summary import counted, human_bytes, human_flops
@@ -48,6 +49,8 @@ def partition_lines(partition: Partition, page: Page) -> Iterator[Text]:
     yield heading("Saved for backward", note + _default_note(partition))
     if partition.budget is not None:
         yield from paragraph(budget_text(partition.budget), width, "  ")
+    if own := own_choice_text(partition):
+        yield from paragraph(own, width, "  ", "dim")
     groups = saved_folds(owning(partition))
     large = _large(groups, partition.saved_bytes, page)[: page.most(SAVED_ROWS, FEW_SAVED)]
     shown = sorted(large, key=lambda group: own_first(group.first.span))

@@ -119,7 +119,7 @@ def _recomputed(item: Recomputed, in_forward: set[int], layers: Layers) -> rows.
         reason=item.reason.text,
         span=item.node.origin.place.innermost,
         code=item.reason.value,
-        freedom=_freedom(item.reason),
+        freedom=freedom_of(item.reason),
         op=item.node.target,
         in_forward=id(item.node) in in_forward,
         overrode=item.overruled,
@@ -127,7 +127,7 @@ def _recomputed(item: Recomputed, in_forward: set[int], layers: Layers) -> rows.
     )
 
 
-def _freedom(reason: Reason) -> rows.Freedom:
+def freedom_of(reason: Reason) -> rows.Freedom:
     return cast(rows.Freedom, reason.freedom.value)
 
 
@@ -163,10 +163,10 @@ class _Saved:
             name=slot.name if slot is not None else self._names.get(id(value.node)),
             donated=value.donated,
             code=value.reason.value,
-            freedom=_freedom(value.reason),
+            freedom=freedom_of(value.reason),
             op=value.node.target,
             overrode=value.overruled,
-            certificate=_certificate(named) if named is not None else None,
+            certificate=certificate_row(named) if named is not None else None,
             layer=self._layers.of(value.node) if slot is None else None,
             packs=value.packs.name if value.packs is not None else None,
         )
@@ -179,7 +179,7 @@ class _Saved:
         return value.reason.text
 
 
-def _certificate(found: Certificate) -> rows.Certificate:
+def certificate_row(found: Certificate) -> rows.Certificate:
     return rows.Certificate(
         above=found.above.name if found.above is not None else None,
         above_reason=found.above_reason.text if found.above_reason is not None else "",

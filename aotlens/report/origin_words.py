@@ -6,8 +6,10 @@ Invariant: what is unknown is named, one row for each fact, with the reason.
 from collections.abc import Sequence
 
 from aotlens.report.origin_records import Origin
+from aotlens.report.partition_records import Partition
+from aotlens.report.summary import counted, human_bytes, human_flops
 
-__all__ = ["origin_rows", "unknown_text"]
+__all__ = ["origin_rows", "own_choice_text", "unknown_text"]
 
 
 def origin_rows(origins: Sequence[Origin]) -> tuple[tuple[str, str, str], ...]:
@@ -21,3 +23,24 @@ def unknown_text(origins: Sequence[Origin]) -> str:
     """`unknown: times of kernels; memory`: one line; empty where all is known."""
     unknown = [origin.fact for origin in origins if origin.known == "unknown"]
     return f"unknown: {'; '.join(unknown)}" if unknown else ""
+
+
+def own_choice_text(partition: Partition) -> str:
+    """What our solver would save of a graph that torch partitioned; empty for a partition of ours."""
+    own = partition.own
+    if own is None:
+        return partition.own_note
+    if not own.only_ours and not own.only_torchs:
+        return f"our solver chooses the same: {human_bytes(own.saved_bytes)}"
+    differs = []
+    if own.only_torchs:
+        differs.append(f"not {', '.join(own.only_torchs[:6])}{_more(own.only_torchs)}")
+    if own.only_ours:
+        differs.append(f"but {', '.join(own.only_ours[:6])}{_more(own.only_ours)}")
+    cost = f"{human_bytes(own.saved_bytes)} and compute {human_flops(own.recompute_flops)} again"
+    same = counted(len(own.same), "value")
+    return f"our solver would save {cost}: {same} as torch, {', '.join(differs)}"
+
+
+def _more(names: Sequence[str]) -> str:
+    return f" and {len(names) - 6} more" if len(names) > 6 else ""

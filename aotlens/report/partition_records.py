@@ -178,6 +178,18 @@ class BudgetResult:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnChoice:
+    """What our solver chooses for a graph that torch partitioned."""
+
+    saved_bytes: int
+    recompute_flops: int
+    same: tuple[str, ...]
+    """Values that both save."""
+    only_ours: tuple[str, ...]
+    only_torchs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Partition:
     """What is kept for the backward, what is computed again, and why."""
 
@@ -200,6 +212,10 @@ class Partition:
     """Answers to `--what-if`."""
     regions: tuple[Region, ...] = ()
     """Marked regions, which are divided apart from the rest."""
+    own: OwnChoice | None = None
+    """For a graph from a log: what our solver chooses for it; None for our own."""
+    own_note: str = ""
+    """Why our solver was not asked about a graph from a log; empty where it was."""
     dead_values: str | None = None
     """What looking for dead values by numbers came to; None where nobody asked."""
 

@@ -13,7 +13,7 @@ from aotlens.report.diagnose import diagnose
 from aotlens.report.diagnose_dynamo import dynamo_findings
 from aotlens.report.diagnose_ranks import rank_findings
 from aotlens.report.eager_records import NotCompiled
-from aotlens.report.records import GraphId, Mode, Report, Target
+from aotlens.report.records import GraphId, Input, Mode, Partition, Report, Target
 from aotlens.trace.dynamo_facts import CompiledFunction, compiled_function, dynamo_of, guards_of
 from aotlens.trace.facts import CompilationFacts, GraphSet
 from aotlens.trace.graph_records import Line
@@ -30,7 +30,10 @@ from aotlens.trace.source_lines import SourceLines, Sources, line_origins
 from aotlens.trace.stages import stages_of
 from aotlens.trace.wrapper_text import wrapper_of
 
-__all__ = ["Summary", "build_report", "build_targets", "summaries"]
+__all__ = ["Explain", "Summary", "build_report", "build_targets", "summaries"]
+
+Explain = Callable[[Partition, GraphSet, tuple[Input, ...], Locate], Partition]
+"""Adds our solver's reasons to what torch chose: `reasons.explained`, which needs torch."""
 
 MAX_TARGETS = 200
 MAX_COMPILATIONS = 2_000
@@ -83,14 +86,22 @@ def _identity(compilation: Compilation, known: dict[str, str]) -> tuple[object, 
     return (compilation.id, compilation.number, *identity(compilation, known))
 
 
-def build_report(trace: Trace, command: str, only: str | None = None, locate: Locate = whole_line) -> Report:
+def build_report(
+    trace: Trace,
+    command: str,
+    only: str | None = None,
+    locate: Locate = whole_line,
+    explain: Explain | None = None,
+) -> Report:
     """Return everything that the log says. Raises TargetError where `only` names no compilation of it."""
     chosen = tuple(islice(_chosen(trace, only, locate), MAX_TARGETS + 1))
     if only is not None and not chosen:
         known = ", ".join(_label(summary) for summary in islice(summaries(trace, locate), 20))
         raise TargetError(f"{trace.path} has no compilation `{only}`; it has {known or 'none with a graph'}")
     built = [
-        (summary, target) for summary in chosen[:MAX_TARGETS] for target in build_targets(summary, locate)
+        (summary, target)
+        for summary in chosen[:MAX_TARGETS]
+        for target in build_targets(summary, locate, explain)
     ]
     compilations = _first_process(trace)
     if only is not None:
@@ -139,18 +150,24 @@ def _names(built: list[tuple[Summary, Target]]) -> "Callable[[CompilationFacts],
     return lambda facts: tuple(names.get(id(facts.compilation), ()))
 
 
-def build_targets(summary: Summary, locate: Locate = whole_line) -> tuple[Target, ...]:
+def build_targets(
+    summary: Summary, locate: Locate = whole_line, explain: Explain | None = None
+) -> tuple[Target, ...]:
     """Return the compilation's targets: one, or one per part of a graph that was split."""
     facts = CompilationFacts(summary.compilation)
-    return tuple(_target(graphs, facts, summary, locate) for graphs in facts.sets)
+    return tuple(_target(graphs, summary, locate, explain) for graphs in facts.sets)
 
 
-def _target(graphs: GraphSet, facts: CompilationFacts, summary: Summary, locate: Locate) -> Target:
+def _target(graphs: GraphSet, summary: Summary, locate: Locate, explain: Explain | None) -> Target:
+    facts = graphs.facts
     locate = locate.of(graphs) if isinstance(locate, Sources) else locate
     function = compiled_function(facts, locate)
     part = f", part {graphs.index + 1} of {len(facts.sets)}" if len(facts.sets) > 1 else ""
     metadata = parse_metadata(graphs.metadata)
     inputs = inputs_of(graphs, metadata, locate)
+    partition = partition_of(graphs, inputs, metadata, locate)
+    if partition is not None and explain is not None:
+        partition = explain(partition, graphs, inputs, locate)
     codes = codes_of(graphs)
     kernels = kernels_of(graphs, codes, locate)
     mode: Mode = "training" if graphs.joint or graphs.forward else "inference"
@@ -163,7 +180,7 @@ def _target(graphs: GraphSet, facts: CompilationFacts, summary: Summary, locate:
         inputs=inputs,
         outputs=outputs_of(graphs, metadata, locate),
         stages=stages_of(graphs, locate),
-        partition=partition_of(graphs, inputs, metadata, locate),
+        partition=partition,
         wrapper=wrapper_of(facts, graphs.index),
         kernels=kernels,
         memory=memory_of(codes, kernels),

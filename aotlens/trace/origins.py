@@ -48,6 +48,11 @@ def _graphs(target: Target, facts: CompilationFacts) -> Iterator[Row]:
     if target.partition is not None:
         yield "saved values", "logged", "the results and arguments of the forward and backward graphs"
         yield "bytes, owners and readers of saved values", "derived", "types and edges of the graphs"
+        if target.partition.own is not None:
+            yield "why a value is saved", "derived", "our solver on the logged joint graph, where it agrees"
+        else:
+            why = target.partition.own_note or "torch logs no reasons, and our solver was not asked"
+            yield "why a value is saved", "unknown", why
         yield "recomputed values", "derived", "nodes of the backward that are in the joint graph's forward"
     elif target.stage("joint") or target.stage("forward"):
         yield "saved values", "unknown", "the log has no forward and backward graph"

@@ -80,7 +80,12 @@ class _Saved:
             for name in node.inputs:
                 self.readers.setdefault(name, []).append(node)
         self.positions = {argument.name: index for index, argument in enumerate(backward.arguments)}
-        self.returned = {result.name for result in forward.results if not self._is_saved(result.slot, "")}
+        self.returned = {
+            self._base(result.name)
+            for result in forward.results
+            if not result.slot.startswith("SavedForBackwards")
+            and (result.slot or result.name not in self.positions)
+        }
 
     def rows(self, locate: Locate) -> Iterator[SavedValue]:
         counted: set[str] = set()

@@ -251,6 +251,8 @@ def saved_fact(partition: Partition) -> Line:
         parts.append(Part(f" · budget {human_bytes(partition.budget.asked_bytes)}"))
     elif partition.default_bytes is not None and partition.default_bytes != partition.saved_bytes:
         parts.append(Part(f" · `default` would save {human_bytes(partition.default_bytes)}", "dim"))
+    if partition.own is not None:
+        parts.append(Part(f" · our solver would save {human_bytes(partition.own.saved_bytes)}", "dim"))
     return fact("saved", *parts, jump=Jump("saved"))
 
 
