@@ -87,7 +87,7 @@ class InspectAnswer:
     details: tuple[Target, ...]
     """The parts and the stage that were asked for; the other fields of these targets are left empty."""
     left_out: tuple[str, ...]
-    """Lists of which only the first rows are here; a larger `rows` shows more."""
+    """Lists of which only the first rows are here; a larger `rows` shows more. Also a module text."""
     incomplete: str | None
     """Why there may be targets that the report does not show."""
     output: str

@@ -12,7 +12,7 @@ from aotlens.mcp.answers import InspectAnswer, NumberedFix, TargetOverview, WhyA
 from aotlens.mcp.held import HeldReport
 from aotlens.mcp.requests import InspectRequest
 from aotlens.report.dynamo_records import DynamoFunction
-from aotlens.report.records import Diagnostic, Fix, Memory, Partition, Report, Stage, Target
+from aotlens.report.records import Diagnostic, Fix, Memory, Partition, Report, Stage, Target, Wrapper
 from aotlens.report.summary import applied_steps
 
 __all__ = ["Rows", "inspect_answer", "numbered_fixes", "why_answer"]
@@ -120,7 +120,9 @@ def _details(report: Report, request: InspectRequest, rows: Rows) -> Iterator[Ta
         return
     for target in report.targets[: rows.most]:
         bare = Target(target.name, target.qualname, target.frontend, target.mode, target.span)
-        parts = {part: _part(target, part, rows) for part in request.parts}
+        parts = {part: _part(target, part, rows) for part in request.parts if part != "source"}
+        if "source" in request.parts:
+            parts["wrapper"] = target.wrapper
         stage = target.stage(request.stage) if request.stage is not None else None
         stages = () if stage is None else (_stage(target, stage, rows),)
         yield replace(bare, **parts, stages=stages)
@@ -136,6 +138,11 @@ def _part(target: Target, part: str, rows: Rows) -> Any:
             recomputed = sorted(value.recomputed, key=lambda row: -row.bytes)
             value = replace(value, saved=tuple(saved), recomputed=tuple(recomputed))
             return _cut_fields(name, value, rows)
+        case Wrapper():
+            rows.left_out.append(
+                f"{name}.source: {len(value.source):,} characters; ask for the part `source`"
+            )
+            return replace(value, source="")
         case Memory():
             return _cut_fields(name, value, rows)
     return value

@@ -21,13 +21,14 @@ Part = Literal[
     "left",
     "partition",
     "wrapper",
+    "source",
     "kernels",
     "memory",
     "guards",
     "operators",
     "variables",
 ]
-"""Fields of a target that are left out of an answer unless they are asked for."""
+"""Fields of a target that are left out of an answer unless they are asked for; `source` is the wrapper's."""
 
 TIME_LIMIT_S = 600.0
 ROWS = 20
@@ -47,7 +48,8 @@ class InspectRequest:
     argv: tuple[str, ...] = ()
     """The script's own arguments."""
     parts: tuple[Part, ...] = ()
-    """What `details` shall hold of each target; empty for none."""
+    """What `details` shall hold of each target; empty for none. `wrapper` has the steps of each call,
+    `source` also the whole module text that runs."""
     stage: str | None = None
     """A stage whose program `details` shall hold: `captured`, `functional`, `joint`, `forward`, `backward`,
     `inference`."""

@@ -133,6 +133,19 @@ def test_parts_and_a_stage_of_an_earlier_report(session: Session, worker: StandI
     assert len(worker.asked) == 1
 
 
+def test_the_module_text_is_a_part_of_its_own(session: Session) -> None:
+    text_of = {"report": "trace-1", "parts": ["source"]}
+    _, steps, source = results(
+        session, INSPECT, ("inspect", {"report": "trace-1", "parts": ["wrapper"]}), ("inspect", text_of)
+    )
+    wrapper = sample_report().targets[0].wrapper
+    assert wrapper is not None
+    shown = steps.structured_content["details"][0]["wrapper"]
+    assert (shown["source"], len(shown["steps"])) == ("", len(wrapper.steps))
+    assert any("wrapper.source" in row for row in steps.structured_content["left_out"])
+    assert source.structured_content["details"][0]["wrapper"]["source"] == wrapper.source
+
+
 def test_an_unknown_stage_is_named_with_those_that_there_are(session: Session) -> None:
     message = error(session, "inspect", target="model.py", run_user_code=True, stage="middle")
     assert message.startswith("no stage middle; this report has captured, ")
