@@ -1,5 +1,6 @@
 """What every test may ask for: golden files with one update flag."""
 
+import gc
 import os
 import re
 import signal
@@ -65,6 +66,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if other:
         config.hook.pytest_deselected(items=other)
         items[:] = [item for item in items if _is_in(item, chosen)]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Collect garbage less often, and never look at torch, our modules and the tests for it."""
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
 
 
 def _is_in(item: pytest.Item, chosen: Quarter) -> bool:
