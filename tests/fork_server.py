@@ -15,6 +15,7 @@ import selectors
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import threading
 import types
@@ -41,47 +42,87 @@ class Request:
     env: dict[str, str]
     new_session: bool = False
     """As `start_new_session` of `subprocess.Popen`."""
+    bound: bool = False
+    """Whether the command is killed when its client ends before it."""
+
+
+class Running:
+    """The commands that run, and the connections on which their clients wait for them."""
+
+    def __init__(self) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.connections: dict[int, socket.socket] = {}
+        self._bound: dict[int, int] = {}
+
+    def add(self, pid: int, connection: socket.socket, request: Request) -> None:
+        """Say which process the command is; a bound one ends with its connection."""
+        self.connections[pid] = connection
+        if request.bound:
+            self._bound[connection.fileno()] = pid
+            self.selector.register(connection, selectors.EVENT_READ)
+        connection.sendall(struct.pack("!Q", pid))
+
+    def report_ended(self) -> None:
+        """Send the exit code of each command that has ended."""
+        for pid in list(self.connections):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                with self.connections.pop(pid) as connection, suppress(OSError):  # a client that went away
+                    if self._bound.pop(connection.fileno(), None) is not None:
+                        self.selector.unregister(connection)
+                    connection.sendall(struct.pack("!i", os.waitstatus_to_exitcode(status)))
+
+    def leave(self, descriptor: int) -> None:
+        """End the command whose client closed the connection."""
+        pid = self._bound.pop(descriptor, None)
+        if pid is not None:  # else it was reported a moment ago
+            self.selector.unregister(descriptor)
+            os.kill(pid, signal.SIGKILL)
+
+    def kill(self) -> None:
+        """End all of them."""
+        for pid in self.connections:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def main(listening: int, client: int) -> None:
     """Serve until the other end of `client` is closed; `listening` is a socket that already listens."""
     warm = _load()
     server = socket.socket(fileno=listening)
-    selector = selectors.DefaultSelector()
+    running = Running()
     wakeup, wakeup_in = os.pipe()
     os.set_blocking(wakeup_in, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)  # its arrival is what wakes the loop
     signal.set_wakeup_fd(wakeup_in, warn_on_full_buffer=False)
     for descriptor in (listening, client, wakeup):
-        selector.register(descriptor, selectors.EVENT_READ)
-    running: dict[int, socket.socket] = {}
+        running.selector.register(descriptor, selectors.EVENT_READ)
     while True:
-        for key, _ in selector.select():
+        for key, _ in running.selector.select():
             if key.fd == client:
-                for pid in running:
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+                running.kill()
                 os._exit(0)
             elif key.fd == wakeup:
                 os.read(wakeup, 4096)
-                _report_ended(running)
-            else:
+                running.report_ended()
+            elif key.fd == listening:
                 connection, _ = server.accept()
                 request, streams = _receive(connection)
                 pid = os.fork()
                 if pid == 0:
                     signal.set_wakeup_fd(-1)
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                    for other in (server, connection, *running.values()):
+                    for other in (server, connection, *running.connections.values()):
                         other.close()
                     for descriptor in (client, wakeup, wakeup_in):
                         os.close(descriptor)
-                    selector.close()
+                    running.selector.close()
                     _become(request, streams, warm)
                 for stream in streams:
                     os.close(stream)
-                running[pid] = connection
-                connection.sendall(struct.pack("!Q", pid))
+                running.add(pid, connection, request)
+            else:
+                running.leave(key.fd)
 
 
 def _load() -> tuple[Any, Any]:
@@ -97,14 +138,6 @@ def _load() -> tuple[Any, Any]:
     return load()
 
 
-def _report_ended(running: dict[int, socket.socket]) -> None:
-    for pid in list(running):
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            with running.pop(pid) as connection, suppress(OSError):  # a client that stopped waiting
-                connection.sendall(struct.pack("!i", os.waitstatus_to_exitcode(status)))
-
-
 def _receive(connection: socket.socket) -> tuple[Request, list[int]]:
     data, streams, _, _ = socket.recv_fds(connection, LENGTH.size, 3)
     (length,) = LENGTH.unpack(data)
@@ -112,7 +145,8 @@ def _receive(connection: socket.socket) -> tuple[Request, list[int]]:
     while len(body) < length:
         body += connection.recv(length - len(body))
     fields = json.loads(body)
-    return Request(tuple(fields["words"]), fields["cwd"], fields["env"], fields["new_session"]), streams
+    fields["words"] = tuple(fields["words"])
+    return Request(**fields), streams
 
 
 def _become(request: Request, streams: Sequence[int], warm: tuple[Any, Any]) -> NoReturn:
@@ -204,11 +238,12 @@ def _serve_traces(warm: tuple[Any, Any], *arguments: str) -> NoReturn:
 
 
 def _route_workers() -> None:
-    """Commands that trace start the worker's server here too, instead of a process that loads torch again."""
+    """Commands start the worker's server, and the children that run scripts, here too: torch is loaded."""
     import aotlens.worker.client
-    from tests.forked import worker_command
+    from tests.forked import Forking, worker_command
 
     aotlens.worker.client._server_command = lambda python: worker_command()
+    subprocess.Popen = Forking  # type: ignore[misc]
 
 
 def _without_our_frames(trace: types.TracebackType | None) -> types.TracebackType | None:

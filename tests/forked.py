@@ -17,10 +17,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 SOCKET = "AOTLENS_TESTS_FORK_SERVER"
 """Names the server's socket to the commands that it runs."""
+BOUND = "--bound"
+"""Before Python's words: the command is killed when the process that started it is."""
 ROOT = Path(__file__).resolve().parents[1]
 LENGTH = struct.Struct("!I")
 PID = struct.Struct("!Q")
@@ -84,12 +86,14 @@ def start(
     cwd: str | None = None,
     env: Mapping[str, str] | None = None,
     new_session: bool = False,
+    bound: bool = False,
     path: str | None = None,
 ) -> Child:
     """Start `python WORDS…` on the three streams."""
     path = path or server().path
     environment = {**(os.environ if env is None else env), SOCKET: path}
-    body = {"words": words, "cwd": cwd or os.getcwd(), "env": environment, "new_session": new_session}
+    folder = cwd or os.getcwd()
+    body = {"words": words, "cwd": folder, "env": environment, "new_session": new_session, "bound": bound}
     data = json.dumps(body).encode()
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
@@ -133,9 +137,27 @@ def worker_command() -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", __file__, path, "worker")
 
 
+class Forking(subprocess.Popen[Any]):
+    """`subprocess.Popen` that starts `python -m aotlens…` in a fork, and ends it with itself."""
+
+    def __init__(self, args: Any, *rest: Any, **options: Any) -> None:
+        if isinstance(args, list | tuple) and [*args[:2]] == [sys.executable, "-m"] and _is_ours(args[2]):
+            relay = (sys.executable, "-I", "-S", __file__, os.environ[SOCKET])
+            args = [*relay, BOUND, *map(str, args[1:])]
+        super().__init__(args, *rest, **options)
+
+
+def _is_ours(module: str) -> bool:
+    return module.split(".", maxsplit=1)[0] == "aotlens"
+
+
 def _relay(path: str, *words: str) -> int:
     """As a process: start the command on our own streams, and end as it ends."""
-    child = start(words, (0, 1, 2), new_session=True, path=path)
+    bound = words[0] == BOUND
+    child = start(words[bound:], (0, 1, 2), new_session=not bound, bound=bound, path=path)
+    if bound:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, frame: os.kill(child.pid, number))
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):  # else the reader of our output would wait for us after the command has ended
         os.dup2(null, stream)

@@ -1,10 +1,12 @@
 """A command in a fork of the loaded process beside the same command as a process of its own."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.command import Ended, forked, python
+from tests.forked import start
 
 PROGRAMS = {
     "streams": "import sys; print('out'); sys.stderr.write('err\\n'); print(sys.stdin.read() == '')",
@@ -41,3 +43,14 @@ def test_nothing_comes_back() -> None:
     forked("-c", "import sys, os; sys.modules['aotlens'] = None; os.environ['LEFT'] = '1'; sys.left = 1")
     ended = forked("-c", "import sys, os, aotlens; print('LEFT' in os.environ, hasattr(sys, 'left'))")
     assert ended == Ended(0, "False False\n", "")
+
+
+def test_a_bound_command_ends_with_its_client() -> None:
+    reading, writing = os.pipe()
+    waits = "import signal; print('waits', flush=True); signal.pause()"
+    child = start(("-c", waits), (0, writing, writing), bound=True)
+    os.close(writing)
+    with open(reading, "rb") as output:
+        assert output.readline() == b"waits\n"
+        child.connection.close()
+        assert output.read() == b""  # the other end is closed
