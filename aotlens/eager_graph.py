@@ -8,15 +8,16 @@ Invariant: the graph that was captured is not changed; a graph without checkpoin
 """
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 from torch.utils.checkpoint import checkpoint
 
 from aotlens.torch_api import OpOverload
 
-__all__ = ["eager_graph"]
+__all__ = ["SecondWrites", "eager_graph"]
 
 CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
 CONTEXTS = "_checkpoint_context_fn"
@@ -31,12 +32,55 @@ READ_BY_OPERATOR = frozenset({"index", "indexOf", "inv", "invert", "is_", "is_no
 """Functions of Python's `operator` that begin with an i and write nothing."""
 
 
-def eager_graph(graph: fx.GraphModule) -> fx.GraphModule:
-    """The graph, with every checkpoint in it (and in the graphs that it calls) as in eager."""
+class SecondWrites:
+    """Keeps what the recomputation of a checkpoint writes in place away from the caller's tensors.
+
+    A checkpointed function runs twice in eager, and batch norm in it counts each batch twice.  Compiled code
+    runs it once, as torch.compile does, so a comparison leaves the second writes out and says so.  Mutable:
+    `number` counts the tensors that were kept as they were.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def once(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`; its second call gets copies of the tensors that need no gradient.
+
+        Version counters do not tell which those are: batch norm writes its statistics without raising them.
+        """
+        has_run = False
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal has_run
+            if not has_run:
+                has_run = True
+                return function(*args, **kwargs)
+            passed = [_copied(arg) for arg in args]
+            try:
+                return function(*passed, **kwargs)
+            finally:  # `checkpoint` raises to end the recomputation, once it has what the backward needs
+                self.number += sum(not _is_equal(arg, copy) for arg, copy in zip(args, passed, strict=True))
+
+        return call
+
+
+def _copied(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) and not value.requires_grad else value
+
+
+def _is_equal(value: Any, copy: Any) -> bool:
+    return value is copy or bool(torch.equal(value, copy))
+
+
+def eager_graph(graph: fx.GraphModule, second_writes: SecondWrites | None = None) -> fx.GraphModule:
+    """The graph, with every checkpoint in it (and in the graphs that it calls) as in eager.
+
+    With `second_writes` the recomputation of a checkpoint does not write to the caller's tensors.
+    """
     bodies = {
         name: body
         for name, child in graph.named_children()
-        if isinstance(child, fx.GraphModule) and (body := eager_graph(child)) is not child
+        if isinstance(child, fx.GraphModule) and (body := eager_graph(child, second_writes)) is not child
     }
     has_checkpoint = any(node.target is CHECKPOINT for node in graph.graph.nodes)
     if not has_checkpoint and not bodies:
@@ -45,7 +89,7 @@ def eager_graph(graph: fx.GraphModule) -> fx.GraphModule:
     nodes.output(nodes.graph_copy(graph.graph, {}))
     for node in nodes.nodes:
         if node.target is CHECKPOINT:
-            node.target = checkpointed
+            node.target = checkpointed if second_writes is None else _comparable(second_writes)
     copied = fx.GraphModule(graph, nodes, graph.__class__.__name__)
     copied.meta.update(graph.meta)
     for name, body in bodies.items():
@@ -53,7 +97,20 @@ def eager_graph(graph: fx.GraphModule) -> fx.GraphModule:
     return copied
 
 
+def _comparable(second_writes: SecondWrites) -> Callable[..., Any]:
+    def checkpointed_once(body: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+        return _checkpointed(body, second_writes.once(body.forward), args, kwargs)
+
+    return checkpointed_once
+
+
 def checkpointed(body: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+    return _checkpointed(body, body.forward, args, kwargs)
+
+
+def _checkpointed(
+    body: fx.GraphModule, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Make the user's call of `checkpoint`; `body` is the graph of the checkpointed function.
 
     `checkpoint` saves its arguments and checks their version counters.  Dynamo makes arguments of what the
@@ -68,9 +125,7 @@ def checkpointed(body: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
 
     def forward(*passed: Any, **own: Any) -> Any:
         rest = iter(passed)
-        return body.forward(
-            *(arg if index in written else next(rest) for index, arg in enumerate(args)), **own
-        )
+        return call(*(arg if index in written else next(rest) for index, arg in enumerate(args)), **own)
 
     # A reentrant one has the same numbers, but no gradients where no input of the function needs one.
     return checkpoint(forward, *passed, **{**options, "use_reentrant": False}, **own)

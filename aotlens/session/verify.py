@@ -5,9 +5,10 @@ comparison had not been made.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from aotlens.eager_graph import eager_graph
+from aotlens.eager_graph import SecondWrites, eager_graph
 from aotlens.observe import announce_target, running
 from aotlens.options import CompileOptions, Interpreted
 from aotlens.report.records import Verdict
@@ -24,6 +25,12 @@ __all__ = ["Verifier"]
 CALLS = 4
 """Calls of a target that are compared until one of them was compared whole."""
 NOT_CALLED = Verdict("not verified", "was compiled but not called, so there was no call to compare")
+
+ONE_RUN = (
+    "a checkpointed function writes to tensors outside it, as batch norm to its statistics: compiled code"
+    " does so once; eager does so again when it recomputes, and was compared without that"
+)
+
 
 OnMismatch = Callable[["Checked", CompileOptions], str]
 """Takes what differs and how it was compiled; answers what the user is told beside."""
@@ -71,7 +78,8 @@ class Verifier:
         """
         index = len(self._collector.compiled) - 1
         compiled = self._collector.compiled[index]
-        graph = eager_graph(graph)
+        second_writes = SecondWrites()
+        comparable, graph = eager_graph(graph, second_writes), eager_graph(graph)
         boxed = getattr(function, "_boxed_call", False)
         flat: Callable[..., Any] = (lambda *inputs: function(list(inputs))) if boxed else function
         interpreted = isinstance(self._options.backend, Interpreted)
@@ -81,7 +89,9 @@ class Verifier:
             nonlocal left
             if left:
                 inputs = list(args[0] if boxed else args)
-                verdict = _unless_it_fails(lambda: self._judged_graph(compiled, (flat, graph), inputs))
+                verdict = _unless_it_fails(lambda: self._judged_graph(compiled, (flat, comparable), inputs))
+                if second_writes.number and verdict.outcome == "equal":
+                    verdict = _with_one_run(verdict)
                 self._verdicts[index] = verdict
                 left = left - 1 if verdict.outcome == "not verified" else 0
             if interpreted:
@@ -134,6 +144,14 @@ class Verifier:
 
 def _names(compiled: "Compiled") -> list[str]:
     return [row.name for row in compiled.target().inputs]
+
+
+def _with_one_run(verdict: Verdict) -> Verdict:
+    """The verdict of a comparison that left the second writes of a checkpoint out."""
+    first, *details = verdict.text.splitlines()
+    return replace(
+        verdict, text="\n".join([f"{first}; writes in a checkpoint count once", *details, ONE_RUN])
+    )
 
 
 def _unless_it_fails(judge: Callable[[], Verdict]) -> Verdict:

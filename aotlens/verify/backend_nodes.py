@@ -25,7 +25,7 @@ def first_wrong_by_backend(
 ) -> WrongNode | None:
     """`given` are the program's arguments and the values that torch computes for its nodes."""
     arguments, expected = given
-    nodes = [node for node in program.nodes if isinstance(expected.get(node.name), Tensor)]
+    nodes = [node for node in program.nodes if _has_value(node, expected)]
     run = lambda wanted: _run(compiled, options, _giving(program, wanted), arguments)
     wrong = _first(nodes, run(nodes), expected)
     if wrong is not None:
@@ -49,10 +49,15 @@ def _first(nodes: list[Node], values: list[Any], expected: Mapping[str, Any]) ->
     return None
 
 
+def _has_value(node: Node, expected: Mapping[str, Any]) -> bool:
+    """Whether the node computes a tensor: a write to an input repeats what another node computed."""
+    return isinstance(expected.get(node.name), Tensor) and not has_effect(node)
+
+
 def _giving(program: Program, wanted: list[Node]) -> Program:
     """The part of a program that computes these values, as its results."""
     needed = ancestors(wanted, program.nodes)
-    nodes = tuple(node for node in program.nodes if id(node) in needed and not has_effect(node))
+    nodes = tuple(node for node in program.nodes if id(node) in needed)
     outputs = tuple(ProgramOutput(node, UserOutput(node.name, at)) for at, node in enumerate(wanted))
     return replace(program, nodes=nodes, outputs=outputs)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-from aotlens.eager_graph import eager_graph
+from aotlens.eager_graph import SecondWrites, eager_graph
 
 torch.manual_seed(0)
 FIRST = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5))
@@ -124,6 +124,19 @@ def test_batch_norm_in_a_checkpoint() -> None:
         function(x).sum().backward()
         states.append(int(BATCH_NORM.get_buffer("num_batches_tracked")))
     assert states == [2, 2]  # eager counts the recomputation too
+
+
+def test_a_comparison_leaves_the_second_writes_of_a_checkpoint_out() -> None:
+    torch._dynamo.reset()
+    second_writes = SecondWrites()
+    compiled = torch.compile(
+        counting, backend=lambda graph, inputs: eager_graph(graph, second_writes).forward
+    )
+    x = torch.randn(4, 8, requires_grad=True)
+    BATCH_NORM.reset_parameters()
+    compiled(x).sum().backward()
+    assert int(BATCH_NORM.get_buffer("num_batches_tracked")) == 1
+    assert second_writes.number == 3  # the count, the mean and the variance
 
 
 def test_a_graph_without_checkpoints_is_itself() -> None:

@@ -104,6 +104,20 @@ def test_the_first_stage_and_node_are_named(
     assert f"{__file__.rpartition('/')[2]}:" in third
 
 
+def counts_and_computes(x: Tensor, w: Tensor, count: Tensor) -> Tensor:
+    count.add_(1)
+    return (x @ w).sin().cos().sum()
+
+
+def test_a_write_to_an_input_is_no_node_to_look_for() -> None:
+    """The graph writes the count back by a node of its own, which a part of the graph need not have."""
+    arguments = (leaf(4, 4), leaf(4, 4), plain(3))
+    verification = verify_with(COS_IS_SIN, counts_and_computes, arguments, {})
+    first, second, _ = verification.where.splitlines()
+    assert first.startswith("the first stage that differs is generated code: ")
+    assert second.startswith("its first node that differs is `cos")
+
+
 def reads_a_value(x: Tensor, w: Tensor) -> Tensor:
     return x * float(COUNTED[0]) + w
 
