@@ -14,8 +14,10 @@ from aotlens.report.diagnose_dynamo import dynamo_findings
 from aotlens.report.diagnose_ranks import rank_findings
 from aotlens.report.eager_records import NotCompiled
 from aotlens.report.records import GraphId, Input, Mode, Partition, Report, Target
+from aotlens.trace.cuda_graphs import cuda_graph_of
 from aotlens.trace.dynamo_facts import CompiledFunction, compiled_function, dynamo_of, guards_of
 from aotlens.trace.facts import CompilationFacts, GraphSet
+from aotlens.trace.graph_memory import graph_memory
 from aotlens.trace.graph_records import Line
 from aotlens.trace.inputs import inputs_of, outputs_of
 from aotlens.trace.kernels import codes_of, kernels_of, memory_of
@@ -168,7 +170,7 @@ def _target(graphs: GraphSet, summary: Summary, locate: Locate, explain: Explain
     partition = partition_of(graphs, inputs, metadata, locate)
     if partition is not None and explain is not None:
         partition = explain(partition, graphs, inputs, locate)
-    codes = codes_of(graphs)
+    codes = codes_of(graphs, partition)
     kernels = kernels_of(graphs, codes, locate)
     mode: Mode = "training" if graphs.joint or graphs.forward else "inference"
     target = Target(
@@ -183,8 +185,9 @@ def _target(graphs: GraphSet, summary: Summary, locate: Locate, explain: Explain
         partition=partition,
         wrapper=wrapper_of(facts, graphs.index),
         kernels=kernels,
-        memory=memory_of(codes, kernels),
+        memory=memory_of(codes, kernels, partition) if codes else graph_memory(graphs, partition, locate),
         guards=guards_of(facts, locate),
+        cuda_graph=cuda_graph_of(facts, mode == "training"),
         timings_ms={phase: 1000 * seconds for phase, seconds in seconds_by_phase(facts).items()},
         graph=_graph_id(facts.compilation.id),
     )

@@ -17,7 +17,7 @@ MAX_EXPRESSION = 200_000
 """Characters of one node's expression; a concatenation of 10,000 tensors is shorter."""
 MAX_NODES = 500_000
 
-_CLASS = re.compile(r"^\s*class (\w+)\(")
+_CLASS = re.compile(r"^\s*class ([\w<>]+)\(")
 _FILE = re.compile(r"File: (.*?):(\d{1,9}) in (.+?), code: (.*)$")
 _REGION = re.compile(r"ac_graph_id: (\d+(?: - \w+)?)")
 _NODE = re.compile(r'^\s+(\w+)(?:: "([^"]*)")? = (.*)$')

@@ -4,12 +4,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from aotlens.report.partition_records import Phase
-from aotlens.report.records import Kernel, LiveValue, Memory, Span
+from aotlens.report.partition_records import LiveKind, Phase
+from aotlens.report.records import Kernel, LiveValue, Memory, Partition, SavedValue, Span
 from aotlens.trace.facts import GraphSet
 from aotlens.trace.graph_records import Graph, Line
 from aotlens.trace.lines import Locate, first_spans, whole_line
-from aotlens.trace.output_code import Call, OutputCode, parse_code
+from aotlens.trace.output_code import Call, OutputCode, code_id, parse_code
 
 __all__ = ["codes_of", "kernels_of", "memory_of"]
 
@@ -17,18 +17,20 @@ _FRAME = re.compile(r'File "([^"]{1,4096})", line (\d{1,9}), in (\S+)')
 _STACKS = "inductor_provenance_tracking_kernel_stack_traces"
 
 Codes = Mapping[Phase, OutputCode]
+PHASES: tuple[Phase, ...] = ("forward", "backward", "inference")
 
 
-def codes_of(graphs: GraphSet) -> dict[Phase, OutputCode]:
+def codes_of(graphs: GraphSet, partition: Partition | None) -> dict[Phase, OutputCode]:
     """Return the generated modules of the target by phase; empty without Inductor."""
-    facts, codes = graphs.facts, {}
+    facts = graphs.facts
+    held = {value.node: value.bytes for value in partition.saved if value.bytes} if partition else {}
     texts = [facts.process.text(record) for record in facts.records("inductor_output_code")]
-    parsed = [parse_code(text, facts.hints) for text in texts]
-    for phase in ("forward", "backward", "inference"):
-        own = [code for code in parsed if code.aot_id.endswith(f"_{phase}")]
+    codes: dict[Phase, OutputCode] = {}
+    for phase in PHASES:
+        own = [text for text in texts if code_id(text).endswith(f"_{phase}")]
         if graphs.index < len(own):
-            codes[phase] = own[graphs.index]
-    return codes  # type: ignore[return-value]  # the keys are the three phases
+            codes[phase] = parse_code(own[graphs.index], facts.hints, held if phase == "backward" else None)
+    return codes
 
 
 def kernels_of(graphs: GraphSet, codes: Codes, locate: Locate) -> tuple[Kernel, ...]:
@@ -113,47 +115,47 @@ def _base_name(target: str) -> str:
     return target.rpartition(".")[2].strip("_") if not target.startswith("aten.") else target.split(".")[1]
 
 
-def memory_of(codes: Codes, kernels: Sequence[Kernel]) -> Memory | None:
+def memory_of(codes: Codes, kernels: Sequence[Kernel], partition: Partition | None) -> Memory | None:
     """The curve of the generated code that ran; None where no such code was logged, or a size is unknown."""
     first_phase: Phase = "forward" if "forward" in codes else "inference"
     first, backward = codes.get(first_phase), codes.get("backward")
     if first is None or not first.is_known or (backward is not None and not backward.is_known):
         return None
+    saved = {value.node: value for value in partition.saved if value.bytes} if partition is not None else {}
+    held = first.returned_bytes
+    results = max(0, held - sum(value.bytes for value in saved.values()))
     rows = [(step.name, step.bytes) for step in first.steps]
-    forward_nodes, phase, peak, code, held = (
-        len(rows),
-        first_phase,
-        first.peak_bytes,
-        first,
-        first.returned_bytes,
-    )
+    phase, peak, code = first_phase, first.peak_bytes, first
     if backward is not None:
-        rows += [(step.name, held + step.bytes) for step in backward.steps]
-        if held + backward.peak_bytes > peak:
-            phase, peak, code = "backward", held + backward.peak_bytes, backward
-    live = tuple(_live(code, kernels, phase, held if phase == "backward" else 0))
+        rows += [(step.name, results + step.bytes) for step in backward.steps]
+        if results + backward.peak_bytes > peak:
+            phase, peak, code = "backward", results + backward.peak_bytes, backward
     return Memory(
         peak,
         tuple(rows),
-        live,
+        tuple(_live(code, kernels, phase, saved, results if phase == "backward" else 0)),
         peak_node=code.peak_step,
         peak_phase=phase,
-        forward_nodes=forward_nodes,
+        forward_nodes=len(first.steps),
         held_bytes=held,
     )
 
 
-def _live(code: OutputCode, kernels: Sequence[Kernel], phase: Phase, held: int) -> Iterator[LiveValue]:
+def _live(
+    code: OutputCode, kernels: Sequence[Kernel], phase: Phase, saved: Mapping[str, SavedValue], results: int
+) -> Iterator[LiveValue]:
     spans = {kernel.call: kernel.spans[0] for kernel in kernels if kernel.phase == phase and kernel.spans}
-    if held:
-        yield LiveValue("saved values and results of the forward", held, None, "saved", made_in="forward")
+    if results:
+        yield LiveValue("results of the forward", results, None, "result", made_in="forward")
     for buffer in sorted(code.live_at_peak, key=lambda buffer: -buffer.bytes)[:200]:
+        value = saved.get(buffer.name)
+        kind: LiveKind = "gradient" if phase == "backward" else "result"
         yield LiveValue(
             buffer.name,
             buffer.bytes,
-            spans.get(buffer.call) if buffer.call is not None else None,
-            "temporary" if buffer.last is not None else "gradient" if phase == "backward" else "result",
-            made_in=phase,
+            value.span if value is not None else spans.get(buffer.call) if buffer.call is not None else None,
+            "saved" if value is not None else "temporary" if buffer.last is not None else kind,
+            made_in="forward" if value is not None else phase,
             last=buffer.last,
             last_in=phase if buffer.last is not None else None,
         )

@@ -68,9 +68,12 @@ def _code(target: Target, facts: CompilationFacts) -> Iterator[Row]:
         if without:
             yield f"lines of {without} kernels", "unknown", "set INDUCTOR_PROVENANCE=1 to have them logged"
     if target.memory is not None:
-        yield "memory", "derived", "allocations of the generated code; libraries' working memory is not in it"
+        source = (
+            "allocations of the generated code" if target.kernels else "sizes and last readers in the graphs"
+        )
+        yield "memory", "derived", f"{source}; without what libraries need while they run"
     else:
-        yield "memory", "unknown", "no generated code was logged, or a size in it has no value"
+        yield "memory", "unknown", "a size has no value in the log"
     if target.wrapper is None:
         yield "wrapper", "unknown", "this torch does not log it"
     else:

@@ -5,12 +5,12 @@ memory of libraries is not in the text, so the curve is what the generated code 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from aotlens.trace.tensor_text import Hints, size_value
 
-__all__ = ["Call", "OutputCode", "Step", "parse_code"]
+__all__ = ["Call", "OutputCode", "Step", "code_id", "parse_code"]
 
 _CALL = re.compile(
     r"^\s+(?:(\w+) = )?((?:triton|cpp_fused|cpp|multi_kernel)_\w+|extern_kernels\.\w+"
@@ -115,16 +115,20 @@ class _Play:
                 self.first_calls.setdefault(self.live[name][0], call)
 
 
-def parse_code(text: str, hints: Hints) -> OutputCode:
-    """Return the calls of the module's `call`, and what it holds in memory."""
+def parse_code(text: str, hints: Hints, held: Mapping[str, int] | None = None) -> OutputCode:
+    """Return the calls of the module's `call`, and what it holds in memory.
+
+    `held` are arguments whose memory is given back here: saved values, with their bytes.
+    """
     lines = text.split("\n")
-    aot_id = re.match(r"# AOT ID: \['([\w-]{1,80})'\]", text)
     start = _body_start(lines)
     sources = _sources(lines[:start])
     play = _Play()
+    for name, size in (held or {}).items():
+        play.allocate(name, size)
     calls = tuple(_calls(lines, start, sources, play, hints))
     return OutputCode(
-        aot_id[1] if aot_id else "",
+        code_id(text),
         calls,
         tuple(Step(name, size) for name, size in play.steps),
         play.peak,
@@ -136,6 +140,12 @@ def parse_code(text: str, hints: Hints) -> OutputCode:
         sum(size for _, size in play.live.values()),
         play.is_known,
     )
+
+
+def code_id(text: str) -> str:
+    """`0_forward`, from the module's first line; empty where it does not say."""
+    match = re.match(r"# AOT ID: \['([\w-]{1,80})'\]", text)
+    return match[1] if match else ""
 
 
 def _body_start(lines: list[str]) -> int:

@@ -5,7 +5,7 @@ torch's solver chose it is not in the log, and the report says so.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 
 from aotlens.report.records import Input, Owner, Partition, RecomputedValue, SavedValue, Tensor, Use
@@ -15,7 +15,7 @@ from aotlens.trace.lines import Locate, span_of
 from aotlens.trace.metadata import Metadata
 from aotlens.trace.tensor_text import Hints, size_value, tensor_of
 
-__all__ = ["TORCH_CHOSE", "partition_of"]
+__all__ = ["TORCH_CHOSE", "base_of", "partition_of"]
 
 TORCH_CHOSE = "chosen by torch's solver; the log does not say why"
 POLICY = "torch's own"
@@ -131,13 +131,7 @@ class _Saved:
         )
 
     def _base(self, name: str) -> str:
-        """The value whose memory a saved value is, by the chain of view operators above it."""
-        for _ in range(len(self.nodes) + 1):
-            node = self.nodes.get(name)
-            if node is None or not node.inputs or _operator(node.target) not in _VIEWS:
-                return name
-            name = node.inputs[0]
-        return name
+        return base_of(name, self.nodes)
 
     def _owner(self, base: str) -> Owner:
         if base in self.arguments:
@@ -151,6 +145,16 @@ class _Saved:
         slot = _PLAIN.fullmatch(argument.slot) if argument else None
         index = int(slot[1]) if slot else -1
         return self.inputs[index] if 0 <= index < len(self.inputs) else None
+
+
+def base_of(name: str, nodes: Mapping[str, GraphNode]) -> str:
+    """The value whose memory a value is, by the chain of view operators above it."""
+    for _ in range(len(nodes) + 1):
+        node = nodes.get(name)
+        if node is None or not node.inputs or _operator(node.target) not in _VIEWS:
+            return name
+        name = node.inputs[0]
+    return name
 
 
 def _operator(target: str) -> str:
