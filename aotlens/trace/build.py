@@ -178,7 +178,7 @@ def _target(graphs: GraphSet, summary: Summary, locate: Locate, explain: Explain
         qualname=f"{function.qualname}{part}",
         frontend="trace",
         mode=mode,
-        span=locate(Line(function.file, function.line, function.name, ""), None),
+        span=locate(function.first_line, None),
         inputs=inputs,
         outputs=outputs_of(graphs, metadata, locate),
         stages=stages_of(graphs, locate),

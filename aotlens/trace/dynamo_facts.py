@@ -53,6 +53,12 @@ class CompiledFunction:
     """Empty, or `after line 14` for what follows a graph break."""
 
     @property
+    def first_line(self) -> Line:
+        """Where it begins: at the graph break for what follows one, else at its definition."""
+        after = self.part.rpartition(" ")[2]
+        return Line(self.file, int(after) if after else self.line, "" if after else self.name, "")
+
+    @property
     def qualname(self) -> str:
         return f"{self.name}{AFTER}{self.part.rpartition(' ')[2]}" if self.part else self.name
 

@@ -168,6 +168,8 @@ def _write_sites(graph: Graph | None, name: str, locate: Locate) -> tuple[Site, 
     aliases = {name}
     sites: list[Site] = []
     for node in graph.nodes:
+        if node.target == _BATCH_NORM and aliases.intersection(node.inputs[1:3]):
+            sites += site_of(locate, node)
         if not node.inputs or node.inputs[0] not in aliases:
             continue
         method = node.target.removeprefix("Tensor.").rpartition(".")[2]
@@ -179,6 +181,8 @@ def _write_sites(graph: Graph | None, name: str, locate: Locate) -> tuple[Site, 
     return tuple(dict.fromkeys(sites))
 
 
+_BATCH_NORM = "torch.nn.functional.batch_norm"
+"""Writes to its running statistics, the second and the third argument."""
 _VIEWS = frozenset(
     {"view", "t", "transpose", "permute", "select", "narrow", "squeeze", "unsqueeze", "expand", "detach", "T"}
 )

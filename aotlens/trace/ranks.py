@@ -16,7 +16,7 @@ from aotlens.report.records import Span
 from aotlens.trace.collectives import GROUP, collectives_of, mismatches_of
 from aotlens.trace.dynamo_facts import compiled_function
 from aotlens.trace.facts import CompilationFacts
-from aotlens.trace.graph_records import Graph, GraphNode, Line
+from aotlens.trace.graph_records import Graph, GraphNode
 from aotlens.trace.lines import Locate
 from aotlens.trace.phases import seconds_by_phase
 from aotlens.trace.reader import Compilation, Process, Trace
@@ -152,7 +152,7 @@ def _differences(
 def _function(facts: CompilationFacts, locate: Locate) -> tuple[str, Span]:
     """The name of the compiled function, and where it is defined."""
     function = compiled_function(facts, locate)
-    return function.qualname, locate(Line(function.file, function.line, function.name, ""), None)
+    return function.qualname, locate(function.first_line, None)
 
 
 def _first_difference(

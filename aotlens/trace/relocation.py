@@ -50,7 +50,7 @@ def relocate(text: str, logged: Iterable[Line]) -> dict[Line, Located]:
         candidates = numbers.get(code, []) if code else []
         if not code:
             starts = [lines.start for lines in _functions(text).get(line.function.rpartition(".")[2], [])]
-            if line.line in starts or not starts:
+            if line.line in starts:
                 located[line] = Located(line.line, "unchecked")
             else:
                 repeated.append((line, starts))
@@ -95,7 +95,10 @@ def _choose(line: Line, candidates: Sequence[int], anchors: Mapping[int, int]) -
         shifted = line.line + anchors[nearest] - nearest
         if shifted in candidates:
             return Located(shifted, "moved")
-    return Located(line.line, "changed" if line.code.strip() else "unchecked")
+    if line.code.strip() or not anchors:
+        return Located(line.line, "changed" if line.code.strip() else "unchecked")
+    nearest = min(anchors, key=lambda number: abs(number - line.line))
+    return Located(line.line + anchors[nearest] - nearest, "unchecked")
 
 
 def _in_function(text: str, line: Line, candidates: Sequence[int]) -> Sequence[int]:

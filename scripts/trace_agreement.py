@@ -1,0 +1,189 @@
+"""Compare the reports made of torch's logs with our own reports of the same programs, fact by fact.
+
+    python scripts/trace_agreement.py LOGS              the table for docs/attach.md, as Markdown
+    python scripts/trace_agreement.py LOGS --details    every fact that differs
+    python scripts/trace_agreement.py LOGS --write docs/attach.md    put the table there
+
+LOGS is the folder that scripts/trace_logs.py wrote. Each program is traced once more by `aotlens inspect`.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from aotlens.report.codec import loads
+from aotlens.report.records import Report, Site, Span, Target
+from aotlens.report.summary import human_bytes
+from aotlens.trace.build import build_report
+from aotlens.trace.reader import open_trace
+from aotlens.trace.source_lines import Sources
+from aotlens.trace.workspace import Workspace
+from tests.command import aotlens
+
+PROGRAMS = Path(__file__).resolve().parents[1] / "tests" / "trace" / "programs"
+BEGIN, END = "<!-- agreement -->", "<!-- /agreement -->"
+Fact = tuple[str, ...]
+"""Its kind, then what is compared."""
+
+
+SAVED = "saved value"
+"""Which values are saved is each solver's choice: those that both save must agree in line, type and bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """One kind of fact in one log."""
+
+    both: int
+    only_log: tuple[Fact, ...]
+    only_ours: tuple[Fact, ...]
+
+    @property
+    def total(self) -> int:
+        """Facts on either side; a pair that differs counts once."""
+        return self.both + max(len(self.only_log), len(self.only_ours))
+
+
+def facts(report: Report) -> Iterator[Fact]:
+    """Every fact that both kinds of report can have."""
+    for target in report.targets:
+        yield from _of_target(target)
+    for entry in report.dynamo.breaks if report.dynamo is not None else ():
+        yield "graph break", str(entry.span.line)
+    for function in report.dynamo.functions if report.dynamo is not None else ():
+        if function.recompilations:
+            yield "recompilations", str(function.span.line), str(len(function.recompilations))
+
+
+def _of_target(target: Target) -> Iterator[Fact]:
+    home = str(target.span.line) if target.span is not None else "?"
+    yield "target", home, target.mode
+    for row in target.inputs:
+        if row.tensor is None:
+            continue
+        name = row.fqn or row.name
+        yield "input", home, name.removeprefix("self."), row.tensor.short()
+        yield "mutation", home, name.removeprefix("self."), str(row.mutates_data), str(row.mutates_metadata)
+        if row.mutates_data:
+            yield "written at", home, name.removeprefix("self."), *sorted(_lines(row.sites))
+    for output in target.outputs:
+        if not output.left:
+            shown = output.tensor.short() if output.tensor is not None else ""
+            yield "output", home, str(output.index), shown, str(output.requires_grad)
+            yield "alias", home, str(output.index), "alias" if output.base is not None else "new"
+    if target.partition is not None:
+        for value in target.partition.saved:
+            if value.bytes:
+                yield SAVED, home, _line(value.span), value.tensor.dtype, str(value.bytes)
+
+
+def _lines(sites: tuple[Site, ...]) -> set[str]:
+    return {_line(site.span) for site in sites}
+
+
+def _line(span: Span | None) -> str:
+    return f"{Path(span.file).stem}:{span.line}" if span is not None else "none"
+
+
+def compare(log: Report, ours: Report) -> dict[str, Agreement]:
+    """The kinds of facts, with what both reports say and what one says alone."""
+    left, right = Counter(facts(log)), Counter(facts(ours))
+    kinds = dict.fromkeys(fact[0] for fact in (*left, *right))
+    return {
+        kind: Agreement(
+            sum(count for fact, count in (left & right).items() if fact[0] == kind),
+            tuple(fact for fact in (left - right).elements() if fact[0] == kind),
+            tuple(fact for fact in (right - left).elements() if fact[0] == kind),
+        )
+        for kind in kinds
+    }
+
+
+def log_report(folder: Path) -> Report:
+    return build_report(open_trace(folder), "", None, Sources(Workspace(PROGRAMS)))
+
+
+@cache
+def our_report(program: str) -> Report:
+    """What `aotlens inspect` says of the program, run to its end with our engine in place of Inductor."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "report.json"
+        script = PROGRAMS / f"{program}.py"
+        ended = aotlens("inspect", "--to-end", "--format", "json", "-o", file, script, "inductor")
+        if not file.exists():
+            raise SystemExit(f"{program}: {ended.err}")
+        return loads(file.read_text())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("logs", type=Path)
+    parser.add_argument("--details", action="store_true")
+    parser.add_argument("--write", type=Path, metavar="DOCUMENT")
+    options = parser.parse_args()
+    rows: list[tuple[str, dict[str, Agreement]]] = []
+    for folder in sorted(options.logs.iterdir()):
+        program = folder.name.partition("-")[0]
+        has_ranks = any(folder.glob("*_rank_*"))
+        if any(folder.glob("*.log")) and (PROGRAMS / f"{program}.py").is_file() and not has_ranks:
+            rows.append((folder.name, compare(log_report(folder), our_report(program))))
+    for name, agreements in rows if options.details else ():
+        for agreement in agreements.values():
+            for side, differing in (("log", agreement.only_log), ("ours", agreement.only_ours)):
+                for fact in differing:
+                    print(f"{name}: only in {side}: {' · '.join(fact)}")
+    print(table(rows))
+    if options.write is not None:
+        write_table(options.write, table(rows))
+    return 0
+
+
+HEADER = (
+    "| log | shared facts | agree | share | differ in | saved by both | torch alone | ours alone |",
+    "|---|---|---|---|---|---|---|---|",
+)
+
+
+def table(rows: list[tuple[str, dict[str, Agreement]]]) -> str:
+    """One row for each log, and one for all, as Markdown."""
+    lines = [*HEADER]
+    both = total = 0
+    for name, agreements in rows:
+        saved = agreements.get(SAVED, Agreement(0, (), ()))
+        shared = {kind: row for kind, row in agreements.items() if kind != SAVED}
+        agree = sum(row.both for row in shared.values()) + saved.both
+        count = sum(row.total for row in shared.values()) + saved.both
+        both, total = both + agree, total + count
+        differing = [
+            f"{kind} ({row.total - row.both})" for kind, row in shared.items() if row.total > row.both
+        ]
+        cells = (f"`{name}`", count, agree, f"{agree / max(count, 1):.1%}", ", ".join(differing) or "–")
+        choice = (saved.both, _size(saved.only_log), _size(saved.only_ours))
+        lines.append(f"| {' | '.join(str(cell) for cell in (*cells, *choice))} |")
+    lines.append(f"| **all** | {total} | {both} | {both / max(total, 1):.1%} | | | | |")
+    return "\n".join(lines)
+
+
+def write_table(document: Path, text: str) -> None:
+    """Put the table between the document's markers. Raises SystemExit where it has none."""
+    before, begin, rest = document.read_text().partition(f"{BEGIN}\n")
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"{document} has no {BEGIN} … {END}")
+    document.write_text(f"{before}{begin}{text}\n{end}{after}")
+
+
+def _size(saved: tuple[Fact, ...]) -> str:
+    """How many values, and their bytes."""
+    return f"{len(saved)} ({human_bytes(sum(int(fact[-1]) for fact in saved))})" if saved else "–"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
