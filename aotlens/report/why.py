@@ -289,8 +289,9 @@ def dynamo_summary(dynamo: Dynamo) -> str:
 
 
 def cache_words(cache: CacheUse) -> str:
-    """`Inductor cache: 2 hits, 1 misses, 1 not cacheable`."""
-    parts = [f"{cache.hits} hits", f"{cache.misses} misses"]
+    """`Inductor cache: 2 hits, 1 miss, 1 not cacheable`."""
+    misses = "1 miss" if cache.misses == 1 else f"{cache.misses or 'no'} misses"
+    parts = [counted(cache.hits, "hit"), misses]
     parts += [f"{cache.bypasses} not cacheable"] if cache.bypasses else []
     return f"{cache.name} cache: {', '.join(parts)}"
 

@@ -298,7 +298,7 @@ def _compile_seconds(compilations: Iterable[CompilationFacts]) -> CompileSeconds
     return CompileSeconds(total, total, phases, caches=caches)
 
 
-_CACHES = (("FX graph cache", "fx_graph_cache"), ("AOTAutograd cache", "aotautograd_cache"))
+_CACHES = (("FX graph", "fx_graph_cache"), ("AOTAutograd", "aotautograd_cache"))
 
 
 def _cache_counts(facts: CompilationFacts) -> Iterator[tuple[str, tuple[int, int, int]]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from aotlens.report.origin_records import Known, Origin
 from aotlens.report.records import Target
+from aotlens.report.summary import counted
 from aotlens.trace.facts import CompilationFacts
 
 __all__ = ["origins_of"]
@@ -66,7 +67,11 @@ def _code(target: Target, facts: CompilationFacts) -> Iterator[Row]:
         source = "provenance" if has_stacks else "names of nodes and operators in the generated code"
         yield "lines of kernels", "logged" if has_stacks else "derived", source
         if without:
-            yield f"lines of {without} kernels", "unknown", "set INDUCTOR_PROVENANCE=1 to have them logged"
+            yield (
+                f"lines of {counted(without, 'kernel')}",
+                "unknown",
+                "set INDUCTOR_PROVENANCE=1 to have them logged",
+            )
     if target.memory is not None:
         source = (
             "allocations of the generated code" if target.kernels else "sizes and last readers in the graphs"

@@ -73,7 +73,8 @@ def _actions(report: Report) -> Iterator[Action]:
         for diagnostic in target.diagnostics:
             yield from _of_diagnostic(diagnostic)
     if report.dynamo is not None:
-        yield from _of_dynamo(report.dynamo)
+        is_log = any(target.frontend == "trace" for target in report.targets)
+        yield from _of_dynamo(report.dynamo, is_log)
 
 
 def _of_diagnostic(diagnostic: Diagnostic) -> Iterator[Action]:
@@ -100,7 +101,8 @@ def _cure(diagnostic: Diagnostic) -> str:
     return CURES.get(diagnostic.code, f"`aotlens rule {diagnostic.code}`")
 
 
-def _of_dynamo(dynamo: Dynamo) -> Iterator[Action]:
+def _of_dynamo(dynamo: Dynamo, is_log: bool) -> Iterator[Action]:
+    """A log does not name the script that a command could run with the fix."""
     total = dynamo.compile_seconds.total
     for problem in problems(dynamo):
         share = problem.seconds / total if total else 0.0
@@ -108,7 +110,8 @@ def _of_dynamo(dynamo: Dynamo) -> Iterator[Action]:
         if problem.is_normal or not (in_eager or share >= LEAST_SHARE):
             continue
         gain = cost_text(Cost("compile seconds", problem.seconds, share)) if problem.seconds else ""
-        cure = f"`aotlens why --try-fixes`{f': {problem.hint}' if problem.hint else ''}"
+        command = "" if is_log else "`aotlens why --try-fixes`"
+        cure = ": ".join(filter(None, (command, problem.hint))) or "`aotlens why` says more"
         severity: Severity = "warning" if in_eager else "information"
         yield Action("", severity, _sentence(problem), gain, cure, problem.span, share)
 

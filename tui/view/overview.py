@@ -226,7 +226,7 @@ def ledger_facts(target: Target) -> Iterator[Line]:
 def further_facts(target: Target) -> Iterator[Line]:
     """What a log does not say, the GPU, the comparison with eager, the time it took."""
     if unknown := unknown_text(target.origins):
-        yield fact("from a log", Part(unknown, "warning"))
+        yield fact("log", Part(unknown, "warning"))
     for label, parts, jump in gpu_parts(target):
         yield fact(label, *parts, jump=jump)
     if target.verified is not None:
