@@ -180,7 +180,8 @@ class AotlensApp(App[int]):
     # Showing.
 
     def on_report_ready(self, event: ReportReady) -> None:
-        self._take(event.report, event.output)
+        """The report of a log that has grown; the target that is shown stays."""
+        self._take(event.report, event.output, self.target)
 
     def on_target_chosen(self, event: TargetChosen) -> None:
         if event.place != self.target_place:
@@ -196,9 +197,9 @@ class AotlensApp(App[int]):
         targets = self.report.targets if self.report else ()
         return targets[self.target_place] if self.target_place < len(targets) else None
 
-    def _take(self, report: Report, output: str) -> None:
+    def _take(self, report: Report, output: str, shown: Target | None = None) -> None:
         """Replace the report, staying on the same target."""
-        before = self.target if self.state.phase == "ready" else None
+        before = self.target if self.state.phase == "ready" else shown
         self.report, self.output = report, output
         # The records of a large report are a million objects that stay: looking through them for garbage
         # would hold up a key by hundreds of milliseconds, again and again.
@@ -314,10 +315,22 @@ def is_served() -> bool:
     return os.environ.get("TEXTUAL_DRIVER", "").endswith(":WebDriver")
 
 
-def run_report(title: str, report: Report) -> int:
-    """Open the app on a report that was built already; returns the exit code."""
+Follow = Callable[[Callable[[Report], object], threading.Event], None]
+"""Calls back with each new report, until the event is set."""
+
+
+def run_report(title: str, report: Report, follow: Follow | None = None) -> int:
+    """Open the app on a report that was built already, and on those that follow it; returns the exit code."""
     _need_terminal(f"use `aotlens inspect {title}` here")
-    return shown(AotlensApp(title, report=report, roots=(str(Path.cwd()),)))
+    app = AotlensApp(title, report=report, roots=(str(Path.cwd()),))
+    stop = threading.Event()
+    if follow is not None:
+        arguments = (lambda now: app.post_message(ReportReady(now)), stop)
+        threading.Thread(target=follow, args=arguments, daemon=True).start()
+    try:
+        return shown(app)
+    finally:
+        stop.set()
 
 
 def _need_terminal(instead: str) -> None:

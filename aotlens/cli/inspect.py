@@ -7,7 +7,7 @@ from aotlens.cli.gpu_options import KernelsAsked, add_kernel_options, kernels_as
 from aotlens.cli.saved import is_report, saved_report
 from aotlens.cli.target import add_compile_options, add_gpu, add_target, check_gpu, policy_of
 from aotlens.cli.terminal import say, show_failure, write_data
-from aotlens.cli.trace_reports import add_map
+from aotlens.cli.trace_reports import add_map, is_trace_path, print_watched
 from aotlens.cli.tracing import Traced, trace_target
 from aotlens.cli.values import output_file, seconds
 from aotlens.errors import UserError
@@ -92,6 +92,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also run the graphs on random numbers, to find saved values on which no gradient depends",
     )
+    parser.add_argument(
+        "--watch", action="store_true", help="of a log: follow it while it grows, until Ctrl-C"
+    )
     add_map(parser)
 
 
@@ -120,6 +123,14 @@ def run(arguments: argparse.Namespace) -> int:
         what_if=tuple(arguments.what_if),
         dead_values=arguments.dead_values,
     )
+    if arguments.watch:
+        target = arguments.target
+        if not is_trace_path(target.path):
+            raise UserError(
+                f"{target.path} is no log, which --watch follows; `aotlens tui --watch` takes a script"
+            )
+        print_watched(target.path, target.qualname, arguments.mappings)
+        return 0
     if is_report(arguments.target):
         report = saved_report(arguments.target, arguments.argv, options, arguments.mappings)
         traced = Traced(report, None, stopped=False)

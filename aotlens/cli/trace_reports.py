@@ -4,17 +4,23 @@ Invariant: a path is taken for a log by its content alone; a Python file never i
 """
 
 import argparse
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aotlens.cli.terminal import say, write_data
 from aotlens.report.records import Report
 
 if TYPE_CHECKING:
     from aotlens.trace.build import Explain
+    from aotlens.trace.reader import Trace
 
-__all__ = ["add_map", "is_trace_path", "report_of_trace"]
+__all__ = ["add_map", "is_trace_path", "print_watched", "report_of_trace", "watched_trace"]
+
+Follow = Callable[[Callable[[Report], object], threading.Event], None]
+"""Calls back with each new report, until the event is set."""
 
 
 def is_trace_path(path: str) -> bool:
@@ -45,15 +51,49 @@ def report_of_trace(
 
     Raises UserError where the log cannot be read or has no such target, and for a mapping of another form.
     """
-    from aotlens.trace.build import build_report
     from aotlens.trace.reader import open_trace
+
+    explain = _explain() if with_reasons else None
+    return _builder(path, only, mappings, explain)(open_trace(Path(path)))
+
+
+def watched_trace(path: str, only: str | None, mappings: Sequence[str]) -> tuple[Report, Follow]:
+    """Return what the log says now, and what calls back with a new report each time it has grown."""
+    from aotlens.trace.follow import Follower, follow
+
+    follower = Follower(Path(path))
+    build = _builder(path, only, mappings, None)
+    return build(follower.trace), lambda show, stop: follow(follower, build, show, stop)
+
+
+def print_watched(path: str, only: str | None, mappings: Sequence[str]) -> None:
+    """Print a line for each target, graph break and recompilation, as the log grows, until Ctrl-C."""
+    from aotlens.trace.follow import new_lines
+
+    report, follow = watched_trace(path, only, mappings)
+    last: list[Report] = []
+
+    def show(now: Report) -> None:
+        for line in new_lines(last[-1] if last else None, now):
+            write_data(f"{line}\n", None)
+        last[:] = [now]
+
+    show(report)
+    try:
+        follow(show, threading.Event())
+    except KeyboardInterrupt:
+        say("aotlens: stopped; `aotlens inspect` without --watch shows the whole report")
+
+
+def _builder(
+    path: str, only: str | None, mappings: Sequence[str], explain: "Explain | None"
+) -> "Callable[[Trace], Report]":
+    from aotlens.trace.build import build_report
     from aotlens.trace.source_lines import Sources
     from aotlens.trace.workspace import Workspace, parse_mapping
 
     workspace = Workspace(Path(), tuple(parse_mapping(mapping) for mapping in mappings))
-    explain = _explain() if with_reasons else None
-    trace = open_trace(Path(path))
-    return build_report(trace, f"aotlens inspect {path}", only, Sources(workspace), explain)
+    return lambda trace: build_report(trace, f"aotlens inspect {path}", only, Sources(workspace), explain)
 
 
 def _explain() -> "Explain | None":

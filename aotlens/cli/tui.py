@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aotlens.cli.target import TargetName, add_gpu, add_policy, check_gpu, policy_of
 from aotlens.cli.terminal import say
-from aotlens.cli.trace_reports import add_map, is_trace_path, report_of_trace
+from aotlens.cli.trace_reports import add_map, is_trace_path, report_of_trace, watched_trace
 from aotlens.errors import UserError
 from aotlens.worker.protocol import TraceOptions
 
@@ -31,7 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="open a saved JSON report; with a TARGET too, trace it only when asked",
     )
-    parser.add_argument("--watch", action="store_true", help="trace again when the script changes")
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="trace again when the script changes, or read on when the log grows",
+    )
     parser.add_argument("--serve", action="store_true", help="show it in a browser, on this machine only")
     parser.add_argument("--host", metavar="NAME", default=LOOPBACK, help="with --serve: listen there instead")
     parser.add_argument(
@@ -53,6 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
     if target is not None and is_trace_path(target.path):
         from tui.app import run_report  # Textual: 0.4 s
 
+        if arguments.watch:
+            report, follow = watched_trace(target.path, target.qualname, arguments.mappings)
+            return run_report(str(target), report, follow)
         report = report_of_trace(target.path, target.qualname, arguments.mappings, with_reasons=True)
         return run_report(str(target), report)
     from tui.app import run as run_app  # Textual: 0.4 s
