@@ -4,6 +4,7 @@ import gc
 import os
 import re
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,8 @@ for _name, _value in {
 }.items():
     os.environ.setdefault(_name, _value)
 os.environ["AOTLENS_CACHE_DIR"] = ""  # nothing is kept, but by tests that name a folder
+sys.dont_write_bytecode = False  # else each process that a test starts compiles our modules again
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Of a shell's background: the commands that tests start and interrupt would be deaf to it too.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -133,6 +133,8 @@ def _load() -> tuple[Any, Any]:
     from aotlens.worker.warm import load
 
     assert lsp_server.server
+    importlib.import_module("torch._inductor.compile_fx")
+    importlib.import_module("torch._inductor.codegen.cpp")
     for module in pkgutil.iter_modules(aotlens.cli.__path__, "aotlens.cli."):
         importlib.import_module(module.name)
     return load()
