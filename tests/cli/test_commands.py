@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from tests.command import ROOT, Ended, aotlens, python
+from tests.command import ROOT, Ended, aotlens, forked, python
 
 SCRIPT = """\
 import sys
@@ -50,7 +50,7 @@ def plain(script: Path, *words: str) -> Ended:
     folder.mkdir(exist_ok=True)
     copy = folder / script.name
     copy.write_text(source)
-    ended = python(copy, *words)
+    ended = forked(copy, *words)
     return Ended(ended.code, ended.out.replace(str(copy), str(script)), ended.err)
 
 

@@ -1,11 +1,9 @@
 """What a script compiles in processes that it spawns is compiled by the engine, and stands in the report."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 from aotlens.report.codec import loads
-from tests.import_graph import ROOT
+from tests.command import ROOT, aotlens
 
 SCRIPT = """
 import multiprocessing
@@ -43,10 +41,9 @@ def test_processes_that_a_script_spawns(tmp_path: Path) -> None:
     script, report = tmp_path / "spawning.py", tmp_path / "report.json"
     script.write_text(SCRIPT)
     options = ["--backend", "eager", "--no-cache", "--report", str(report)]
-    command = [sys.executable, "-m", "aotlens", "run", *options, str(script)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == ["parent [2.0, 2.0]", "child [1.0, 1.0, 1.0]"], done.stderr
-    assert done.returncode == 5
+    ended = aotlens("run", *options, script, cwd=ROOT)
+    assert ended.out.splitlines() == ["parent [2.0, 2.0]", "child [1.0, 1.0, 1.0]"], ended.err
+    assert ended.code == 5
     written = loads(report.read_text())
     assert [target.name for target in written.targets] == ["in_parent", "in_child"]
     assert written.not_compiled == ()

@@ -1,7 +1,5 @@
 """Compiled results from disk: found for the same question only, and as eager in all that a caller sees."""
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +17,7 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled
 from aotlens.session.run import run_compiled
 from tests.engine.judging import judge
+from tests.forked import Piped
 from tests.programs import PROGRAMS, Program
 from tests.programs.program import leaf, plain
 
@@ -282,13 +281,10 @@ print(x.grad.sum().item())
 def test_two_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    command = [sys.executable, "-m", "aotlens", "run", "--backend", "eager", str(script)]
-    both = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)
-    ]
-    said = [process.communicate(timeout=300) for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    assert len({out for out, _ in said}) == 1
+    both = [Piped("-m", "aotlens", "run", "--backend", "eager", str(script)) for _ in range(2)]
+    said = [process.stdout.read() for process in both]
+    assert [process.wait(300) for process in both] == [0, 0]
+    assert len(set(said)) == 1
     (target,) = run_compiled(str(script), (), EAGER, verify=False).targets
     assert target.reuse is not None
     assert target.reuse.outcome == "hit"

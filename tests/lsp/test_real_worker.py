@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.command import aotlens
 from tests.language_servers import REAL, ROOT
 from tests.lsp.processes import alive, descendants
 from tests.lsp.strict_client import Json, Process, StrictClient
@@ -113,8 +112,7 @@ def test_an_export_is_the_module_that_the_command_line_writes(client: StrictClie
     made: dict[str, Any] = {"__name__": "alone"}
     exec(text, made)
     assert made["call"](torch.ones(3)).tolist() == [0.0, 1.0, 2.0]
-    command = [sys.executable, "-m", "aotlens", "export", f"{path}::scaled", "--backend", "eager"]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == text
+    assert aotlens("export", f"{path}::scaled", "--backend", "eager").out == text
 
 
 def test_a_bad_example_is_reported_once_and_blocks_no_other(client: StrictClient, tmp_path: Path) -> None:

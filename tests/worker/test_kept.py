@@ -9,7 +9,7 @@ import pytest
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.kept import KeptAnswers, open_answers
 from aotlens.worker.protocol import Answer, Failure, TraceOptions, TraceRequest
-from tests.command import python
+from tests.command import forked
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ with recording_reads(True) as reads:
 open("data.txt")
 print([os.path.relpath(path) for path in reads.paths], [before, reads.outside])
 """
-    assert python("-c", program).out == ("['data.txt', '.', 'absent'] ['', 'it starts other programs']\n")
+    assert forked("-c", program).out == ("['data.txt', '.', 'absent'] ['', 'it starts other programs']\n")
 
 
 def test_files_that_safetensors_opens_are_listed(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ with recording_reads(True) as reads:
 names = [os.path.relpath(path) for path in reads.paths]
 print([name for name in names if name.endswith(".safetensors")], repr(reads.outside))
 """
-    assert python("-c", program).out == "['model.safetensors', 'other.safetensors'] ''\n"
+    assert forked("-c", program).out == "['model.safetensors', 'other.safetensors'] ''\n"
 
 
 def test_a_client_that_forgets_leaves_nothing_on_disk(kept: KeptAnswers) -> None:
