@@ -242,6 +242,7 @@ __all__ = [
     "record_dynamo_spans",
     "recording_flags",
     "refusing_fakes",
+    "register_inductor_operators",
     "replace_compilation_in_higher_order",
     "replace_gradient_rule",
     "replace_while_tracing",
@@ -2107,6 +2108,11 @@ def forecasting_settings(is_dynamic: bool) -> Iterator[None]:
         settings["assume_static_by_default"] = False
     with config.patch(settings):
         yield
+
+
+def register_inductor_operators() -> None:
+    """Have torch know the operators of its own (`prims`) that Inductor puts into graphs."""
+    import torch._inductor.inductor_prims  # noqa: F401 (the import registers them)
 
 
 def dynamo_cache_counts() -> Iterator[tuple[str, int, int, int]]:

@@ -35,7 +35,7 @@ _BROKEN = re.compile(r"Graph break in user code at (.+?):(\d{1,9})$", re.MULTILI
 _SITE = re.compile(r"#\s*(.*?)\s*#\s*(\S+):(\d{1,9}) in (\S+)")
 _MISMATCH = re.compile(
     r"tensor '(.+?)' (dtype|rank|size|stride|device|requires_grad|dispatch key set) mismatch"
-    r"(?: at index (\d+))?\.? expected (.+?), actual (.+?)\.?$"
+    r"(?: at index (\d+))?\.? expected (.+?)(?:, actual (.+?))?\.?$"
 )
 _EQUAL = re.compile(r"^(.+?) == (.+)$")
 MAX_REASONS = 50
@@ -168,7 +168,7 @@ def _classified(guard: str, span: Span | None, call: Span | None, against: str) 
         name = user_name(match[1])
         if match[2] in ("size", "stride"):
             name = f"{name}.shape[{match[3]}]" if match[2] == "size" else f"{name}.stride({match[3]})"
-        return Cause(shown, kinds[match[2]], name, match[4], match[5], span, call, against)
+        return Cause(shown, kinds[match[2]], name, _value(match[4]), _value(match[5]), span, call, against)
     if "GLOBAL_STATE" in guard:
         return Cause(shown, "mode", shown.partition(": ")[2].strip() or "mode", "", "", span, call, against)
     if ".size()[" in guard or ".shape[" in shown:
@@ -185,6 +185,11 @@ def _classified(guard: str, span: Span | None, call: Span | None, against: str) 
     kind = next((kind for word, kind in words if word in guard), "other")
     inner = re.search(r"\(([^(),]+)[,)]", shown)
     return Cause(shown, kind, inner[1] if inner else shown, "", "", span, call, against)
+
+
+def _value(text: str | None) -> str:
+    """`requires_grad=0` is 0; torch leaves out the other value of a flag."""
+    return (text or "").rpartition("=")[2]
 
 
 def _first_size(shown: str) -> str:
@@ -298,7 +303,7 @@ def _compile_seconds(compilations: Iterable[CompilationFacts]) -> CompileSeconds
     return CompileSeconds(total, total, phases, caches=caches)
 
 
-_CACHES = (("FX graph", "fx_graph_cache"), ("AOTAutograd", "aotautograd_cache"))
+_CACHES = (("AOTAutograd", "aotautograd_cache"), ("Inductor", "fx_graph_cache"))
 
 
 def _cache_counts(facts: CompilationFacts) -> Iterator[tuple[str, tuple[int, int, int]]]:

@@ -266,7 +266,7 @@ class Trace:
 
     def unknown_kinds(self) -> Counter[str]:
         """The kinds that no part of the report is made of."""
-        return Counter({kind: count for kind, count in self.kinds().items() if kind not in KNOWN_KINDS})
+        return Counter({kind: count for kind, count in self.kinds().items() if not _is_known(kind)})
 
     def record(self, key: int) -> Record:
         file, row = key >> 40, key & ((1 << 40) - 1)
@@ -369,6 +369,10 @@ class Trace:
             name, number = value
             if isinstance(name, str) and isinstance(number, int):
                 process.strings[number] = name[:MAX_STRING]
+
+
+def _is_known(kind: str) -> bool:
+    return kind in KNOWN_KINDS or kind.endswith(("_ORIGINAL_BYTECODE", "_MODIFIED_BYTECODE"))
 
 
 def _version(text: str) -> str:

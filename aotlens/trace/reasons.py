@@ -40,7 +40,7 @@ from aotlens.policy import Policy
 from aotlens.report.build_partition import certificate_row, freedom_of
 from aotlens.report.partition_records import FrontierPoint, OwnChoice, Partition, SavedValue
 from aotlens.report.records import Input
-from aotlens.torch_api import OpOverload
+from aotlens.torch_api import OpOverload, register_inductor_operators
 from aotlens.trace.facts import GraphSet
 from aotlens.trace.graph_records import Graph, GraphNode
 from aotlens.trace.lines import Locate, span_of
@@ -279,6 +279,8 @@ def _operator(target: str) -> OpOverload:
     parts = target.split(".")
     value: Any = None
     if len(parts) == 3 and parts[0] in ("aten", "prims", "quantized", "_c10d_functional"):
+        if parts[0] == "prims":
+            register_inductor_operators()
         value = getattr(getattr(getattr(torch.ops, parts[0]), parts[1], None), parts[2], None)
     if not isinstance(value, OpOverload):
         raise _UnknownError(f"`{target}` is no operator of the torch that is installed here")

@@ -1,0 +1,79 @@
+"""Every command that takes a TARGET or a report takes a log."""
+
+import json
+from pathlib import Path
+
+from tests.command import aotlens, python
+
+LOGS = Path(__file__).parent / "logs"
+EAGER, INDUCTOR = LOGS / "net-aot_eager", LOGS / "net-inductor"
+
+
+def test_inspect_shows_one_target_in_each_format(tmp_path: Path) -> None:
+    text = aotlens("inspect", f"{INDUCTOR}::0/0", "--full")
+    assert text.code == 0
+    assert "Saved for backward  5.8 KiB in 12 values, policy torch's own" in text.out
+    assert "unknown  times of kernels, compared with eager" in text.out
+    report = json.loads(aotlens("inspect", f"{INDUCTOR}::infer", "--format", "json").out)
+    assert [(target["qualname"], target["frontend"]) for target in report["targets"]] == [("infer", "trace")]
+    page = tmp_path / "page.html"
+    assert aotlens("inspect", EAGER, "--format", "html", "-o", page).code == 0
+    assert "log of torch.compile" in page.read_text()
+
+
+def test_a_program_of_the_log_is_printed_as_torch_wrote_it() -> None:
+    shown = aotlens("inspect", f"{EAGER}::infer", "--stage", "inference")
+    assert "torch.ops.aten._softmax.default" in shown.out
+
+
+def test_options_that_need_a_script_are_errors() -> None:
+    for options, command in ((("--dynamic",), "inspect"), (("--guards",), "why")):
+        ended = aotlens(command, EAGER, *options)
+        assert ended.code == 2
+        assert "is a log" in ended.err
+        assert options[0] in ended.err
+
+
+def test_a_name_that_is_not_there_lists_those_that_are() -> None:
+    ended = aotlens("inspect", f"{EAGER}::missing")
+    assert ended.code == 2
+    assert "infer (3/0)" in ended.err
+
+
+def test_why_explains_breaks_and_recompilations_of_the_log() -> None:
+    ended = aotlens("why", INDUCTOR)
+    assert ended.code == 0
+    assert "graph break in broken" in ended.out
+    assert "n changes: 1 recompilation" in ended.out
+    assert "AOTAutograd cache: 0 hits, 6 misses" in ended.out
+
+
+def test_check_judges_the_log() -> None:
+    ended = aotlens("check", EAGER)
+    assert (ended.code, "AL406" in ended.out) == (0, True)
+    assert "6 targets" in ended.err
+    assert aotlens("check", EAGER, "--max-saved-bytes", "1KiB").code == 1
+
+
+def test_diff_compares_two_logs() -> None:
+    ended = aotlens("diff", EAGER, INDUCTOR)
+    assert ended.code == 0
+    assert "kernels" in ended.out
+
+
+def test_the_app_needs_a_terminal_for_a_log_too() -> None:
+    ended = aotlens("tui", EAGER)
+    assert ended.code == 2
+    assert f"aotlens inspect {EAGER}" in ended.err
+
+
+def test_a_log_is_read_without_torch() -> None:
+    """Front ends without torch build the same report, but for our solver's reasons."""
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from pathlib import Path\n"
+        "from aotlens.trace.build import build_report\n"
+        "from aotlens.trace.reader import open_trace\n"
+        f"print(len(build_report(open_trace(Path({str(INDUCTOR)!r})), 'x').targets))"
+    )
+    assert python("-c", code).out.strip() == "6"
