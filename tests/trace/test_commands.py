@@ -45,7 +45,7 @@ def test_why_explains_breaks_and_recompilations_of_the_log() -> None:
     assert ended.code == 0
     assert "graph break in broken" in ended.out
     assert "n changes: 1 recompilation" in ended.out
-    assert "AOTAutograd cache: 0 hits, 6 misses" in ended.out
+    assert "AOTAutograd cache: no hits, 6 misses" in ended.out
 
 
 def test_check_judges_the_log() -> None:
