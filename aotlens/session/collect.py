@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from aotlens.capture.frames import is_own_file, is_user_file
+from aotlens.capture.frames import is_own_file, is_torch_file, is_user_file
 from aotlens.observe import NotCompiled as NotCompiledGraph
 from aotlens.observe import observing
 from aotlens.report.eager_records import CODES, NotCompiled
@@ -45,10 +45,7 @@ class Passed:
     @property
     def entries(self) -> list[tuple[tuple[str, int], str]]:
         """Where the function, or the module's `forward`, begins, and its name."""
-        owner = getattr(
-            self.function, "__self__", None
-        )  # `module.compile()` passes the module's bound method
-        function = owner if isinstance(owner, torch.nn.Module) else self.function
+        function = _module_of(self.function) or self.function
         called = getattr(type(function), "forward", function)
         while hasattr(called, "__wrapped__"):
             called = called.__wrapped__
@@ -62,6 +59,16 @@ class Passed:
     def is_own(self) -> bool:
         """Whether the code is the user's."""
         return any(is_own_file(file) for (file, _), _ in self.entries)
+
+
+def _module_of(function: Any) -> torch.nn.Module | None:
+    """The module that a bound method of torch's own calls: `module.compile()` passes that of `Module`.
+
+    A method that the user or a library wrote is itself what is compiled, as in `torch.compile(vae.decode)`.
+    """
+    owner, code = getattr(function, "__self__", None), getattr(function, "__code__", None)
+    is_torchs = code is not None and is_torch_file(code.co_filename)
+    return owner if isinstance(owner, torch.nn.Module) and is_torchs else None
 
 
 class Collector:

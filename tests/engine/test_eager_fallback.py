@@ -205,6 +205,24 @@ def test_graph_breaks_and_what_was_not_called_are_listed(tmp_path: Path) -> None
     ]
 
 
+def test_a_method_of_a_module_is_what_is_compiled_and_not_its_forward(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path,
+        "import torch\n"
+        "class Coder(torch.nn.Module):\n"
+        "    def forward(self, x):\n        return self.decode(x).sin()\n"
+        "    def decode(self, x):\n        return x * 2\n"
+        "used, unused, whole = Coder(), Coder(), Coder()\n"
+        "used.decode = torch.compile(used.decode)\n"
+        "unused.decode = torch.compile(unused.decode)\n"
+        "whole.compile()\n"
+        "used(torch.ones(3))\n",
+    )
+    assert [target.qualname for target in ran.targets] == ["Coder.decode"]
+    found = [(record.name, record.cause, record.span and record.span.line) for record in ran.not_compiled]
+    assert found == [("Coder", "not called", 3)]
+
+
 def test_only_the_default_backend_is_replaced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     ran = run(
         tmp_path,
