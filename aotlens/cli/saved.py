@@ -24,21 +24,26 @@ def is_report(target: TargetName) -> bool:
 def saved_report(
     target: TargetName, argv: Sequence[str], options: TraceOptions, mappings: Sequence[str] = ()
 ) -> Report:
-    """The report, or its targets of that name; raises UserError for options that need a trace."""
+    """The report, or its targets of that name; raises UserError for options that need a trace.
+
+    Of a log, the policy is what our solver is asked under, beside torch's choice.
+    """
+    is_log = is_trace_path(target.path)
     default = TraceOptions()
+    shown = NOT_TRACED | {"policy"} if is_log else NOT_TRACED
     changed = [
         f"--{entry.name.replace('_', '-')}"
         for entry in fields(options)
-        if entry.name not in NOT_TRACED and getattr(options, entry.name) != getattr(default, entry.name)
+        if entry.name not in shown and getattr(options, entry.name) != getattr(default, entry.name)
     ]
     if changed or argv:
-        kind = "log" if is_trace_path(target.path) else "report"
+        kind = "log" if is_log else "report"
         raise UserError(
             f"{target.path} is a {kind}, which is only shown: {', '.join([*changed, *argv])} needs a script"
             " to trace"
         )
-    if is_trace_path(target.path):
-        return report_of_trace(target.path, target.qualname, mappings, with_reasons=True)
+    if is_log:
+        return report_of_trace(target.path, target.qualname, mappings, policy=options.policy)
     report = load_report(target.path)
     if target.qualname is None:
         return report

@@ -6,6 +6,7 @@ Invariant: a path is taken for a log by its content alone; a Python file never i
 import argparse
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,7 +46,7 @@ def add_map(parser: argparse.ArgumentParser) -> None:
 
 
 def report_of_trace(
-    path: str, only: str | None = None, mappings: Sequence[str] = (), *, with_reasons: bool = False
+    path: str, only: str | None = None, mappings: Sequence[str] = (), *, policy: str | None = None
 ) -> Report:
     """Return what the log says, with its lines in the current folder or where `mappings` leads.
 
@@ -53,7 +54,7 @@ def report_of_trace(
     """
     from aotlens.trace.reader import open_trace
 
-    explain = _explain() if with_reasons else None
+    explain = None if policy is None else _explain(policy)
     return _builder(path, only, mappings, explain)(open_trace(Path(path)))
 
 
@@ -96,10 +97,10 @@ def _builder(
     return lambda trace: build_report(trace, f"aotlens inspect {path}", only, Sources(workspace), explain)
 
 
-def _explain() -> "Explain | None":
-    """Our solver, where torch is installed: a log can be read without."""
+def _explain(policy: str) -> "Explain | None":
+    """Our solver under that policy, where torch is installed: a log can be read without."""
     if find_spec("torch") is None:
         return None
     from aotlens.trace.reasons import explained  # torch: 2 s
 
-    return explained
+    return partial(explained, policy=policy)

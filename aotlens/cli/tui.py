@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.watch:
             report, follow = watched_trace(target.path, target.qualname, arguments.mappings)
             return run_report(str(target), report, follow)
-        report = report_of_trace(target.path, target.qualname, arguments.mappings, with_reasons=True)
+        report = report_of_trace(target.path, target.qualname, arguments.mappings, policy=options.policy)
         return run_report(str(target), report)
     from tui.app import run as run_app  # Textual: 0.4 s
     from tui.tracing import Asked

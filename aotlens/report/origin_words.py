@@ -30,8 +30,9 @@ def own_choice_text(partition: Partition) -> str:
     own = partition.own
     if own is None:
         return partition.own_note
+    solver = "our solver" if own.policy == "min-cut" else f"our solver with policy {own.policy}"
     if not own.only_ours and not own.only_torchs:
-        return f"our solver chooses the same: {human_bytes(own.saved_bytes)}"
+        return f"{solver} chooses the same: {human_bytes(own.saved_bytes)}"
     differs = []
     if own.only_torchs:
         differs.append(f"not {', '.join(own.only_torchs[:6])}{_more(own.only_torchs)}")
@@ -39,7 +40,7 @@ def own_choice_text(partition: Partition) -> str:
         differs.append(f"but {', '.join(own.only_ours[:6])}{_more(own.only_ours)}")
     cost = f"{human_bytes(own.saved_bytes)} and compute {human_flops(own.recompute_flops)} again"
     same = counted(len(own.same), "value")
-    return f"our solver would save {cost}: {same} as torch, {', '.join(differs)}"
+    return f"{solver} would save {cost}: {same} as torch, {', '.join(differs)}"
 
 
 def _more(names: Sequence[str]) -> str:

@@ -181,6 +181,7 @@ class BudgetResult:
 class OwnChoice:
     """What our solver chooses for a graph that torch partitioned."""
 
+    policy: str
     saved_bytes: int
     recompute_flops: int
     same: tuple[str, ...]

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from aotlens.errors import UserError
 from aotlens.ir.origin import Checkpoint, Mark, Origin, Place
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, getitem
 from aotlens.ir.slots import (
@@ -86,15 +87,21 @@ class LoggedJoint(Joint):
         return self.changed
 
 
-def explained(partition: Partition, graphs: GraphSet, inputs: tuple[Input, ...], locate: Locate) -> Partition:
+def explained(
+    partition: Partition,
+    graphs: GraphSet,
+    inputs: tuple[Input, ...],
+    locate: Locate,
+    policy: str = "min-cut",
+) -> Partition:
     """Return the partition with our reasons where our choice is torch's, and with what ours would save."""
     if graphs.joint is None:
         return replace(partition, own_note="the log has no joint graph, so our solver was not asked")
     try:
         joint = _Builder(graphs, graphs.joint, inputs, locate).joint()
-    except _UnknownError as error:
+        split = split_joint(joint, Policy.parse(policy))
+    except (_UnknownError, UserError) as error:
         return replace(partition, own_note=f"our solver was not asked: {error}")
-    split = split_joint(joint, Policy.parse("min-cut"))
     ours = {node.name: node for node in split.saved}
     roots = {storage_root(node).name: node for node in split.saved}
     by_name = {node.name: node for node in joint.program.nodes}
@@ -142,6 +149,7 @@ def _own_choice(partition: Partition, joint: Joint, split: Split) -> OwnChoice:
     added = added_bytes(joint, split.saved)
     again = recomputed_values(split)
     return OwnChoice(
+        policy=str(split.policy),
         saved_bytes=added,
         recompute_flops=sum(item.flops for item in again),
         same=tuple(name for name in new if name in torchs),

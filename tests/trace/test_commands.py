@@ -34,6 +34,14 @@ def test_options_that_need_a_script_are_errors() -> None:
         assert options[0] in ended.err
 
 
+def test_our_solver_is_asked_under_the_policy_of_the_command() -> None:
+    budget = aotlens("inspect", f"{INDUCTOR}::0/0", "--memory-budget", "700B", "--full")
+    assert budget.code == 0
+    assert "our solver with policy budget=700B would save 672 B" in budget.out
+    small = aotlens("inspect", f"{INDUCTOR}::0/0", "--memory-budget", "1B", "--full")
+    assert "below 128 bytes" in small.out
+
+
 def test_a_name_that_is_not_there_lists_those_that_are() -> None:
     ended = aotlens("inspect", f"{EAGER}::missing")
     assert ended.code == 2
