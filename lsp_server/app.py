@@ -21,6 +21,7 @@ from lsp_server.document import Document
 from lsp_server.protocol import Protocol
 from lsp_server.settings import Settings
 from lsp_server.targets import Scan, scan
+from lsp_server.trace_log import age_text, named_log, read_log
 from lsp_server.tracer import Tracer, WorkerFactory
 from lsp_server.translate.diagnostics import BAD_EXAMPLE, bad_example, diagnostics, uri_of
 from lsp_server.translate.pages import Page, text_of
@@ -61,6 +62,8 @@ class Server(LanguageServer):
         """What the client was told last, by path; files without findings have no entry."""
         self._unsure: set[str] = set()
         """Files that were opened since: a client may have dropped what it knew of one when it closed it."""
+        self._logs: dict[Path, float] = {}
+        """Logs that projects name, with the time of the version that is shown."""
         self._settling: dict[str, asyncio.TimerHandle] = {}
         self._scans: dict[str, tuple[int | None, Scan]] = {}
 
@@ -111,6 +114,29 @@ class Server(LanguageServer):
         self.views.opened(path, document)
         self._unsure.add(path)
         self.background(self.scan_and_publish(path))
+        self.background(self.attach_log(path))
+
+    async def attach_log(self, path: str) -> None:
+        """Show what the log says that the file's project names, once for each time that it was written."""
+        loop = asyncio.get_running_loop()
+        log = await loop.run_in_executor(None, named_log, path)
+        if log is None or self._logs.get(log.path) == log.written_at:
+            return
+        self._logs[log.path] = log.written_at
+        report = await loop.run_in_executor(None, read_log, log)
+        if isinstance(report, str):
+            self._say(types.MessageType.Warning, report)
+            return
+        name = str(log.folder / "pyproject.toml")
+        snapshot = self.views.snapshot(name)
+        indices = await loop.run_in_executor(None, self.views.prepare, report, name, ())
+        self.views.hold((name, None), report, indices, snapshot)
+        self._say(types.MessageType.Info, age_text(log, report))
+        self.publish_all()
+        self.refresh()
+
+    def _say(self, kind: types.MessageType, message: str) -> None:
+        self.window_show_message(types.ShowMessageParams(kind, f"aotlens: {message}"))
 
     def close_document(self, path: str) -> None:
         self.views.closed(path)

@@ -45,6 +45,8 @@ class Settings:
     select: tuple[str, ...] | None = None
     """Codes that are told, or how they start; None tells all."""
     ignore: tuple[str, ...] = ()
+    trace: str | None = None
+    """A log of torch's, from the pyproject's folder, of which editors show hints and findings."""
     exclude: tuple[str, ...] = ()
     """Files below a folder that are left out, as patterns over paths from the pyproject's folder."""
     fail_on: Severity = "warning"
@@ -261,6 +263,7 @@ _WHOLE = {
     "backend": _one_of("eager", "inductor"),
     "dynamic": _Kind("true or false", lambda value: value if isinstance(value, bool) else None),
     "policy": _Kind(f"a policy ({', '.join(FORMS)})", _policy),
+    "trace": _Kind("a log of TORCH_TRACE", lambda value: value if isinstance(value, str) and value else None),
     "gpu": _Kind('a GPU, as "h100"', lambda value: value if isinstance(value, str) and value else None),
 }
 """Keys of the whole; the others stand in `per-file` and `per-target` too."""

@@ -1,0 +1,85 @@
+"""Reports from a log of torch's that a project names: `trace = "logs/"` under `[tool.aotlens]`.
+
+Invariant: the log is read by a process of its own, which runs nothing of the user's; this one gets a report.
+"""
+
+import subprocess
+import sys
+import time
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from aotlens.report.codec import loads
+from aotlens.report.records import Report
+
+__all__ = ["NamedLog", "age_text", "named_log", "read_log"]
+
+LIMIT_S = 120.0
+MAX_FILES = 1_000
+ROOT = str(Path(__file__).resolve().parents[1])
+_START = f"import sys; sys.path.append({ROOT!r}); from aotlens.cli import main; sys.exit(main())"
+"""As the command `aotlens`, also where it is not installed; `-P` keeps modules of the project out."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedLog:
+    """A log, and the project that names it."""
+
+    path: Path
+    folder: Path
+    """Of the pyproject.toml: the files of the log are looked for here."""
+    written_at: float
+    """When the newest of its files was written, in seconds of the epoch."""
+
+
+def named_log(file: str) -> NamedLog | None:
+    """Return the log that the nearest pyproject.toml with a `[tool.aotlens]` names; None without one."""
+    for folder in Path(file).resolve().parents:
+        try:
+            table = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["tool"]["aotlens"]
+            path = folder / table["trace"]
+            return NamedLog(path, folder, _written_at(path) if path.exists() else 0.0)
+        except FileNotFoundError:
+            continue
+        except KeyError as missing:
+            if missing.args == ("trace",):
+                return None
+        except (OSError, ValueError, TypeError):  # `aotlens check` says what is wrong with it
+            return None
+    return None
+
+
+def _written_at(path: Path) -> float:
+    files = sorted(path.iterdir())[:MAX_FILES] if path.is_dir() else ()
+    return max(entry.stat().st_mtime for entry in (path, *files))
+
+
+def read_log(log: NamedLog) -> Report | str:
+    """Return its report, or why there is none."""
+    words = [sys.executable, "-P", "-c", _START, "inspect", "--format", "json", str(log.path)]
+    try:
+        done = subprocess.run(
+            words,
+            cwd=log.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"reading {log.path} took longer than {LIMIT_S:.0f} s; name a single log of the folder"
+    if done.returncode not in (0, 1):  # 1: it has findings
+        return done.stderr.strip().rpartition("\n")[2] or f"{log.path} could not be read"
+    return loads(done.stdout)
+
+
+def age_text(log: NamedLog, report: Report) -> str:
+    """Where hints come from, and how old they are."""
+    seconds = max(0.0, time.time() - log.written_at)
+    units = (("day", 86_400), ("hour", 3_600), ("minute", 60))
+    name, size = next(((name, size) for name, size in units if seconds >= size), ("second", 1))
+    count = int(seconds // size)
+    plural = "" if count == 1 else "s"
+    return f"hints come from {log.path.name}, recorded {count} {name}{plural} ago with torch {report.torch}"
