@@ -76,6 +76,7 @@ from aotlens.errors import DYNAMO_FRAMES
 from aotlens.torch_range import note_once
 
 __all__ = [
+    "BACKWARD_CALL",
     "CPU_KERNEL_SETTINGS",
     "DATA_DEPENDENT_ERRORS",
     "GPU_KERNEL_SETTINGS",
@@ -721,6 +722,9 @@ def indices_prepared_by(prepare: Callable[[Any], Any]) -> Iterator[None]:
 
 current_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
 """The autograd node whose backward is running on this thread, or None."""
+
+BACKWARD_CALL: CodeType = torch.autograd.graph._engine_run_backward.__code__
+"""The frame that runs a backward: what lies within it is a custom function's or a hook's."""
 
 next_sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 """The number that the next autograd node of this thread will get."""

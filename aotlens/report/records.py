@@ -33,6 +33,7 @@ from aotlens.report.dynamo_records import (
     SpecialisationKind,
 )
 from aotlens.report.eager_records import NotCompiled, NotCompiledCause
+from aotlens.report.fit_records import Fit
 from aotlens.report.kernel_records import (
     Kernel,
     KernelAccess,
@@ -107,6 +108,7 @@ __all__ = [
     "DynamoGuard",
     "Edit",
     "FailingBackward",
+    "Fit",
     "Fix",
     "Freedom",
     "Frontend",
@@ -472,6 +474,8 @@ class Report:
     """What Dynamo did while the script ran; None where it compiled nothing."""
     ranks: Ranks | None = None
     """What the ranks of the run compiled; None for a report of one process."""
+    fit: Fit | None = None
+    """The memory of a whole step; None for other commands than `aotlens fit`."""
     incomplete: str | None = None
     """Why there may be targets that the report does not show; None when the script ran to its end."""
     schema: str = SCHEMA
