@@ -23,6 +23,8 @@ from aotlens.report.summary import counted, human_bytes, human_ms
 __all__ = ["rank_lines"]
 
 FEW = 8
+PAIR = 2
+"""Ranks that differ are shown beside one another on the shortest page too."""
 
 
 def rank_lines(ranks: Ranks, page: Page) -> Iterator[Text]:
@@ -72,7 +74,7 @@ def _compilations(ranks: Ranks, page: Page) -> Iterator[Text]:
         return
     different = differing(ranks)
     wanted = [row for row in ranks.compilations if page.is_full or row.compile_id in different]
-    shown = wanted[: page.most(len(wanted), FEW)]
+    shown = wanted[: max(PAIR, page.most(len(wanted), FEW))]
     if shown:
         yield heading("Compiled by")
     yield from table(

@@ -53,6 +53,11 @@ def test_what_differs_comes_first_with_both_lines() -> None:
     assert "      rank 0: tp.py:19:5\n      rank 1: tp.py:18:5\n" in text
 
 
+def test_the_shortest_page_shows_both_sides() -> None:
+    text = to_text(rank_lines(DIFFERENT, Page(is_full=False, scale=0.1)))
+    assert "  0/0  step  rank 0  tp.py:19:5\n  0/0  step  rank 1  tp.py:19:5\n" in text
+
+
 def test_each_difference_is_a_finding_at_its_line() -> None:
     assert rank_findings(None) == rank_findings(AGREEING) == ()
     collective, graph = rank_findings(DIFFERENT)
