@@ -25,7 +25,7 @@ from inspect import signature
 from itertools import islice, pairwise
 from keyword import iskeyword
 from types import CodeType, FrameType, SimpleNamespace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 import torch.utils._pytree as pytree
@@ -84,6 +84,7 @@ __all__ = [
     "OWN_LOWERINGS",
     "SYMBOLIC_FUNCTIONS",
     "BatchNorm",
+    "CacheEvent",
     "DynamoConstant",
     "DynamoGraph",
     "DynamoGuards",
@@ -2008,6 +2009,18 @@ class DynamoGraph(NamedTuple):
     ends_at_break: bool
 
 
+class CacheEvent(NamedTuple):
+    """A lookup in one of torch's caches of compiled code."""
+
+    cache: str
+    outcome: Literal["hit", "miss", "bypass"]
+    components: tuple[str, ...]
+    """The parts of the key, each `[digest] name: text`; empty where torch does not say."""
+    reason: str
+    """Torch's own reason for a miss or bypass; empty where it has none."""
+    compile_id: str
+
+
 class DynamoListener(Protocol):
     """What `listening_to_dynamo` reports to, each call from within the compilation."""
 
@@ -2028,6 +2041,7 @@ class DynamoListener(Protocol):
         """Dynamo begins to trace a line; the callers' lines follow it, innermost first."""
 
     def phase_begins(self, name: str, compile_id: str) -> None: ...
+    def looks_up(self, event: CacheEvent) -> None: ...
     def phase_ends(self, name: str) -> None: ...
     def runs(self, graph: DynamoGraph, inputs: Sequence[Any]) -> Callable[[Any], None]:
         """A graph is about to run for the first time; call the answer with its outputs, None on failure."""
@@ -2064,11 +2078,83 @@ def listening_to_dynamo(listener: DynamoListener) -> Iterator[None]:
             setattr(owner, name, make(getattr(owner, name), listener))
     guards.guard_manager_testing_hook_fn = _on_guards(hook, listener)
     try:
-        yield
+        with _listening_to_caches(listener):
+            yield
     finally:
         guards.guard_manager_testing_hook_fn = hook
         for owner, name, original in saved:
             setattr(owner, name, original)
+
+
+_AOT_CACHE = "aotautograd_cache_"
+"""How the names begin of what torch logs of its cache of AOT results."""
+
+
+@contextmanager
+def _listening_to_caches(listener: DynamoListener) -> Iterator[None]:
+    """Report lookups: those of the AOT layer from its log, Inductor's once its module is loaded."""
+    logs: Any = torch._logging
+    original_log, begin = logs.trace_structured, listener.phase_begins
+    undo: list[Callable[[], None]] = []
+
+    def trace_structured(name: str, metadata_fn: Any = dict, *args: Any, **kwargs: Any) -> Any:
+        if name == "artifact":
+            with _harmless():
+                kind = str(metadata_fn().get("name", ""))
+                if kind.startswith(_AOT_CACHE) and "payload_fn" in kwargs:
+                    info = json.loads(kwargs["payload_fn"]())
+                    listener.looks_up(_cache_event("AOTAutograd", info))
+        return original_log(name, metadata_fn, *args, **kwargs)
+
+    def phase_begins(name: str, compile_id: str) -> None:
+        codecache = sys.modules.get("torch._inductor.codecache")
+        if not undo and hasattr(codecache, "FxGraphCache"):
+            undo.append(_hook_inductors_cache(codecache, listener))
+        begin(name, compile_id)
+
+    logs.trace_structured = trace_structured
+    listener.phase_begins = phase_begins  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        logs.trace_structured = original_log
+        listener.phase_begins = begin  # type: ignore[method-assign]
+        for put_back in undo:
+            put_back()
+
+
+def _hook_inductors_cache(codecache: Any, listener: DynamoListener) -> Callable[[], None]:
+    """Report each lookup, until the answer is called."""
+    owner = codecache.FxGraphCache
+    prepare, load = owner.prepare_key, owner.load_with_key
+
+    def prepare_key(*args: Any, **kwargs: Any) -> Any:
+        key, info = prepare(*args, **kwargs)
+        if key is None:
+            with _harmless():
+                listener.looks_up(_cache_event("Inductor", info))
+        return key, info
+
+    def load_with_key(*args: Any, **kwargs: Any) -> Any:
+        graph, info = load(*args, **kwargs)
+        with _harmless():
+            listener.looks_up(_cache_event("Inductor", info))
+        return graph, info
+
+    owner.prepare_key, owner.load_with_key = staticmethod(prepare_key), staticmethod(load_with_key)
+
+    def put_back() -> None:
+        owner.prepare_key, owner.load_with_key = staticmethod(prepare), staticmethod(load)
+
+    return put_back
+
+
+def _cache_event(cache: str, info: Any) -> CacheEvent:
+    outcome: Any = info.get("cache_state") or "bypass"
+    reason = str(info.get("cache_bypass_reason") or "")
+    if outcome == "miss" and info.get("cache_status_detailed") == "guard_miss":
+        reason = f"an entry is there, but its sizes must satisfy {info.get('cache_status_guard_expr')}"
+    return CacheEvent(cache, outcome, tuple(info.get("components") or ()), reason, current_compile())
 
 
 @contextmanager

@@ -240,4 +240,5 @@ def _compile_seconds(listener: Listener) -> CompileSeconds:
         LineSeconds(statement_span(file, line), seconds) for (file, line), seconds in lines if seconds
     )
     caches = tuple(CacheUse(*counts) for counts in dynamo_cache_counts() if any(counts[1:]))
-    return CompileSeconds(total, total - by_phase.get(OTHER, 0.0), by_phase, by_line, caches)
+    known = total - by_phase.get(OTHER, 0.0)
+    return CompileSeconds(total, known, by_phase, by_line, caches, tuple(listener.caches.lookups))

@@ -16,6 +16,7 @@ from typing import Any
 from aotlens.capture.frames import calling_place, is_own_file, is_user_file
 from aotlens.capture.resumed import user_qualname
 from aotlens.dynamo.breaks import Breaks, is_limit
+from aotlens.dynamo.caches import CacheLog
 from aotlens.dynamo.clock import DYNAMO, FIRST_RUN, Clock
 from aotlens.dynamo.crossing import Crossings
 from aotlens.dynamo.recompilations import FailedGuard, failed_guard, nearest_miss
@@ -24,6 +25,7 @@ from aotlens.observe import observing
 from aotlens.report.records import AFTER
 from aotlens.report.source_records import Span
 from aotlens.torch_api import (
+    CacheEvent,
     DynamoConstant,
     DynamoGraph,
     DynamoGuards,
@@ -109,6 +111,7 @@ class Listener:
         self.losses: list[DynamoLoss] = []
         self.clock = Clock()
         self.crossings = Crossings()
+        self.caches = CacheLog()
         self.line_seconds: dict[tuple[str, int], float] = {}
         self.seen: set[tuple[str, int]] = set()
         """File and first line of every function that Dynamo looked at."""
@@ -299,6 +302,9 @@ class Listener:
             frame.compile_id = self._new_id(compile_id)
             self._compilation(frame.owner, frame.part, frame.compile_id)
         self.clock.begin(name, self._known_id(compile_id))
+
+    def looks_up(self, event: CacheEvent) -> None:
+        self.caches.note(event._replace(compile_id=self._known_id(event.compile_id)))
 
     def phase_ends(self, name: str) -> None:
         self.clock.end(name)

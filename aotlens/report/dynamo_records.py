@@ -28,6 +28,7 @@ from aotlens.report.source_records import Fix, Related, Span
 __all__ = [
     "Break",
     "BreakEffect",
+    "CacheLookup",
     "CacheUse",
     "Cause",
     "CauseKind",
@@ -38,10 +39,12 @@ __all__ = [
     "DynamoGuard",
     "FixOutcome",
     "LineSeconds",
+    "ProcessKind",
     "Seconds",
     "Skipped",
     "Specialisation",
     "SpecialisationKind",
+    "StartedProcesses",
     "TriedFix",
 ]
 
@@ -203,6 +206,20 @@ class CacheUse:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheLookup:
+    """One question to a cache of torch's."""
+
+    cache: str
+    """`AOTAutograd` or `Inductor`."""
+    outcome: Literal["hit", "miss", "bypass"]
+    """`bypass` where the graph cannot be cached."""
+    compilation: str
+    """Dynamo's number of the compilation that asks, `0/1`; empty for a backward."""
+    cause: str
+    """Why it found nothing: the parts of the key that differ, or torch's reason; empty for a hit."""
+
+
+@dataclass(frozen=True, slots=True)
 class CompileSeconds:
     """Wall time of compiling, first runs of the graphs included."""
 
@@ -213,6 +230,8 @@ class CompileSeconds:
     by_line: tuple[LineSeconds, ...] = ()
     """Dynamo's own time, the costliest line first."""
     caches: tuple[CacheUse, ...] = ()
+    lookups: tuple[CacheLookup, ...] = ()
+    """In the order in which they were made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +273,26 @@ class TriedFix:
         return self.outcome is not None
 
 
+ProcessKind = Literal[
+    "data loader",  # a worker of a `DataLoader`
+    "multiprocessing",
+    "command",  # Python, or a launcher, as a program of its own
+    "fork",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StartedProcesses:
+    """Processes that the script started; nothing is known of what they compile."""
+
+    kind: ProcessKind
+    name: str
+    """The function or command that they run; empty for workers of a data loader, and for `os.fork`."""
+    span: Span | None
+    """The user's line that started them."""
+    count: int
+
+
 @dataclass(frozen=True, slots=True)
 class Dynamo:
     """Everything that Dynamo did while the script ran."""
@@ -267,6 +306,8 @@ class Dynamo:
     """The graph breaks and recompiling values for which there is an edit to try."""
     forecasts: tuple[Forecast, ...] = ()
     """What calls with other arguments would do; empty unless asked for."""
+    processes: tuple[StartedProcesses, ...] = ()
+    """What the script started besides; it is not observed."""
 
     @property
     def breaks(self) -> tuple[Break, ...]:

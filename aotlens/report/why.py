@@ -20,8 +20,10 @@ from aotlens.report.dynamo_records import (
     Cause,
     CauseKind,
     Compilation,
+    CompileSeconds,
     Dynamo,
     DynamoFunction,
+    StartedProcesses,
 )
 from aotlens.report.places import place
 from aotlens.report.source_records import Span
@@ -33,7 +35,9 @@ __all__ = [
     "cache_words",
     "dynamo_counts",
     "dynamo_summary",
+    "miss_words",
     "problems",
+    "process_words",
     "recompiled_values",
     "value_words",
 ]
@@ -286,6 +290,36 @@ def dynamo_summary(dynamo: Dynamo) -> str:
         parts.append(counted(constants, "constant size"))
     seconds = dynamo.compile_seconds.total
     return f"{', '.join(parts)}; compiling took {human_ms(1000 * seconds)}"
+
+
+def process_words(started: StartedProcesses) -> str:
+    """`4 workers of a data loader`, `2 processes of train`."""
+    match started.kind:
+        case "data loader":
+            return f"{counted(started.count, 'worker')} of a data loader"
+        case "multiprocessing":
+            processes = "1 process" if started.count == 1 else f"{started.count} processes"
+            return f"{processes} of `{started.name}`"
+        case "command":
+            times = "" if started.count == 1 else f", {started.count} times"
+            return f"`{started.name}`{times}"
+        case "fork":
+            return f"{counted(started.count, 'fork')} of this process"
+
+
+def miss_words(seconds: CompileSeconds) -> tuple[str, ...]:
+    """`2 misses of Inductor: no such graph was compiled before`; equal ones once."""
+    counts: dict[tuple[str, str, str], int] = {}
+    for lookup in seconds.lookups:
+        if lookup.cause:
+            key = lookup.cache, lookup.outcome, lookup.cause
+            counts[key] = counts.get(key, 0) + 1
+    rows = []
+    for (cache, outcome, cause), count in sorted(counts.items(), key=lambda row: -row[1]):
+        what = "miss" if outcome == "miss" else "graph not cacheable"
+        several = "misses" if outcome == "miss" else "graphs not cacheable"
+        rows.append(f"{count} {what if count == 1 else several} of {cache}: {cause}")
+    return tuple(rows)
 
 
 def cache_words(cache: CacheUse) -> str:

@@ -31,8 +31,10 @@ from aotlens.report.why import (
     cache_words,
     dynamo_counts,
     dynamo_summary,
+    miss_words,
     most_changed,
     problems,
+    process_words,
     value_words,
 )
 
@@ -63,6 +65,10 @@ def _why_lines(report: Report, page: Page) -> Iterator[Text]:
         return
     if report.dynamo.forecasts:
         yield from forecast_lines(report.dynamo, page)
+        return
+    if not report.dynamo.functions:
+        yield Text("Dynamo compiled nothing in the process of the script itself")
+        yield from _process_lines(report.dynamo, page)
         return
     yield Text.assemble(("aotlens: ", "bold"), (dynamo_summary(report.dynamo), "bold"))
     yield from fix_summary_lines(report.dynamo, page)
@@ -95,6 +101,7 @@ def dynamo_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
             yield from fix_lines(dynamo, problem, page.width)
     yield from fixable_line(dynamo)
     yield from rejected_fix_lines(dynamo, page)
+    yield from _process_lines(dynamo, page)
     yield from _guard_lines(dynamo, page)
     yield from _time_lines(dynamo.compile_seconds, page)
 
@@ -118,6 +125,18 @@ def _problem_lines(problem: Problem, number: int, width: int) -> Iterator[Text]:
 
 def _seconds(seconds: float) -> str:
     return human_ms(1000 * seconds)
+
+
+def _process_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
+    """What ran besides, of which nothing is known."""
+    if dynamo.processes:
+        yield heading("Not observed", "processes that the script started")
+        shown = dynamo.processes[: page.most(len(dynamo.processes), MOST_LINES)]
+        rows = [
+            Row((process_words(entry), "" if entry.span is None else place(entry.span)), ("", "dim"))
+            for entry in shown
+        ]
+        yield from table(rows, page.width)
 
 
 def _guard_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
@@ -157,6 +176,9 @@ def _time_lines(seconds: CompileSeconds, page: Page) -> Iterator[Text]:
     yield from table(rows, page.width, frozenset({0}))
     for cache in seconds.caches:
         yield Text(f"  {cache_words(cache)}", "dim")
+    misses = miss_words(seconds)
+    for words in misses[: page.most(len(misses), MOST_LINES)]:
+        yield from paragraph(words, page.width, "    ", "dim")
 
 
 def short_dynamo_lines(dynamo: Dynamo, width: int) -> Iterator[Text]:

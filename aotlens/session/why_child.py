@@ -3,6 +3,7 @@
 import json
 import platform
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -10,8 +11,11 @@ import torch
 from aotlens.report.codec import decode_record, encode, encode_record
 from aotlens.report.diagnose import from_not_compiled
 from aotlens.report.diagnose_dynamo import dynamo_findings, is_graph_break
+from aotlens.report.dynamo_records import Dynamo
 from aotlens.report.records import Report
+from aotlens.session.cache_keys import load_keys, save_keys
 from aotlens.session.dynamo_log import DynamoLog
+from aotlens.session.processes import ProcessLog
 from aotlens.session.run import End, run_to_end
 from aotlens.session.script import load_script, new_module, run_script
 from aotlens.session.why import JOB, WhyJob, save_observed
@@ -39,17 +43,21 @@ def main(folder: str) -> int:
 
 def _observed(job: WhyJob) -> tuple[End, Report]:
     """The whole script, as it is."""
-    log = DynamoLog(job.time_guards)
+    log, started = DynamoLog(job.time_guards), ProcessLog()
+    log.listener.caches.known += load_keys(job.path)
 
     def script() -> None:
         loaded = load_script(job.path)
         module = new_module(loaded, "__main__")
-        with log.listening():
+        with log.listening(), started.listening():
             run_script(loaded, module, job.argv)
 
     end = run_to_end(script, job.path)
     stopped = None if end.failure is None else f"the script failed: {end.failure.message}"
+    save_keys(job.path, log.listener.caches.known)
     dynamo, records = log.dynamo(), log.records
+    if started.records:
+        dynamo = replace(dynamo or Dynamo(), processes=started.records)
     findings = (
         *(from_not_compiled(record) for record in records if not is_graph_break(record)),
         *dynamo_findings(dynamo),

@@ -18,7 +18,7 @@ from aotlens.report.forecast import (
 from aotlens.report.forecast_records import Forecast
 from aotlens.report.places import source_line
 from aotlens.report.summary import counted, human_ms, human_us
-from aotlens.report.why import Problem, cache_words, dynamo_summary, problems
+from aotlens.report.why import Problem, cache_words, dynamo_summary, miss_words, problems, process_words
 from tui.view.places import line_place
 from tui.view.rows import Line, Link, Part
 
@@ -66,7 +66,7 @@ def all_dynamo_lines(dynamo: Dynamo) -> Iterator[Line]:
             yield Line((Part(f"    → {problem.hint}", "ok"),), link, wrap=True)
         for tried in fixes_of(dynamo, problem.function, problem.target):
             yield Line((Part(f"    ✓ tested: {tried.fix.title}", "ok"),), link, wrap=True)
-    for section in (_skipped_lines(dynamo), _guard_lines(dynamo)):
+    for section in (_skipped_lines(dynamo), _guard_lines(dynamo), _process_lines(dynamo)):
         lines = tuple(section)
         if lines:
             yield Line()
@@ -112,6 +112,15 @@ def _guard_lines(dynamo: Dynamo) -> Iterator[Line]:
             yield Line((*parts, Part(f"  {guard.expression}", "dim")), link)
         if len(function.guards) > MOST_LINES:
             yield Line((Part(f"         … {len(function.guards) - MOST_LINES} more values", "dim"),))
+
+
+def _process_lines(dynamo: Dynamo) -> Iterator[Line]:
+    if dynamo.processes:
+        yield Line((Part("Not observed", "heading"), Part("  processes that the script started", "dim")))
+    for entry in dynamo.processes:
+        link = Link() if entry.span is None else Link((entry.span,))
+        where = "" if entry.span is None else f"  {line_place(entry.span)}"
+        yield Line((Part(f"  {process_words(entry)}"), Part(where, "place")), link)
 
 
 def _guard_cost(function: DynamoFunction) -> str:
@@ -180,3 +189,5 @@ def _time_lines(seconds: CompileSeconds) -> Iterator[Line]:
         yield Line(parts, Link((line.span,)))
     for cache in seconds.caches:
         yield Line((Part(f"  {cache_words(cache)}", "dim"),))
+    for words in miss_words(seconds):
+        yield Line((Part(f"    {words}", "dim"),), wrap=True)

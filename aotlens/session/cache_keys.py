@@ -1,0 +1,37 @@
+"""The keys that earlier runs of a script looked up in torch's caches, kept in the cache of aotlens.
+
+Invariant: without a cache folder nothing is remembered, and nothing fails.
+"""
+
+from pathlib import Path
+
+from aotlens.cache import digest, open_store
+from aotlens.dynamo.caches import KnownKey
+from aotlens.report.codec import decode_record, encode_record
+
+__all__ = ["load_keys", "save_keys"]
+
+KIND = "cache-keys"
+
+
+def load_keys(script: str) -> list[KnownKey]:
+    """Those of the last run; none where it is not known."""
+    store = open_store()
+    entries = None if store is None else store.get(KIND, _key(script))
+    if not isinstance(entries, list):
+        return []
+    try:
+        return [decode_record(KnownKey, entry) for entry in entries]
+    except (KeyError, TypeError, ValueError):
+        return []  # of an earlier release
+
+
+def save_keys(script: str, keys: list[KnownKey]) -> None:
+    """Remember the keys for the next run."""
+    store = open_store()
+    if store is not None and keys:
+        store.put(KIND, _key(script), [encode_record(key) for key in keys])
+
+
+def _key(script: str) -> str:
+    return digest(str(Path(script).resolve()))
