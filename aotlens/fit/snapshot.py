@@ -1,0 +1,226 @@
+"""Who holds GPU memory in a file that `torch.cuda.memory._dump_snapshot` wrote.  Stdlib only.
+
+Invariant: nothing in the file is executed.  A snapshot is plain dicts, lists, strings and numbers; a pickle
+that asks for anything else, which is how pickles run code, is refused by the name of what it asks for.
+"""
+
+import os
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from aotlens.errors import UserError
+from aotlens.trace.safe_text import safe_text
+
+__all__ = ["Failure", "Holder", "MemorySnapshot", "Phase", "is_snapshot", "read_snapshot"]
+
+PICKLE_START = b"\x80"
+MOST_BYTES = 4 << 30
+"""A larger file is refused: its objects would take many times that."""
+
+Phase = Literal["parameters", "forward", "compiled code", "backward", "optimizer", "not recorded"]
+"""Where a block was allocated, by its stack: `parameters` where a module is moved or made on the GPU, and
+`not recorded` for a block from before recording began, or without stacks."""
+
+_ACTIVE = ("active_allocated", "active_awaiting_free", "active_pending_free")
+_LIBRARY = ("/site-packages/", "/dist-packages/", "/torch/", "/lib/python")
+_GENERATED = ("torchinductor", "<eval_with_key>", "fx_generated_")
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The blocks that one line of the user's allocated."""
+
+    phase: Phase
+    file: str
+    """Empty where no frame of the user's is in the stack."""
+    line: int
+    function: str
+    size_bytes: int
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The last allocation that failed."""
+
+    size_bytes: int
+    """What was asked for."""
+    free_bytes: int | None
+    """What the driver had left; None where the file does not say."""
+    file: str
+    line: int
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySnapshot:
+    """The memory of one device."""
+
+    device: int
+    reserved_bytes: int
+    """The sum of the segments."""
+    allocated_bytes: int
+    """The sum of the blocks in use."""
+    largest_free_bytes: int
+    """The largest block that is free within a segment."""
+    holders: tuple[Holder, ...]
+    """The most bytes first; they sum up to the allocated bytes."""
+    failure: Failure | None
+    """None where nothing failed while allocations were recorded."""
+
+    @property
+    def unused_bytes(self) -> int:
+        """Reserved and not in use: fragmentation, and what was freed."""
+        return self.reserved_bytes - self.allocated_bytes
+
+
+class _RefusedError(Exception):
+    """The file asks for more than plain data."""
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        raise _RefusedError(f"it asks for `{module}.{name}`, which a memory snapshot does not hold")
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise _RefusedError("it asks for an object outside of the file")
+
+
+_DAMAGED = (
+    pickle.UnpicklingError,
+    EOFError,
+    ValueError,
+    IndexError,
+    KeyError,
+    AttributeError,
+    ImportError,
+    OverflowError,
+)
+"""What `pickle` raises for bytes that are no pickle."""
+
+
+def is_snapshot(path: str) -> bool:
+    """Whether a file may be one, by its first bytes and the name of its first key; nothing is unpickled."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(256)
+    except OSError:
+        return False
+    return start.startswith(PICKLE_START) and (b"segments" in start or b"device_traces" in start)
+
+
+def read_snapshot(path: str) -> tuple[MemorySnapshot, ...]:
+    """The devices of a snapshot that hold memory or failed.
+
+    Raises:
+        UserError: the file cannot be read, is too large, is damaged, or is no snapshot.
+    """
+    data = _loaded(path)
+    if not isinstance(data, Mapping) or not isinstance(data.get("segments"), Sequence):
+        raise UserError(f"{path} is no memory snapshot: it has no list of segments")
+    segments, traces = data["segments"], data.get("device_traces") or []
+    try:
+        devices = sorted({_number(segment, "device") for segment in segments} | set(range(len(traces))))
+        found = [_device(device, segments, traces[device : device + 1]) for device in devices]
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is no memory snapshot that can be read: {error!r} in its records") from error
+    return tuple(one for one in found if one.reserved_bytes or one.failure is not None)
+
+
+def _loaded(path: str) -> Any:
+    try:
+        size_bytes = os.path.getsize(path)
+        if size_bytes > MOST_BYTES:
+            raise UserError(f"{path} has {size_bytes >> 30} GiB; snapshots of up to 4 GiB can be read")
+        with open(path, "rb") as file:
+            return _PlainUnpickler(file).load()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except _RefusedError as error:
+        raise UserError(f"{path} is refused, and nothing in it was run: {error}") from error
+    except _DAMAGED as error:
+        raise UserError(f"{path} is damaged or cut short ({type(error).__name__})") from error
+
+
+def _device(device: int, segments: Iterable[Any], traces: Sequence[Any]) -> MemorySnapshot:
+    own = [segment for segment in segments if _number(segment, "device") == device]
+    blocks = [block for segment in own for block in segment["blocks"]]
+    active = [block for block in blocks if block["state"] in _ACTIVE]
+    free = (_number(block, "size") for block in blocks if block["state"] not in _ACTIVE)
+    return MemorySnapshot(
+        device=device,
+        reserved_bytes=sum(_number(segment, "total_size") for segment in own),
+        allocated_bytes=sum(_number(block, "size") for block in active),
+        largest_free_bytes=max(free, default=0),
+        holders=tuple(_holders(active)),
+        failure=_failure(traces[0] if traces else ()),
+    )
+
+
+def _holders(blocks: Iterable[Any]) -> Iterator[Holder]:
+    sizes: Counter[tuple[Phase, str, int, str]] = Counter()
+    counts: Counter[tuple[Phase, str, int, str]] = Counter()
+    for block in blocks:
+        frames = _frames(block)
+        key = (_phase(frames), *_users(frames))
+        sizes[key] += _number(block, "size")
+        counts[key] += 1
+    for key, size_bytes in sizes.most_common():
+        yield Holder(*key, size_bytes, counts[key])
+
+
+def _failure(trace: Iterable[Any]) -> Failure | None:
+    failed = [entry for entry in trace if entry.get("action") == "oom"]
+    if not failed:
+        return None
+    last = failed[-1]
+    free = last.get("device_free")
+    file, line, function = _users(_frames(last))
+    return Failure(_number(last, "size"), int(free) if free is not None else None, file, line, function)
+
+
+def _frames(record: Any) -> list[tuple[str, int, str]]:
+    """File, line and function, innermost first; without frames of C++."""
+    frames = record.get("frames") or []
+    if not frames:  # files of torch before 2.1 have them in the block's history
+        frames = next((entry.get("frames") or [] for entry in record.get("history") or []), [])
+    named = (
+        (safe_text(str(frame["filename"])), int(frame["line"]), safe_text(str(frame["name"])))
+        for frame in frames
+    )
+    return [frame for frame in named if frame[0].endswith(".py") or frame[0].startswith("<")]
+
+
+def _users(frames: list[tuple[str, int, str]]) -> tuple[str, int, str]:
+    """The innermost frame outside of installed packages and generated code."""
+    for file, line, function in frames:
+        if not any(part in file for part in (*_LIBRARY, *_GENERATED)) and not file.startswith("<"):
+            return file, line, function
+    return "", 0, ""
+
+
+def _phase(frames: list[tuple[str, int, str]]) -> Phase:
+    """The outermost part of torch that the allocation belongs to decides."""
+    if not frames:
+        return "not recorded"
+    if any("/torch/optim/" in file and function == "step" for file, _, function in frames):
+        return "optimizer"
+    if any(
+        function in ("_engine_run_backward", "backward") and "/torch/" in file for file, _, function in frames
+    ):
+        return "backward"
+    if any(part in file for file, _, _ in frames for part in _GENERATED):
+        return "compiled code"
+    if any(file.endswith("nn/modules/module.py") and function == "_apply" for file, _, function in frames):
+        return "parameters"
+    return "forward"
+
+
+def _number(record: Any, key: str) -> int:
+    value = record[key]
+    if not isinstance(value, int):
+        raise TypeError(f"`{key}` is {type(value).__name__}, not a number")
+    return value

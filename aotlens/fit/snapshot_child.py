@@ -1,0 +1,68 @@
+"""Reads a memory snapshot in a process of its own, which a limit on memory may end.  Stdlib only.
+
+`python -m aotlens.fit.snapshot_child FILE` writes the devices as JSON to stdout, or the reason to stderr with
+exit code 2.
+"""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from aotlens.errors import UserError
+from aotlens.fit.snapshot import Failure, Holder, MemorySnapshot, read_snapshot
+
+__all__ = ["read_in_child"]
+
+MEMORY_LIMIT_BYTES = 16 << 30
+TIME_LIMIT_S = 600
+
+
+def read_in_child(path: str) -> tuple[MemorySnapshot, ...]:
+    """As `read_snapshot`, whatever the file needs.
+
+    Raises:
+        UserError: as `read_snapshot`; also where reading takes more memory or time than the limits allow.
+    """
+    command = [sys.executable, "-m", "aotlens.fit.snapshot_child", path]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise UserError(f"{path}: reading it took longer than {TIME_LIMIT_S // 60} minutes") from error
+    if done.returncode == 2:
+        raise UserError(done.stderr.strip())
+    if done.returncode:
+        gib = MEMORY_LIMIT_BYTES >> 30
+        raise UserError(f"{path}: reading it ended the process; it may need more than the limit of {gib} GiB")
+    return tuple(_snapshot(entry) for entry in json.loads(done.stdout))
+
+
+def _snapshot(entry: dict[str, Any]) -> MemorySnapshot:
+    failure = entry.pop("failure")
+    holders = tuple(Holder(**holder) for holder in entry.pop("holders"))
+    return MemorySnapshot(**entry, holders=holders, failure=Failure(**failure) if failure else None)
+
+
+def _limit_memory() -> None:
+    """Where the system has no such limit, the time limit alone holds."""
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
+
+
+def main(path: str) -> int:
+    _limit_memory()
+    try:
+        devices = read_snapshot(path)
+    except UserError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    json.dump([asdict(device) for device in devices], sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

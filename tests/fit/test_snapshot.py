@@ -1,0 +1,112 @@
+"""Memory snapshots: who holds memory, and files that are refused before anything in them runs."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from aotlens.errors import UserError
+from aotlens.fit.snapshot import Failure, Holder, is_snapshot, read_snapshot
+from aotlens.fit.snapshot_child import read_in_child
+from aotlens.fit.snapshot_text import snapshot_lines
+from tests.fit.snapshot_files import MIB, STACKS, block, failed_step, segment, write
+
+
+def test_the_bytes_of_each_line_and_phase(tmp_path: Path) -> None:
+    path = write(tmp_path / "step.pickle", failed_step())
+    assert is_snapshot(str(path))
+    (device,) = read_snapshot(str(path))
+    assert device.holders == (
+        Holder("optimizer", "/job/train.py", 22, "main", 48 * MIB, 1),
+        Holder("compiled code", "/job/model.py", 41, "forward", 40 * MIB, 1),
+        Holder("parameters", "/job/train.py", 9, "main", 24 * MIB, 1),
+        Holder("not recorded", "", 0, "", 10 * MIB, 1),
+        Holder("forward", "/job/model.py", 41, "forward", 6 * MIB, 1),
+        Holder("backward", "/job/train.py", 20, "main", 3 * MIB, 1),
+    )
+    assert device.failure == Failure(5 * MIB, MIB, "/job/model.py", 41, "forward")
+    assert (device.reserved_bytes, device.allocated_bytes) == (137 * MIB, 131 * MIB)
+    assert (device.unused_bytes, device.largest_free_bytes) == (6 * MIB, 4 * MIB)
+
+
+def test_a_child_reads_the_same(tmp_path: Path) -> None:
+    path = str(write(tmp_path / "step.pickle", failed_step()))
+    assert read_in_child(path) == read_snapshot(path)
+
+
+def test_blocks_of_one_line_are_one_row_and_devices_are_apart(tmp_path: Path) -> None:
+    data = {
+        "segments": [
+            segment(block(MIB, STACKS["forward"]), block(2 * MIB, STACKS["forward"])),
+            segment(block(4 * MIB, STACKS["backward"]), device=1),
+        ],
+        "device_traces": [[], [], []],
+    }
+    first, second = read_snapshot(str(write(tmp_path / "two.pickle", data)))
+    assert [(holder.size_bytes, holder.blocks) for holder in first.holders] == [(3 * MIB, 2)]
+    assert (second.device, second.allocated_bytes, second.failure) == (1, 4 * MIB, None)
+
+
+def test_the_answer_as_text(tmp_path: Path) -> None:
+    (device,) = read_snapshot(str(write(tmp_path / "step.pickle", failed_step())))
+    lines = list(snapshot_lines(device))
+    assert lines[:2] == [
+        "out of memory on device 0: 5.0 MiB were asked for at /job/model.py:41 in forward",
+        "  the GPU had 1.0 MiB left outside of what torch reserved",
+    ]
+    assert lines[2].startswith("  137.0 MiB reserved, 131.0 MiB of it in use; 6.0 MiB reserved and free, in ")
+    assert lines[3].startswith("  enough was free, but in pieces: with PYTORCH_CUDA_ALLOC_CONF=expandable_")
+    assert lines[5:8] == [
+        "Alive, by the line that allocated it",
+        "    48.0 MiB       1 block  optimizer  /job/train.py:22 in main",
+        "    40.0 MiB       1 block  compiled code  /job/model.py:41 in forward",
+    ]
+
+
+class Hostile:
+    """What a pickle that runs code looks like."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return (print, ("run",))
+
+
+def test_a_pickle_that_would_run_code_is_refused_by_name(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "hostile.pickle", {"segments": [Hostile()], "device_traces": []})
+    for read in (read_snapshot, read_in_child):
+        with pytest.raises(UserError, match=r"nothing in it was run: it asks for `builtins\.print`"):
+            read(str(path))
+    assert "run\n" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ([1, 2], "has no list of segments"),
+        ({"segments": 3}, "has no list of segments"),
+        ({"segments": [{"device": 0}]}, "KeyError"),
+        ({"segments": [{"device": "0", "blocks": [], "total_size": 1}]}, "`device` is str"),
+    ],
+)
+def test_what_is_no_snapshot_says_why(tmp_path: Path, data: object, why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        read_snapshot(str(write(tmp_path / "other.pickle", data)))
+
+
+def test_a_file_that_is_cut_short(tmp_path: Path) -> None:
+    path = tmp_path / "cut.pickle"
+    path.write_bytes(pickle.dumps(failed_step())[:200])
+    with pytest.raises(UserError, match="damaged or cut short"):
+        read_snapshot(str(path))
+    with pytest.raises(UserError, match="cannot be read"):
+        read_snapshot(str(tmp_path / "missing.pickle"))
+
+
+def test_names_that_would_act_on_a_terminal_are_made_safe(tmp_path: Path) -> None:
+    frames = [{"filename": "/job/\x1b[31mred.py", "line": 1, "name": "f\x07"}]
+    path = write(tmp_path / "names.pickle", {"segments": [segment(block(MIB, frames))], "device_traces": []})
+    (device,) = read_snapshot(str(path))
+    text = "\n".join(snapshot_lines(device))
+    assert "\x1b" not in text
+    assert "\x07" not in text
