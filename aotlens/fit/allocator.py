@@ -9,7 +9,8 @@ driver before an allocation fails.
 Invariant: the blocks of a segment cover it without gaps, and no two free blocks are neighbours.
 
 Not modelled: several streams (all blocks count as those of one), private pools of CUDA graphs, garbage
-collection below the limit, and `max_split_size_mb`.
+collection below the limit, `max_split_size_mb`, and the return of whole free pages in the middle of an
+expandable segment, of which only the free end is returned.
 """
 
 from bisect import bisect_left, insort
@@ -143,9 +144,11 @@ class _FreeBlocks:
         del self.order[bisect_left(self.order, (block.size_bytes, block.address))]
         del self.by_address[block.address]
 
-    def fitting(self, size_bytes: int) -> _Block | None:
+    def fitting(self, size_bytes: int, growing: _Block | None) -> _Block | None:
+        """The smallest block that is large enough; the one that can still grow is taken last."""
         index = bisect_left(self.order, (size_bytes, -1))
-        return self.by_address[self.order[index][1]] if index < len(self.order) else None
+        blocks = [self.by_address[address] for _, address in self.order[index : index + 2]]
+        return next((block for block in blocks if block is not growing), blocks[0] if blocks else None)
 
 
 class _Allocator:
@@ -196,7 +199,7 @@ class _Allocator:
 
     def _take(self, size_bytes: int) -> _Block | None:
         pool: Pool = "small" if size_bytes <= SMALL_BYTES else "large"
-        block = self._free[pool].fitting(size_bytes)
+        block = self._free[pool].fitting(size_bytes, self._ends.get(pool))
         if block is not None:
             self._free[pool].remove(block)
         else:
@@ -287,27 +290,28 @@ class _Allocator:
         return first
 
     def _return_free_segments(self) -> bool:
-        """Give whole free segments back to the driver, of an expandable segment its free end."""
-        returned = False
-        for free in self._free.values():
+        """Give whole free segments back to the driver, and whole free pages at the end of expandable ones."""
+        before = self.reserved_bytes
+        for pool, free in self._free.items():
             for block in list(free.by_address.values()):
-                is_whole = block.previous is None and block.following is None
-                if not (is_whole or (self._is_expandable and block.following is None)):
-                    continue
-                free.remove(block)
-                self.reserved_bytes -= block.size_bytes
-                self._segments[block.segment] -= block.size_bytes
-                if not self._segments[block.segment]:
-                    del self._segments[block.segment]
-                if block.previous is not None:
-                    block.previous.following = None
-                if self._ends.get(block.pool) is block:
-                    self._forget_end(block)
-                returned = True
-        return returned
+                if self._is_expandable and block is self._ends.get(pool):
+                    self._return_end(block)
+                elif not self._is_expandable and block.previous is None and block.following is None:
+                    free.remove(block)
+                    self.reserved_bytes -= self._segments.pop(block.segment)
+        return self.reserved_bytes < before
 
-    def _forget_end(self, block: _Block) -> None:
-        if block.previous is not None:
-            self._ends[block.pool] = block.previous
+    def _return_end(self, end: _Block) -> None:
+        part_of_page = end.size_bytes % (SMALL_SEGMENT_BYTES if end.pool == "small" else LARGE_SEGMENT_BYTES)
+        returned = end.size_bytes - part_of_page
+        self._free[end.pool].remove(end)
+        self.reserved_bytes -= returned
+        self._segments[end.segment] -= returned
+        if part_of_page:
+            end.size_bytes = part_of_page
+            self._free[end.pool].add(end)
+        elif end.previous is not None:
+            end.previous.following = None
+            self._ends[end.pool] = end.previous
         else:
-            del self._ends[block.pool]
+            del self._ends[end.pool], self._segments[end.segment]

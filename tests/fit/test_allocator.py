@@ -86,6 +86,23 @@ def test_expandable_segments_leave_no_holes_between_segments() -> None:
     assert reserved(*growing, is_expandable=True) == 20 * MIB
 
 
+def test_the_end_of_an_expandable_segment_is_used_last() -> None:
+    """It alone can grow, so 10 MiB go to the hole of 14 MiB although the end is smaller."""
+    use = (14 * MIB, MIB + 1, 14 * MIB, -1, 10 * MIB)
+    assert reserved(*use, is_expandable=True) == 40 * MIB
+    assert reserved(*use, 14 * MIB, is_expandable=True) == 60 * MIB
+
+
+def test_only_whole_pages_of_an_expandable_segment_are_returned() -> None:
+    events = [AllocationEvent(1, 12 * MIB), AllocationEvent(2, 25 * MIB), AllocationEvent(2, 0)]
+    events.append(AllocationEvent(3, MIB))
+    use = replay(events, 41 * MIB, is_expandable=True)
+    assert use.out_of_memory is None
+    failed = replay(events, 40 * MIB - 1, is_expandable=True).out_of_memory
+    assert failed is not None
+    assert (failed.event, failed.reserved_bytes) == (1, 20 * MIB)
+
+
 def test_a_sequence_that_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="allocation 7 is freed"):
         replay([AllocationEvent(7, 0)])
