@@ -98,6 +98,8 @@ _DAMAGED = (
     AttributeError,
     ImportError,
     OverflowError,
+    RecursionError,
+    TypeError,
 )
 """What `pickle` raises for bytes that are no pickle."""
 
@@ -141,6 +143,10 @@ def _loaded(path: str) -> Any:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
     except _RefusedError as error:
         raise UserError(f"{path} is refused, and nothing in it was run: {error}") from error
+    except MemoryError as error:
+        raise UserError(
+            f"{path} asks for more memory than reading may use; it is too large, or damaged"
+        ) from error
     except _DAMAGED as error:
         raise UserError(f"{path} is damaged or cut short ({type(error).__name__})") from error
 

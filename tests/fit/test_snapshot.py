@@ -1,9 +1,13 @@
 """Memory snapshots: who holds memory, and files that are refused before anything in them runs."""
 
+import contextlib
 import pickle
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aotlens.errors import UserError
 from aotlens.fit.snapshot import Failure, Holder, is_snapshot, read_snapshot
@@ -101,6 +105,35 @@ def test_a_file_that_is_cut_short(tmp_path: Path) -> None:
         read_snapshot(str(path))
     with pytest.raises(UserError, match="cannot be read"):
         read_snapshot(str(tmp_path / "missing.pickle"))
+
+
+@given(
+    st.sampled_from((2, 4)), st.lists(st.tuples(st.integers(0), st.integers(0, 255)), min_size=1, max_size=4)
+)
+def test_damaged_bytes_are_an_error_of_the_users(protocol: int, changes: list[tuple[int, int]]) -> None:
+    data = bytearray(pickle.dumps(failed_step(), protocol))
+    for position, value in changes:
+        data[position % len(data)] = value
+    with tempfile.NamedTemporaryFile(suffix=".pickle") as file:
+        file.write(data)
+        file.flush()
+        with contextlib.suppress(UserError):
+            assert all(device.reserved_bytes or device.failure for device in read_snapshot(file.name))
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"\x80\x02}]K\x01s.", r"damaged or cut short \(TypeError\)"),
+        (b"\x80\x02X\x01\x00\x00\x00a)R.", r"damaged or cut short \(TypeError\)"),
+        (b"\x80\x05\x96" + (1 << 60).to_bytes(8, "little") + b"a.", "asks for more memory"),
+    ],
+)
+def test_opcodes_that_make_no_sense_say_so(tmp_path: Path, data: bytes, why: str) -> None:
+    path = tmp_path / "odd.pickle"
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=why):
+        read_snapshot(str(path))
 
 
 def test_names_that_would_act_on_a_terminal_are_made_safe(tmp_path: Path) -> None:
