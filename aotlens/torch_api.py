@@ -2094,7 +2094,9 @@ _AOT_CACHE = "aotautograd_cache_"
 def _listening_to_caches(listener: DynamoListener) -> Iterator[None]:
     """Report lookups: those of the AOT layer from its log, Inductor's once its module is loaded."""
     logs: Any = torch._logging
-    original_log, begin = logs.trace_structured, listener.phase_begins
+    from torch._dynamo.utils import ChromiumEventLogger
+
+    original_log, begin = logs.trace_structured, ChromiumEventLogger.log_event_start
     undo: list[Callable[[], None]] = []
 
     def trace_structured(name: str, metadata_fn: Any = dict, *args: Any, **kwargs: Any) -> Any:
@@ -2106,19 +2108,19 @@ def _listening_to_caches(listener: DynamoListener) -> Iterator[None]:
                     listener.looks_up(_cache_event("AOTAutograd", info))
         return original_log(name, metadata_fn, *args, **kwargs)
 
-    def phase_begins(name: str, compile_id: str) -> None:
+    def log_event_start(*args: Any, **kwargs: Any) -> None:
         codecache = sys.modules.get("torch._inductor.codecache")
         if not undo and hasattr(codecache, "FxGraphCache"):
             undo.append(_hook_inductors_cache(codecache, listener))
-        begin(name, compile_id)
+        begin(*args, **kwargs)
 
     logs.trace_structured = trace_structured
-    listener.phase_begins = phase_begins  # type: ignore[method-assign]
+    ChromiumEventLogger.log_event_start = log_event_start
     try:
         yield
     finally:
         logs.trace_structured = original_log
-        listener.phase_begins = begin  # type: ignore[method-assign]
+        ChromiumEventLogger.log_event_start = begin
         for put_back in undo:
             put_back()
 
