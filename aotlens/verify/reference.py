@@ -2,7 +2,8 @@
 
 A value of few bits that differs is excused where the compiled one is as near to that reference as eager's:
 then both are roundings of the same number.  Eager's error in one tensor may be small by luck, so its error in
-the other tensors of the call counts too.  Invariant: only values are excused, never a fact about a tensor.
+the other tensors of the call counts too.  Invariant: only finite values are excused,
+never a NaN or an infinity that eager does not have, nor a fact about a tensor.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from aotlens.verify.clone import Cloner
 from aotlens.verify.compare import Difference, Verification
 from aotlens.verify.first_call import observe_alone
 from aotlens.verify.observe import Facts, Observation, Probe
-from aotlens.verify.values import error_between
+from aotlens.verify.values import error_between, same_non_finite
 from aotlens.verify.values import wide as wide_values
 from aotlens.verify.world import World, copies
 
@@ -73,7 +74,8 @@ def excused(
     kept, rounded = list[Difference](), list[tuple[Difference, float, float]]()
     for difference in verification.differences:
         key = (difference.kind, difference.name)
-        if difference.max_abs is None or not all(key in side for side in (found, expected, truth)):
+        present = all(key in side for side in (found, expected, truth))
+        if difference.max_abs is None or not present or not same_non_finite(found[key], expected[key]):
             kept.append(difference)
             continue
         ours, eagers = (error_between(side[key], truth[key]) for side in (found, expected))

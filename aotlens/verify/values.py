@@ -105,6 +105,16 @@ def close(found: Tensor, expected: Tensor, scale: float = 1.0) -> bool:
     return bool(((other - true).abs() <= allowed)[ordinary].all())
 
 
+def same_non_finite(found: Tensor, expected: Tensor) -> bool:
+    """Whether NaN and infinities stand at the same elements; `error_between` does not count them."""
+    if shape_of(found) != shape_of(expected):
+        return False
+    other, true = wide(found), wide(expected)
+    return torch.equal(torch.isnan(other), torch.isnan(true)) and torch.equal(
+        torch.isinf(other), torch.isinf(true)
+    )
+
+
 def same_values(one: Tensor, other: Tensor) -> bool:
     """Whether both have the same shape and every element is equal to the bit, or NaN in both."""
     if shape_of(one) != shape_of(other) or one.layout != other.layout:

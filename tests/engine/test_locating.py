@@ -230,6 +230,17 @@ def test_a_gradient_that_cancels_out_is_held_against_the_others(
     assert bool(judged.differences) is not is_rounding
 
 
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_a_value_that_only_the_compiled_call_has_not_finite_is_no_rounding(wrong: float) -> None:
+    def side(first: float, second: float) -> Observation:
+        return Observation(None, gradients=Gradients((), (("weight", torch.tensor([first, second])),)))
+
+    difference = Difference("gradient", "weight", f"[1, {wrong}]", "[1, 2]", 0.0)
+    verification = Verification((difference,), values=0, gradients=1, mutated=0, max_error=0.0)
+    judged = excused(verification, (side(1.0, wrong), side(1.0, 2.0)), side(1.0, 2.0))
+    assert judged.differences == (difference,)
+
+
 @pytest.mark.parametrize(("ours", "is_rounding"), [(1e-2, True), (5e-2, False)])
 def test_a_gradient_that_eager_has_exactly_by_chance_is_held_against_eagers_usual_error(
     ours: float, is_rounding: bool
