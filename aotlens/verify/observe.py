@@ -17,7 +17,7 @@ from aotlens.verify.captured import gradients_of
 from aotlens.verify.gradients import Gradients, backward
 from aotlens.verify.left import held_tensors, new_tensors
 from aotlens.verify.sharing import Write, sharing, try_writes
-from aotlens.verify.values import class_name, is_leaf, metadata, same_values
+from aotlens.verify.values import class_name, copied, is_leaf, metadata, same_values
 from aotlens.verify.world import Named, World, distinct_names
 
 
@@ -173,7 +173,7 @@ def _look(
         random_state=random_state,
         gradients=gradients,
         backward_failure=failure,
-        inputs_after_backward=tuple(copy_of(item.tensor) for item in given.inputs) if probe.backward else (),
+        inputs_after_backward=tuple(copied(item.tensor) for item in given.inputs) if probe.backward else (),
         writes=try_writes(given.inputs, outputs) if probe.writes else (),
     )
 
@@ -195,7 +195,7 @@ def _facts(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> tu
         facts.append(
             Facts(
                 name=item.name,
-                value=copy_of(tensor),
+                value=copied(tensor),
                 stride=tuple(tensor.stride()) if tensor.layout == torch.strided else (),
                 offset=int(tensor.storage_offset()) if tensor.layout == torch.strided else 0,
                 requires_grad=tensor.requires_grad,
@@ -245,12 +245,6 @@ def _differentiate(
         return backward(given, outputs, bumped, probe.only), None
     except Exception as error:  # noqa: BLE001 - whatever the call raises is what eager must raise too
         return None, Failure(type(error), str(error))
-
-
-def copy_of(tensor: Tensor) -> Tensor:
-    """The values now, apart from every later change."""
-    with torch.no_grad():
-        return tensor.detach().clone()
 
 
 def _version(tensor: Tensor) -> int:

@@ -49,6 +49,27 @@ def inner_tensors(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
             yield name, inner
 
 
+def is_wrapper(tensor: Tensor) -> bool:
+    return hasattr(tensor, "__tensor_flatten__")
+
+
+def copied(tensor: Tensor) -> Tensor:
+    """The values now, apart from every later change; a wrapper without `clone` is rebuilt of copied parts."""
+    with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+        try:
+            return tensor.detach().clone()
+        except NotImplementedError:
+            if not is_wrapper(tensor):
+                raise
+        names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
+        parts = {name: getattr(tensor, name) for name in names}
+        inner = {name: copied(part) if isinstance(part, Tensor) else part for name, part in parts.items()}
+        made: Tensor = type(tensor).__tensor_unflatten__(  # type: ignore[attr-defined]
+            inner, context, tensor.size(), tensor.stride()
+        )
+        return made
+
+
 def is_users_wrapper(tensor: Tensor) -> bool:
     """Whether the tensor is a wrapper around others that its user sees."""
     return hasattr(tensor, "__tensor_flatten__") and not is_pending_collective(tensor)
@@ -121,8 +142,18 @@ def same_values(one: Tensor, other: Tensor) -> bool:
         return False
     if one.is_meta:
         return True
+    if is_wrapper(one) or is_wrapper(other):
+        return _same_inner(one, other)
     first, second = _dense(one.detach()), _dense(other.detach())
     return bool(torch.eq(first, second).logical_or(first.isnan() & second.isnan()).all())
+
+
+def _same_inner(one: Tensor, other: Tensor) -> bool:
+    """The same for wrappers, part by part: their own operators need not know `detach` and the like."""
+    if not (is_wrapper(one) and is_wrapper(other)):
+        return False
+    first, second = dict(inner_tensors(one)), dict(inner_tensors(other))
+    return first.keys() == second.keys() and all(same_values(first[name], second[name]) for name in first)
 
 
 def error_between(found: Tensor, expected: Tensor) -> float:
@@ -174,6 +205,9 @@ def _marked(values: Tensor, ordinary: Tensor) -> Tensor:
 
 
 def _dense(tensor: Tensor) -> Tensor:
-    if hasattr(tensor, "__tensor_flatten__"):
-        return torch.cat([_dense(inner).flatten() for _, inner in inner_tensors(tensor)])
+    if is_wrapper(tensor):
+        parts = [_dense(inner).flatten() for _, inner in inner_tensors(tensor)]
+        # Quantised wrappers hold parts of several types, some of which torch does not promote.
+        is_mixed = len({part.dtype for part in parts}) > 1
+        return torch.cat([wide(part) for part in parts] if is_mixed else parts)
     return tensor.to_dense() if tensor.layout != torch.strided else tensor.resolve_conj().resolve_neg()
