@@ -56,6 +56,18 @@ def is_own_file(filename: str) -> bool:
     return is_user_file(filename) and not is_installed_file(filename)
 
 
+def importing_library() -> bool:
+    """Whether the innermost frame outside of torch and aotlens is part of the import of a library."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    while frame is not None and is_installed_file(frame.f_code.co_filename):
+        if frame.f_code.co_name == "<module>":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def is_user_code(code: CodeType) -> bool:
     known = _is_user.get(code.co_filename)
     if known is None:

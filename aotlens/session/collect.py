@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from aotlens.capture.frames import is_own_file, is_torch_file, is_user_file
+from aotlens.capture.frames import importing_library, is_own_file, is_torch_file, is_user_file
 from aotlens.observe import NotCompiled as NotCompiledGraph
 from aotlens.observe import observing
 from aotlens.report.eager_records import CODES, NotCompiled
@@ -41,6 +41,8 @@ class Passed:
     function: Any
     called: int = 0
     """The order in which it was called first, from 1 on; noted of torch's own layers alone."""
+    is_of_import: bool = False
+    """Whether a library passed it while it was imported, for whoever may call it."""
 
     @property
     def entries(self) -> list[tuple[tuple[str, int], str]]:
@@ -139,9 +141,8 @@ class Collector:
         """The entry of what is passed to `torch.compile`; one for a function that is passed at every call."""
         known = self._passed_by_id.get(id(function))
         if known is None:
-            known = self._passed_by_id[id(function)] = Passed(
-                function
-            )  # which keeps the function, and its id
+            known = Passed(function, is_of_import=importing_library())  # which keeps the function, and its id
+            self._passed_by_id[id(function)] = known
             self.passed.append(known)
         return known
 

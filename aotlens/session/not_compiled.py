@@ -99,7 +99,7 @@ def _without_graph(collector: Collector, log: DynamoLog) -> Iterator[NotCompiled
         if any(place in log.seen for place, _ in entry.entries) or entry.called:
             reason = "it ran, and Dynamo found no tensor operation in it to capture"
             yield _record(name, "no graph", reason, span)
-        else:
+        elif not entry.is_of_import:
             yield _record(name, "not called", "it was passed to torch.compile and never called", span)
 
 

@@ -223,6 +223,25 @@ def test_a_method_of_a_module_is_what_is_compiled_and_not_its_forward(tmp_path: 
     assert found == [("Coder", "not called", 3)]
 
 
+def test_what_a_library_compiles_while_it_is_imported_need_not_be_called(tmp_path: Path) -> None:
+    package = tmp_path / "site-packages" / "attention"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(
+        "import torch\n\n\ndef flex(x):\n    return x * 2\n\n\n"
+        "class Layer:\n    compiled = torch.compile(flex)\n\n\n"
+        "def prepare(function):\n    return torch.compile(function)\n"
+    )
+    ran = run(
+        tmp_path,
+        f"import sys; sys.path.insert(0, {str(package.parent)!r})\n"
+        "import attention, torch\n"
+        "def step(x):\n    return x + 1\n"
+        "attention.prepare(step)\n"
+        "torch.compile(lambda x: x.sin())(torch.ones(2))\n",
+    )
+    assert [(record.name, record.cause) for record in ran.not_compiled] == [("step", "not called")]
+
+
 def test_only_the_default_backend_is_replaced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     ran = run(
         tmp_path,
