@@ -54,7 +54,7 @@ COMMANDS = (
     Command(
         "record", "run any command, and keep and show torch's log of what it compiles", 1, needs_torch=False
     ),
-    Command("fit", "show which lines hold GPU memory in a memory snapshot", needs_torch=False),
+    Command("fit", "predict the memory of a training step, and whether it fits a GPU", 1),
     Command("verify", "compare compiled with eager: values, gradients, mutations, aliasing", 1),
     Command("export", "write a target as a standalone Python module", 1),
     Command("rule", "explain a diagnostic", needs_torch=False),

@@ -5,12 +5,16 @@ views it has, and its release is noted when the last reference to it goes.
 """
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_parameter_registration_hook,
+)
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
@@ -21,6 +25,7 @@ from aotlens.ir.origin import NOWHERE, Place
 from aotlens.report.fit_records import FitKind, FitPhase
 from aotlens.torch_api import (
     BACKWARD_CALL,
+    DATA_DEPENDENT_ERRORS,
     TorchDispatchMode,
     current_autograd_node,
     is_traceable_wrapper_subclass,
@@ -45,21 +50,32 @@ class StorageLife:
     device: str
     freed: int | None = None
     kind: FitKind | None = None
-    """Set for what an optimizer names: parameters, gradients, state."""
+    """Set for what an optimizer or a module names: parameters, buffers, gradients, state."""
     state: str = ""
+    is_data: bool = False
+    """Whether it is computed, with gradients enabled, from nothing that requires one."""
+    is_read_by_model: bool = False
+    """Whether an operator reads it together with what requires a gradient."""
 
 
 class Observer(TorchDispatchMode):
     """Notes the storages that operators return, and the boundaries of steps."""
 
-    def __init__(self) -> None:
+    def __init__(self, after_step: Callable[["Observer"], None] = lambda observer: None) -> None:
+        """`after_step` hears of the end of each call of an optimizer's `step`, and may end the script."""
         super().__init__()
+        self._after_step = after_step
         self.lives: list[StorageLife] = []
         self.moments = 0
         self.boundaries: list[int] = []
         """The moment at which each call of an optimizer's `step` ended."""
         self.backward_starts: list[int] = []
         """The moment of the first operator of each backward."""
+        self.optimizer_starts: list[int] = []
+        """The moment at which each call of an optimizer's `step` begins."""
+        self.values_read: dict[Place, int] = {}
+        """How often each line reads a value of a fake tensor."""
+        self._modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._phase: FitPhase = "setup"
         self._in_step = False
         self._alive: dict[int, StorageLife] = {}
@@ -74,17 +90,31 @@ class Observer(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         place = self._enter(user_place(BACKWARD_CALL))
-        result = func(*args, **(kwargs or {}))
+        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if _is_counted(leaf)]
+        is_data = torch.is_grad_enabled() and not any(tensor.requires_grad for tensor in tensors)
+        self._read(tensors, is_data, place)
+        try:
+            result = func(*args, **(kwargs or {}))
+        except DATA_DEPENDENT_ERRORS:
+            if func is not torch.ops.aten._local_scalar_dense.default:
+                raise
+            self.values_read[place] = self.values_read.get(place, 0) + 1
+            return unread_value(args[0].dtype)
         for leaf in pytree.tree_leaves(result):
-            if isinstance(leaf, torch.Tensor) and not is_traceable_wrapper_subclass(leaf):
-                self._note(leaf, str(func), place)
+            if _is_counted(leaf):
+                self._note(leaf, str(func), place, is_data)
         return result
+
+    def module_registers(self, module: torch.nn.Module, name: str, value: object) -> None:
+        self._modules.add(module)
 
     def step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._phase, self._in_step = "optimizer", True
+        self.optimizer_starts.append(self.moments)
 
     def step_ends(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Learn what the optimizer holds; the next step starts here."""
+        self.learn_modules()
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 self._set_kind(parameter, "parameter")
@@ -94,6 +124,26 @@ class Observer(TorchDispatchMode):
         self.boundaries.append(self.moments)
         self._phase, self._in_step = "forward", False
         self._forward_places.clear()
+        self._after_step(self)
+
+    def learn_modules(self) -> None:
+        """Note the parameters and buffers of all modules that are alive."""
+        for module in tuple(self._modules):
+            for parameter in module._parameters.values():
+                self._set_kind(parameter, "parameter")
+                self._set_kind(None if parameter is None else parameter.grad, "gradient")
+            for buffer in module._buffers.values():
+                self._set_kind(buffer, "buffer")
+
+    def _read(self, tensors: list[torch.Tensor], is_data: bool, place: Place) -> None:
+        """Note what an operator reads: tensors that no operator made, and data that meets parameters."""
+        if self._phase == "setup" and not is_data and torch.is_grad_enabled():
+            self._phase = "forward"
+        for tensor in tensors:
+            self._note(tensor, "", place, is_data=not tensor.requires_grad)
+            life = self._alive.get(tensor.untyped_storage()._cdata)
+            if life is not None and self._phase in ("setup", "forward") and not is_data:
+                life.is_read_by_model = True
 
     def _enter(self, place: Place) -> Place:
         """The phase and the line of the operator that is about to run."""
@@ -109,16 +159,16 @@ class Observer(TorchDispatchMode):
             self._phase = "backward"
         return place if place.frames else self._forward_places.get(node._sequence_nr(), NOWHERE)
 
-    def _note(self, tensor: torch.Tensor, op: str, place: Place) -> None:
-        if tensor.layout is not torch.strided:
-            return
+    def _note(self, tensor: torch.Tensor, op: str, place: Place, is_data: bool) -> None:
         storage = tensor.untyped_storage()
         key = storage._cdata
         size_bytes = storage.nbytes()
         if key in self._alive or not size_bytes:
             return
         text = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
-        life = StorageLife(size_bytes, self._tick(), self._phase, op, place, text, tensor.device.type)
+        life = StorageLife(
+            size_bytes, self._tick(), self._phase, op, place, text, tensor.device.type, is_data=is_data
+        )
         self._alive[key] = life
         self.lives.append(life)
         weakref.finalize(storage, self._free, key, life).atexit = False
@@ -139,15 +189,37 @@ class Observer(TorchDispatchMode):
                 life.kind, life.state = kind, state
 
 
+def unread_value(dtype: torch.dtype) -> bool | int | float:
+    """What the script reads where a fake tensor has no value: False, 1, or 0.0."""
+    if dtype is torch.bool:
+        return False
+    return 0.0 if dtype.is_floating_point or dtype.is_complex else 1
+
+
+def _is_counted(leaf: object) -> bool:
+    """Return True for a dense tensor; the inner tensors of a wrapper are counted instead of it."""
+    return (
+        isinstance(leaf, torch.Tensor)
+        and leaf.layout is torch.strided
+        and not is_traceable_wrapper_subclass(leaf)
+    )
+
+
 @contextmanager
-def observing_memory() -> Iterator[Observer]:
+def observing_memory(
+    after_step: Callable[[Observer], None] = lambda observer: None,
+) -> Iterator[Observer]:
     """Within the block, what operators allocate is noted; enter a fake mode outside of it."""
-    observer = Observer()
-    before = register_optimizer_step_pre_hook(observer.step_begins)
-    after = register_optimizer_step_post_hook(observer.step_ends)
+    observer = Observer(after_step)
+    hooks = (
+        register_optimizer_step_pre_hook(observer.step_begins),
+        register_optimizer_step_post_hook(observer.step_ends),
+        register_module_parameter_registration_hook(observer.module_registers),
+        register_module_buffer_registration_hook(observer.module_registers),
+    )
     try:
         with observer:
             yield observer
     finally:
-        before.remove()
-        after.remove()
+        for hook in hooks:
+            hook.remove()

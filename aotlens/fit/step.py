@@ -4,7 +4,6 @@ Invariant: the curve, the composition at the peak, and the allocations are three
 the bytes of the kinds add up to the peak, and so do those of the lines.
 """
 
-from collections import Counter
 from dataclasses import replace
 
 from aotlens.fit.observer import Observer, StorageLife
@@ -19,18 +18,30 @@ from aotlens.report.fit_records import (
     PhasePeak,
 )
 
-__all__ = ["fit_of"]
+__all__ = ["fit_of", "period_of"]
 
 
-def fit_of(observer: Observer, is_fake: bool = True) -> Fit:
+MOST_BOUNDARIES = 4
+"""Calls of `step` that one step of the script may have: a GAN has two."""
+
+
+def fit_of(observer: Observer, is_fake: bool = True, assumptions: tuple[str, ...] = ()) -> Fit:
     """The last complete step; without an optimizer's step, the whole run."""
-    ends = observer.boundaries
-    first, last = (ends[-2], ends[-1]) if len(ends) > 1 else (0, ends[0] if ends else observer.moments)
-    lives = [life for life in observer.lives if life.made < last and not _ends_before(life, first)]
+    ends, period = observer.boundaries, period_of(observer)
+    length = period or 1
+    first, last = (
+        (ends[-1 - length], ends[-1]) if len(ends) > 1 else (0, ends[0] if ends else observer.moments)
+    )
+    device = "cuda" if any(life.device == "cuda" for life in observer.lives) else "cpu"
+    lives = [
+        life
+        for life in observer.lives
+        if life.device == device and life.made < last and not _ends_before(life, first)
+    ]
     allocations = tuple(_allocation(observer, life, first, last) for life in lives)
     curve = _curve(allocations)
     if not curve:
-        return Fit(0, FitMoment("setup"), is_fake=is_fake)
+        return Fit(0, FitMoment("setup"), device=device, is_fake=is_fake, assumptions=assumptions)
     top = max(curve, key=lambda point: point.live_bytes)
     alive = [each for each in allocations if each.made <= top.moment and not _is_freed(each, top.moment)]
     return Fit(
@@ -41,26 +52,31 @@ def fit_of(observer: Observer, is_fake: bool = True) -> Fit:
         curve=curve,
         phases=_phases(curve),
         allocations=allocations,
-        device=Counter(each.device for each in alive).most_common(1)[0][0],
+        device=device,
         is_fake=is_fake,
-        step=len(ends),
-        is_periodic=is_periodic(observer),
-        setup_peak_bytes=_peak_before(observer, first),
+        step=len(ends) // length,
+        is_periodic=period is not None,
+        setup_peak_bytes=_peak_before(observer, first, device),
+        assumptions=assumptions,
     )
 
 
-def is_periodic(observer: Observer) -> bool:
-    """Return True if the last two steps allocated and freed the same bytes in the same order."""
+def period_of(observer: Observer) -> int | None:
+    """The fewest calls of `step` after which the same bytes are allocated and freed in the same order."""
     ends = observer.boundaries
-    if len(ends) < 3:
-        return False
-    previous, latest = ((_changes(observer, *pair)) for pair in ((ends[-3], ends[-2]), (ends[-2], ends[-1])))
-    return previous == latest
+    for length in range(1, MOST_BOUNDARIES + 1):
+        if len(ends) > 2 * length:
+            before, between, last = (ends[-1 - count * length] for count in (2, 1, 0))
+            if _changes(observer, before, between) == _changes(observer, between, last):
+                return length
+    return None
 
 
-def _changes(observer: Observer, first: int, last: int) -> list[int]:
+def _changes(observer: Observer, first: int, last: int, device: str = "") -> list[int]:
     changes: dict[int, int] = {}
     for life in observer.lives:
+        if device and life.device != device:
+            continue
         if first <= life.made < last:
             changes[life.made] = life.bytes
         if life.freed is not None and first <= life.freed < last:
@@ -94,15 +110,19 @@ def _allocation(observer: Observer, life: StorageLife, first: int, last: int) ->
 
 
 def _kind(observer: Observer, life: StorageLife, first: int, last: int) -> FitKind:
-    """Of what no optimizer names: alive when a backward starts means saved, or an output."""
+    """The kind of a storage that neither an optimizer nor a module names."""
+    if life.is_data and life.is_read_by_model:
+        return "input"
     if life.made < first:
-        return "other"
+        return "output" if life.phase == "forward" else "other"
     if life.phase != "forward":
         return "temporary"
     starts = [start for start in observer.backward_starts if life.made < start < last]
     if not starts or (life.freed is not None and life.freed < starts[0]):
         return "temporary"
-    return "saved activation"
+    updates = [start for start in observer.optimizer_starts if life.made < start < last]
+    is_alive_after_backward = updates and (life.freed is None or life.freed >= updates[0])
+    return "output" if is_alive_after_backward else "saved activation"
 
 
 def _curve(allocations: tuple[FitAllocation, ...]) -> tuple[FitPoint, ...]:
@@ -147,9 +167,9 @@ def _phases(curve: tuple[FitPoint, ...]) -> tuple[PhasePeak, ...]:
     return tuple(peaks.values())
 
 
-def _peak_before(observer: Observer, moment: int) -> int:
+def _peak_before(observer: Observer, moment: int, device: str) -> int:
     live = peak = 0
-    for change in _changes(observer, 0, moment):
+    for change in _changes(observer, 0, moment, device):
         live += change
         peak = max(peak, live)
     return peak

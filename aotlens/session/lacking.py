@@ -73,6 +73,11 @@ def lacks_value(error: BaseException) -> str:
     return ""
 
 
+def without_fake_option(message: str) -> str:
+    """The same message for a command whose tensors are fake unless `--real` asks for real ones."""
+    return message.replace("under --fake tensors", "fake tensors").replace("leave --fake out", "add --real")
+
+
 def _without_memory(what: str) -> str:
     return (
         f"needs {what}, and under --fake tensors have no values; leave --fake out, or guard the line (print"

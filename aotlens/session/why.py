@@ -20,6 +20,7 @@ from aotlens.worker.protocol import Failure
 
 __all__ = ["Observed", "WhyJob", "observe_script", "save_observed"]
 
+WHY_CHILD = "aotlens.session.why_child"
 JOB, OBSERVED = "job.json", "observed.json"
 
 
@@ -48,11 +49,14 @@ class Observed:
     """None where the child ended without one: it was killed, or called `os._exit`."""
 
 
-def observe_script(job: WhyJob) -> Observed:
-    """Run the script in a child to its end; an interrupt reaches the child too, and is raised here."""
+def observe_script(job: Any, child: str = WHY_CHILD) -> Observed:
+    """Run the script in a child to its end; an interrupt reaches the child too, and is raised here.
+
+    `child` is the module that the new process runs; it reads the job, a record, and calls `save_observed`.
+    """
     with tempfile.TemporaryDirectory(prefix="aotlens-why-") as folder:
         Path(folder, JOB).write_text(json.dumps(encode_record(job)), encoding="utf-8")
-        command = [sys.executable, "-m", "aotlens.session.why_child", folder]
+        command = [sys.executable, "-m", child, folder]
         done = subprocess.run(command, stdout=sys.stderr.fileno(), check=False)
         observed = Path(folder, OBSERVED)
         if not observed.exists():

@@ -1,0 +1,45 @@
+"""Whether a step fits a GPU: what the caching allocator reserves for it against what the data sheet leaves.
+
+Invariant: memory = context + reserve + capacity, and each of the three is in the record.
+"""
+
+from collections.abc import Sequence
+
+from aotlens.codegen.gpu.targets import find_target
+from aotlens.fit.allocator import AllocationEvent, replay
+from aotlens.report.fit_records import FitAllocation, GpuFit
+
+__all__ = ["gpu_fit"]
+
+MIB = 1 << 20
+CONTEXT_BYTES = 512 * MIB
+"""Of the CUDA context and the kernels that torch's libraries load: an assumption, not a measurement."""
+RESERVE_BYTES = 256 * MIB
+"""For workspaces of cuBLAS and cuDNN, which the prediction does not see: an assumption."""
+
+
+def gpu_fit(allocations: Sequence[FitAllocation], gpu: str) -> GpuFit:
+    """Replay one step, after what is alive before it, in an empty allocator.  Raises UserError for no GPU."""
+    target = find_target(gpu)
+    use = replay(_events(allocations))
+    capacity_bytes = target.memory_bytes - CONTEXT_BYTES - RESERVE_BYTES
+    return GpuFit(
+        gpu=target.name,
+        capacity_bytes=capacity_bytes,
+        reserved_bytes=use.peak_reserved_bytes,
+        ok=use.peak_reserved_bytes <= capacity_bytes,
+        memory_bytes=target.memory_bytes,
+        context_bytes=CONTEXT_BYTES,
+        reserve_bytes=RESERVE_BYTES,
+        allocated_bytes=use.peak_allocated_bytes,
+    )
+
+
+def _events(allocations: Sequence[FitAllocation]) -> tuple[AllocationEvent, ...]:
+    rows = [(each.made, AllocationEvent(key, each.bytes)) for key, each in enumerate(allocations)]
+    rows += [
+        (each.freed, AllocationEvent(key, 0))
+        for key, each in enumerate(allocations)
+        if each.freed is not None
+    ]
+    return tuple(event for _, event in sorted(rows, key=lambda row: row[0]))

@@ -1,0 +1,135 @@
+"""The child of `aotlens fit`: the script on fake tensors, with an observer of its memory around it.
+
+Invariant: what is compiled runs with the engine's backend `eager`, so the observer sees each operator of a
+compiled graph as it sees those of eager code.
+"""
+
+import json
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from aotlens.fit.capacity import gpu_fit
+from aotlens.fit.fake_values import reading_without_values
+from aotlens.fit.job import FitJob
+from aotlens.fit.observer import Observer, observing_memory
+from aotlens.fit.step import fit_of, period_of
+from aotlens.options import CompileOptions
+from aotlens.pretend.world import pretending
+from aotlens.report.codec import decode_record, encode, encode_record
+from aotlens.report.fit_records import Fit
+from aotlens.report.memory import memory_of
+from aotlens.report.places import place
+from aotlens.report.records import Report
+from aotlens.report.summary import counted, human_bytes
+from aotlens.session.collect import Collector, StopScript
+from aotlens.session.intercept import Router, intercepted
+from aotlens.session.lacking import without_fake_option
+from aotlens.session.run import End, run_to_end
+from aotlens.session.script import load_script, new_module, run_script
+from aotlens.session.why import JOB, save_observed
+
+__all__ = ["fit_script", "main"]
+
+MOST_LINES = 3
+
+
+def main(folder: str) -> int:
+    """Run the script, leave the report in the folder, and return the script's exit code."""
+    job = decode_record(FitJob, json.loads(Path(folder, JOB).read_text(encoding="utf-8")))
+    end, report = fit_script(job)
+    sys.stdout.flush()
+    failure = None if end.failure is None else encode_record(end.failure)
+    save_observed(
+        folder,
+        {"exit_code": end.exit_code, "said": end.said, "failure": failure, "report": encode(report)},
+    )
+    return end.exit_code
+
+
+def fit_script(job: FitJob) -> tuple[End, Report]:
+    """Run the script until its steps repeat, and report the memory of the last one."""
+    collector, observers = Collector(job.path), list[Observer]()
+
+    def script() -> None:
+        loaded = load_script(job.path)
+        module = new_module(loaded, "__main__")
+        router = Router(CompileOptions(backend="eager", strict=False), collector, keep_going=True)
+        with ExitStack() as stack:
+            stack.enter_context(collector.listening())
+            stack.enter_context(intercepted(router))
+            stack.enter_context(pretending(job.gpu, fake=not job.is_real))
+            if not job.is_real:
+                stack.enter_context(reading_without_values())
+            observers.append(stack.enter_context(observing_memory(_stopping(job))))
+            try:
+                run_script(loaded, module, job.argv)
+            except StopScript:
+                collector.stopped = True
+            observers[-1].learn_modules()
+
+    end = run_to_end(script, job.path)
+    failure = end.failure
+    if failure is not None:
+        end = replace(end, failure=replace(failure, message=without_fake_option(failure.message)))
+    stopped = None if end.failure is None else f"the script failed: {end.failure.message}"
+    fit = _fit(job, observers[0], collector) if observers else None
+    report = Report(
+        torch.__version__,
+        platform.python_version(),
+        f"fit {job.path}",
+        (),
+        (),
+        incomplete=stopped,
+        fit=fit,
+    )
+    return end, report
+
+
+def _stopping(job: FitJob) -> Callable[[Observer], None]:
+    def after_step(observer: Observer) -> None:
+        if not job.to_end and period_of(observer) is not None:
+            raise StopScript
+
+    return after_step
+
+
+def _fit(job: FitJob, observer: Observer, collector: Collector) -> Fit:
+    fit = fit_of(observer, not job.is_real, tuple(_assumptions(job, observer, collector)))
+    if job.gpu is None:
+        return fit
+    return replace(fit, fits=gpu_fit(fit.allocations, job.gpu))
+
+
+def _assumptions(job: FitJob, observer: Observer, collector: Collector) -> Iterator[str]:
+    """What the prediction takes for granted, as sentences without an end."""
+    if collector.stopped:
+        yield "the script was stopped once its steps repeated; --to-end also counts what follows the training"
+    for compiled in collector.compiled[:MOST_LINES]:
+        peak = human_bytes(memory_of(compiled.parts).peak_bytes)
+        yield (
+            f"`{compiled.qualname}` is compiled: each operator of its graph is counted as it runs, as if no"
+            f" kernel joined operators; the memory model of its graphs predicts {peak} for one call"
+        )
+    if rest := collector.compiled[MOST_LINES:]:
+        yield f"{counted(len(rest), 'more graph')} is counted in the same way"
+    if observer.values_read:
+        spans = [where.innermost for where in observer.values_read]
+        lines = list(dict.fromkeys(place(span) for span in spans if span is not None))
+        more = f" and {counted(len(lines) - MOST_LINES, 'more line')}" if len(lines) > MOST_LINES else ""
+        yield (
+            "fake tensors have no values: where the script reads one, it gets 0.0, 1 or False, at"
+            f" {', '.join(lines[:MOST_LINES]) or 'a line of a library'}{more}"
+        )
+    yield "what kernels allocate and free while they run is not counted"
+    if job.gpu is not None and not any(life.device == "cuda" for life in observer.lives):
+        yield f"the script moves nothing to a GPU: its CPU tensors are counted as if they were on {job.gpu}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,134 @@
+"""The memory of a step in words, the same for text and for rows of other front ends.
+
+Invariant: the rows of the kinds add up to the peak; what is cut from the lines is counted in a last row.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from aotlens.report.fit_records import Fit, FitLine, FitMoment, FitPoint, GpuFit, KindBytes
+from aotlens.report.places import place, text_of
+from aotlens.report.summary import counted, human_bytes
+
+__all__ = ["FitRow", "curve_text", "fit_lines", "gpu_words", "kind_rows", "line_rows", "peak_words"]
+
+MOST_LINES = 12
+CURVE_WIDTH = 72
+BARS = "▁▂▃▄▅▆▇█"
+
+
+@dataclass(frozen=True, slots=True)
+class FitRow:
+    """One part of the peak."""
+
+    size_bytes: int
+    what: str
+    detail: str = ""
+
+
+def peak_words(fit: Fit) -> str:
+    """`5.2 MiB at the peak of step 3, in the backward: aten.mm.default for line train.py:40`."""
+    if not fit.curve:
+        return "no operator allocates memory"
+    step = f"step {fit.step}" if fit.step else "the whole run, which has no optimizer step"
+    return f"{human_bytes(fit.step_peak_bytes)} at the peak of {step}: {_moment_words(fit.at)}"
+
+
+def _moment_words(moment: FitMoment) -> str:
+    op = moment.op.removesuffix(".default") or "a tensor that no operator made"
+    where = f" at {place(moment.span)}" if moment.span is not None else ""
+    return f"{moment.phase}, {op}{where}"
+
+
+def kind_rows(kinds: Sequence[KindBytes]) -> tuple[FitRow, ...]:
+    """`parameter`, `optimizer state exp_avg`, …, the largest first."""
+    return tuple(
+        FitRow(row.bytes, f"{row.kind} {row.state}".strip(), counted(row.count, "storage")) for row in kinds
+    )
+
+
+def line_rows(lines: Sequence[FitLine], most: int | None = MOST_LINES) -> tuple[FitRow, ...]:
+    """The lines that allocated what is alive at the peak, the largest first."""
+    shown = lines if most is None else lines[:most]
+    rows = [FitRow(row.bytes, row.kind, _line_words(row)) for row in shown]
+    if rest := lines[len(shown) :]:
+        total_bytes = sum(row.bytes for row in rest)
+        rows.append(FitRow(total_bytes, f"{counted(len(rest), 'more row')} (--full)"))
+    return tuple(rows)
+
+
+def _line_words(row: FitLine) -> str:
+    if row.span is None:
+        return "no line of yours"
+    return f"{place(row.span)}  {text_of(row.span)}".rstrip()
+
+
+def gpu_words(gpu: GpuFit) -> str:
+    """Whether it fits, and by what margin."""
+    verb = "fits" if gpu.ok else "does not fit"
+    margin = human_bytes(abs(gpu.margin_bytes))
+    rest = f"{margin} stay free" if gpu.ok else f"{margin} are missing"
+    return (
+        f"{verb} {gpu.gpu}: {human_bytes(gpu.reserved_bytes)} reserved of {human_bytes(gpu.capacity_bytes)},"
+        f" {rest}"
+    )
+
+
+def curve_text(curve: Sequence[FitPoint], width: int = CURVE_WIDTH) -> str:
+    """The highest point of each part of the step as one bar."""
+    if not curve:
+        return ""
+    top = max(point.live_bytes for point in curve) or 1
+    parts = min(width, len(curve))
+    bars = []
+    for part in range(parts):
+        points = curve[part * len(curve) // parts : (part + 1) * len(curve) // parts]
+        highest = max(point.live_bytes for point in points)
+        bars.append(BARS[min(len(BARS) - 1, highest * len(BARS) // (top + 1))])
+    return "".join(bars)
+
+
+def fit_lines(fit: Fit, *, is_full: bool = False) -> Iterator[str]:
+    """The whole answer as plain lines."""
+    yield peak_words(fit)
+    if not fit.curve:
+        return
+    how = "fake tensors, without memory" if fit.is_fake else "real tensors"
+    repeats = "the step before it allocates the same" if fit.is_periodic else "no step repeats another"
+    yield f"  ran on {how}; counts the memory of {fit.device}; {repeats if fit.step else 'nothing repeats'}"
+    if fit.setup_peak_bytes > fit.step_peak_bytes:
+        yield f"  before this step the highest point is {human_bytes(fit.setup_peak_bytes)}"
+    if fit.fits is not None:
+        yield ""
+        yield from _gpu_lines(fit.fits)
+    yield ""
+    yield "At the peak, by kind"
+    yield from _table(kind_rows(fit.by_kind))
+    yield ""
+    yield "At the peak, by the line that allocated it"
+    yield from _table(line_rows(fit.by_line, None if is_full else MOST_LINES))
+    yield ""
+    peaks = ", ".join(f"{row.phase} {human_bytes(row.peak_bytes)}" for row in fit.phases)
+    yield f"Over the step: {peaks}"
+    yield f"  {curve_text(fit.curve)}"
+    yield ""
+    yield "Assumptions"
+    yield from (f"  - {line}" for line in fit.assumptions)
+
+
+def _gpu_lines(gpu: GpuFit) -> Iterator[str]:
+    yield gpu_words(gpu)
+    yield (
+        f"  {human_bytes(gpu.memory_bytes)} on the data sheet, less {human_bytes(gpu.context_bytes)} assumed"
+        f" for the CUDA context and {human_bytes(gpu.reserve_bytes)} for workspaces of libraries"
+    )
+    yield (
+        f"  reserved by a model of torch's caching allocator; {human_bytes(gpu.allocated_bytes)} of it is"
+        " allocated in blocks at the peak"
+    )
+
+
+def _table(rows: Sequence[FitRow]) -> Iterator[str]:
+    width = max((len(row.what) for row in rows), default=0)
+    for row in rows:
+        yield f"  {human_bytes(row.size_bytes):>10}  {row.what:<{width}}  {row.detail}".rstrip()
