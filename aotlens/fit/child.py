@@ -16,6 +16,7 @@ import torch
 
 from aotlens.fit.capacity import gpu_fit
 from aotlens.fit.fake_values import reading_without_values
+from aotlens.fit.graph_lines import GraphLines
 from aotlens.fit.job import FitJob
 from aotlens.fit.observer import Observer, observing_memory
 from aotlens.fit.step import fit_of, period_of
@@ -66,12 +67,14 @@ def fit_script(job: FitJob) -> tuple[End, Report]:
             stack.enter_context(pretending(job.gpu, fake=not job.is_real))
             if not job.is_real:
                 stack.enter_context(reading_without_values())
-            observers.append(stack.enter_context(observing_memory(_stopping(job))))
+            observer = Observer(_stopping(job), GraphLines(collector.compiled).place)
+            observers.append(stack.enter_context(observing_memory(observer)))
             try:
                 run_script(loaded, module, job.argv)
             except StopScript:
                 collector.stopped = True
-            observers[-1].learn_modules()
+            finally:
+                observer.learn_modules()
 
     end = run_to_end(script, job.path)
     failure = end.failure

@@ -4,10 +4,12 @@ Invariant: the observer changes nothing that the script computes; a storage is c
 views it has, and its release is noted when the last reference to it goes.
 """
 
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -35,6 +37,11 @@ from aotlens.torch_api import (
 
 __all__ = ["Observer", "StorageLife", "observing_memory"]
 
+MODULE_TEXT = "<aotlens "
+"""How the file name of a compiled module's text begins."""
+MOST_FRAMES = 3
+"""Between an operator's call and the mode."""
+
 
 @dataclass(slots=True, eq=False)
 class StorageLife:
@@ -61,10 +68,18 @@ class StorageLife:
 class Observer(TorchDispatchMode):
     """Notes the storages that operators return, and the boundaries of steps."""
 
-    def __init__(self, after_step: Callable[["Observer"], None] = lambda observer: None) -> None:
-        """`after_step` hears of the end of each call of an optimizer's `step`, and may end the script."""
+    def __init__(
+        self,
+        after_step: Callable[["Observer"], None] = lambda observer: None,
+        graph_place: Callable[[CodeType, int], Place | None] = lambda code, line: None,
+    ) -> None:
+        """`after_step` hears of the end of each call of an optimizer's `step`, and may end the script.
+
+        `graph_place` returns the user's place of a line of a compiled module's text.
+        """
         super().__init__()
         self._after_step = after_step
+        self._graph_place = graph_place
         self.lives: list[StorageLife] = []
         self.moments = 0
         self.boundaries: list[int] = []
@@ -90,6 +105,9 @@ class Observer(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         place = self._enter(user_place(BACKWARD_CALL))
+        caller = _compiled_caller()
+        if caller is not None:
+            place = self._graph_place(caller.f_code, caller.f_lineno) or place
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if _is_counted(leaf)]
         is_data = torch.is_grad_enabled() and not any(tensor.requires_grad for tensor in tensors)
         self._read(tensors, is_data, place)
@@ -189,6 +207,21 @@ class Observer(TorchDispatchMode):
                 life.kind, life.state = kind, state
 
 
+def _compiled_caller() -> FrameType | None:
+    """The frame of a compiled module's text that calls the operator; None where other code does.
+
+    torch puts a frame or two of its own between the call and the mode.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(MOST_FRAMES):
+        if frame is None:
+            return None
+        if frame.f_code.co_filename.startswith(MODULE_TEXT):
+            return frame
+        frame = frame.f_back
+    return None
+
+
 def unread_value(dtype: torch.dtype) -> bool | int | float:
     """What the script reads where a fake tensor has no value: False, 1, or 0.0."""
     if dtype is torch.bool:
@@ -206,11 +239,9 @@ def _is_counted(leaf: object) -> bool:
 
 
 @contextmanager
-def observing_memory(
-    after_step: Callable[[Observer], None] = lambda observer: None,
-) -> Iterator[Observer]:
+def observing_memory(observer: Observer | None = None) -> Iterator[Observer]:
     """Within the block, what operators allocate is noted; enter a fake mode outside of it."""
-    observer = Observer(after_step)
+    observer = observer or Observer()
     hooks = (
         register_optimizer_step_pre_hook(observer.step_begins),
         register_optimizer_step_post_hook(observer.step_ends),

@@ -120,7 +120,7 @@ def _kind(observer: Observer, life: StorageLife, first: int, last: int) -> FitKi
     starts = [start for start in observer.backward_starts if life.made < start < last]
     if not starts or (life.freed is not None and life.freed < starts[0]):
         return "temporary"
-    updates = [start for start in observer.optimizer_starts if life.made < start < last]
+    updates = [start for start in observer.optimizer_starts if life.made < start <= last]
     is_alive_after_backward = updates and (life.freed is None or life.freed >= updates[0])
     return "output" if is_alive_after_backward else "saved activation"
 

@@ -75,6 +75,7 @@ def lacks_value(error: BaseException) -> str:
 
 def without_fake_option(message: str) -> str:
     """The same message for a command whose tensors are fake unless `--real` asks for real ones."""
+    message = message.replace("aotlens inspect", "aotlens fit")
     return message.replace("under --fake tensors", "fake tensors").replace("leave --fake out", "add --real")
 
 

@@ -1,7 +1,8 @@
-"""`aotlens fit` on a memory snapshot."""
+"""`aotlens fit` on scripts and on memory snapshots."""
 
 from pathlib import Path
 
+from aotlens.report.codec import loads
 from tests.command import aotlens
 from tests.fit.snapshot_files import failed_step, write
 
@@ -17,3 +18,47 @@ def test_a_snapshot_without_memory_is_named(tmp_path: Path) -> None:
     ended = aotlens("fit", path)
     assert (ended.code, ended.out) == (2, "")
     assert "no device holds memory in it, and no allocation failed" in ended.err
+
+
+SCRIPT = """
+import sys
+import torch
+layer = torch.nn.Linear(int(sys.argv[1]), 1024, bias=False)
+update = torch.optim.SGD(layer.parameters(), 0.1)
+step = torch.compile(lambda rows: layer(rows).relu().sum())
+for number in range(50):
+    loss = step(torch.ones(8, layer.in_features))
+    loss.backward()
+    update.step()
+    update.zero_grad()
+    print(number, loss.item(), file=sys.stderr)
+"""
+
+
+def test_a_script_runs_until_its_steps_repeat(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    ended = aotlens("fit", "--format", "json", "train.py", "1024", cwd=tmp_path)
+    assert ended.code == 0
+    fit = loads(ended.out).fit
+    assert fit is not None
+    assert (fit.step, fit.is_periodic, fit.is_fake) == (3, True, True)
+    assert {(row.kind, row.bytes) for row in fit.by_kind} >= {("parameter", 4 << 20), ("gradient", 4 << 20)}
+    assert "2 0.0" not in ended.err.splitlines()  # the third step ends the script
+
+
+def test_a_model_larger_than_the_machine_does_not_fit_a_gpu(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    ended = aotlens("fit", "--gpu", "h100", "train.py", str(40 << 20), cwd=tmp_path)
+    assert ended.code == 1
+    assert "does not fit H100 SXM" in ended.out
+    assert "counted as if they were on h100" in ended.out
+
+
+def test_sizes_that_depend_on_values_need_real_tensors(tmp_path: Path) -> None:
+    (tmp_path / "sizes.py").write_text("import torch\nprint(torch.ones(5).nonzero().shape)\n")
+    ended = aotlens("fit", "sizes.py", cwd=tmp_path)
+    assert ended.code == 2
+    assert "sizes.py:2" in ended.err
+    assert "add --real" in ended.err
+    real = aotlens("fit", "--real", "sizes.py", cwd=tmp_path)
+    assert (real.code, "ran on real tensors" in real.out) == (0, True)

@@ -1,0 +1,54 @@
+"""The user's line of each line of a compiled module's text, so that compiled code is counted by line too.
+
+Invariant: a line is known by the name that it assigns, which is the name of a node of the graph whose
+function the line stands in; for any other line there is no answer.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from types import CodeType
+
+from aotlens.ir.origin import Place
+from aotlens.pipeline import Compiled
+
+__all__ = ["GraphLines"]
+
+_FUNCTION = re.compile(r"\s*def (\w+)\(")
+_ASSIGNED = re.compile(r"\s+(\w+) = ")
+
+
+class GraphLines:
+    """The places of compiled code; `compiled` may grow while the script runs."""
+
+    def __init__(self, compiled: Sequence[Compiled]) -> None:
+        self._compiled = compiled
+        self._places: dict[str, dict[int, Place]] = {}
+        """By the module's file name, then by line."""
+
+    def place(self, code: CodeType, line: int) -> Place | None:
+        """The user's place of the node that this line computes; None where it computes none."""
+        if code.co_filename not in self._places:
+            self._places[code.co_filename] = self._read(code.co_filename)
+        return self._places[code.co_filename].get(line)
+
+    def _read(self, filename: str) -> dict[int, Place]:
+        for compiled in self._compiled:
+            if compiled.module.filename == filename:
+                return dict(_lines(compiled))
+        return {}
+
+
+def _lines(compiled: Compiled) -> Iterator[tuple[int, Place]]:
+    programs = {"forward_graph": compiled.parts.forward, "backward_graph": compiled.parts.backward}
+    places = {
+        (function, node.name): node.origin.place
+        for function, program in programs.items()
+        if program is not None
+        for node in program.nodes
+    }
+    function = ""
+    for number, text in enumerate(compiled.source.splitlines(), 1):
+        if (start := _FUNCTION.match(text)) is not None:
+            function = start[1]
+        elif (assigned := _ASSIGNED.match(text)) is not None and (function, assigned[1]) in places:
+            yield number, places[function, assigned[1]]

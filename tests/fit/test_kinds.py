@@ -1,0 +1,141 @@
+"""Who holds the memory of a step, in exact bytes by kind."""
+
+import linecache
+from collections.abc import Callable
+from contextlib import nullcontext
+from types import CodeType
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from aotlens.fit.graph_lines import GraphLines
+from aotlens.fit.observer import Observer, observing_memory, unread_value
+from aotlens.fit.step import fit_of, period_of
+from aotlens.options import CompileOptions
+from aotlens.pipeline import Compiled, compile_direct
+from aotlens.report.fit_records import Fit
+from aotlens.torch_api import FakeTensorMode
+
+ROWS, WIDTH, HIDDEN = 64, 8, 16
+WEIGHTS = 4 * (WIDTH * HIDDEN + HIDDEN * WIDTH)
+"""Bytes of the two layers."""
+OPTIMIZERS: dict[str, tuple[Callable[..., torch.optim.Optimizer], dict[str, int]]] = {
+    "SGD": (lambda p: torch.optim.SGD(p, 0.1, foreach=False), {}),
+    "momentum": (
+        lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, foreach=False),
+        {"momentum_buffer": WEIGHTS},
+    ),
+    "AdamW": (
+        lambda p: torch.optim.AdamW(p, foreach=False),
+        {"step": 8, "exp_avg": WEIGHTS, "exp_avg_sq": WEIGHTS},
+    ),
+}
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(WIDTH, HIDDEN, bias=False)
+        self.down = nn.Linear(HIDDEN, WIDTH, bias=False)
+        self.register_buffer("scale", torch.ones(WIDTH))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.down(self.up(rows).tanh()) * self.scale
+
+
+def train(optimizer: str = "SGD", is_fake: bool = True, *, checkpointed: bool = False) -> Fit:
+    """Three steps of two layers; what autograd saves is the hidden rows and, without a checkpoint, more."""
+    with FakeTensorMode() if is_fake else nullcontext(), observing_memory() as observer:
+        layers, rows = Layers(), torch.ones(ROWS, WIDTH)
+        update = OPTIMIZERS[optimizer][0](layers.parameters())
+        for _ in range(3):
+            loss = (checkpoint(layers, rows, use_reentrant=False) if checkpointed else layers(rows)).sum()
+            loss.backward()
+            update.step()
+            update.zero_grad()
+        return fit_of(observer, is_fake)
+
+
+def bytes_of(fit: Fit, kind: str, phase: str | None = None) -> int:
+    """Of everything of that kind that the step holds at some moment."""
+    rows = [each for each in fit.allocations if each.kind == kind and phase in (None, each.phase)]
+    return sum(each.bytes for each in rows)
+
+
+@pytest.mark.parametrize("is_fake", [True, False])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_parameters_gradients_and_optimizer_state(name: str, is_fake: bool) -> None:
+    fit = train(name, is_fake)
+    states: dict[str, int] = {}
+    for each in fit.allocations:
+        if each.kind == "optimizer state":
+            states[each.state] = states.get(each.state, 0) + each.bytes
+    assert states == OPTIMIZERS[name][1]
+    # The gradients of the step before are freed at the start of the step that is shown.
+    gradients = [each for each in fit.allocations if each.kind == "gradient" and each.made >= 0]
+    assert (bytes_of(fit, "parameter"), sum(each.bytes for each in gradients)) == (WEIGHTS, WEIGHTS)
+
+
+def test_inputs_buffers_outputs_and_saved_values() -> None:
+    fit = train()
+    assert (bytes_of(fit, "input"), bytes_of(fit, "buffer")) == (4 * ROWS * WIDTH, 4 * WIDTH)
+    assert bytes_of(fit, "output", "forward") == 4  # the loss of this step
+    saved = [each for each in fit.allocations if each.kind == "saved activation"]
+    # The rows after `tanh`, for its backward and that of `down`, and the gradient of the loss, which is made
+    # before the backward's first node; the scaled rows die in the sum.
+    assert [(each.bytes, each.op) for each in saved] == [
+        (4 * ROWS * HIDDEN, "aten.tanh.default"),
+        (4, "aten.ones_like.default"),
+    ]
+
+
+def test_a_checkpoint_saves_nothing_in_the_forward() -> None:
+    assert bytes_of(train(checkpointed=True), "saved activation") == 4  # the gradient of the loss
+    assert train(checkpointed=True).step_peak_bytes >= train().step_peak_bytes - 4 * ROWS * HIDDEN
+
+
+def test_a_compiled_step_holds_what_eager_holds_and_names_its_lines() -> None:
+    compiled: list[Compiled] = []
+    observer = Observer(graph_place=GraphLines(compiled).place)
+    with FakeTensorMode(), observing_memory(observer):
+        layers, rows = Layers(), torch.ones(ROWS, WIDTH)
+        update = torch.optim.SGD(layers.parameters(), 0.1, foreach=False)
+        compiled.append(
+            compile_direct(layers, (rows,), {}, CompileOptions(backend="eager", policy="default"))
+        )
+        for _ in range(3):
+            loss = compiled[0].call(rows).sum()
+            loss.backward()
+            update.step()
+            update.zero_grad()
+        fit = fit_of(observer)
+    saved = [each for each in fit.allocations if each.kind == "saved activation"]
+    assert 4 * ROWS * HIDDEN in [each.bytes for each in saved]
+    spans = [each.span for each in saved if each.bytes == 4 * ROWS * HIDDEN]
+    code: CodeType = Layers.forward.__code__
+    assert {(span.file, span.line) for span in spans if span} == {(__file__, code.co_firstlineno + 1)}
+    assert "tanh()" in linecache.getline(__file__, code.co_firstlineno + 1)
+    assert bytes_of(fit, "parameter") == WEIGHTS
+
+
+def test_a_step_with_two_optimizers_repeats_after_two_calls() -> None:
+    with FakeTensorMode(), observing_memory() as observer:
+        small, large = nn.Linear(4, 4), nn.Linear(64, 64)
+        updates = [torch.optim.SGD(each.parameters(), 0.1) for each in (small, large)]
+        for _ in range(3):
+            for layer, update in zip((small, large), updates, strict=True):
+                layer(torch.ones(2, layer.in_features)).sum().backward()
+                update.step()
+                update.zero_grad()
+        assert period_of(observer) == 2
+        assert fit_of(observer).step == 3
+
+
+def test_values_that_fake_tensors_lack() -> None:
+    with FakeTensorMode(), observing_memory() as observer:
+        assert (torch.ones(3).sum().item(), torch.ones(3, dtype=torch.int64).sum().item()) == (0.0, 1)
+        assert not (torch.ones(3).sum() > 2)
+    assert sum(observer.values_read.values()) == 3
+    assert unread_value(torch.bfloat16) == 0.0
