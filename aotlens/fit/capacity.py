@@ -21,7 +21,8 @@ RESERVE_BYTES = 256 * MIB
 def gpu_fit(allocations: Sequence[FitAllocation], gpu: str) -> GpuFit:
     """Replay one step, after what is alive before it, in an empty allocator.  Raises UserError for no GPU."""
     target = find_target(gpu)
-    use = replay(_events(allocations))
+    on_any_device = [each for each in allocations if each.kind != "working memory"]  # its rules are the CPU's
+    use = replay(_events(on_any_device))
     capacity_bytes = target.memory_bytes - CONTEXT_BYTES - RESERVE_BYTES
     return GpuFit(
         gpu=target.name,

@@ -129,7 +129,7 @@ def _assumptions(job: FitJob, observer: Observer, collector: Collector) -> Itera
             "fake tensors have no values: where the script reads one, it gets 0.0, 1 or False, at"
             f" {', '.join(lines[:MOST_LINES]) or 'a line of a library'}{more}"
         )
-    yield "what kernels allocate and free while they run is not counted"
+    yield "working memory of kernels is counted by rules for torch's CPU kernels; that of a GPU's is not"
     if job.gpu is not None and not any(life.device == "cuda" for life in observer.lives):
         yield f"the script moves nothing to a GPU: its CPU tensors are counted as if they were on {job.gpu}"
 

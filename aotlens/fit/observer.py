@@ -23,8 +23,10 @@ from torch.optim.optimizer import (
 )
 
 from aotlens.capture.frames import user_place
-from aotlens.ir.origin import NOWHERE, Place
+from aotlens.ir.origin import NOWHERE, Origin, Place
+from aotlens.ir.program import Node
 from aotlens.report.fit_records import FitKind, FitPhase
+from aotlens.report.memory_kernels import RULES, working_bytes
 from aotlens.torch_api import (
     BACKWARD_CALL,
     DATA_DEPENDENT_ERRORS,
@@ -41,6 +43,8 @@ MODULE_TEXT = "<aotlens "
 """How the file name of a compiled module's text begins."""
 READS_A_VALUE = "aten._local_scalar_dense.default"
 """What `item`, `bool`, `float` and `int` of a tensor call."""
+ORIGIN = Origin(NOWHERE, "")
+"""Of nodes that stand for operators of eager code."""
 MOST_FRAMES = 3
 """Between an operator's call and the mode."""
 
@@ -123,6 +127,10 @@ class Observer(TorchDispatchMode):
         for leaf in pytree.tree_leaves(result):
             if _is_counted(leaf):
                 self._note(leaf, str(func), place, is_data)
+        if getattr(getattr(func, "_schema", None), "name", None) in RULES:
+            self._note_working(
+                Node("", func, _as_nodes(args), _as_nodes(kwargs or {}), result, ORIGIN), place
+            )
         return result
 
     def module_registers(self, module: torch.nn.Module, name: str, value: object) -> None:
@@ -193,6 +201,16 @@ class Observer(TorchDispatchMode):
         self.lives.append(life)
         weakref.finalize(storage, self._free, key, life).atexit = False
 
+    def _note_working(self, node: Node, place: Place) -> None:
+        """Note what the operator's kernel allocates, and frees before it returns."""
+        size_bytes = working_bytes(node)
+        if size_bytes:
+            life = StorageLife(
+                size_bytes, self._tick(), self._phase, node.target, place, "", "cpu", kind="working memory"
+            )
+            life.freed = self._tick()
+            self.lives.append(life)
+
     def _free(self, key: int, life: StorageLife) -> None:
         life.freed = self._tick()
         if self._alive.get(key) is life:
@@ -207,6 +225,11 @@ class Observer(TorchDispatchMode):
             life = self._alive.get(value.untyped_storage()._cdata)
             if life is not None:
                 life.kind, life.state = kind, state
+
+
+def _as_nodes(args: Any) -> Any:
+    """The arguments with a node in place of each tensor, as rules about nodes read them."""
+    return pytree.tree_map_only(torch.Tensor, lambda tensor: Node("", None, (), {}, tensor, ORIGIN), args)
 
 
 def _compiled_caller() -> FrameType | None:

@@ -55,6 +55,7 @@ def fit_of(observer: Observer, is_fake: bool = True, assumptions: tuple[str, ...
         device=device,
         is_fake=is_fake,
         step=len(ends) // length,
+        calls_per_step=length,
         is_periodic=period is not None,
         setup_peak_bytes=_peak_before(observer, first, device),
         assumptions=assumptions,

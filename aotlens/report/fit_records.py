@@ -245,6 +245,8 @@ class Fit:
     """Whether the script ran on tensors without memory."""
     step: int = 0
     """Which step is shown, from 1; 0 where the script has no optimizer and its whole run is shown."""
+    calls_per_step: int = 1
+    """How many calls of an optimizer's `step` make one step."""
     is_periodic: bool = False
     """Whether the step before it allocated the same."""
     setup_peak_bytes: int = 0

@@ -139,3 +139,14 @@ def test_values_that_fake_tensors_lack() -> None:
         assert not (torch.ones(3).sum() > 2)
     assert sum(observer.values_read.values()) == 3
     assert unread_value(torch.bfloat16) == 0.0
+
+
+def test_working_memory_of_a_kernel_is_freed_at_once() -> None:
+    """A product in which the left side has gaps copies it."""
+    with FakeTensorMode(), observing_memory() as observer:
+        gaps = torch.ones(32, 2 * WIDTH, 2)[:, ::2, 0]
+        gaps @ torch.ones(WIDTH, WIDTH)
+        fit = fit_of(observer)
+    (working,) = [each for each in fit.allocations if each.kind == "working memory"]
+    assert working.freed == working.made + 1
+    assert working.bytes == 4 * 32 * WIDTH

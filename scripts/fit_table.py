@@ -1,0 +1,202 @@
+"""Compare the peaks that `aotlens fit` predicts with torch's CPU allocator, and write the table.
+
+    python scripts/fit_table.py [--write] [SCRIPT…]
+
+Each script runs twice in processes of its own: on fake tensors until its steps repeat, and on real tensors
+for as many steps under torch's profiler, whose events give the peak of the last step.  Both run what the
+script compiles with the engine's backend `eager`.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aotlens.report.codec import loads
+from aotlens.report.fit_records import Fit
+from aotlens.report.summary import human_bytes
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "fit.md"
+BEGIN, END = "<!-- written by scripts/fit_table.py -->", "<!-- end of the table -->"
+SECONDS = 120
+WORKERS = 2
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+"""Some kernels allocate for each thread."""
+EXAMPLES = ("examples/train_gpt.py", "examples/batchnorm_cnn.py")
+RECIPES = "corpus/programs/recipes"
+SEVERAL_PROCESSES = "processes=2"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One script; `problem` says why it has no figures."""
+
+    script: str
+    predicted: int = 0
+    measured: int = 0
+    problem: str = ""
+
+    @property
+    def error(self) -> float:
+        return self.predicted / self.measured - 1
+
+
+def main() -> int:
+    """Measure, print, and write the table if asked."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--measure", nargs=2, metavar=("CALLS", "LENGTH"), type=int, help=argparse.SUPPRESS)
+    parser.add_argument("scripts", nargs="*")
+    arguments = parser.parse_args()
+    if arguments.measure:
+        script, *argv = arguments.scripts
+        print(json.dumps(measured(script, argv, *arguments.measure)))
+        return 0
+    rows = []
+    with ThreadPoolExecutor(WORKERS) as workers:
+        for row in workers.map(compared, arguments.scripts or default_scripts()):
+            rows.append(row)
+            print(_line(row), flush=True)
+    if arguments.write:
+        text = PAGE.read_text(encoding="utf-8")
+        before, _, after = text.partition(BEGIN)
+        page = f"{before}{BEGIN}\n{table(rows)}\n{END}{after.partition(END)[2]}"
+        PAGE.write_text(page, encoding="utf-8")
+    return 0
+
+
+def default_scripts() -> Iterator[str]:
+    """Examples and recipes that train in one process."""
+    yield from EXAMPLES
+    for path in sorted((ROOT / RECIPES).glob("*.py")):
+        note = _note(path)
+        if "mode=training" in note and SEVERAL_PROCESSES not in note:
+            yield f"{RECIPES}/{path.name}"
+
+
+def _note(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return next((line for line in lines if line.startswith("# corpus:")), "")
+
+
+def compared(script: str) -> Row:
+    """Predict, then measure the same step."""
+    words = shlex.split(_note(ROOT / script).partition("args=")[2])
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        command = ["-m", "aotlens", "fit", "--format", "json", "-o", file.name, script, *words]
+        if problem := _run(command)[1]:
+            return Row(script, problem=problem)
+        fit = loads(Path(file.name).read_text(encoding="utf-8")).fit
+    if fit is None or not fit.step:
+        return Row(script, problem="no optimizer step")
+    calls, length = _calls(fit)
+    command = ["scripts/fit_table.py", "--measure", str(calls), str(length), "--", script, *words]
+    output, problem = _run(command)
+    if problem:
+        return Row(script, problem=problem)
+    return Row(script, fit.step_peak_bytes, json.loads(output.splitlines()[-1]))
+
+
+def _calls(fit: Fit) -> tuple[int, int]:
+    """Calls of `step` until the end of the step that is shown, and in it."""
+    return fit.step * fit.calls_per_step, fit.calls_per_step
+
+
+def _run(words: Sequence[str]) -> tuple[str, str]:
+    """What a Python process prints, and its last line of errors where it fails."""
+    try:
+        done = subprocess.run(
+            [sys.executable, *words],
+            cwd=ROOT,
+            env=os.environ | ONE_THREAD,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return "", f"not done after {SECONDS} s"
+    errors = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+    return done.stdout, "" if done.returncode == 0 else errors[-1].removeprefix("aotlens: error: ")
+
+
+def measured(script: str, argv: Sequence[str], calls: int, length: int) -> int:
+    """The most bytes alive during the last `length` of `calls` calls of `step`."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+    from torch.profiler import ProfilerActivity, profile
+
+    from aotlens.options import CompileOptions
+    from aotlens.session.collect import Collector, StopScript
+    from aotlens.session.intercept import Router, intercepted
+    from aotlens.session.script import load_script, new_module, run_script
+
+    ends: list[int] = []
+
+    def after_step(*ignored: Any) -> None:
+        ends.append(time.time_ns())
+        if len(ends) == calls:
+            raise StopScript
+
+    register_optimizer_step_post_hook(after_step)
+    loaded = load_script(script)
+    module = new_module(loaded, "__main__")
+    router = Router(CompileOptions(backend="eager", strict=False), Collector(script), keep_going=True)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:
+        try:
+            with intercepted(router):
+                run_script(loaded, module, tuple(argv))
+        except StopScript:
+            pass
+    return _peak(profiler, ends[-1 - length] if len(ends) > length else 0, ends[-1])
+
+
+def _peak(profiler: Any, first_ns: int, last_ns: int) -> int:
+    """What is alive before the window counts too."""
+    live = peak = 0
+    for event in profiler.profiler.kineto_results.events():  # by time
+        if event.name() != "[memory]" or event.start_ns() > last_ns:
+            continue
+        live += event.nbytes()
+        if event.start_ns() >= first_ns:
+            peak = max(peak, live)
+    return peak
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Markdown; scripts without figures below it, each with its reason."""
+    done = sorted((row for row in rows if not row.problem), key=lambda row: abs(row.error))
+    within = [sum(abs(row.error) <= limit for row in done) for limit in (0.05, 0.10)]
+    lines = [
+        f"{len(done)} scripts: {within[0]} within 5 %, {within[1]} within 10 %.",
+        "",
+        "| script | predicted | measured | predicted / measured |",
+        "|---|---|---|---|",
+        *(
+            f"| `{row.script}` | {human_bytes(row.predicted)} | {human_bytes(row.measured)} |"
+            f" {1 + row.error:.3f} |"
+            for row in done
+        ),
+    ]
+    if missing := [row for row in rows if row.problem]:
+        lines += ["", "Not compared:", "", *(f"- `{row.script}`: {row.problem}" for row in missing)]
+    return "\n".join(lines)
+
+
+def _line(row: Row) -> str:
+    if row.problem:
+        return f"{row.script}: {row.problem}"
+    return f"{row.script}: {row.predicted} predicted, {row.measured} measured, {100 * row.error:+.1f} %"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
