@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from aotlens.report.difference import TargetChange
 from aotlens.report.dynamo_records import CompileSeconds, DynamoFunction
+from aotlens.report.fit_records import FitLine, FitMoment, GpuFit, KindBytes, PhasePeak
 from aotlens.report.forecast_records import Forecast
 from aotlens.report.records import (
     Diagnostic,
@@ -113,6 +114,32 @@ class WhyAnswer:
     """Lists of which only the first rows are here; a larger `rows` shows more."""
     incomplete: str | None
     """Why the script did not run to its end."""
+    output: str
+    """The end of what the script and the command printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitAnswer:
+    """The memory of one step of a script."""
+
+    report: str
+    """Names this report in later calls of `fit`."""
+    summary: str
+    """What `aotlens fit` prints."""
+    step_peak_bytes: int
+    at: FitMoment
+    by_kind: tuple[KindBytes, ...]
+    """What is alive at the peak, the largest first."""
+    by_line: tuple[FitLine, ...]
+    phases: tuple[PhasePeak, ...]
+    fits: GpuFit | None
+    """None unless `gpu` asked."""
+    assumptions: tuple[str, ...]
+    """What the prediction takes for granted, or leaves out."""
+    left_out: tuple[str, ...]
+    """Lists of which only the first rows are here; a larger `rows` shows more."""
+    incomplete: str | None
+    """Why the script did not run as far as it was asked to."""
     output: str
     """The end of what the script and the command printed."""
 

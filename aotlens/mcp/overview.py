@@ -8,14 +8,15 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from aotlens.errors import UserError
-from aotlens.mcp.answers import InspectAnswer, NumberedFix, TargetOverview, WhyAnswer
+from aotlens.mcp.answers import FitAnswer, InspectAnswer, NumberedFix, TargetOverview, WhyAnswer
 from aotlens.mcp.held import HeldReport
 from aotlens.mcp.requests import InspectRequest
 from aotlens.report.dynamo_records import DynamoFunction
 from aotlens.report.records import Diagnostic, Fix, Memory, Partition, Report, Stage, Target, Wrapper
 from aotlens.report.summary import applied_steps
+from aotlens.view.fit import fit_lines
 
-__all__ = ["Rows", "inspect_answer", "numbered_fixes", "why_answer"]
+__all__ = ["Rows", "fit_answer", "inspect_answer", "numbered_fixes", "why_answer"]
 
 T = TypeVar("T")
 
@@ -71,6 +72,27 @@ def why_answer(held: HeldReport, most_rows: int, output: str) -> WhyAnswer:
         rows.cut("forecasts", forecasts),
         tuple(rows.left_out),
         report.incomplete,
+        output,
+    )
+
+
+def fit_answer(held: HeldReport, most_rows: int, output: str) -> FitAnswer:
+    """Raises UserError for a report that has no step."""
+    fit, rows = held.report.fit, Rows(most_rows)
+    if fit is None:
+        raise UserError(f"{held.name} does not hold the memory of a step; call `fit` with `script`")
+    return FitAnswer(
+        held.name,
+        "\n".join(fit_lines(fit)),
+        fit.step_peak_bytes,
+        fit.at,
+        rows.cut("by_kind", fit.by_kind),
+        rows.cut("by_line", fit.by_line),
+        fit.phases,
+        fit.fits,
+        fit.assumptions,
+        tuple(rows.left_out),
+        held.report.incomplete,
         output,
     )
 

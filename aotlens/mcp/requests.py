@@ -99,6 +99,28 @@ class WhyRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class FitRequest:
+    """A script whose step is measured, or a report that says so already."""
+
+    script: str | None = None
+    """A script to run on tensors without memory, relative to the server's root; needs `run_user_code`."""
+    run_user_code: bool = False
+    """Must be true with `script`: it runs in a child process."""
+    report: str | None = None
+    """Instead of `script`: the `report` of an earlier answer, or a file that `aotlens fit --format json`
+    wrote. Reading it runs nothing."""
+    argv: tuple[str, ...] = ()
+    """The script's own arguments."""
+    gpu: str | None = None
+    """Also report whether the step fits this GPU, which need not be there: `h100`, `a100`."""
+    real: bool = False
+    """Run on real tensors: for a script whose sizes depend on values."""
+    rows: int = ROWS
+    """How many rows of each list an answer holds at most; `left_out` names those that were cut."""
+    time_limit_s: float = TIME_LIMIT_S
+
+
+@dataclass(frozen=True, slots=True)
 class VerifyRequest:
     """A target whose compiled calls are compared with eager."""
 

@@ -1,6 +1,6 @@
-"""Running a user's script, in a child process: the worker's, or that of `aotlens why`.
+"""Running a user's script, in a child process: the worker's, or that of `aotlens why` and `aotlens fit`.
 
-Invariant: only these two functions start a process that runs user code, and both end it when the client
+Invariant: only these functions start a process that runs user code, and both end it when the client
 cancels the call or the time limit passes.
 """
 
@@ -15,14 +15,14 @@ from pathlib import Path
 from aotlens.cli.target import TargetName, check_script
 from aotlens.errors import UserError
 from aotlens.mcp.held import HeldReport, HeldReports
-from aotlens.mcp.requests import WhyRequest
+from aotlens.mcp.requests import FitRequest, WhyRequest
 from aotlens.report.codec import decode
 from aotlens.report.saved import load_report
 from aotlens.worker.client import WorkerClient
 from aotlens.worker.process import end_tree
 from aotlens.worker.protocol import Answer, Failure, Progress, TraceOptions
 
-__all__ = ["Call", "Ran", "Trace", "observe", "trace"]
+__all__ = ["Call", "Ran", "Trace", "measure_step", "observe", "trace"]
 
 LONGEST_OUTPUT = 4_000
 """Characters of a script's output that an answer holds; its end tells more than its start."""
@@ -101,18 +101,41 @@ def _failure_text(failure: Failure, output: str) -> str:
 
 def observe(reports: HeldReports, request: WhyRequest, script: str, call: Call) -> Ran:
     """Run `aotlens why`. Raises UserError with its message where it makes no report."""
-    check_script(script)
+    asked = _Command("why", _why_options(request), script, request.argv, request.time_limit_s)
+    return _reported(reports, asked, call)
+
+
+def measure_step(reports: HeldReports, request: FitRequest, script: str, call: Call) -> Ran:
+    """Run `aotlens fit`. Raises UserError with its message where it makes no report."""
+    options = [*(["--gpu", request.gpu] if request.gpu else []), *(["--real"] if request.real else [])]
+    return _reported(reports, _Command("fit", options, script, request.argv, request.time_limit_s), call)
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """A command of ours that runs a script and writes a report."""
+
+    name: str
+    options: list[str]
+    script: str
+    argv: tuple[str, ...]
+    time_limit_s: float
+
+
+def _reported(reports: HeldReports, asked: _Command, call: Call) -> Ran:
+    check_script(asked.script)
     started = time.time()
     with tempfile.TemporaryDirectory(prefix="aotlens-mcp-") as folder:
-        file, log = Path(folder, "why.json"), Path(folder, "log")
-        options = ["--format", "json", "-o", str(file), *_why_options(request)]
-        command = [sys.executable, "-P", "-m", "aotlens", "why", *options, script, "--", *request.argv]
-        call.report_progress(f"running {script}")
+        file, log = Path(folder, "report.json"), Path(folder, "log")
+        options = ["--format", "json", "-o", str(file), *asked.options]
+        own = [asked.name, *options, asked.script, "--", *asked.argv]
+        call.report_progress(f"running {asked.script}")
         with log.open("wb") as output:
-            _run(command, output.fileno(), request.time_limit_s, call)
+            _run([sys.executable, "-P", "-m", "aotlens", *own], output.fileno(), asked.time_limit_s, call)
         printed = log.read_text(encoding="utf-8", errors="replace")
         if not file.exists():
-            raise UserError(_last_error(printed) or f"`aotlens why {script}` ended without a report")
+            ended = f"`aotlens {asked.name} {asked.script}` ended without a report"
+            raise UserError(_last_error(printed) or ended)
         return Ran(reports.hold(load_report(file), started), shortened(printed))
 
 

@@ -11,6 +11,7 @@ from aotlens.errors import UserError
 from aotlens.mcp.answers import (
     ApplyFixAnswer,
     DiffAnswer,
+    FitAnswer,
     InspectAnswer,
     TargetVerdict,
     TargetWhatIf,
@@ -20,17 +21,18 @@ from aotlens.mcp.answers import (
 )
 from aotlens.mcp.fixes import apply_fix
 from aotlens.mcp.held import HeldReports, Root
-from aotlens.mcp.overview import Rows, inspect_answer, why_answer
+from aotlens.mcp.overview import Rows, fit_answer, inspect_answer, why_answer
 from aotlens.mcp.requests import (
     ApplyFixRequest,
     DiffRequest,
+    FitRequest,
     InspectRequest,
     TargetRequest,
     VerifyRequest,
     WhatIfRequest,
     WhyRequest,
 )
-from aotlens.mcp.runs import Call, Ran, Trace, observe, trace
+from aotlens.mcp.runs import Call, Ran, Trace, measure_step, observe, trace
 from aotlens.policy import Policy
 from aotlens.report.difference import LineChange, TargetChange, report_change
 from aotlens.report.records import Report
@@ -80,6 +82,17 @@ class Session:
         _check_consent(request.run_user_code, request.script)
         ran = observe(self._reports, request, self.root.inside(request.script), call)
         return why_answer(ran.held, request.rows, ran.output)
+
+    def fit(self, request: FitRequest, call: Call) -> FitAnswer:
+        if (request.script is None) == (request.report is None):
+            raise UserError("pass either `script`, which is run, or `report`, which is read")
+        if request.report is not None:
+            return fit_answer(self._reports.get(request.report), request.rows, "")
+        assert request.script is not None
+        _check_consent(request.run_user_code, request.script)
+        check_gpu(request.gpu)
+        ran = measure_step(self._reports, request, self.root.inside(request.script), call)
+        return fit_answer(ran.held, request.rows, ran.output)
 
     def verify(self, request: VerifyRequest, call: Call) -> VerifyAnswer:
         options = TraceOptions(

@@ -71,6 +71,19 @@ TOOLS = (
         may_run_user_code=True,
     ),
     Tool(
+        "fit",
+        "Whether a training step fits into memory",
+        "Predict the peak memory of a script's whole step: parameters, gradients, optimizer state, saved"
+        " activations and temporaries, by kind and by line, when the peak is reached, and with `gpu` whether"
+        " it fits. The script runs on tensors without memory, so it may be larger than this machine. With"
+        " `report` it reads an earlier report and runs nothing."
+        + _RUNS.replace("Runs", "With `script` it runs"),
+        requests.FitRequest,
+        answers.FitAnswer,
+        Session.fit,
+        may_run_user_code=True,
+    ),
+    Tool(
         "verify",
         "Compiled against eager",
         "Compare the compiled targets of a script with eager: values, gradients, mutations and aliasing, and"

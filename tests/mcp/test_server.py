@@ -113,6 +113,37 @@ def test_why_runs_the_script_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert "recompilation" in explained["summary"]
 
 
+STEPS = """\
+import torch
+
+net = torch.nn.Linear(64, 64)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    net(torch.randn(8, 64)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_fit_measures_the_step_of_a_script_and_reads_it_again(tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text(STEPS)
+    session = session_in(tmp_path, StandInWorker())
+    fit = answer(session, "fit", script="steps.py", run_user_code=True, gpu="h100", rows=2)
+    parameters = next(entry for entry in fit["by_kind"] if entry["kind"] == "parameter")
+    assert parameters["bytes"] == 4 * (64 * 64 + 64)
+    assert fit["step_peak_bytes"] >= sum(entry["bytes"] for entry in fit["by_kind"])
+    assert fit["fits"]["ok"] is True
+    assert "at the peak of step" in fit["summary"]
+    assert any(line.startswith("by_line: 2 of") for line in fit["left_out"])
+    again = answer(session, "fit", report=fit["report"], rows=100)
+    assert (again["step_peak_bytes"], again["left_out"]) == (fit["step_peak_bytes"], [])
+    (tmp_path / "loop.py").write_text(LOOP)
+    other = answer(session, "why", script="loop.py", run_user_code=True)["report"]
+    assert error(session, "fit", report=other) == (
+        f"{other} does not hold the memory of a step; call `fit` with `script`"
+    )
+
+
 def test_why_forecasts_other_arguments(tmp_path: Path) -> None:
     (tmp_path / "loop.py").write_text(LOOP.replace("(2.0, 3.0)", "(2.0,)"))
     session = session_in(tmp_path, StandInWorker())

@@ -79,6 +79,7 @@ def test_a_tool_that_may_run_user_code_says_so(session: Session) -> None:
     [
         ("inspect", {"target": "model.py"}),
         ("why", {"script": "model.py"}),
+        ("fit", {"script": "model.py"}),
         ("verify", {"target": "model.py"}),
         ("what-if", {"target": "model.py", "changes": ["recompute:hidden"]}),
         ("diff", {"git": "main", "target": "model.py"}),
