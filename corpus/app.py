@@ -11,9 +11,10 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 from corpus.measure import Limits, measure
-from corpus.page import page
+from corpus.page import page, quick_section
 from corpus.program import Program, find_programs
 from corpus.published import Row, read_rows, write_rows
+from corpus.quick import check, read_quick_rows, write_quick_rows
 from corpus.store import ROOT, Key, Store, key_of
 from corpus.verdicts import Check, Judged, judge
 
@@ -22,6 +23,7 @@ __all__ = ["main", "run_one", "write_page"]
 NOTES = Path(__file__).parent / "notes.toml"
 PAGE = ROOT / "docs" / "real-programs.md"
 ROWS = Path(__file__).parent / "rows.json"
+QUICK_ROWS = Path(__file__).parent / "quick.json"
 RESULTS = ROOT / "build" / "corpus"
 
 
@@ -36,11 +38,28 @@ def main(words: Sequence[str] | None = None) -> int:
         print("\n".join(f"{program.name:45} {program.mode:10} {program.summary}" for program in chosen))
         return 0
     store = Store(options.results)
+    if options.quick:
+        return _quick(chosen, store, options)
     if not options.page_only:
         published = read_rows(options.rows, chosen) if options.published_ok else {}
         _run_all([program for program in chosen if program.name not in published], store, options)
     rows = write_page(store, options)
     return int(any(_failures(rows[program.name].judged) for program in chosen if program.name in rows))
+
+
+def _quick(chosen: Sequence[Program], store: Store, options: argparse.Namespace) -> int:
+    """Check the programs that have no row; a result is written at once, so a stopped run goes on."""
+    programs = find_programs()
+    rows, known = read_quick_rows(options.quick_rows, programs), read_rows(options.rows, programs)
+    wanted = [one for one in chosen if one.name not in known and (options.fresh or one.name not in rows)]
+    limits = Limits(options.limit)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for program, row in zip(wanted, pool.map(lambda one: check(one, limits), wanted), strict=True):
+            rows[program.name] = row
+            write_quick_rows(options.quick_rows, rows, programs)
+            print(f"{program.name}: {'; '.join(row.failures) or 'fine'}", flush=True)
+    write_page(store, options)
+    return int(any(rows[program.name].failures for program in wanted))
 
 
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
@@ -52,6 +71,10 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="programs at a time (default 2)")
     parser.add_argument("--limit", type=float, default=600, metavar="SECONDS", help="per run (default 600)")
     parser.add_argument("--rounds", type=int, default=2, metavar="N", help="warm runs each (default 2)")
+    parser.add_argument(
+        "--quick", action="store_true", help="check what has no row, without times or Inductor's kernels"
+    )
+    parser.add_argument("--quick-rows", type=Path, default=QUICK_ROWS, metavar="FILE", help="those checks")
     parser.add_argument("--no-verify", action="store_true", help="without the run under --verify")
     parser.add_argument("--clock", choices=("cpu", "wall"), default="cpu", help="which times the page shows")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
@@ -109,7 +132,10 @@ def write_page(store: Store, options: argparse.Namespace) -> dict[str, Row]:
     stale = sum(not _is_current(rows[program.name], program) for program in programs if program.name in rows)
     notes = tomllib.loads(NOTES.read_text(encoding="utf-8"))
     judged_rows = {name: row.judged for name, row in rows.items()}
-    options.page.write_text(page(programs, judged_rows, notes, options.clock, stale), encoding="utf-8")
+    quick = read_quick_rows(options.quick_rows, programs)
+    only_checked = {name: row for name, row in quick.items() if name not in rows}
+    text = page(programs, judged_rows, notes, options.clock, stale) + quick_section(programs, only_checked)
+    options.page.write_text(text, encoding="utf-8")
     return rows
 
 

@@ -21,7 +21,7 @@ from corpus.store import ROOT, key_of
 from corpus.values import compare_dumps
 from corpus.verdicts import first_step_ratio, steady_ratio
 
-__all__ = ["Limits", "environment", "measure"]
+__all__ = ["Bench", "Limits", "environment", "measure", "read_graphs"]
 
 WORTH_ANOTHER_ROUND = 1.05
 """Time of a step, ours / inductor, above which the warm runs are repeated, of both."""
@@ -44,7 +44,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class _Bench:
+class Bench:
     """The folders of one program's runs."""
 
     program: Program
@@ -70,7 +70,12 @@ class _Bench:
         script = [str(self.program.path), *self.program.args]
         if way.startswith(("eager", "inductor")):
             return [sys.executable, *script]
-        options = {"aotlens": ["--report", str(self.report)], "verify": ["--verify"]}.get(way, [])
+        reported = ["--report", str(self.report)]
+        options = {
+            "aotlens": reported,
+            "verify": ["--verify"],
+            "quick": ["--verify", "--backend", "eager", *reported],
+        }.get(way, [])
         return [sys.executable, "-m", "aotlens", "run", *options, *script]
 
     @property
@@ -111,7 +116,7 @@ def measure(program: Program, limits: Limits) -> Measured:
     """Every run of the program; after a run in eager that fails, none."""
     key = key_of(program)
     with tempfile.TemporaryDirectory(prefix="corpus-") as name:
-        bench = _Bench(program, Path(name), limits)
+        bench = Bench(program, Path(name), limits)
         runs = tuple(_runs(bench))
         values = {
             compiler: compare_dumps(bench.folder / f"dump-{compiler}", bench.folder / "dump-eager")
@@ -122,7 +127,7 @@ def measure(program: Program, limits: Limits) -> Measured:
     return Measured(program.name, key.program_digest, key.engine, key.versions, runs, graphs, values)
 
 
-def _runs(bench: _Bench) -> Iterator[Run]:
+def _runs(bench: Bench) -> Iterator[Run]:
     eager = bench.run("eager")
     yield eager
     if eager.ran.timed_out:
@@ -137,7 +142,7 @@ def _runs(bench: _Bench) -> Iterator[Run]:
         yield bench.run("verify")
 
 
-def _cold_runs(bench: _Bench, cold: Sequence[Run]) -> Iterator[Run]:
+def _cold_runs(bench: Bench, cold: Sequence[Run]) -> Iterator[Run]:
     """Rounds with empty caches of both, while our first step looks slower than inductor's."""
     runs = list(cold)
     for _ in range(bench.limits.more_cold_rounds):
@@ -149,7 +154,7 @@ def _cold_runs(bench: _Bench, cold: Sequence[Run]) -> Iterator[Run]:
         yield from latest
 
 
-def _warm_runs(bench: _Bench, cold: Sequence[Run]) -> Iterator[Run]:
+def _warm_runs(bench: Bench, cold: Sequence[Run]) -> Iterator[Run]:
     """Rounds of a second process of each, more of them while our steps look slower."""
     runs = list(cold)
     ways = [f"{run.way}-warm" for run in cold if not run.ran.timed_out]

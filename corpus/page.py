@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from corpus.program import GROUPS, Program
+from corpus.quick import QuickRow
 from corpus.verdicts import Check, Clock, Judged, Ratio
 
-__all__ = ["page"]
+__all__ = ["page", "quick_section"]
 
 INTRODUCTION = """# Real programs
 
@@ -61,6 +62,14 @@ WORST_STEADY = 1.1
 WORST_FIRST_STEP = 1.2
 """The targets for a single program; second process and memory have one for the median only."""
 
+QUICK = """`python -m corpus --quick` ran these in eager and under `aotlens run --verify --backend eager`: our
+graphs, with eager's kernels. It says whether the program prints what eager prints, which graphs were
+compiled, and whether each equals eager; it measures no times and builds no kernels. `equal where compiled`:
+Dynamo left the rest to eager.
+"""
+
+QUICK_HEADER = "| program | mode | output | graphs | verify |\n|---|---|---|---|---|"
+
 HEADER = (
     "| program | mode | exit | output | values | graphs | verify | steady | first step | second process "
     "| memory | why not |\n|---|---|---|---|---|---|---|--:|--:|--:|--:|---|"
@@ -98,6 +107,22 @@ def page(
             parts += [f"\n## {group.capitalize()}\n", HEADER]
             parts += [_row(program, judged.get(program.name), notes) for program in members]
     return "\n".join(parts) + "\n"
+
+
+def quick_section(programs: Sequence[Program], rows: Mapping[str, QuickRow]) -> str:
+    """The programs that were only checked; empty where there is none."""
+    members = [program for program in programs if program.name in rows]
+    if not members:
+        return ""
+    fine = sum(not rows[program.name].failures for program in members)
+    state = f"{fine} of {len(members)} pass every check.\n"
+    lines = [_quick_row(program, rows[program.name]) for program in members]
+    return "\n".join(["\n## Checked without times\n", QUICK, state, QUICK_HEADER, *lines]) + "\n"
+
+
+def _quick_row(program: Program, row: QuickRow) -> str:
+    cells = (_check(row.output), _check(row.graphs), _check(row.verify))
+    return f"| {_link(program)} | {program.mode} | {' | '.join(cells)} |"
 
 
 def _legend() -> str:
@@ -171,7 +196,7 @@ def _spread(rows: Sequence[Judged], ratio: Callable[[Judged], Ratio]) -> str:
 
 
 def _row(program: Program, row: Judged | None, notes: Mapping[str, str]) -> str:
-    link = f"[{program.path.stem}](../corpus/programs/{program.name}.py)"
+    link = _link(program)
     note = _cell(notes.get(program.name, ""))
     if row is None:
         return f"| {link} | {program.mode} |" + " not run |" + " |" * 8 + f" {note} |"
@@ -186,6 +211,10 @@ def _row(program: Program, row: Judged | None, notes: Mapping[str, str]) -> str:
     cells = [*map(_check, checks), *times, _ratio(row.memory, _size)]
     unmet = any(cell.startswith("**") for cell in cells)
     return f"| {link} | {program.mode} | " + " | ".join([*cells, note or "**not explained**" * unmet]) + " |"
+
+
+def _link(program: Program) -> str:
+    return f"[{program.path.stem}](../corpus/programs/{program.name}.py)"
 
 
 def _check(check: Check) -> str:

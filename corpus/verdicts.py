@@ -14,7 +14,16 @@ from corpus.program import Program
 from corpus.records import Line, Measured, Run, TensorError, Values
 from corpus.values import TOLERANCES
 
-__all__ = ["Check", "Clock", "Judged", "Ratio", "first_step_ratio", "judge", "steady_ratio"]
+__all__ = [
+    "Check",
+    "Clock",
+    "Judged",
+    "Ratio",
+    "first_step_ratio",
+    "judge",
+    "quick_checks",
+    "steady_ratio",
+]
 
 ROUNDING_OF_THE_SAME_SIZE = 3.0
 """Errors of one tensor within this factor are the same rounding: where a value is nothing but rounding (a
@@ -23,6 +32,9 @@ bias before a batch norm under Adam), neither compiler is nearer to eager."""
 NOT_COMPILED = "Not compiled"
 UNEQUAL = frozenset({"Differs from eager", "Not verified"})
 """Headings of the closing table of `aotlens run --verify`."""
+
+TELLING = ("MISMATCH", "differs", "not verified", "comparison failed", "raised ")
+"""Words of the line that says why a run under `--verify` does not end as eager does."""
 
 Clock = Literal["cpu", "wall"]
 State = Literal["pass", "fail", "unknown"]
@@ -93,6 +105,17 @@ def judge(program: Program, measured: Measured, clock: Clock = "cpu") -> Judged:
         Ratio(*(_least([_until_first_step(run, clock) for run in side]) for side in warm)),
         Ratio(*(None if run is None else run.peak_bytes for run in pair)),
     )
+
+
+def quick_checks(program: Program, measured: Measured) -> tuple[Check, Check, Check]:
+    """Output, graphs and verdict of a run in eager and one way `quick`; no compiler is measured."""
+    eager, ours = measured.first("eager"), measured.first("quick")
+    if eager is None or ours is None:
+        return Check("unknown", "not run"), _graphs(measured), Check("unknown", "not run")
+    difference = compare_output(ours.ran.stdout, eager.ran.stdout, program.tolerance)
+    where = f"line {difference.line}: {difference.text}"
+    output = Check("pass", "equal") if difference.equal else Check("fail", where)
+    return output, _graphs(measured), _verdict_of(ours, eager)
 
 
 def steady_ratio(program: Program, runs: Sequence[Run], clock: Clock = "cpu") -> Ratio:
@@ -194,6 +217,10 @@ def _verify(measured: Measured) -> Check:
     eager, run = measured.first("eager"), measured.first("verify")
     if eager is None or run is None:
         return Check("unknown", "not run")
+    return _verdict_of(run, eager)
+
+
+def _verdict_of(run: Run, eager: Run) -> Check:
     if _exit(run) == _exit(eager):
         return Check("pass", "equal")
     headings = set(run.ran.stderr_tail.splitlines())
@@ -205,10 +232,8 @@ def _verify(measured: Measured) -> Check:
 def _last_words(text: str) -> str:
     """The line that says what is wrong, in at most 200 characters."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [
-        line for line in lines if any(word in line for word in ("MISMATCH", "differs", "not verified"))
-    ]
-    return ((telling or lines or [""])[-1])[:200]
+    telling = [line for line in lines if any(word in line for word in TELLING)]
+    return ((telling or lines or [""])[0 if telling else -1])[:200]
 
 
 def _clock(line: Line, clock: Clock) -> float:

@@ -50,7 +50,7 @@ def test_runs_that_look_slower_are_repeated_with_inductors(
         ways.append(way)
         return Run(way, ran(TEXTS, step_s=step_s if way.startswith("aotlens") else 0.01))
 
-    monkeypatch.setattr(corpus.measure._Bench, "run", run)
+    monkeypatch.setattr(corpus.measure.Bench, "run", run)
     measure(FULL_PROGRAM, Limits(verify=False))
     assert [ways.count(f"{side}-warm") for side in ("inductor", "aotlens")] == [rounds, rounds]
 
@@ -66,7 +66,7 @@ def test_first_steps_that_look_slower_are_repeated_with_empty_caches(
         ways.append(way)
         return Run(way, ran(TEXTS, first_s=next(ours) if way in ("aotlens", "aotlens-cold") else 2.0))
 
-    monkeypatch.setattr(corpus.measure._Bench, "run", run)
+    monkeypatch.setattr(corpus.measure.Bench, "run", run)
     ratio = judge(FULL_PROGRAM, measure(FULL_PROGRAM, Limits(verify=False))).first_step
     assert [ways.count(f"{side}-cold") for side in ("inductor", "aotlens")] == [rounds, rounds]
     assert ratio == Ratio(min(first_s), 2.0)
@@ -82,7 +82,7 @@ def test_each_cold_run_starts_with_empty_caches(tmp_path: Path) -> None:
         "left.parent.mkdir(parents=True, exist_ok=True)\n"
         "left.touch()\n"
     )
-    bench = corpus.measure._Bench(program, tmp_path, Limits())
+    bench = corpus.measure.Bench(program, tmp_path, Limits())
     ways = ("inductor", "inductor-warm", "inductor-cold", "inductor-cold", "inductor-warm")
     found_something = [bench.run(way).ran.stdout == ("True",) for way in ways]
     assert found_something == [False, True, False, False, True]
