@@ -39,6 +39,10 @@ class Joint:
         """Identities of the inputs whose caller's tensor has another value when the backward runs."""
         return frozenset()
 
+    def leaf(self, index: int) -> Any:
+        """The tensor of an input in whose `.grad` autograd puts its gradient; None for any other input."""
+        return None
+
     @property
     def keeps_views(self) -> bool:
         """Whether a policy that saves what the backward reads may save a view."""
@@ -108,6 +112,11 @@ class JointProgram(Joint):
     def always_fails(self) -> bool:
         """Whether the backward raises whatever arrives: no gradient is a value of the program then."""
         return self.failing is not None and not self.failing_tangents
+
+    def leaf(self, index: int) -> Any:
+        captured = self.captured.inputs[index]
+        is_leaf = captured.is_tensor and captured.is_leaf and captured.requires_grad
+        return captured.fake if is_leaf else None
 
     @property
     def changed_inputs(self) -> frozenset[int]:

@@ -1,13 +1,13 @@
 """What the partition stage gives."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from aotlens.capture.hooks import Hooks
 from aotlens.ir.program import Node, Program, ProgramInput
 from aotlens.ir.regions import Region
 from aotlens.ir.slots import FlatInput, SavedInput
-from aotlens.joint.records import JointProgram
+from aotlens.joint.records import Joint, JointProgram
 from aotlens.partition.choices import Choice
 from aotlens.partition.reasons import Reason
 from aotlens.partition.sides import Sides
@@ -80,6 +80,22 @@ class Packing:
     hooks: Hooks
     values: tuple[Packed, ...]
     """Empty where the hooks get no value: they do not run then."""
+
+
+class Division(Protocol):
+    """A joint program as a forward and a backward, whoever divided it."""
+
+    @property
+    def joint(self) -> Joint: ...
+
+    @property
+    def forward(self) -> Program: ...
+
+    @property
+    def backward(self) -> Program | None: ...
+
+    @property
+    def saved_inputs(self) -> tuple[ProgramInput, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,8 +55,8 @@ def partition(
     parts = Partitioned(
         joint=joint,
         policy=str(policy),
-        forward=_forward_program(joint, saved),
-        backward=_backward_program(joint, saved, split.backward_nodes),
+        forward=forward_program(joint, saved),
+        backward=backward_program(joint, saved, split.backward_nodes),
         saved=describe_saved(joint, saved, split.choice.why_saved),
         recomputed=recomputed_values(split),
         split=split,
@@ -126,7 +126,7 @@ def _kept_inputs(joint: Joint, available: frozenset[int], read: set[int]) -> tup
     )
 
 
-def _forward_program(joint: JointProgram, saved: tuple[Node, ...]) -> Program:
+def forward_program(joint: Joint, saved: tuple[Node, ...]) -> Program:
     """The forward hands out what it computes; saved inputs and results are at hand where it is called."""
     at_hand = {id(out.value) for out in joint.forward_outputs}
     outputs = (
@@ -143,7 +143,8 @@ def _forward_program(joint: JointProgram, saved: tuple[Node, ...]) -> Program:
     return Program("forward", inputs, nodes, outputs)
 
 
-def _backward_program(joint: JointProgram, saved: tuple[Node, ...], nodes: tuple[Node, ...]) -> Program:
+def backward_program(joint: Joint, saved: tuple[Node, ...], nodes: tuple[Node, ...]) -> Program:
+    """The backward's nodes, behind the saved values and the gradients that arrive."""
     arriving = tuple(given for given in joint.program.inputs if isinstance(given.slot, BACKWARD_INPUTS))
     inputs = (*(ProgramInput(node, SavedInput(node.name)) for node in numbers_last(saved)), *arriving)
     kept = tuple(node for node in nodes if not has_effect(node) or node.origin.backward)

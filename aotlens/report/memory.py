@@ -17,7 +17,7 @@ from aotlens.codegen.in_place import in_place
 from aotlens.ir.lifetimes import last_uses
 from aotlens.ir.program import Node, Program, getitem, is_higher_order
 from aotlens.ir.slots import SavedForBackward, SavedInput
-from aotlens.partition.records import Partitioned
+from aotlens.partition.records import Division, Partitioned
 from aotlens.partition.storages import is_view, node_bytes, value_bytes
 from aotlens.report.build_layers import Layers
 from aotlens.report.memory_gradients import handovers
@@ -155,12 +155,12 @@ def memory_of(parts: Partitioned) -> Memory:
     return _described(parts, timeline, forward_nodes)
 
 
-def predicted_peak(parts: Partitioned) -> int:
+def predicted_peak(parts: Division) -> int:
     """The peak alone, in bytes."""
     return max(_timeline(parts)[0].live_bytes(), default=0)
 
 
-def _timeline(parts: Partitioned) -> tuple[_Timeline, int]:
+def _timeline(parts: Division) -> tuple[_Timeline, int]:
     """The whole step, and how many of its moments are the forward's."""
     timeline = _Timeline()
     of: dict[int, Held] = {}
@@ -173,7 +173,7 @@ def _timeline(parts: Partitioned) -> tuple[_Timeline, int]:
     return timeline, forward_nodes
 
 
-def _end_forward(parts: Partitioned, timeline: _Timeline, of: dict[int, Held]) -> None:
+def _end_forward(parts: Division, timeline: _Timeline, of: dict[int, Held]) -> None:
     """Only results and saved values go on."""
     end = len(timeline.moments) - 1
     for out in parts.forward.outputs:
@@ -191,9 +191,7 @@ def _end_forward(parts: Partitioned, timeline: _Timeline, of: dict[int, Held]) -
             storage.last, storage.kind, storage.name = None, "result", out.slot.name
 
 
-def _play_backward(
-    parts: Partitioned, program: Program, timeline: _Timeline, forward: dict[int, Held]
-) -> None:
+def _play_backward(parts: Division, program: Program, timeline: _Timeline, forward: dict[int, Held]) -> None:
     results = [storage for storage in timeline.storages if storage.kind == "result"]
     of: dict[int, Held] = {}
     for given in program.inputs:
@@ -213,7 +211,7 @@ def _play_backward(
     _hand_over(parts, timeline, of)
 
 
-def _hand_over(parts: Partitioned, timeline: _Timeline, of: dict[int, Held]) -> None:
+def _hand_over(parts: Division, timeline: _Timeline, of: dict[int, Held]) -> None:
     """A leaf takes its gradient as it is, or a copy, after which the gradient itself is given back."""
     given = handovers(parts)
     passed = {

@@ -10,10 +10,9 @@ from typing import Any
 
 import torch
 
-from aotlens.capture.records import CapturedInput
 from aotlens.ir.program import Node
 from aotlens.ir.slots import Gradient, Tangent
-from aotlens.partition.records import Partitioned
+from aotlens.partition.records import Division
 from aotlens.report.memory_sizes import dense_bytes, number
 
 
@@ -28,7 +27,7 @@ class Handover:
     """0 where it is taken, or goes on to the autograd node behind an input that is no leaf."""
 
 
-def handovers(parts: Partitioned) -> tuple[Handover, ...]:
+def handovers(parts: Division) -> tuple[Handover, ...]:
     """In the order of the backward's outputs; inputs without a gradient are left out."""
     assert parts.backward is not None  # asked in training only
     outputs = [out for out in parts.backward.outputs if isinstance(out.value, Node)]
@@ -40,16 +39,14 @@ def handovers(parts: Partitioned) -> tuple[Handover, ...]:
         left[id(node)] -= 1
         leaf = _leaf(parts, out.slot)
         shared = bool(left[id(node)]) or id(node) in held
-        copied = leaf is not None and (shared or not _fits(node.val, leaf.fake))
+        copied = leaf is not None and (shared or not _fits(node.val, leaf))
         found.append(Handover(out.slot.name, node, dense_bytes(node.val) if copied else 0))
     return tuple(found)
 
 
-def _leaf(parts: Partitioned, slot: Any) -> CapturedInput | None:
-    if not isinstance(slot, Gradient) or slot.inner:
-        return None
-    given = parts.joint.captured.inputs[slot.index]
-    return given if given.is_tensor and given.is_leaf and given.requires_grad else None
+def _leaf(parts: Division, slot: Any) -> Any:
+    """The leaf that takes the gradient; a gradient of a tensor subclass is handed over in parts."""
+    return None if not isinstance(slot, Gradient) or slot.inner else parts.joint.leaf(slot.index)
 
 
 def _fits(gradient: Any, leaf: Any) -> bool:
