@@ -6,6 +6,7 @@ Invariant: other threads reach the app by messages only (`messages.py`), and sta
 import asyncio
 import gc
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -162,6 +163,11 @@ class AotlensApp(App[int]):
         return failure.kind == "cancelled" or bool(self._what_if)
 
     def on_what_if_wanted(self, event: WhatIfWanted) -> None:
+        if self.tracing is None:
+            command = shlex.join(["aotlens", "inspect", self.subject_name, "--what-if", event.change])
+            title = "The app only reads a log"
+            self.notify(f"To weigh this change: {command}", title=title, markup=False)
+            return
         self.start_trace(questions=Questions(what_if=(event.change,)))
 
     def on_trace_wanted(self, event: TraceWanted) -> None:

@@ -14,6 +14,8 @@ __all__ = ["is_report", "saved_report"]
 
 NOT_TRACED = frozenset({"gpu_texts", "repeat_limit_s", "kernel_limit_s"})
 """Fields of `TraceOptions` that say how long or in which languages, whatever is shown."""
+OF_LOGS = frozenset({"policy", "what_if"})
+"""Fields that our solver reads on the joint graph of a log."""
 
 
 def is_report(target: TargetName) -> bool:
@@ -26,11 +28,11 @@ def saved_report(
 ) -> Report:
     """The report, or its targets of that name; raises UserError for options that need a trace.
 
-    Of a log, the policy is what our solver is asked under, beside torch's choice.
+    For a log, our solver is asked under the policy and its what-ifs, beside torch's choice.
     """
     is_log = is_trace_path(target.path)
     default = TraceOptions()
-    shown = NOT_TRACED | {"policy"} if is_log else NOT_TRACED
+    shown = NOT_TRACED | OF_LOGS if is_log else NOT_TRACED
     changed = [
         f"--{entry.name.replace('_', '-')}"
         for entry in fields(options)
@@ -43,7 +45,9 @@ def saved_report(
             " to trace"
         )
     if is_log:
-        return report_of_trace(target.path, target.qualname, mappings, policy=options.policy)
+        return report_of_trace(
+            target.path, target.qualname, mappings, policy=options.policy, what_if=options.what_if
+        )
     report = load_report(target.path)
     if target.qualname is None:
         return report

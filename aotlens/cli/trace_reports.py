@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotlens.cli.terminal import say, write_data
+from aotlens.errors import UserError
 from aotlens.report.records import Report
 
 if TYPE_CHECKING:
@@ -46,16 +47,27 @@ def add_map(parser: argparse.ArgumentParser) -> None:
 
 
 def report_of_trace(
-    path: str, only: str | None = None, mappings: Sequence[str] = (), *, policy: str | None = None
+    path: str,
+    only: str | None = None,
+    mappings: Sequence[str] = (),
+    *,
+    policy: str | None = None,
+    what_if: Sequence[str] = (),
 ) -> Report:
     """Return what the log says, with its lines in the current folder or where `mappings` leads.
 
-    Raises UserError where the log cannot be read or has no such target, and for a mapping of another form.
+    Our solver is asked under `policy`, and under that policy with each change of `what_if`.
+
+    Raises UserError where the log cannot be read or has no such target, for a mapping of another form, and
+    for a what-if that no target can answer.
     """
     from aotlens.trace.reader import open_trace
 
+    trace = open_trace(Path(path))
+    if what_if:
+        return _weighed(lambda explain: _builder(path, only, mappings, explain)(trace), policy, what_if)
     explain = None if policy is None else _explain(policy)
-    return _builder(path, only, mappings, explain)(open_trace(Path(path)))
+    return _builder(path, only, mappings, explain)(trace)
 
 
 def watched_trace(path: str, only: str | None, mappings: Sequence[str]) -> tuple[Report, Follow]:
@@ -97,10 +109,24 @@ def _builder(
     return lambda trace: build_report(trace, f"aotlens inspect {path}", only, Sources(workspace), explain)
 
 
+def _weighed(build: "Callable[[Explain], Report]", policy: str | None, what_if: Sequence[str]) -> Report:
+    """Return the report with the answers to what-ifs; raises UserError for one that has none."""
+    if find_spec("torch") is None:
+        raise UserError("--what-if asks our solver, which needs torch; install torch here, or leave it out")
+    from aotlens.trace.reasons import explained  # torch: 2 s
+    from aotlens.trace.what_ifs import SolverRequest
+
+    request = SolverRequest(policy or "min-cut", tuple(what_if))
+    report = build(partial(explained, request=request))
+    request.check_answered(target.partition for target in report.targets)
+    return report
+
+
 def _explain(policy: str) -> "Explain | None":
     """Our solver under that policy, where torch is installed: a log can be read without."""
     if find_spec("torch") is None:
         return None
     from aotlens.trace.reasons import explained  # torch: 2 s
+    from aotlens.trace.what_ifs import SolverRequest
 
-    return partial(explained, policy=policy)
+    return partial(explained, request=SolverRequest(policy))

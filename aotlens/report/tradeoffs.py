@@ -7,7 +7,7 @@ from rich.text import Text
 from aotlens.report.certificates import difference, listed, named
 from aotlens.report.frontier import FrontierRow, frontier_rows
 from aotlens.report.layout import Page, Row, heading, paragraph, table
-from aotlens.report.records import Partition, WhatIf
+from aotlens.report.partition_records import OwnChoice, Partition, WhatIf
 from aotlens.report.summary import counted, human_bytes, human_flops
 
 FRONTIER_ROWS = 8
@@ -46,9 +46,15 @@ def _ends(rows: Sequence[FrontierRow], choices: int) -> str:
     return f"{counted(choices, 'choice')}, from {least} to {most}"
 
 
+def of_own(own: OwnChoice) -> str:
+    """What a what-if of a log is compared with."""
+    return f"our solver's choice under {own.policy}, not torch's"
+
+
 def what_if_lines(answer: WhatIf, partition: Partition, width: int) -> Iterator[Text]:
     """The totals after the change beside those before it."""
-    yield heading("What if", answer.change)
+    own = partition.own
+    yield heading("What if", answer.change if own is None else f"{answer.change}, beside {of_own(own)}")
     before, after = answer.before, answer.after
     rows = (
         ("saved", before.saved_bytes, after.saved_bytes, human_bytes),

@@ -4,13 +4,13 @@ Invariant: the joint graph is solved by our solver as our own programs are.  A r
 that both save; of one that only torch saves the report says so.  The graph is not run: tensors are sizes and
 strides on `meta`, and an operator is only looked up by name.
 
-This is the one module here that imports torch; it is loaded when reasons are asked for.
+Here only this module and `what_ifs` import torch; both are loaded when reasons are asked for.
 """
 
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -47,6 +47,7 @@ from aotlens.trace.graph_records import Graph, GraphNode
 from aotlens.trace.lines import Locate, span_of
 from aotlens.trace.saved import TORCH_CHOSE
 from aotlens.trace.tensor_text import Hints, size_value, tensor_of
+from aotlens.trace.what_ifs import DEFAULT, SolverRequest
 
 __all__ = ["explained"]
 
@@ -81,10 +82,15 @@ class LoggedJoint(Joint):
     """A joint graph from a log."""
 
     changed: frozenset[int] = frozenset()
+    leaves: dict[int, torch.Tensor] = field(default_factory=dict)
+    """The leaf inputs that require a gradient, by index."""
 
     @property
     def changed_inputs(self) -> frozenset[int]:
         return self.changed
+
+    def leaf(self, index: int) -> Any:
+        return self.leaves.get(index)
 
 
 def explained(
@@ -92,14 +98,17 @@ def explained(
     graphs: GraphSet,
     inputs: tuple[Input, ...],
     locate: Locate,
-    policy: str = "min-cut",
+    request: SolverRequest = DEFAULT,
 ) -> Partition:
-    """Return the partition with our reasons where our choice is torch's, and with what ours would save."""
+    """Return the partition with our reasons where our choice is torch's, and with what ours would save.
+
+    Raises UserError for a what-if that this graph cannot meet.
+    """
     if graphs.joint is None:
         return replace(partition, own_note="the log has no joint graph, so our solver was not asked")
     try:
         joint = _Builder(graphs, graphs.joint, inputs, locate).joint()
-        split = split_joint(joint, Policy.parse(policy))
+        split = split_joint(joint, Policy.parse(request.policy))
     except (_UnknownError, UserError) as error:
         return replace(partition, own_note=f"our solver was not asked: {error}")
     ours = {node.name: node for node in split.saved}
@@ -118,6 +127,7 @@ def explained(
         own=_own_choice(partition, joint, split),
         default_bytes=added_bytes(joint, save_what_is_read(joint, split.sides).saved),
         frontier=_frontier(joint, split),
+        what_if=request.answers(joint, split),
     )
 
 
@@ -187,7 +197,21 @@ class _Builder:
             and not isinstance(item.slot, Tangent)
             and self._inputs[item.slot.index].mutates_data  # type: ignore[union-attr]  # tangents have none
         )
-        return LoggedJoint(Program("joint", given, nodes, outputs), changed)
+        return LoggedJoint(Program("joint", given, nodes, outputs), changed, self._leaves(given))
+
+    def _leaves(self, inputs: tuple[ProgramInput, ...]) -> dict[int, torch.Tensor]:
+        leaves = {}
+        for item in inputs:
+            index = getattr(item.slot, "index", len(self._inputs))
+            row = self._inputs[index] if 0 <= index < len(self._inputs) else None
+            if (
+                row is not None
+                and row.requires_grad
+                and row.is_leaf
+                and isinstance(item.node.val, torch.Tensor)
+            ):
+                leaves[index] = item.node.val
+        return leaves
 
     def _input(self, name: str, type_: str, slot: str) -> ProgramInput:
         node = Node(name, None, (), {}, self._value(type_), Origin(Place(), ""))

@@ -42,6 +42,42 @@ def test_our_solver_is_asked_under_the_policy_of_the_command() -> None:
     assert "below 128 bytes" in small.out
 
 
+def test_what_if_weighs_our_solvers_choice_on_the_logged_graph() -> None:
+    ended = aotlens(
+        "inspect",
+        f"{INDUCTOR}::0/0",
+        "--what-if",
+        "recompute:addmm",
+        "--what-if",
+        "default",
+        "--format",
+        "json",
+    )
+    assert ended.code == 0, ended.err
+    partition = json.loads(ended.out)["targets"][0]["partition"]
+    less, default = partition["what_if"]
+    assert less["no_longer_saved"] == ["addmm"]
+    assert (
+        less["before"]["saved_bytes"] == default["before"]["saved_bytes"] == partition["own"]["saved_bytes"]
+    )
+    assert less["after"]["saved_bytes"] == less["before"]["saved_bytes"] - 1024
+    assert less["after"]["recompute_flops"] > less["before"]["recompute_flops"]
+    assert default["after"]["saved_bytes"] == partition["default_bytes"]
+    assert default["after"]["recompute_flops"] == 0
+
+
+def test_the_text_says_whose_choice_a_what_if_changes() -> None:
+    ended = aotlens("inspect", f"{INDUCTOR}::0/0", "--what-if", "recompute:addmm")
+    assert "recompute:addmm, beside our solver's choice under min-cut, not torch's" in ended.out
+
+
+def test_a_what_if_that_no_target_answers_is_an_error() -> None:
+    unknown = aotlens("inspect", EAGER, "--what-if", "recompute:nowhere")
+    assert (unknown.code, "nowhere" in unknown.err) == (2, True)
+    untrained = aotlens("inspect", f"{EAGER}::infer", "--what-if", "default")
+    assert (untrained.code, "no target of the log is trained" in untrained.err) == (2, True)
+
+
 def test_a_name_that_is_not_there_lists_those_that_are() -> None:
     ended = aotlens("inspect", f"{EAGER}::missing")
     assert ended.code == 2

@@ -58,6 +58,11 @@ class Pane(Vertical):
     def can_trace(self) -> bool:
         return self.subject is not None and self.subject.can_trace
 
+    @property
+    def is_log(self) -> bool:
+        """Whether the target comes from a log of torch.compile."""
+        return self.subject is not None and self.subject.target.frontend == "trace"
+
     def show(self, subject: Subject) -> None:
         """Fill the tab, unless it already shows this subject."""
         if self.subject is subject:

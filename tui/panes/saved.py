@@ -112,7 +112,7 @@ class SavedPane(Pane):
     # What if.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self.can_trace if action == "flip" else True
+        return self.can_trace or self.is_log if action == "flip" else True
 
     def action_flip(self) -> None:
         """Ask what it would cost to compute a saved value again, or to save one that is computed again."""

@@ -9,6 +9,7 @@ from aotlens.report.certificates import budget_text, difference, listed, named
 from aotlens.report.frontier import chosen_point
 from aotlens.report.records import Partition, WhatIf
 from aotlens.report.summary import counted, human_bytes, human_flops
+from aotlens.report.tradeoffs import of_own
 from tui.view.quantities import plot
 from tui.view.rows import Line, Part
 
@@ -98,9 +99,10 @@ def work_scale(amounts: Sequence[int]) -> WorkScale:
 
 
 def what_if_lines(answer: WhatIf, partition: Partition) -> Iterator[Line]:
-    """The totals after the change, with the differences to what was compiled."""
-    before, after = answer.before, answer.after
-    yield Line((Part("what if  ", "dim"), Part(answer.change, "name")))
+    """The totals after the change, and the differences to what was compiled; of a log, to our own choice."""
+    before, after, own = answer.before, answer.after, partition.own
+    beside = "" if own is None else f"  beside {of_own(own)}"
+    yield Line((Part("what if  ", "dim"), Part(answer.change, "name"), Part(beside, "dim")))
     for title, old, new, write in (
         ("saved", before.saved_bytes, after.saved_bytes, human_bytes),
         ("computed again", before.recompute_flops, after.recompute_flops, human_flops),
