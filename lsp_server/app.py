@@ -18,6 +18,7 @@ from pygls.lsp.server import LanguageServer
 from aotlens.errors import UserError
 from lsp_server.client import Client, client_of
 from lsp_server.document import Document
+from lsp_server.fix_trials import FixTrials
 from lsp_server.protocol import Protocol
 from lsp_server.settings import Settings
 from lsp_server.targets import Scan, scan
@@ -52,6 +53,7 @@ class Server(LanguageServer):
         self.settings = Settings()
         self.tracer = Tracer(self, self.views, worker_factory)
         self.tracer.on_change = self.tell_status
+        self.fix_trials = FixTrials(self, self.views)
         self.exit_code = 1
         """What the process ends with: 0 once the client has asked for a shutdown."""
         self.problems: list[str] = []
@@ -264,6 +266,7 @@ class Server(LanguageServer):
     def end(self) -> None:
         """Leave nothing behind: no process, no file."""
         self.tracer.restart()
+        self.fix_trials.end()
         self.written.remove()
 
     def show_document(self, uri: str, line: int = 0) -> bool:

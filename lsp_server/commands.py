@@ -13,16 +13,17 @@ from pathlib import Path
 from lsprotocol import types
 
 from aotlens.errors import AotlensError, UserError
+from aotlens.report.attach_fixes import outcome_sentence
 from aotlens.report.export import described, same_capture
 from aotlens.report.records import Target
 from aotlens.report.source_records import Outcome
 from aotlens.report.verdicts import WORST_FIRST
-from aotlens.worker.protocol import NOT_THE_FILES, Answer
+from aotlens.worker.protocol import NOT_THE_FILES, Answer, Failure
 from lsp_server.app import Server, path_of
 from lsp_server.menus import TARGETS, TUI, exported_file, targets, tui_command
 from lsp_server.settings import from_data
 from lsp_server.tracer import Result
-from lsp_server.translate.lenses import CANCEL, EXPLAIN, SHOW, TRACE, VERIFY
+from lsp_server.translate.lenses import CANCEL, EXPLAIN, SHOW, TRACE, TRY_FIXES, VERIFY
 from lsp_server.translate.pages import Page, first_line, parse, parts_of, target_of, text_of, trace_of
 from lsp_server.views import TraceKey
 
@@ -71,6 +72,31 @@ async def _trace_asked(server: Server, uri: str, qualname: str | None, *, verify
         return {"failure": "refused", "message": refusal}
     _say_unsaved(server, path)
     return await _trace(server, path, qualname, asked=True, verify=verify)
+
+
+async def try_fixes(server: Server, uri: str) -> Result:
+    """Run the script and edited copies of it, and offer the edits that passed as quick fixes."""
+    path = path_of(uri)
+    refusal = _refusal(server, path, uri)
+    if path is None or refusal:
+        server.say(refusal, types.MessageType.Warning)
+        return {"failure": "refused", "message": refusal}
+    if _is_unsaved(server, path):
+        message = (
+            f"{os.path.basename(path)} has unsaved changes: save it, as fixes are tried on the saved file"
+        )
+        server.say(message, types.MessageType.Warning)
+        return {"failure": "refused", "message": message}
+    answer = await server.fix_trials.run(path, server.settings, server.tracer.cwd)
+    if isinstance(answer, Failure):
+        if answer.kind != "cancelled":
+            server.say(answer.message)
+        return {"failure": answer.kind, "message": answer.message}
+    outcomes = [entry.outcome for entry in answer.fixes if entry.outcome is not None]
+    none = "every edit was rejected" if answer.fixes else "there is no edit to try"
+    message = outcome_sentence(outcomes[0]) if outcomes else f"No fix passed: {none}"
+    server.say(message, types.MessageType.Info)
+    return {"passed": len(outcomes), "tried": len(answer.fixes), "message": message}
 
 
 async def export(server: Server, uri: str, qualname: str, destination: str | None = None) -> Result:
@@ -124,8 +150,9 @@ def _not_exported(server: Server, message: str) -> Result:
 
 
 async def cancel(server: Server, uri: str | None = None) -> int:
-    """Stop the traces of a file, or all; how many."""
-    return server.tracer.cancel(path=path_of(uri) if uri else None)
+    """Stop the traces of a file and the runs that try its fixes, or all; how many."""
+    path = path_of(uri) if uri else None
+    return server.tracer.cancel(path=path) + server.fix_trials.cancel(path=path)
 
 
 async def show(server: Server, uri: str, qualname: str, part: str = "forward") -> Result:
@@ -248,12 +275,14 @@ def on_trust(server: Server, params: object) -> None:
 
 def on_progress_cancel(server: Server, params: types.WorkDoneProgressCancelParams) -> None:
     server.tracer.cancel(token=params.token)
+    server.fix_trials.cancel(token=params.token)
 
 
 def on_shutdown(server: Server, params: None) -> None:
     """The client leaves in good order: nothing more is traced, and the exit code is 0."""
     server.exit_code = 0
     server.tracer.cancel()
+    server.fix_trials.cancel()
 
 
 async def _trace(
@@ -286,10 +315,14 @@ def _refusal(server: Server, path: str | None, uri: str) -> str:
     return ""
 
 
-def _say_unsaved(server: Server, path: str) -> None:
+def _is_unsaved(server: Server, path: str) -> bool:
     snapshot = server.views.snapshot(path)
     server.views.drop(snapshot)
-    if snapshot.lines.traced and not snapshot.lines.is_identity:
+    return bool(snapshot.lines.traced) and not snapshot.lines.is_identity
+
+
+def _say_unsaved(server: Server, path: str) -> None:
+    if _is_unsaved(server, path):
         message = f"{os.path.basename(path)} has unsaved changes: it is traced as it was saved"
         server.say(message, types.MessageType.Info)
 
@@ -316,6 +349,7 @@ async def _pull_configuration(server: Server) -> None:
 COMMANDS = {
     TRACE: trace,
     VERIFY: verify,
+    TRY_FIXES: try_fixes,
     EXPORT: export,
     CANCEL: cancel,
     SHOW: show,

@@ -14,6 +14,7 @@ from lsp_server.rewrites import NO_GRAD, grad_restored
 from lsp_server.settings import Settings, from_data
 from lsp_server.targets import bare_functions
 from lsp_server.translate.actions import code_actions, example_actions, is_wanted, lens_actions, trace_actions
+from lsp_server.translate.fixes import tested_actions, try_actions
 from lsp_server.translate.hints import inlay_hints
 from lsp_server.translate.hover import hover
 from lsp_server.translate.lenses import OPEN_TUI, code_lenses
@@ -78,7 +79,9 @@ async def on_code_action(server: Server, params: types.CodeActionParams) -> Acti
     seen = await server.scan(path, document)
     offered = await _refactors(server, path, document, params.range.start)
     actions = [
+        *tested_actions(server.views, path, params.range),
         *code_actions(server.views, path, params.range),
+        *try_actions(server.views, path, params.range),
         *example_actions(server.views, document, bare_functions(seen, line)),
         *trace_actions(document, seen.found, line),
     ]

@@ -13,12 +13,12 @@ from pathlib import Path
 from aotlens.report.codec import loads
 from aotlens.report.records import Report
 
-__all__ = ["NamedLog", "age_text", "named_log", "read_log"]
+__all__ = ["START_CLI", "NamedLog", "age_text", "named_log", "read_log"]
 
 LIMIT_S = 120.0
 MAX_FILES = 1_000
 ROOT = str(Path(__file__).resolve().parents[1])
-_START = f"import sys; sys.path.append({ROOT!r}); from aotlens.cli import main; sys.exit(main())"
+START_CLI = f"import sys; sys.path.append({ROOT!r}); from aotlens.cli import main; sys.exit(main())"
 """As the command `aotlens`, also where it is not installed; `-P` keeps modules of the project out."""
 
 
@@ -57,7 +57,7 @@ def _written_at(path: Path) -> float:
 
 def read_log(log: NamedLog) -> Report | str:
     """Return its report, or why there is none."""
-    words = [sys.executable, "-P", "-c", _START, "inspect", "--format", "json", str(log.path)]
+    words = [sys.executable, "-P", "-c", START_CLI, "inspect", "--format", "json", str(log.path)]
     try:
         done = subprocess.run(
             words,

@@ -156,6 +156,8 @@ class Views:
         """Open documents by path."""
         self.traces: dict[TraceKey, HeldTrace] = {}
         self.failures: dict[TraceKey, FailedTrace] = {}
+        self.tested: dict[str, HeldTrace] = {}
+        """By script: the report of `aotlens why --try-fixes`. Only its fixes are shown."""
         self._snapshots: list[Snapshot] = []
         self._numbers = count()
 
@@ -185,6 +187,22 @@ class Views:
         self, key: TraceKey, report: Report, indices: dict[str, FileIndex], snapshot: Snapshot
     ) -> HeldTrace:
         """Show a trace from now on, in place of the one of the same key."""
+        held = self._held(key, report, indices, snapshot)
+        self.traces[key] = held
+        self._clear_superseded(held)
+        return held
+
+    def hold_tested(
+        self, path: str, report: Report, indices: dict[str, FileIndex], snapshot: Snapshot
+    ) -> HeldTrace:
+        """Offer the fixes of a report from now on, in place of those of an earlier run of the script."""
+        held = self.tested[path] = self._held((path, None), report, indices, snapshot)
+        return held
+
+    def _held(
+        self, key: TraceKey, report: Report, indices: dict[str, FileIndex], snapshot: Snapshot
+    ) -> HeldTrace:
+        """A report whose lines follow the edits since the snapshot."""
         views = {}
         for file, index in indices.items():
             if file == snapshot.path:
@@ -195,9 +213,7 @@ class Views:
             views[file] = FileView(index, lines, self.encoding)
         document = self.documents.get(key[0])
         held = HeldTrace(key, next(self._numbers), report, views, document.version if document else None)
-        self.traces[key] = held
         self.drop(snapshot)
-        self._clear_superseded(held)
         return held
 
     def hold_failure(self, key: TraceKey, failure: Failure, snapshot: Snapshot) -> FailedTrace:
@@ -231,8 +247,9 @@ class Views:
         return failed
 
     def forget(self) -> None:
-        """Drop every trace and failure."""
+        """Drop every trace, failure and tested fix."""
         self.traces.clear()
+        self.tested.clear()
         for key in list(self.failures):
             self.clear_failure(key)
 
@@ -281,7 +298,8 @@ class Views:
                     yield shown, finding
 
     def _of(self, path: str) -> list[FileView]:
-        return [held.views[path] for held in self.traces.values() if path in held.views]
+        every = (*self.traces.values(), *self.tested.values())
+        return [held.views[path] for held in every if path in held.views]
 
     def _current(self, path: str, otherwise: list[str]) -> list[str]:
         document = self.documents.get(path)

@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
-from aotlens.report.dynamo_records import Break, Dynamo, DynamoFunction, TriedFix
+from aotlens.report.dynamo_records import Break, Dynamo, DynamoFunction, FixOutcome, TriedFix
 from aotlens.report.records import Diagnostic, Report
 from aotlens.report.source_records import Fix, Span
+from aotlens.report.summary import human_ms
 from aotlens.report.why import recompiled_values
 
-__all__ = ["fixes_of", "with_fixes"]
+__all__ = ["fixes_of", "outcome_sentence", "with_fixes"]
 
 
 def fixes_of(dynamo: Dynamo, function: str, target: str) -> tuple[TriedFix, ...]:
@@ -17,6 +18,18 @@ def fixes_of(dynamo: Dynamo, function: str, target: str) -> tuple[TriedFix, ...]
         for entry in dynamo.fixes
         if entry.passed and (entry.function, entry.target) == (function, target)
     )
+
+
+def outcome_sentence(outcome: FixOutcome) -> str:
+    """What the fixes that passed do together."""
+    fixes = "1 fix" if outcome.together == 1 else f"{outcome.together} fixes together"
+    parts = [
+        f"graph breaks {outcome.breaks_before} → {outcome.breaks_after}",
+        f"compilations {outcome.compilations_before} → {outcome.compilations_after}",
+    ]
+    if outcome.seconds_saved is not None and outcome.seconds_saved > 0:
+        parts.append(f"compiling takes {human_ms(1000 * outcome.seconds_saved)} less")
+    return f"Tested, {fixes}: {', '.join(parts)}; equal to eager: {outcome.compared}"
 
 
 def with_fixes(report: Report, fixes: tuple[TriedFix, ...]) -> Report:

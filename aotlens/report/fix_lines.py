@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from aotlens.report.attach_fixes import fixes_of
-from aotlens.report.dynamo_records import Dynamo, FixOutcome
+from aotlens.report.attach_fixes import fixes_of, outcome_sentence
+from aotlens.report.dynamo_records import Dynamo
 from aotlens.report.layout import Page, heading, paragraph
-from aotlens.report.summary import counted, human_ms
+from aotlens.report.summary import counted
 from aotlens.report.why import Problem
 
 __all__ = ["fix_lines", "fix_summary_lines", "fixable_line", "rejected_fix_lines"]
@@ -19,7 +19,7 @@ def fix_summary_lines(dynamo: Dynamo, page: Page) -> Iterator[Text]:
     """What all fixes together do."""
     passed = [entry for entry in dynamo.fixes if entry.passed]
     if passed and passed[0].outcome is not None:
-        yield from paragraph(_outcome_sentence(passed[0].outcome), page.width, "", "green")
+        yield from paragraph(outcome_sentence(passed[0].outcome), page.width, "", "green")
     elif dynamo.fixes:
         yield Text("no fix passed: every edit was rejected (--full says why)", "dim")
 
@@ -29,17 +29,6 @@ def fixable_line(dynamo: Dynamo) -> Iterator[Text]:
     if dynamo.fixable and not dynamo.fixes:
         what = "1 of these" if dynamo.fixable == 1 else f"{dynamo.fixable} of these"
         yield Text(f"`aotlens why --try-fixes SCRIPT` tries edits for {what} on copies of the script", "dim")
-
-
-def _outcome_sentence(outcome: FixOutcome) -> str:
-    fixes = "1 fix" if outcome.together == 1 else f"{outcome.together} fixes together"
-    parts = [
-        f"graph breaks {outcome.breaks_before} → {outcome.breaks_after}",
-        f"compilations {outcome.compilations_before} → {outcome.compilations_after}",
-    ]
-    if outcome.seconds_saved is not None and outcome.seconds_saved > 0:
-        parts.append(f"compiling takes {human_ms(1000 * outcome.seconds_saved)} less")
-    return f"Tested, {fixes}: {', '.join(parts)}; equal to eager: {outcome.compared}"
 
 
 def fix_lines(dynamo: Dynamo, problem: Problem, width: int) -> Iterator[Text]:
