@@ -81,6 +81,8 @@ def fit_script(job: FitJob) -> tuple[End, Report]:
     if failure is not None:
         end = replace(end, failure=replace(failure, message=without_fake_option(failure.message)))
     stopped = None if end.failure is None else f"the script failed: {end.failure.message}"
+    if stopped is None and observers and observers[0].integers_read:
+        stopped = _unknown_sizes(observers[0])
     fit = _fit(job, observers[0], collector) if observers else None
     report = Report(
         torch.__version__,
@@ -107,6 +109,16 @@ def _fit(job: FitJob, observer: Observer, collector: Collector) -> Fit:
     if job.gpu is None:
         return fit
     return replace(fit, fits=gpu_fit(fit.allocations, job.gpu))
+
+
+def _unknown_sizes(observer: Observer) -> str:
+    spans = [where.innermost for where in observer.integers_read]
+    lines = sorted({place(span) for span in spans if span is not None}) or ["a line of a library"]
+    where = ", ".join(lines[:MOST_LINES])
+    return (
+        f"fake tensors have no values, and the script reads integers at {where}; if sizes depend on them,"
+        " the figures are wrong: compare with --real"
+    )
 
 
 def _assumptions(job: FitJob, observer: Observer, collector: Collector) -> Iterator[str]:

@@ -96,6 +96,8 @@ class Observer(TorchDispatchMode):
         """The moment at which each call of an optimizer's `step` begins."""
         self.values_read: dict[Place, int] = {}
         """How often each line reads a value of a fake tensor."""
+        self.integers_read: set[Place] = set()
+        """The lines among them that read an integer, on which sizes may depend."""
         self._modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._phase: FitPhase = "setup"
         self._in_step = False
@@ -123,6 +125,8 @@ class Observer(TorchDispatchMode):
             if str(func) != READS_A_VALUE:
                 raise
             self.values_read[place] = self.values_read.get(place, 0) + 1
+            if isinstance(unread_value(args[0].dtype), int) and args[0].dtype is not torch.bool:
+                self.integers_read.add(place)
             return unread_value(args[0].dtype)
         for leaf in pytree.tree_leaves(result):
             if _is_counted(leaf):

@@ -138,6 +138,7 @@ def test_values_that_fake_tensors_lack() -> None:
         assert (torch.ones(3).sum().item(), torch.ones(3, dtype=torch.int64).sum().item()) == (0.0, 1)
         assert not (torch.ones(3).sum() > 2)
     assert sum(observer.values_read.values()) == 3
+    assert len(observer.integers_read) == 1
     assert unread_value(torch.bfloat16) == 0.0
 
 
