@@ -13,6 +13,8 @@ from aotlens.trace.reasons import explained
 from aotlens.trace.what_ifs import SolverRequest
 from tests.tui.driving import drive, lines, rows
 from tui.app import AotlensApp
+from tui.page.build import html_page
+from tui.view.ranks import rank_lines
 from tui.view.tradeoffs import tradeoff_lines
 
 LOGS = Path(__file__).resolve().parents[1] / "trace" / "logs"
@@ -54,6 +56,29 @@ def test_the_overview_compares_our_solver_with_torchs() -> None:
         assert any("slow to compute again" in row for row in rows(app, "saved-table"))
 
     drive(scenario, AotlensApp("logs", report=solved))
+
+
+def test_the_overview_and_the_page_show_ranks() -> None:
+    of_ranks = build_report(open_trace(LOGS / "tensor_parallel-aot_eager"), "test")
+    expected = (
+        "2 ranks, 1 of 1 compilations differ",
+        "rank 0 has `partial` = matmul f32[8, 16], rank 1 has `hidden_1` = mul f32[8, 32]",
+        "feed_forward  rank 1",
+        "slowest is rank 0",
+        "all_gather_into_tensor  f32[8, 16]  1.0 KiB",
+    )
+
+    async def scenario(app: AotlensApp, pilot: Pilot[int]) -> None:
+        shown = " ".join(lines(app, "overview-lines"))
+        assert [words for words in expected if words not in shown] == []
+
+    drive(scenario, AotlensApp("logs", report=of_ranks))
+    assert of_ranks.ranks is not None
+    linked = [line for line in rank_lines(of_ranks.ranks) if "`partial`" in line.text]
+    assert [span.line for span in linked[0].link.primary] == [19, 18]
+    page = html_page(of_ranks, "logs")
+    assert "slowest is rank 0" in page
+    assert '"title":"Ranks"' in page.replace(": ", ":")
 
 
 def test_the_what_if_key_names_the_command_for_a_log() -> None:

@@ -35,6 +35,7 @@ from tui.view.memory import (
     memory_total,
 )
 from tui.view.overview import ACTIONS, BLOCKERS, COSTLY, FOUND, SAVED, STEPS, overview, titled
+from tui.view.ranks import RANKS, rank_lines
 from tui.view.rows import Line
 from tui.view.saved import (
     by_bytes,
@@ -67,6 +68,8 @@ def tabs(report: Report, target: Target, encoder: Encoder) -> list[object]:
     )
     if report.dynamo is not None:
         rows = (*rows, ("dynamo", "Dynamo", build.dynamo()))
+    if report.ranks is not None:
+        rows = (*rows, ("ranks", RANKS, build.ranks()))
     return [{"id": name, "title": title, "blocks": list(blocks)} for name, title, blocks in rows]
 
 
@@ -94,6 +97,10 @@ class _Tabs:
             titled(FOUND, found.found),
         )
         yield self._lines(line for section in sections if section for line in (*section, Line()))
+
+    def ranks(self) -> Iterator[Json]:
+        if self.report.ranks is not None:
+            yield self._lines(rank_lines(self.report.ranks))
 
     def dynamo(self) -> Iterator[Json]:
         if self.report.dynamo is not None:

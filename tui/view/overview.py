@@ -23,6 +23,7 @@ from tui.view.ledger import sites_link
 from tui.view.marks import all_diagnostics
 from tui.view.places import home_file, line_place
 from tui.view.quantities import plot
+from tui.view.ranks import RANKS, rank_lines
 from tui.view.rows import VERDICT_ROLES, Jump, Line, Link, Part
 from tui.view.saved import by_bytes, layer_value_name, same_layer, saved_link
 from tui.view.tradeoffs import tradeoff_lines
@@ -133,6 +134,7 @@ def overview(report: Report, target: Target, changed: tuple[Line, ...] = ()) -> 
         blockers=tuple(blocker_lines(target.cuda_graph, target)),
         below=(
             dynamo_section(report),
+            titled(RANKS, tuple(rank_lines(report.ranks)) if report.ranks is not None else ()),
             titled("Live memory", tuple(memory_plot(target))),
             tradeoff_lines(partition) if partition is not None else (),
             titled("Alive at the peak", tuple(alive_lines(target))),
