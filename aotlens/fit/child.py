@@ -124,7 +124,7 @@ def _unknown_sizes(observer: Observer) -> str:
 def _assumptions(job: FitJob, observer: Observer, collector: Collector) -> Iterator[str]:
     """What the prediction takes for granted, as sentences without an end."""
     if collector.stopped:
-        yield "the script was stopped once its steps repeated; --to-end also counts what follows the training"
+        yield "the script was stopped once its steps repeated: what follows the training is not counted"
     for compiled in collector.compiled[:MOST_LINES]:
         peak = human_bytes(memory_of(compiled.parts).peak_bytes)
         yield (
