@@ -117,7 +117,7 @@ end
 if vim.env.AOTLENS_TUI then
   vim.cmd('AotlensTui ' .. target)
   wait('the terminal app', function()
-    return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, false), '\n'):find('Overview', 1, true)
+    return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, false), '\n'):find('1 Over', 1, true) -- cut short where the window is narrow
   end)
   say('TUI')
   vim.fn.chansend(vim.bo.channel, 'q')

@@ -14,13 +14,11 @@ from aotlens.report.places import texts
 from aotlens.report.records import Memory, Partition, Report, SavedValue, Target, Verdict
 from aotlens.report.summary import call_count, counted, human_bytes, human_ms
 from aotlens.report.why import dynamo_counts
-from aotlens.view.actions import what_to_do
 from aotlens.view.saved import owning, saved_total
-from tui.view.diagnostics import diagnostic_key, severity_part
 from tui.view.dynamo import DYNAMO, dynamo_lines, dynamo_part
+from tui.view.findings import action_lines, diagnostic_lines
 from tui.view.gpu import blocker_lines, costly_lines, gpu_parts
 from tui.view.ledger import sites_link
-from tui.view.marks import all_diagnostics
 from tui.view.places import home_file, line_place
 from tui.view.quantities import plot
 from tui.view.ranks import RANKS, rank_lines
@@ -32,7 +30,6 @@ from tui.view.wrapper import ordered_steps
 MOST_SAVED = 5
 MOST_ALIVE = 5
 MOST_STEPS = 5
-MOST_DIAGNOSTICS = 6
 TIGHT_STEPS = 2
 TIGHT_ACTIONS = 2
 """Lines about the wrapper on a small first screen."""
@@ -395,38 +392,3 @@ def step_lines(target: Target) -> Iterator[Line]:
         yield Line((Part("  calls the graph and does nothing else", "dim"),), jump=Jump("wrapper"))
     if skipped:
         yield Line((Part(f"  - {counted(skipped, 'step')} not needed", "dim"),), jump=Jump("wrapper"))
-
-
-def action_lines(report: Report, target: Target) -> Iterator[Line]:
-    """The most valuable findings of all targets, each with what it is worth and the key that tries it."""
-    home = home_file(target)
-    for number, action in enumerate(what_to_do(report), 1):
-        role = "information" if action.gain else action.severity
-        parts = (
-            Part(f"  {number}. ", role),
-            Part(f"{line_place(action.span, home):<8} ", "place"),
-            Part(f"{action.gain}: " if action.gain else "", "saved"),
-            Part(action.sentence),
-            Part(f"  → {action.cure}", "dim"),
-        )
-        link = Link((action.span,) if action.span else ())
-        key = diagnostic_key(action.diagnostic) if action.diagnostic is not None else ""
-        yield Line(parts, link, Jump("diagnostics", key))
-
-
-def diagnostic_lines(report: Report, target: Target) -> Iterator[Line]:
-    home = home_file(target)
-    found = all_diagnostics(report, target)
-    for item in found[:MOST_DIAGNOSTICS]:
-        letter = severity_part(item)
-        parts = (
-            Part(f"  {letter.text} {item.code} ", letter.role),
-            Part(f" {line_place(item.span, home):<8} ", "place"),
-            Part(item.message),
-        )
-        link = Link((item.span,) if item.span else (), tuple(related.span for related in item.related))
-        yield Line(parts, link, Jump("diagnostics", diagnostic_key(item)))
-    if len(found) > MOST_DIAGNOSTICS:
-        yield Line((Part(f"  … {len(found) - MOST_DIAGNOSTICS} more", "dim"),), jump=Jump("diagnostics"))
-    if not found:
-        yield Line((Part("  none", "ok"),))
