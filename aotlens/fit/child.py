@@ -22,7 +22,7 @@ from aotlens.fit.observer import Observer, observing_memory
 from aotlens.fit.step import fit_of, period_of
 from aotlens.options import CompileOptions
 from aotlens.pretend.world import pretending
-from aotlens.report.codec import decode_record, encode, encode_record
+from aotlens.report.codec import decode_record
 from aotlens.report.fit_records import Fit
 from aotlens.report.memory import memory_of
 from aotlens.report.places import place
@@ -44,13 +44,7 @@ def main(folder: str) -> int:
     """Run the script, leave the report in the folder, and return the script's exit code."""
     job = decode_record(FitJob, json.loads(Path(folder, JOB).read_text(encoding="utf-8")))
     end, report = fit_script(job)
-    sys.stdout.flush()
-    failure = None if end.failure is None else encode_record(end.failure)
-    save_observed(
-        folder,
-        {"exit_code": end.exit_code, "said": end.said, "failure": failure, "report": encode(report)},
-    )
-    return end.exit_code
+    return save_observed(folder, end, report)
 
 
 def fit_script(job: FitJob) -> tuple[End, Report]:

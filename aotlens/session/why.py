@@ -12,11 +12,14 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aotlens.report.codec import decode, decode_record, encode_record
+from aotlens.report.codec import decode, decode_record, encode, encode_record
 from aotlens.report.records import Report
 from aotlens.worker.protocol import Failure
+
+if TYPE_CHECKING:  # it imports torch, which only the child has loaded
+    from aotlens.session.run import End
 
 __all__ = ["Observed", "WhyJob", "observe_script", "save_observed"]
 
@@ -87,9 +90,16 @@ def _observed(data: dict[str, Any]) -> Observed:
     )
 
 
-def save_observed(folder: str, observed: dict[str, Any]) -> None:
-    """In the child: leave the answer where the parent finds it, at once or not at all."""
+def save_observed(folder: str, end: "End", report: Report) -> int:
+    """In the child: leave the answer where the parent finds it, at once or not at all.
+
+    Returns the script's exit code, which is the child's.
+    """
+    sys.stdout.flush()
+    failure = None if end.failure is None else encode_record(end.failure)
+    observed = {"exit_code": end.exit_code, "said": end.said, "failure": failure, "report": encode(report)}
     path = Path(folder, OBSERVED)
     writing = path.with_suffix(f".{os.getpid()}")
     writing.write_text(json.dumps(observed), encoding="utf-8")
     writing.replace(path)
+    return end.exit_code

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from aotlens.report.codec import decode_record, encode, encode_record
+from aotlens.report.codec import decode_record
 from aotlens.report.diagnose import from_not_compiled
 from aotlens.report.diagnose_dynamo import dynamo_findings, is_graph_break
 from aotlens.report.dynamo_records import Dynamo
@@ -32,13 +32,7 @@ def main(folder: str) -> int:
         end, report = forecast_script(job.path, job.argv, job.vary, job.forecast_seconds)
     else:
         end, report = _observed(job)
-    sys.stdout.flush()
-    failure = None if end.failure is None else encode_record(end.failure)
-    save_observed(
-        folder,
-        {"exit_code": end.exit_code, "said": end.said, "failure": failure, "report": encode(report)},
-    )
-    return end.exit_code
+    return save_observed(folder, end, report)
 
 
 def _observed(job: WhyJob) -> tuple[End, Report]:
