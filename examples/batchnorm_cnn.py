@@ -54,11 +54,11 @@ def main() -> None:
         if step % 40 == 0:
             print(f"step {step:3}: loss {loss.item():.1f}")
 
-    norm = model.features[0][1]
-    print(f"batches counted by batch norm: {norm.num_batches_tracked.item()}")
-    print(f"its running variance left 1.0: {bool((norm.running_var < 0.9).all())}")
+    norm = "features.0.1"
+    print(f"batches counted by batch norm: {model.get_buffer(f'{norm}.num_batches_tracked').item()}")
+    print(f"its running variance left 1.0: {bool((model.get_buffer(f'{norm}.running_var') < 0.9).all())}")
 
-    compiled.eval()
+    model.eval()
     images, labels = sample_batch(200)
     with torch.no_grad():
         right = (compiled(images).argmax(1) == labels).float().mean().item()
