@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aotlens.observe import running
-from aotlens.torch_api import unseen
+from aotlens.torch_api.modes import hidden_from_user_modes
 
 COMPILING = threading.RLock()
 """One stage runs at a time: torch's modes, and Inductor, hold state of the whole process."""
@@ -42,7 +42,7 @@ class Clock:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """A name that comes again adds to its time."""
-        with COMPILING, unseen(name), running(name):
+        with COMPILING, hidden_from_user_modes(name), running(name):
             started = time.perf_counter()
             try:
                 yield

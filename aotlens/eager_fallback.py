@@ -24,7 +24,8 @@ from aotlens.random_state import same_random_state_on_failure
 from aotlens.report.eager_records import CODES, NotCompiled, NotCompiledCause
 from aotlens.report.source_records import Span
 from aotlens.runtime.graphs import load_program
-from aotlens.torch_api import LazyGraphModule, node_at_line
+from aotlens.torch_api.aot import LazyGraphModule
+from aotlens.torch_api.dynamo import node_at_line
 
 __all__ = [
     "EagerBackward",

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils.checkpoint import checkpoint
 
-from aotlens.torch_api import OpOverload
+from aotlens.torch_api.operators import OpOverload
 
 __all__ = ["SecondWrites", "eager_graph"]
 

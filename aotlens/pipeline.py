@@ -52,7 +52,8 @@ from aotlens.reuse.shelf import Shelf
 from aotlens.runtime.owner import bind_module
 from aotlens.runtime.records import LoadedModule
 from aotlens.runtime.stage import load_module, write_module
-from aotlens.torch_api import flex_gradients_on_cpu, without_fake_mode
+from aotlens.torch_api.fake import without_fake_mode
+from aotlens.torch_api.hop import allow_flex_gradients_on_cpu
 
 if TYPE_CHECKING:  # the report is built when somebody asks for it
     from aotlens.report.build_partition import Alternatives
@@ -284,7 +285,7 @@ def _capture(call: DirectCall, options: CompileOptions, symbolic_numbers: bool) 
         side_effects=options.side_effects,
         split_region=partial(split_region, policy=options.partition),
     )
-    with flex_gradients_on_cpu() if options.gpu is not None else nullcontext():
+    with allow_flex_gradients_on_cpu() if options.gpu is not None else nullcontext():
         captured = capture_direct(fn, args, kwargs, settings, name)
     if options.flat_result:
         captured = replace(captured, structure=captured.structure.flat())

@@ -291,7 +291,7 @@ HEAD = """\
 
 <!-- written by scripts/torch_versions.py -->
 
-aotlens uses private names of torch, all of them in `aotlens/torch_api.py`, so each release is tried: the
+aotlens uses private names of torch, all of them in `aotlens/torch_api/`, so each release is tried: the
 wheel in an environment of its own, with the build of torch that pip finds (its name is in the table), on a
 machine without a GPU. `make torch-versions` does that. Another release gives one warning.
 
@@ -299,7 +299,7 @@ machine without a GPU. `make torch-versions` does that. Another release gives on
 TEXT = """
 ## What differs
 
-The engine is one and the same; where releases differ, `torch_api.py` asks what the installed one has.
+The engine is one and the same; where releases differ, `torch_api/` asks what the installed one has.
 
 - Before 2.12, `torch.cond`, `map`, `scan` and their like compile what they call each in its own way; the
   recording takes the place of `torch.compile` there. A fake tensor for a GPU makes a real one on it; where

@@ -14,7 +14,8 @@ from aotlens.capture.tape import TRACK
 from aotlens.capture.wrappers import is_wrapper
 from aotlens.errors import UnsupportedError
 from aotlens.report.records import Span
-from aotlens.torch_api import pytree, sizes_of_gradient
+from aotlens.torch_api.autograd import gradient_sizes
+from aotlens.torch_api.operators import pytree
 
 
 def refuse_view_elsewhere(captured: Captured, value: Any) -> None:
@@ -30,7 +31,7 @@ def refuse_view_elsewhere(captured: Captured, value: Any) -> None:
     start = root(value)
     if not value.requires_grad or not any(start is one for one in recorder.exchanged):
         return _refuse_other_memory(captured, value)
-    if start.requires_grad and history(start) is not None and sizes_of_gradient(start) != tuple(start.shape):
+    if start.requires_grad and history(start) is not None and gradient_sizes(start) != tuple(start.shape):
         raise UnsupportedError(
             "a result with a gradient that was given memory of other sizes (`.data`, `set_`), whose gradient "
             "then has not the sizes that its operator gave",

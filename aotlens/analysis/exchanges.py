@@ -14,7 +14,7 @@ from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Storage, Tracked, root
 from aotlens.errors import UnsupportedError
 from aotlens.report.records import Span
-from aotlens.torch_api import counts_writes
+from aotlens.torch_api.autograd import has_version_counter
 
 
 def is_exchanged(captured: Captured, given: CapturedInput) -> bool:
@@ -49,7 +49,7 @@ def refuse_uncounted(captured: Captured) -> None:
         return
     leaving = (*captured.outputs, *(given.argument for given in captured.inputs if given.is_tensor))
     tensors = (value for value in leaving if isinstance(value, torch.Tensor) and not value.is_inference())
-    if not all(counts_writes(value) for value in tensors):
+    if not all(has_version_counter(value) for value in tensors):
         raise UnsupportedError(
             "an assignment to `.data`, outside of `inference_mode`, of a tensor that was made under it and "
             "leaves the function (inference tensors do not track version counter)",

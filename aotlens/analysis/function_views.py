@@ -15,7 +15,7 @@ from aotlens.capture.records import Captured, CapturedInput
 from aotlens.capture.storage import Storage
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
-from aotlens.torch_api import is_view_of_custom_function
+from aotlens.torch_api.autograd import is_view_of_custom_function
 
 
 def is_function_view(captured: Captured, given: CapturedInput, value: Any) -> bool:

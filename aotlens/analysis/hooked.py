@@ -18,7 +18,7 @@ from aotlens.analysis.records import (
 )
 from aotlens.capture.records import Captured
 from aotlens.errors import UnsupportedError
-from aotlens.torch_api import FakeTensor
+from aotlens.torch_api.fake import FakeTensor
 
 
 def refuse_lost_hooks(

@@ -52,7 +52,9 @@ from aotlens.capture.views import ViewStep
 from aotlens.capture.wrappers import inner_storages, is_wrapper, value_of
 from aotlens.errors import UnsupportedError
 from aotlens.ir.outer import Outer
-from aotlens.torch_api import FakeTensor, is_graph_value, shares_versions
+from aotlens.torch_api.autograd import shares_version_counter
+from aotlens.torch_api.dynamo import is_opaque_value
+from aotlens.torch_api.fake import FakeTensor
 
 aten = torch.ops.aten
 
@@ -132,7 +134,7 @@ def _is_number_like(value: Any) -> bool:
     if isinstance(value, slice):
         ends = (value.start, value.stop, value.step)
         return all(end is None or isinstance(end, int) for end in ends)
-    return type(value) in (*PLAIN, range, Outer) or is_graph_value(value)
+    return type(value) in (*PLAIN, range, Outer) or is_opaque_value(value)
 
 
 def _constant(captured: Captured, index: int, value: Any) -> OutputAliasInfo:
@@ -227,7 +229,7 @@ def _alias_of_input(
         view,
         same_object_as=same,
         detached_after=detached_after(recorder, value, chain) if detached or chain == () else None,
-        own_version=not shares_versions(value, given.argument),
+        own_version=not shares_version_counter(value, given.argument),
         made_leaf=leaf and same is None,
         viewed_without_grad=without_grad,
         taken_before=exchanged or before,
@@ -339,7 +341,7 @@ def _intermediate(
         requires_grad=value.requires_grad,
         detached_after=detached_after(recorder, value, chain) if apart_from_base else None,
         made_leaf=is_made_leaf(value),
-        own_version=not shares_versions(value, base_tensor),
+        own_version=not shares_version_counter(value, base_tensor),
         viewed_without_grad=_viewed_without_grad(value),
         refuses_use=refuses_use(value),
         tensor=value,

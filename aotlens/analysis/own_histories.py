@@ -26,7 +26,7 @@ from aotlens.capture.records import Captured
 from aotlens.capture.storage import Storage, root
 from aotlens.capture.wrappers import is_wrapper, value_of
 from aotlens.errors import UnsupportedError
-from aotlens.torch_api import shares_versions
+from aotlens.torch_api.autograd import shares_version_counter
 
 
 def own_start(captured: Captured, value: Any) -> Any:
@@ -131,7 +131,7 @@ class OwnHistories:
             base=base,
             chain=chain,
             like=start,
-            own_version=not shares_versions(start, under),
+            own_version=not shares_version_counter(start, under),
             is_given=any(one is start for one in self._captured.recorder.exchanged),
         )
 

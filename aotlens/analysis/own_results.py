@@ -16,7 +16,7 @@ from aotlens.capture.storage import root
 from aotlens.capture.wrappers import inner_tensors, is_wrapper, value_of
 from aotlens.ir.program import Node
 from aotlens.ir.subclasses import Wrapped
-from aotlens.torch_api import shares_versions
+from aotlens.torch_api.autograd import shares_version_counter
 
 
 def view_of_result(captured: Captured, index: int, group: list[int]) -> OutputAliasInfo | None:
@@ -48,9 +48,9 @@ def _shown_by(captured: Captured, value: Any, group: list[int]) -> int | None:
     """The result that the value is a view of, or one of which all that count together are views."""
     outputs, base = captured.outputs, root(value)
     of_result = next((i for i in group if outputs[i] is base), None) if base is not value else None
-    if of_result is not None and shares_versions(outputs[of_result], value):
+    if of_result is not None and shares_version_counter(outputs[of_result], value):
         return of_result
-    relatives = [i for i in group if root(outputs[i]) is base or shares_versions(outputs[i], value)]
+    relatives = [i for i in group if root(outputs[i]) is base or shares_version_counter(outputs[i], value)]
     return next((i for i in relatives if _shows(captured.recorder, outputs[i], outputs, relatives)), None)
 
 
@@ -81,7 +81,7 @@ def start_inside(captured: Captured, group: list[int]) -> Any:
         recorder.tracked(value).storage.base_tensor,
     ]
     on_it = (one for one in starts if recorder.tracked(one).storage is recorder.tracked(value).storage)
-    fit = (one for one in on_it if shares_versions(one, value))
+    fit = (one for one in on_it if shares_version_counter(one, value))
     return next((one for one in fit if _shows(recorder, one, outputs, group)), None)
 
 
@@ -100,7 +100,7 @@ def view_of_start(captured: Captured, index: int, start: Any, base: Intermediate
         detached_after=None
         if root(value) is root(start)
         else detached_after(captured.recorder, value, chain),
-        own_version=not shares_versions(value, start),
+        own_version=not shares_version_counter(value, start),
         made_leaf=is_made_leaf(value),
         tensor=value,
     )
@@ -121,7 +121,7 @@ def own_or_twin(captured: Captured, index: int, group: list[int]) -> OutputAlias
                 base=OutputBase(other),
                 requires_grad=value.requires_grad,
                 detached_after=0,
-                own_version=not shares_versions(value, captured.outputs[other]),
+                own_version=not shares_version_counter(value, captured.outputs[other]),
                 made_leaf=is_made_leaf(value),
                 tensor=value,
             )

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aotlens.torch_api import BatchNorm, FakeTensor
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.operators import BatchNorm
 
 
 @contextmanager

@@ -23,16 +23,11 @@ from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput, SyntheticBase
-from aotlens.torch_api import (
-    FakeTensor,
-    FakeTensorMode,
-    below_views,
-    dynamo_knows,
-    fake_of,
-    is_traceable_wrapper_subclass,
-    shares_versions,
-    symbolic_sizes,
-)
+from aotlens.torch_api.autograd import shares_version_counter
+from aotlens.torch_api.dynamo import is_dynamo_input
+from aotlens.torch_api.fake import FakeTensor, FakeTensorMode, is_traceable_wrapper_subclass, to_fake
+from aotlens.torch_api.modes import below_views
+from aotlens.torch_api.symbolic import symbolic_context_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +182,9 @@ def _counted_with(root: Any, roots: dict[int, Place]) -> Any:
 
 def _counts_with(one: Any, other: Any) -> bool:
     """Whether a write to the one counts for the other; Dynamo does not tell of its arguments."""
-    return one is other or dynamo_knows(one) or dynamo_knows(other) or shares_versions(one, other)
+    return (
+        one is other or is_dynamo_input(one) or is_dynamo_input(other) or shares_version_counter(one, other)
+    )
 
 
 def base_input(tape: Tape, slot: FlatInput, fake: Any, like: Any, name: str) -> CapturedInput:
@@ -265,7 +262,7 @@ def _fake_base(tape: Tape, group: Group, values: list[Any]) -> Any:
     Dynamo named the sizes of a root after the first member that is a view of it: they keep those names where
     that is made first here too, and lives.
     """
-    kept = [values[at] for at in group.members if dynamo_knows(values[at])]
+    kept = [values[at] for at in group.members if is_dynamo_input(values[at])]
     kept = [as_fake(tape.fake_mode, value, dynamic=False) for value in kept]
     for known in kept:
         _fix(known)
@@ -295,12 +292,12 @@ def as_fake(fake_mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
     """A tensor's twin in the fake mode, the same one each time."""
     if type(value) is FakeTensor and value.fake_mode is fake_mode:
         return value
-    if dynamo_knows(value):  # it has decided which sizes are symbols
-        return fake_of(fake_mode, value)
-    sizes = symbolic_sizes(value) if dynamic else None
+    if is_dynamo_input(value):  # it has decided which sizes are symbols
+        return to_fake(fake_mode, value)
+    sizes = symbolic_context_of(value) if dynamic else None
     if sizes is not None:
-        return fake_of(fake_mode, value, symbolic_context=sizes)
-    return fake_of(fake_mode, value, static_shapes=not dynamic)
+        return to_fake(fake_mode, value, symbolic_context=sizes)
+    return to_fake(fake_mode, value, static_shapes=not dynamic)
 
 
 def _member(tape: Tape, base: CapturedInput, under: Any, given: tuple[Any, FlatInput]) -> CapturedInput:
@@ -357,7 +354,9 @@ def _place(base: CapturedInput, group: Group, root: Any, roots: dict[int, Place]
         _, whole, _ = _without_history(base, group, root._base, roots)
         with torch.enable_grad():
             leaf = _apply(_chain(whole, root), whole)
-    elif (beside := next((under for under, like in known if shares_versions(root, like)), None)) is not None:
+    elif (
+        beside := next((under for under, like in known if shares_version_counter(root, like)), None)
+    ) is not None:
         leaf = _apply(_chain(beside, root), beside.detach()).detach()
     else:
         with torch.no_grad(), below_views():

@@ -35,13 +35,9 @@ from aotlens.ir.program import (
     reachable,
 )
 from aotlens.ir.slots import UserInput, UserOutput
-from aotlens.torch_api import (
-    has_ordered_effect,
-    indexing_by_tensors,
-    make_shape_env,
-    pytree,
-    without_empty_notes,
-)
+from aotlens.torch_api.hop import has_ordered_effect, indices_from_tensors, without_empty_mutation_info
+from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.symbolic import make_shape_env
 
 
 def _with_effects(token: Any, op: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -86,7 +82,7 @@ LOOPS = frozenset({"map_impl", "scan", "while_loop", "while_loop_stack_output"})
 def record_higher_order(tape: Tape, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     """Record one call of a higher-order operator; its results, and its arguments with functional bodies."""
     name = func.name()
-    args, kwargs = without_empty_notes(name, args, kwargs)
+    args, kwargs = without_empty_mutation_info(name, args, kwargs)
     if name == LAUNCH:
         return record_triton_kernel(tape, kwargs), args, kwargs
     if args and isinstance(args[0], Half):
@@ -210,7 +206,7 @@ def record_body(tape: Tape, operator: str, body: Body, numbers: OuterNumbers | N
 def _brackets(inner: Tape, operator: str) -> AbstractContextManager[Any]:
     """How the function's brackets are read: torch takes the mode of the whole off while the operator runs."""
     if operator.startswith("flex"):
-        return indexing_by_tensors()
+        return indices_from_tensors()
     return KeptNumbers() if inner.fake_mode.shape_env is not None else nullcontext()
 
 

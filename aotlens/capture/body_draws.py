@@ -11,7 +11,9 @@ import torch
 
 from aotlens.capture.operators import QUERIES, Kind, Operator, describe
 from aotlens.ir.program import is_higher_order
-from aotlens.torch_api import TorchDispatchMode, as_torch_composes, has_ordered_effect, pytree
+from aotlens.torch_api.hop import has_ordered_effect
+from aotlens.torch_api.modes import TorchDispatchMode
+from aotlens.torch_api.operators import call_composite, pytree
 
 Again = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 """Makes two of a call within such a function, the first of which only draws (`draws_first.py`)."""
@@ -83,7 +85,7 @@ class Drawing(TorchDispatchMode):
                 return self.draw(func, operator, args, kwargs)
         if operator.kind is Kind.COMPOSITE:
             with self:
-                return as_torch_composes(func, args, kwargs)
+                return call_composite(func, args, kwargs)
         self.note(func, _targets(operator, args, kwargs))
         if operator.random:
             return self.draw(func, operator, args, kwargs)

@@ -16,7 +16,7 @@ from aotlens.capture.philox import DrawsInBodyError
 from aotlens.capture.philox_rules import without_random_rules
 from aotlens.capture.tape import Tape
 from aotlens.ir.graph_module import to_graph_module
-from aotlens.torch_api import current_mode, without_modes
+from aotlens.torch_api.modes import current_mode, without_modes
 
 SCAN = torch.ops.higher_order.scan
 AS_CALLED = "aotlens_program"

@@ -18,7 +18,8 @@ from aotlens.capture.mutations import Write, record_mutation
 from aotlens.capture.operators import aten, describe
 from aotlens.capture.philox import DrawsInBodyError
 from aotlens.capture.tape import Tape
-from aotlens.torch_api import current_mode, set_version
+from aotlens.torch_api.autograd import set_version
+from aotlens.torch_api.modes import current_mode
 
 COPY = aten.copy_.default
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from aotlens.ir.sizes import is_symbol
-from aotlens.torch_api import FakeTensor
+from aotlens.torch_api.fake import FakeTensor
 
 
 def with_numbers(index: Any) -> Any:

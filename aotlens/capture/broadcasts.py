@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from aotlens.capture.storage import has_symbols
-from aotlens.torch_api import is_contiguous, is_same_number, strides_by_kernel
+from aotlens.torch_api.fake import is_contiguous, is_same_expression, meta_kernel_strides
 
 aten = torch.ops.aten
 
@@ -25,7 +25,7 @@ def laid_out(func: Any) -> Callable[..., Any]:
         if not _is_ambiguous(result):
             return result
         strides = _strides(func, operands, kwargs)
-        if strides is None or all(map(is_same_number, strides, result.stride())):
+        if strides is None or all(map(is_same_expression, strides, result.stride())):
             return result
         return result.new_empty_strided(result.shape, strides)
 
@@ -43,7 +43,7 @@ def _strides(func: Any, operands: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
     tensors = [operand for operand in operands if isinstance(operand, torch.Tensor) and operand.dim()]
     if len(tensors) == 1:
         return tuple(tensors[0].stride()) if is_contiguous(tensors[0], torch.channels_last) else None
-    return None if any(map(has_symbols, tensors)) else strides_by_kernel(func, operands, kwargs)
+    return None if any(map(has_symbols, tensors)) else meta_kernel_strides(func, operands, kwargs)
 
 
 BROADCASTS = {

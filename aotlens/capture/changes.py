@@ -14,7 +14,7 @@ from aotlens.capture.hidden_state import items_of
 from aotlens.capture.namespaces import MISSING, filled_cells, namespace
 from aotlens.capture.reach import Instance, Place, Reach, base_of, copied
 from aotlens.capture.surroundings import PLAIN, is_unchanged, same_items
-from aotlens.torch_api import FakeTensor
+from aotlens.torch_api.fake import FakeTensor
 
 
 @dataclass(frozen=True, slots=True)

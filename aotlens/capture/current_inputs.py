@@ -14,7 +14,7 @@ from aotlens.capture.storage import Storage, Tracked
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.ir.program import Node, ProgramInput, map_nodes, nodes_in
 from aotlens.ir.slots import CurrentInput
-from aotlens.torch_api import current_autograd_node
+from aotlens.torch_api.autograd import current_autograd_node
 
 
 @dataclass(slots=True, eq=False)

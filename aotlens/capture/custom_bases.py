@@ -12,7 +12,7 @@ from aotlens.capture.strided import OTHER_ELEMENTS
 from aotlens.capture.tape import Tape
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
-from aotlens.torch_api import auto_functionalized_v2
+from aotlens.torch_api.hop import auto_functionalized_v2
 
 Place = tuple[list[Any], list[Any], Any]
 """Sizes, strides and the first element, on a base."""

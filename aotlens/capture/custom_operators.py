@@ -14,7 +14,7 @@ from aotlens.capture.tape import Tape
 from aotlens.capture.writable import check_writable
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
-from aotlens.torch_api import auto_functionalized, can_auto_functionalize
+from aotlens.torch_api.hop import auto_functionalized, can_auto_functionalize
 
 
 def record_custom_mutation(tape: Tape, call: Write) -> Any:

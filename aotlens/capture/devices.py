@@ -12,7 +12,7 @@ import torch
 from aotlens.capture.records import CapturedInput
 from aotlens.errors import UserError, placed
 from aotlens.ir.program import Node, is_higher_order
-from aotlens.torch_api import pytree
+from aotlens.torch_api.operators import pytree
 
 
 def _names(text: str) -> frozenset[str]:

@@ -30,7 +30,9 @@ from aotlens.errors import UnsupportedError
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
 from aotlens.report.records import Span
 from aotlens.side_effects import SideEffects
-from aotlens.torch_api import FakeTensor, marked_static, pytree
+from aotlens.torch_api.dynamo import is_static_address
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.operators import pytree
 
 
 def capture_direct(
@@ -115,7 +117,7 @@ def _reached(around: Reach, values: list[Any], effects: SideEffects) -> tuple[Re
 def _slot(name: str, index: int, value: Any, settings: Settings) -> FlatInput:
     if isinstance(value, torch.SymInt) or (settings.symbolic_numbers and can_be_symbol(value)):
         return SymIntInput(name, index)
-    return UserInput(name, index, is_static=marked_static(value))
+    return UserInput(name, index, is_static=is_static_address(value))
 
 
 def owned_slots(owned: dict[str, Any]) -> list[FlatInput]:

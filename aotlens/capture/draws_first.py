@@ -18,15 +18,10 @@ from aotlens.capture.body_inputs import BODIES
 from aotlens.capture.loop_numbers import carries_numbers, loop_over_tensors
 from aotlens.capture.tape import Tape
 from aotlens.errors import UnsupportedError
-from aotlens.torch_api import (
-    current_mode,
-    detect_fake_mode,
-    numbers_forgotten,
-    pytree,
-    without_empty_notes,
-    without_modes,
-    without_python_rules,
-)
+from aotlens.torch_api.fake import detect_fake_mode, ignore_unbacked_symbols
+from aotlens.torch_api.hop import without_empty_mutation_info
+from aotlens.torch_api.modes import current_mode, without_modes, without_python_rules
+from aotlens.torch_api.operators import pytree
 
 STACKING = torch.ops.higher_order.while_loop_stack_output
 """A loop that returns what each of its steps gave."""
@@ -79,7 +74,7 @@ def draw_first(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _in_two_calls(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    args, kwargs = without_empty_notes(func.name(), args, kwargs)
+    args, kwargs = without_empty_mutation_info(func.name(), args, kwargs)
     if kwargs or func.name() not in CALLS or any(isinstance(arg, Part) for arg in args):
         return NotImplemented  # what its functions write to, which is refused where it is recorded
     bodies = _run_once(func, args)
@@ -92,7 +87,7 @@ def _run_once(func: Any, args: tuple[Any, ...]) -> list[Body]:
     found: list[Body] = []
     if fake_mode is None:
         return found
-    with without_modes(), fake_mode, torch.no_grad(), numbers_forgotten(fake_mode):
+    with without_modes(), fake_mode, torch.no_grad(), ignore_unbacked_symbols(fake_mode):
         for _, function, inputs in BODIES[func.name()](*args):
             noting = Noting(_in_two_calls)
             with without_python_rules(), noting:

@@ -23,14 +23,8 @@ from aotlens.capture.settings import Settings, SplitRegion
 from aotlens.capture.wrappers import is_wrapper
 from aotlens.ir.slots import Buffer, FlatInput, Parameter, SymIntInput, UserInput
 from aotlens.report.records import GraphId, Span, Variable
-from aotlens.torch_api import (
-    FakeTensorMode,
-    TracingContext,
-    compile_id,
-    detect_fake_mode,
-    dynamo_value,
-    static_input,
-)
+from aotlens.torch_api.dynamo import TracingContext, compile_id, is_static_input, resolve_dynamo_source
+from aotlens.torch_api.fake import FakeTensorMode, detect_fake_mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +174,7 @@ def _slot(node: fx.Node, index: int) -> FlatInput:
         return Parameter(fqn, index, fqn)
     if "_buffers" in members:
         return Buffer(fqn, index, fqn)
-    return UserInput(user_name(text), index, is_static=static_input(node))
+    return UserInput(user_name(text), index, is_static=is_static_input(node))
 
 
 def _owned_slots(gm: fx.GraphModule, owned: dict[str, Any]) -> list[FlatInput]:
@@ -198,7 +192,7 @@ def _source_text(source: Any) -> str:
     text, step = _name(source), source
     while step is not None:
         key = getattr(step, "index", None)
-        if _KEY.search(_name(key)) and isinstance(value := dynamo_value(key), (str, int)):
+        if _KEY.search(_name(key)) and isinstance(value := resolve_dynamo_source(key), (str, int)):
             text = text.replace(f"[{_name(key)}]", f"[{value!r}]")
         step = getattr(step, "base", None)
     return text

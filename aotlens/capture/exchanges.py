@@ -17,7 +17,8 @@ from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
-from aotlens.torch_api import FakeTensor, counts_writes
+from aotlens.torch_api.autograd import has_version_counter
+from aotlens.torch_api.fake import FakeTensor
 
 
 def record_exchange(tape: Tape, call: Write) -> Any:
@@ -100,7 +101,7 @@ def record_data_assignment(tape: Tape, target: Any, source: Any) -> None:
             tape.span,
             "make it under `torch.no_grad()`",
         )
-    if target.is_inference() and not source.is_inference() and not counts_writes(target):
+    if target.is_inference() and not source.is_inference() and not has_version_counter(target):
         tape.uncounted += (tape.place_here().innermost,)
     tape.keep_values(target)
     tape.hides_changes = tape.hides_changes or target.requires_grad

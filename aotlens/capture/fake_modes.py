@@ -4,7 +4,9 @@ from typing import Any
 
 import torch
 
-from aotlens.torch_api import FakeTensor, FakeTensorMode, make_shape_env, pytree, with_ragged_sizes
+from aotlens.torch_api.fake import FakeTensor, FakeTensorMode, with_lazy_shape_env
+from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.symbolic import make_shape_env
 
 
 def fake_mode_for(given: Any, dynamic: bool, ragged: bool) -> FakeTensorMode:
@@ -14,7 +16,7 @@ def fake_mode_for(given: Any, dynamic: bool, ragged: bool) -> FakeTensorMode:
             return leaf.fake_mode
     symbolic = dynamic or ragged
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=make_shape_env() if symbolic else None)
-    return with_ragged_sizes(mode)
+    return with_lazy_shape_env(mode)
 
 
 def has_ragged(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

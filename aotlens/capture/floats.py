@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from aotlens.torch_api import TorchDispatchMode, pytree
+from aotlens.torch_api.modes import TorchDispatchMode
+from aotlens.torch_api.operators import pytree
 
 aten = torch.ops.aten
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]

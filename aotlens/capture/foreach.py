@@ -14,7 +14,7 @@ from aotlens.capture.storage import Tracked
 from aotlens.capture.tape import Tape
 from aotlens.errors import UnsupportedError
 from aotlens.report.records import Span
-from aotlens.torch_api import FakeTensor
+from aotlens.torch_api.fake import FakeTensor
 
 FOREACH = "aten._foreach_"
 """In eager such an operator raises the version counters by single writes; as one operator it raises none."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from aotlens.errors import UnsupportedError
 from aotlens.report.records import Span
-from aotlens.torch_api import fake_collectives_draw_apart
+from aotlens.torch_api.fake_kernels import isolate_collectives_rng
 
 STEPS = 4
 """How far iterators over iterators (`zip(a, map(f, b))`) are looked into."""
@@ -54,7 +54,7 @@ def stateful(owner: Any) -> Stateful | None:
 def of_the_process() -> list[Stateful]:
     """The generators that `random` and `numpy.random` draw from."""
     numpy: Any = sys.modules.get("numpy.random")
-    fake_collectives_draw_apart()
+    isolate_collectives_rng()
     return [_of_python(random), *([_of_numpy(numpy)] if numpy is not None else [])]
 
 

@@ -13,7 +13,7 @@ from aotlens.capture.graph_places import spans_of_node
 from aotlens.capture.owned import call_on, module_tensors
 from aotlens.capture.recorder import Recorder
 from aotlens.ir.origin import NOWHERE, Origin, Place
-from aotlens.torch_api import graph_module_hooks, hooked_values
+from aotlens.torch_api.saved_tensor_hooks import graph_module_hooks, saved_tensor_hooks_filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Hooks:
 
 def callers_hooks() -> Hooks | None:
     found = graph_module_hooks()
-    return None if found is None else Hooks(*found, hooked_values())
+    return None if found is None else Hooks(*found, saved_tensor_hooks_filter())
 
 
 class HookRunner(fx.Interpreter):

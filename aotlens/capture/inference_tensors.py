@@ -10,7 +10,7 @@ import torch
 from aotlens.capture.operators import aten
 from aotlens.capture.storage import Tracked
 from aotlens.capture.tape import Tape
-from aotlens.torch_api import counts_writes, raise_as_inference_write, viewed_under_inference_mode
+from aotlens.torch_api.autograd import has_version_counter, is_inference_mode_view, raise_as_inference_write
 
 
 def note_inference(tape: Tape, argument: Any, value: Any) -> None:
@@ -22,14 +22,14 @@ def note_inference(tape: Tape, argument: Any, value: Any) -> None:
         return
     tracked = tape.tracked(argument)
     if argument.is_inference():
-        tracked.takes_writes_outside = counts_writes(value)
+        tracked.takes_writes_outside = has_version_counter(value)
     else:
         tracked.storage.of_inference = True
 
 
 def as_writable_as(like: Any, argument: Any) -> Any:
     """The fake tensor for an argument, as torch's own check of a write has to find it."""
-    if not argument.is_inference() or like is None or not counts_writes(like):
+    if not argument.is_inference() or like is None or not has_version_counter(like):
         return argument
     with torch.inference_mode(False):
         return argument.detach()
@@ -65,4 +65,4 @@ def made_inside(tape: Tape, tensor: Any) -> bool:
     """Whether a caller finds the tensor, or the view that it is, made under `inference_mode`."""
     if tensor.is_inference():
         return not tape.tracked(tensor).takes_writes_outside
-    return viewed_under_inference_mode(tensor)
+    return is_inference_mode_view(tensor)

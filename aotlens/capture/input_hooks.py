@@ -17,7 +17,8 @@ from aotlens.capture.recorder import Recorder
 from aotlens.capture.records import CapturedInput
 from aotlens.capture.storage import root
 from aotlens.errors import UnsupportedError
-from aotlens.torch_api import FakeTensor, pytree
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.operators import pytree
 
 KINDS = {
     "register_hook": "_backward_hooks",

@@ -30,7 +30,9 @@ from aotlens.ir.names import node_name
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
 from aotlens.ir.slots import Buffer, FlatInput, OutsideTensor, Parameter, SymIntInput
-from aotlens.torch_api import FakeTensorMode, ScriptObject, is_functional
+from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.objects import ScriptObject
+from aotlens.torch_api.transforms import is_functional
 
 
 def make_inputs(

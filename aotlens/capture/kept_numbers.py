@@ -6,7 +6,7 @@ import torch
 
 from aotlens.capture.brackets import at_symbols
 from aotlens.capture.tensor_of_numbers import MAKERS, made_of_numbers
-from aotlens.torch_api import TorchFunctionMode
+from aotlens.torch_api.modes import TorchFunctionMode
 
 
 class KeptNumbers(TorchFunctionMode):

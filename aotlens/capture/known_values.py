@@ -13,7 +13,8 @@ from aotlens.capture.operators import Operator, aten, is_builtin
 from aotlens.capture.storage import has_symbols
 from aotlens.capture.tape import Tape
 from aotlens.ir.program import Node, draws, getitem, map_leaves
-from aotlens.torch_api import OpOverload, without_modes
+from aotlens.torch_api.modes import without_modes
+from aotlens.torch_api.operators import OpOverload
 
 MOST_ELEMENTS = 1 << 16
 """A larger tensor is taken for unknown: it is not computed while the function is recorded."""

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from aotlens.torch_api import FakeTensor, launched_as_operator, pytree
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.triton import launch_kernel_operator
 
 _LAUNCHING = {"triton.runtime.jit": "JITFunction", "triton.runtime.autotuner": "Autotuner"}
 """By module, the class whose `run` a launch calls."""
@@ -42,7 +44,7 @@ def _listen(kind: Any) -> None:
         if not getattr(_recording, "depth", 0) or kwargs.get("warmup") or not _has_fakes((args, kwargs)):
             return run(kernel, *args, **kwargs)
         given = {name: value for name, value in kwargs.items() if name not in ("grid", "warmup")}
-        return launched_as_operator(kernel, kwargs["grid"], args, given)
+        return launch_kernel_operator(kernel, kwargs["grid"], args, given)
 
     recorded.records_launches = True  # type: ignore[attr-defined]
     kind.run = recorded

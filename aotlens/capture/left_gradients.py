@@ -12,7 +12,7 @@ import torch
 from aotlens.capture.recorder import Recorder, refused_read
 from aotlens.capture.records import CapturedInput, Leaving, LeftGradient
 from aotlens.errors import UnsupportedError
-from aotlens.torch_api import FakeTensor
+from aotlens.torch_api.fake import FakeTensor
 
 
 def left_gradients(

@@ -19,19 +19,12 @@ from aotlens.capture.autograd_nodes import autograd_nodes
 from aotlens.capture.body_inputs import BODIES, ONE_RESULT, with_more_operands
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import is_higher_order
-from aotlens.torch_api import (
-    FakeTensor,
-    TorchDispatchMode,
-    TorchFunctionMode,
-    detect_fake_mode,
-    function_calls_handled_by,
-    indexing_by_tensors,
-    pytree,
-    replace_compilation_in_higher_order,
-    set_version,
-    without_empty_notes,
-    without_modes,
-)
+from aotlens.torch_api.autograd import set_version
+from aotlens.torch_api.custom_functions import redirect_custom_functions
+from aotlens.torch_api.fake import FakeTensor, detect_fake_mode
+from aotlens.torch_api.hop import indices_from_tensors, redirect_hop_compilation, without_empty_mutation_info
+from aotlens.torch_api.modes import TorchDispatchMode, TorchFunctionMode, without_modes
+from aotlens.torch_api.operators import pytree
 
 _active: ContextVar[dict[int, Any] | None] = ContextVar("lifting", default=None)
 """The caller's own tensors by the identity of what stands for each; None outside of a recording."""
@@ -57,7 +50,7 @@ def _instead_of_compiling(function: Callable[..., Any], args: Sequence[Any], kwa
         return function(*args, **kwargs)
 
 
-replace_compilation_in_higher_order(_instead_of_compiling)
+redirect_hop_compilation(_instead_of_compiling)
 
 
 class Lifting(TorchFunctionMode):
@@ -73,13 +66,13 @@ class Lifting(TorchFunctionMode):
 
 def _call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the operator with flat functions that read nothing from outside."""
-    args, kwargs = without_empty_notes(func.name(), args, kwargs)
+    args, kwargs = without_empty_mutation_info(func.name(), args, kwargs)
     args = tuple(_flat(arg) for arg in (*args, *kwargs.values()))
     found: dict[int, Observed] = {}
     outside: dict[int, Any] = {}
     fake_mode = detect_fake_mode(pytree.tree_leaves(args))
     assert fake_mode is not None  # within a recording
-    indexing = indexing_by_tensors() if func.name() == "flex_attention" else nullcontext()
+    indexing = indices_from_tensors() if func.name() == "flex_attention" else nullcontext()
     with without_modes(), fake_mode, torch.no_grad(), indexing:
         for label, function, inputs in BODIES[func.name()](*args):
             seen = found[id(function)] = _observe(function, inputs, one=label in ONE_RESULT)
@@ -122,7 +115,7 @@ def _observe(function: Callable[..., Any], inputs: tuple[Any, ...], one: bool) -
     """Run the function once on stand-ins, recording nothing."""
     stand_ins = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
     watching = _Watching(stand_ins)
-    with watching, function_calls_handled_by(watching.call), _Making(watching):
+    with watching, redirect_custom_functions(watching.call), _Making(watching):
         result = function(*stand_ins)
     watching.note(result)
     watching.forget_writes()
@@ -147,7 +140,7 @@ class Lifted:
             )
         given.pop(id(None), None)
         replacing = _Replacing(given)
-        with lifting(self._originals), replacing, function_calls_handled_by(replacing.call):
+        with lifting(self._originals), replacing, redirect_custom_functions(replacing.call):
             result = self._seen.function(*operands[:count])
         leaves = [given.get(id(leaf), leaf) for leaf in pytree.tree_leaves(result)]
         if torch.is_grad_enabled():

@@ -15,7 +15,8 @@ from aotlens.capture.autograd_nodes import autograd_nodes
 from aotlens.capture.tape import Tape
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import draws
-from aotlens.torch_api import current_mode, pytree
+from aotlens.torch_api.modes import current_mode
+from aotlens.torch_api.operators import pytree
 
 
 def as_derivative(derivative: Callable[[Any], Any], traced_on: Any) -> Callable[..., list[Any]]:

@@ -12,7 +12,10 @@ import torch
 
 from aotlens.capture.bodies import runner_of
 from aotlens.capture.tape import Tape
-from aotlens.torch_api import current_mode, detect_fake_mode, make_shape_env, pytree
+from aotlens.torch_api.fake import detect_fake_mode
+from aotlens.torch_api.modes import current_mode
+from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.symbolic import make_shape_env
 
 NUMBERS = (int, torch.SymInt)
 

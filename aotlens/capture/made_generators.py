@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from aotlens.ir.program import Node
-from aotlens.torch_api import without_modes
+from aotlens.torch_api.modes import without_modes
 
 CLONE_STATE: Any = torch.Generator.clone_state
 LOOKED_AT = 0x5EED_A07

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aotlens.torch_api import get_decompositions
+from aotlens.torch_api.operators import get_decompositions
 
 aten = torch.ops.aten
 MEAN, SUM = 1, 2

@@ -14,7 +14,7 @@ import torch
 from aotlens.capture.saved_values import SavedValues
 from aotlens.errors import UnsupportedError
 from aotlens.report.records import Span
-from aotlens.torch_api import saved_tensor_hooks_replaced
+from aotlens.torch_api.saved_tensor_hooks import replace_saved_tensor_hooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def apart_from_the_caller(saved: SavedValues) -> Iterator[None]:
     if anomaly:
         torch.set_anomaly_enabled(False)
     try:
-        with saved_tensor_hooks_replaced(saved.pack, saved.unpack):
+        with replace_saved_tensor_hooks(saved.pack, saved.unpack):
             yield
     finally:
         if anomaly:

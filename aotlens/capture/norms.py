@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from aotlens.torch_api import suggest_memory_format
+from aotlens.torch_api.fake import suggest_memory_format
 
 aten = torch.ops.aten
 

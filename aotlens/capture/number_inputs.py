@@ -12,7 +12,8 @@ import torch
 
 from aotlens.capture.fake_modes import is_jagged
 from aotlens.capture.frames import is_user_code
-from aotlens.torch_api import new_number_symbol, pytree
+from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.symbolic import create_scalar_symbol
 
 T = TypeVar("T")
 
@@ -58,4 +59,4 @@ def symbols_first(compiled: Callable[[bool], T], dynamic: bool, given: Any) -> T
 
 def as_symbol(environment: Any, value: int, name: str) -> NumberInput:
     """A symbol of its own for a number of any sign, which equals no size by chance."""
-    return NumberInput(new_number_symbol(environment, value, name).node)
+    return NumberInput(create_scalar_symbol(environment, value, name).node)

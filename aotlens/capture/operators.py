@@ -18,7 +18,8 @@ from aotlens.capture.margin_losses import AS_THE_KERNEL
 from aotlens.capture.norms import NORMS
 from aotlens.capture.products import PRODUCTS
 from aotlens.ir.program import is_higher_order
-from aotlens.torch_api import TorchBindOpOverload, has_composite_kernel, has_ordered_effect
+from aotlens.torch_api.hop import has_ordered_effect
+from aotlens.torch_api.operators import TorchBindOpOverload, has_composite_kernel
 
 aten = torch.ops.aten
 

@@ -13,7 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from aotlens.capture.recorder import Recorder
 from aotlens.errors import UnsupportedError
-from aotlens.torch_api import FakeTensor
+from aotlens.torch_api.fake import FakeTensor
 
 
 @contextmanager

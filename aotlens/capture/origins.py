@@ -13,7 +13,7 @@ from typing import Any
 from aotlens.capture.frames import user_place
 from aotlens.ir.origin import NOWHERE, Checkpoint, Origin, Place
 from aotlens.ir.program import op_name
-from aotlens.torch_api import current_autograd_node, next_sequence_number
+from aotlens.torch_api.autograd import current_autograd_node, next_sequence_number
 
 
 class Origins:

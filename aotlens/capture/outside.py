@@ -20,7 +20,8 @@ from aotlens.capture.tape import TRACK
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import nodes_in
 from aotlens.ir.slots import FlatInput, OutsideTensor
-from aotlens.torch_api import FakeTensor, pytree
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.operators import pytree
 
 KINDS = frozenset({torch.Tensor, torch.nn.Parameter, FakeTensor})
 """Types of tensors that a place can hold for the recording."""

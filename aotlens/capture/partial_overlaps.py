@@ -16,7 +16,7 @@ from aotlens.capture.places import overlap, place_of
 from aotlens.capture.tape import Tape
 from aotlens.errors import RefusedRuntimeError
 from aotlens.ir.program import op_name
-from aotlens.torch_api import FakeTensor
+from aotlens.torch_api.fake import FakeTensor
 
 PRODUCTS = frozenset({"addmm", "addmv", "addbmm", "baddbmm", "addr", "bmm", "mm", "mv", "dot"})
 """Whose kernels read what they write in the order of their own, and of which eager refuses nothing."""

@@ -7,7 +7,7 @@ without names for its parts has them by name where its context lists one per par
 from collections.abc import Iterator
 from typing import Any
 
-from aotlens.torch_api import pytree
+from aotlens.torch_api.operators import pytree
 
 Path = tuple[Any, ...]
 

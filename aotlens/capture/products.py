@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from aotlens.torch_api import check
+from aotlens.torch_api.operators import check
 
 aten = torch.ops.aten
 

@@ -15,7 +15,7 @@ from aotlens.capture.tape import Tape
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
-from aotlens.torch_api import without_modes
+from aotlens.torch_api.modes import without_modes
 
 
 class RandomState:

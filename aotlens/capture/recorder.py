@@ -61,31 +61,23 @@ from aotlens.capture.wrappers import has_wrapper, note_result
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import Origin, Place
 from aotlens.ir.program import Node, nodes_in, op_name
-from aotlens.torch_api import (
-    DATA_DEPENDENT_ERRORS,
-    FakeTensor,
-    FakeTensorMode,
-    TorchDispatchMode,
-    below_views,
-    composed,
-    device_for_autograd,
-    gradient_of,
-    know_grouped_products,
-    know_strides_of_views,
-    known_number,
-    make_shape_env,
-    notes_its_views,
-    noting_views,
+from aotlens.torch_api.fake import DATA_DEPENDENT_ERRORS, FakeTensor, FakeTensorMode, fake_constant
+from aotlens.torch_api.fake_gpu import device_for_autograd, with_original_device
+from aotlens.torch_api.fake_kernels import accept_grouped_mm_dtypes, correct_view_strides
+from aotlens.torch_api.modes import TorchDispatchMode, below_views, with_view_tracking
+from aotlens.torch_api.operators import (
+    composite_kernel,
+    escape_operator_keywords,
+    has_view_tracking_kernel,
     pytree,
-    tell_of_silent_changes,
-    with_true_device,
-    write_keywords_as_names,
 )
+from aotlens.torch_api.symbolic import make_shape_env
+from aotlens.torch_api.tensor_attributes import grad_without_callbacks, notify_silent_changes
 
-tell_of_silent_changes()
-know_grouped_products()
-know_strides_of_views()
-write_keywords_as_names()
+notify_silent_changes()
+accept_grouped_mm_dtypes()
+correct_view_strides()
+escape_operator_keywords()
 
 
 def refused_read(name: str, span: Any) -> UnsupportedError:
@@ -176,7 +168,7 @@ class Recorder(Tape, TorchDispatchMode):
         if known is not None and id(known) not in self.met_gradients:
             self.met_gradients[id(known)] = how
             callers = self.originals.get(id(known))
-            if how == "read" and not self.in_backward and gradient_of(callers) is not None:
+            if how == "read" and not self.in_backward and grad_without_callbacks(callers) is not None:
                 raise refused_read(self.names_of_arguments[id(known)], self.place_here().innermost)
         return known
 
@@ -208,7 +200,7 @@ class Recorder(Tape, TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = with_true_device(args, kwargs) if kwargs else {}
+        kwargs = with_original_device(args, kwargs) if kwargs else {}
         if has_wrapper(types):
             return self._desugared(func, args, kwargs)
         if func in QUERIES:
@@ -392,7 +384,7 @@ class Recorder(Tape, TorchDispatchMode):
         known = type(number) in (int, float, bool) and all(type(size) is int and size == 1 for size in sizes)
         if not known or (device is not None and device.type != "cpu"):
             return self.pure(func, operator, args, kwargs)
-        result = known_number(self.fake_mode, lambda: func(*args, **kwargs))
+        result = fake_constant(self.fake_mode, lambda: func(*args, **kwargs))
         taken_apart = func in self.decompositions  # into itself with its type
         spelled = {**kwargs, "dtype": result.dtype}
         kwargs = spelled if taken_apart else with_dtype(func, kwargs, result, self._default_dtype)
@@ -474,14 +466,14 @@ class Recorder(Tape, TorchDispatchMode):
     def _composite(self, func: Any, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not torch.is_inference_mode_enabled():
             # Torch's Python rules know symbolic sizes; the composition is what eager runs.
-            decomposed = composed(func) if self.fake_mode.shape_env is None else func.decompose
+            decomposed = composite_kernel(func) if self.fake_mode.shape_env is None else func.decompose
             with self:
                 return decomposed(*args, **kwargs)
         # This mode leaves the operator whole, and views are views still.
-        self._notes_views = not notes_its_views(func)
+        self._notes_views = not has_view_tracking_kernel(func)
         try:
-            with noting_views() if self._notes_views else nullcontext(), self:
-                return composed(func)(*args, **kwargs)
+            with with_view_tracking() if self._notes_views else nullcontext(), self:
+                return composite_kernel(func)(*args, **kwargs)
         finally:
             self._notes_views = False
 

@@ -21,7 +21,7 @@ from aotlens.ir.slots import FlatInput, OutsideTensor, SyntheticBase
 from aotlens.ir.subclasses import Wrapped
 from aotlens.report.records import GraphId, Span, Variable
 from aotlens.side_effects import SideEffects
-from aotlens.torch_api import pytree
+from aotlens.torch_api.operators import pytree
 
 
 @dataclass(frozen=True, slots=True)

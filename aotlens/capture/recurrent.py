@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aotlens.torch_api import decompositions_in_python
+from aotlens.torch_api.operators import decompositions_module
 
 
 @contextmanager
 def dropout_between_layers() -> Iterator[None]:
     """Within the block, recurrent layers that are taken apart drop what eager drops."""
-    module = decompositions_in_python()
+    module = decompositions_module()
     before = module._rnn_helper
 
     def layers(given: Tensor, hidden: Any, weights: Any, *options: Any) -> tuple[Tensor, list[Any]]:

@@ -31,15 +31,10 @@ from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, reachable
 from aotlens.ir.regions import Kept, Operand, Region, Result, Size
 from aotlens.ir.slots import Gradient, Tangent, UserOutput
-from aotlens.torch_api import (
-    FakeTensor,
-    below_autograd,
-    current_mode,
-    invoke_subgraph,
-    pytree,
-    without_autocast,
-    without_modes,
-)
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.hop import invoke_subgraph
+from aotlens.torch_api.modes import below_autograd, current_mode, without_autocast, without_modes
+from aotlens.torch_api.operators import pytree
 
 aten = torch.ops.aten
 

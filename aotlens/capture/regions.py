@@ -14,7 +14,7 @@ from aotlens.capture.tape import Tape
 from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Node, Program, must_run, reachable
 from aotlens.ir.regions import Region
-from aotlens.torch_api import invoke_subgraph
+from aotlens.torch_api.hop import invoke_subgraph
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,41 +57,39 @@ from aotlens.errors import (
 )
 from aotlens.ir.origin import Place, span_of
 from aotlens.report.records import Span
-from aotlens.torch_api import (
-    DATA_DEPENDENT_ERRORS,
-    UnsupportedOperatorException,
-    checkpoints_run_once,
-    device_random_state_handled_by,
-    draws_as_usual,
-    function_graphs_applied_by,
+from aotlens.torch_api.autograd import notify_enable_grad, without_compiled_autograd
+from aotlens.torch_api.checkpoints import checkpoints_run_once
+from aotlens.torch_api.custom_functions import notify_zeros_not_materialised, redirect_function_graphs
+from aotlens.torch_api.fake import DATA_DEPENDENT_ERRORS, UnsupportedOperatorException, mute_fake_tensor_log
+from aotlens.torch_api.fake_gpu import emulates_gpu
+from aotlens.torch_api.hop import replace_gradient_rule, uncompiled_flex_attention
+from aotlens.torch_api.modes import (
     function_mode_below,
-    generators_noted_by,
-    gradients_told,
-    has_saved_tensor_hooks,
-    hooks_told,
-    indices_prepared_by,
-    linearization_handled_by,
-    nones_wanted_told,
-    object_methods_handled_by,
-    pretends_gpu,
-    python_dispatcher,
-    pytree,
-    quiet_fake_tensors,
-    random_state_handled_by,
-    replace_gradient_rule,
-    turning_grad_on_told,
-    uncompiled_flex_attention,
-    unseen,
-    users_function_modes,
-    without_compiled_autograd,
+    hidden_from_user_modes,
+    with_user_function_modes,
     without_modes,
     without_onednn,
 )
+from aotlens.torch_api.objects import redirect_object_methods
+from aotlens.torch_api.operators import python_dispatcher, pytree
+from aotlens.torch_api.rng import (
+    notify_new_generators,
+    redirect_device_rng_state,
+    redirect_rng_state,
+    without_functional_rng,
+)
+from aotlens.torch_api.saved_tensor_hooks import has_saved_tensor_hooks
+from aotlens.torch_api.tensor_attributes import (
+    notify_grad_access,
+    notify_hook_registration,
+    preprocess_indices,
+)
+from aotlens.torch_api.transforms import redirect_linearize
 
 replace_gradient_rule("invoke_subgraph", lambda _, args, kwargs: record_region_call(*args, **kwargs))
 for name in CALLS:
     replace_gradient_rule(name, draw_first)
-linearization_handled_by(as_derivative)
+redirect_linearize(as_derivative)
 
 
 def call_boundary(run: Callable[[], Any]) -> Any:
@@ -117,10 +115,10 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     recorder.names_of_arguments = {id(given.argument): given.slot.name for given in inputs}
     random_state, modes = torch.get_rng_state(), current_modes()
     with recording(recorder, settings.dynamic), restored_grad_mode(), refusing(recorder):
-        noted = turning_grad_on_told(lambda: turned_on.append(True))
+        noted = notify_enable_grad(lambda: turned_on.append(True))
         if settings.dynamic:
             recorder.at_number_of_data()
-        with observer or nullcontext(), noting_guards(recorder), noted, users_function_modes():
+        with observer or nullcontext(), noting_guards(recorder), noted, with_user_function_modes():
             result = call_boundary(lambda: call.run(recorder, inputs))
         after = torch.is_grad_enabled()
     refuse_changed_modes(modes, recorder.span)
@@ -137,7 +135,7 @@ def capture_run(subject: Subject, call: FlatCall, settings: Settings) -> Capture
     inputs = (*inputs, *outside_inputs(recorder, len(inputs)))
     gradients, left = left_gradients(recorder, inputs)
     filled = (*filled, *left)
-    if pretends_gpu():
+    if emulates_gpu():
         refuse_mixed_devices(recorder.nodes, inputs)
     paths, spec = flatten_with_path(result)
     registered = take_hooks(recorder, inputs, [value for _, value in paths])
@@ -334,24 +332,24 @@ def recording(recorder: Recorder, dynamic: bool) -> Iterator[None]:
     own, where nothing is known of this recording.
     """
     with ExitStack() as stack:
-        stack.enter_context(unseen("recording"))
+        stack.enter_context(hidden_from_user_modes("recording"))
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         stack.enter_context(without_onednn())
         stack.enter_context(apart_from_the_caller(recorder.saved))
-        stack.enter_context(quiet_fake_tensors())
-        stack.enter_context(draws_as_usual())
-        stack.enter_context(gradients_told())
-        stack.enter_context(hooks_told())
-        stack.enter_context(object_methods_handled_by(recorder.torchbind.call))
-        stack.enter_context(random_state_handled_by(recorder.random))
-        stack.enter_context(device_random_state_handled_by(recorder.random))
-        stack.enter_context(generators_noted_by(recorder.made_generators.note))
+        stack.enter_context(mute_fake_tensor_log())
+        stack.enter_context(without_functional_rng())
+        stack.enter_context(notify_grad_access())
+        stack.enter_context(notify_hook_registration())
+        stack.enter_context(redirect_object_methods(recorder.torchbind.call))
+        stack.enter_context(redirect_rng_state(recorder.random))
+        stack.enter_context(redirect_device_rng_state(recorder.random))
+        stack.enter_context(notify_new_generators(recorder.made_generators.note))
         stack.enter_context(checkpoints_run_once(recorder.checkpoints.region))
-        stack.enter_context(nones_wanted_told(recorder.wanting_none.append))
+        stack.enter_context(notify_zeros_not_materialised(recorder.wanting_none.append))
         stack.enter_context(launches_as_operators())
-        stack.enter_context(function_graphs_applied_by(partial(apply_function, recorder.origins)))
+        stack.enter_context(redirect_function_graphs(partial(apply_function, recorder.origins)))
         recorder.at_number_of_data = stack.enter_context(function_mode_below(KeptNumbers()))
-        stack.enter_context(indices_prepared_by(with_numbers))
+        stack.enter_context(preprocess_indices(with_numbers))
         stack.enter_context(without_compiled_autograd())
         stack.enter_context(averages_as_tensors())
         stack.enter_context(splits_at_numbers())

@@ -19,7 +19,7 @@ from aotlens.capture.wrappers import is_wrapper
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import Place
 from aotlens.ir.program import Node
-from aotlens.torch_api import FakeTensor
+from aotlens.torch_api.fake import FakeTensor
 
 Packed = tuple[Any, Node | None, Place]
 """A saved tensor, its value and where it was saved; no value for a wrapper."""

@@ -7,7 +7,7 @@ from aotlens.capture.operators import Decompositions
 from aotlens.ir.program import Program
 from aotlens.ir.regions import Region
 from aotlens.side_effects import SideEffects
-from aotlens.torch_api import FakeTensorMode
+from aotlens.torch_api.fake import FakeTensorMode
 
 SplitRegion = Callable[[Program], Region]
 """Divides the program of a marked region, forward and backward in one, into the two."""

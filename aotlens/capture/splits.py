@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from aotlens.torch_api import FakeTensor
+from aotlens.torch_api.fake import FakeTensor
 
 _real = torch.tensor_split
 _TENSORS: Any = torch.Tensor

@@ -13,7 +13,7 @@ from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
 from aotlens.ir.sizes import SymbolicExpression, is_ragged
 from aotlens.report.records import Span
-from aotlens.torch_api import first_expression
+from aotlens.torch_api.symbolic import original_expression
 
 aten = torch.ops.aten
 AddNode = Callable[..., Node]
@@ -75,7 +75,7 @@ class Symbols:
 
     def _source(self, value: Any, op: Any, *args: Any) -> None:
         if isinstance(value, torch.SymInt) and not is_ragged(value):
-            expression = first_expression(value)
+            expression = original_expression(value)
             if expression.is_symbol:
                 make = lambda: self._add_node(op, args, {}, value)
                 self._sources.setdefault(expression, make)

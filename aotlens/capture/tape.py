@@ -32,7 +32,8 @@ from aotlens.ir.origin import NOWHERE, Origin, Place
 from aotlens.ir.program import Node, getitem
 from aotlens.ir.regions import Region
 from aotlens.report.records import Span
-from aotlens.torch_api import FakeScriptObject, FakeTensor, FakeTensorMode, ScriptObject, fake_of
+from aotlens.torch_api.fake import FakeTensor, FakeTensorMode, to_fake
+from aotlens.torch_api.objects import FakeScriptObject, ScriptObject
 
 PLAIN = frozenset(
     {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
@@ -300,7 +301,7 @@ class Tape:
         if known is None:
             if not isinstance(tensor, torch.Tensor):
                 raise UnsupportedError(f"an argument of type `{type(tensor).__name__}`", self.span)
-            fake = fake_of(self.fake_mode, tensor)
+            fake = to_fake(self.fake_mode, tensor)
             with torch.no_grad():
                 alias = fake.detach()
             if tensor.requires_grad:

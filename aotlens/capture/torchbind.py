@@ -12,14 +12,14 @@ from aotlens.capture.tape import Tape
 from aotlens.errors import UnsupportedError
 from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
-from aotlens.torch_api import (
+from aotlens.torch_api.objects import (
     FakeScriptObject,
     ScriptObject,
     call_torchbind,
-    class_of_object,
-    pytree,
-    stand_in_object,
+    to_fake_object,
+    torchbind_class_name,
 )
+from aotlens.torch_api.operators import pytree
 
 REGISTER = "register a class for tracing with `torch._library.register_fake_class`"
 OBJECTS = (FakeScriptObject, ScriptObject)
@@ -77,7 +77,7 @@ class Objects:
 
     def _stand_in(self, real: Any) -> Any:
         """An object of the registered class; the object itself where its operators know it as it is."""
-        fake = stand_in_object(self._tape.fake_mode, real)
+        fake = to_fake_object(self._tape.fake_mode, real)
         self._known[id(real)] = (fake, real)
         return fake
 
@@ -86,7 +86,7 @@ class Objects:
         fake = self.stand_in(owner)
         if not isinstance(fake, FakeScriptObject):
             raise UnsupportedError(
-                f"the method `{method}` of a torchbind object of the class `{class_of_object(owner)}`",
+                f"the method `{method}` of a torchbind object of the class `{torchbind_class_name(owner)}`",
                 self._tape.place_here().innermost,
                 REGISTER,
             )

@@ -12,7 +12,7 @@ from aotlens.capture.tape import Tape
 from aotlens.capture.writable import check_writable
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node, TableIndex, getitem, map_leaves
-from aotlens.torch_api import triton_kernel_wrapper_functional, written_by_triton_kernel
+from aotlens.torch_api.triton import mutated_by_triton_kernel, triton_kernel_wrapper_functional
 
 LAUNCH = "triton_kernel_wrapper_mutation"
 """How Dynamo writes `kernel[grid](…)`."""
@@ -25,7 +25,7 @@ def record_triton_kernel(tape: Tape, launch: dict[str, Any]) -> Any:
         UnsupportedError: a written argument that overlaps another one, or is a constant.
     """
     given = launch["kwargs"]
-    written = written_by_triton_kernel(launch)
+    written = mutated_by_triton_kernel(launch)
     named = [(name, one, name in written) for name, value in given.items() for one in tensors_of(value)]
     if overlapping(tape, "a Triton kernel", named):
         raise UnsupportedError(

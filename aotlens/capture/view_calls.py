@@ -12,7 +12,7 @@ from aotlens.capture.tape import TRACK, Tape
 from aotlens.capture.views import ViewStep, viewed
 from aotlens.errors import UnsupportedError
 from aotlens.ir.sizes import is_of_data
-from aotlens.torch_api import check_later
+from aotlens.torch_api.operators import check_at_run_time
 
 WITH_STRIDES = (torch.strided, torch.jagged, torch.sparse_coo)
 
@@ -59,5 +59,5 @@ def record_view(
 def _check_index(source: Any, dim: int, index: Any) -> None:
     """Have the graph check an index that only the data tells: a backend reads whatever is there otherwise."""
     if is_of_data(index):
-        check_later(index < source.shape[dim])
-        check_later(index >= -source.shape[dim])
+        check_at_run_time(index < source.shape[dim])
+        check_at_run_time(index >= -source.shape[dim])

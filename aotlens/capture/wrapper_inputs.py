@@ -19,7 +19,9 @@ from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node
 from aotlens.ir.slots import FlatInput
 from aotlens.ir.subclasses import is_plain
-from aotlens.torch_api import FakeTensor, FakeTensorMode, below_views, fake_of, fix_sizes
+from aotlens.torch_api.dynamo import specialise_sizes
+from aotlens.torch_api.fake import FakeTensor, FakeTensorMode, to_fake
+from aotlens.torch_api.modes import below_views
 
 Overlap = Callable[[Any, Any], bool]
 
@@ -75,9 +77,9 @@ def wrapper_input(tape: Tape, value: Any, slot: FlatInput, name: str, dynamic: b
 def wrapper_twin(mode: FakeTensorMode, value: Any, dynamic: bool) -> Any:
     """A wrapper as a fake one; Dynamo compiles anew where sizes that it lets vary are known ones here."""
     if dynamic and _sizes_may_vary(value):
-        return fake_of(mode, value, static_shapes=False)
-    varying = fix_sizes(mode, value, jagged=has_ragged_size(value))
-    fake = fake_of(mode, value, static_shapes=True)
+        return to_fake(mode, value, static_shapes=False)
+    varying = specialise_sizes(mode, value, jagged=has_ragged_size(value))
+    fake = to_fake(mode, value, static_shapes=True)
     for name, inner in varying.items():
         setattr(fake, name, inner)
     return fake

@@ -19,7 +19,7 @@ from aotlens.capture.views import ViewStep
 from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
 from aotlens.ir.subclasses import Opaque, SubclassCreationMeta, Value, Wrapped
-from aotlens.torch_api import FakeTensor
+from aotlens.torch_api.fake import FakeTensor
 
 Path = tuple[str, ...]
 MakeInner = Callable[[Path, Any], tuple[Node, Any]]

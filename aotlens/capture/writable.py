@@ -14,7 +14,7 @@ from aotlens.capture.strided import meets_itself
 from aotlens.capture.tape import TRACK, Tape
 from aotlens.errors import RefusedRuntimeError, UnsupportedError
 from aotlens.ir.program import op_name
-from aotlens.torch_api import pytree
+from aotlens.torch_api.operators import pytree
 
 FILLS = frozenset({aten.zero_.default, aten.fill_.Scalar})
 """Writes of one value to every element, which may be made several times to the same memory."""

@@ -21,7 +21,9 @@ from aotlens.ir.slots import stays_in_place
 from aotlens.joint.convention import Convention, backward_convention, forward_convention, tag_sides
 from aotlens.options import Backend, Compilers
 from aotlens.partition.records import Partitioned
-from aotlens.torch_api import TracingContext, tracing, wants_backward_at_once, without_autocast
+from aotlens.torch_api.aot import compiles_backward_at_once
+from aotlens.torch_api.dynamo import TracingContext, tracing
+from aotlens.torch_api.modes import without_autocast
 
 Run = Callable[[list[Any]], Any]
 
@@ -65,7 +67,7 @@ def code_of_compilers(parts: Partitioned, compilers: Compilers, keeps_mutations:
             backward,
             lambda: compile_backward(backward),
             compile_backward,
-            lazy=not wants_backward_at_once(),
+            lazy=not compiles_backward_at_once(),
         ),
     )
 

@@ -6,7 +6,8 @@ from aotlens.capture.operators import Decompositions, aten
 from aotlens.capture.philox_rules import with_random_rules
 from aotlens.codegen.inductor import decompositions as inductor_decompositions
 from aotlens.options import CompileOptions
-from aotlens.torch_api import functionalizes_rng, get_decompositions
+from aotlens.torch_api.operators import get_decompositions
+from aotlens.torch_api.rng import functionalizes_rng
 
 OF_CUDNN = (aten.cudnn_batch_norm, aten.cudnn_batch_norm_backward)
 """What a batch norm on a GPU is: it writes to the running averages and does not say so.

@@ -13,7 +13,7 @@ import torch
 
 from aotlens.capture.operators import Kind, describe
 from aotlens.ir.program import Node, Program, nodes_in
-from aotlens.torch_api import OpOverload
+from aotlens.torch_api.operators import OpOverload
 
 aten = torch.ops.aten
 

@@ -32,23 +32,20 @@ from aotlens.ir.program import Program
 from aotlens.ir.slots import SavedInput, stays_in_place
 from aotlens.partition.records import Partitioned
 from aotlens.report.records import Kernel
-from aotlens.torch_api import (
+from aotlens.torch_api.dynamo import TracingContext, tracing
+from aotlens.torch_api.fake import FakeTensorMode, allow_unbacked_symbols, suggest_memory_format
+from aotlens.torch_api.inductor import (
     GPU_KERNEL_SETTINGS,
-    NOT_WRITTEN,
-    OWN_LOWERINGS,
-    FakeTensorMode,
-    TracingContext,
+    PARTIAL_SOURCE_SETTINGS,
     compile_with_inductor,
+    cudagraph_flags,
     inductor_config_patch,
     inductor_decompositions,
     kernel_settings,
-    names_of_generated,
-    numbers_of_data,
-    recording_flags,
-    suggest_memory_format,
-    tracing,
-    triton_operators,
 )
+from aotlens.torch_api.inductor_lowerings import OWN_LOWERINGS
+from aotlens.torch_api.inductor_output import inductor_module_globals
+from aotlens.torch_api.triton import triton_operators
 
 Config = dict[str, Any]
 
@@ -170,7 +167,7 @@ class _Unit:
         self._in_one_piece = True
         self._made: tuple[Any, Around] | None = None
         with inductor_config_patch(config):
-            self._recording = recording_flags()
+            self._recording = cudagraph_flags()
 
     def written(self, name: str, compile_graph: Callable[[], Any]) -> WrittenGraph | None:
         """Compile the graph of that name, as text; None where it computes nothing, as its own text does."""
@@ -188,7 +185,7 @@ class _Unit:
 
     def _refuse_unwritten(self, has_triton: bool) -> None:
         """Raises UnsupportedError for settings that a text cannot carry."""
-        names = (*NOT_WRITTEN, *(GPU_KERNEL_SETTINGS if has_triton else ()))
+        names = (*PARTIAL_SOURCE_SETTINGS, *(GPU_KERNEL_SETTINGS if has_triton else ()))
         name = next((name for name, value in kernel_settings(names).items() if value), None)
         if name is not None:
             subject = self._parts.joint.captured.subject
@@ -275,7 +272,11 @@ class _Unit:
         inputs = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         try:
             config = self._config | ({"fx_graph_cache": False} if _has_sizes_of_none(inputs) else {})
-            with inductor_config_patch(config), numbers_of_data(self._fake_mode), _mode_of_writes(inputs):
+            with (
+                inductor_config_patch(config),
+                allow_unbacked_symbols(self._fake_mode),
+                _mode_of_writes(inputs),
+            ):
                 result, provenance = compile_with_inductor(
                     module, inputs, self._fake_mode, static_input_idxs=static, **self._recording, **flags
                 )
@@ -289,7 +290,7 @@ class _Unit:
                 span=place.span,
             ) from error
         self._kernels[phase] = kernels_of(result, provenance, program, phase)
-        names = names_of_generated(result)
+        names = inductor_module_globals(result)
         if names is not None:
             handles = tuple(call_numbers(provenance))
             self._measurable[phase] = Measurable(result.source_code, names, handles, tuple(inputs))

@@ -14,13 +14,13 @@ from aotlens.cache import digest, write_at_once
 from aotlens.codegen.around_text import Around
 from aotlens.codegen.boxed import boxed
 from aotlens.ir.told import NoFingerprintError
-from aotlens.torch_api import (
-    inductor_config_patch,
+from aotlens.torch_api.inductor import inductor_config_patch
+from aotlens.torch_api.inductor_output import (
     inductor_folder,
-    kernels_from,
-    loaded_inductor_code,
-    names_of_generated,
-    pickled_inductor_code,
+    inductor_module_globals,
+    load_inductor_code,
+    pickle_inductor_code,
+    use_precompiled_kernels,
 )
 
 __all__ = ["KeptCode", "Library", "kept", "restored"]
@@ -55,7 +55,7 @@ def kept(code: Any, around: Around) -> KeptCode:
     if getattr(code, "device_types", None) is None or set(code.device_types) - {"cpu"}:
         raise NoFingerprintError("code for a GPU, which Inductor's own cache keeps")
     try:
-        pickled = pickled_inductor_code(code)
+        pickled = pickle_inductor_code(code)
     except Exception as error:
         raise NoFingerprintError(f"what Inductor made cannot be written ({type(error).__name__})") from error
     return KeptCode(pickled, around, tuple(_libraries(code)))
@@ -77,14 +77,14 @@ def restored(code: KeptCode, config: dict[str, Any]) -> Callable[[list[Any]], An
     def find(types: list[str], text: str) -> str | None:
         return paths.get(digest(*types, text))
 
-    with kernels_from(find), inductor_config_patch(config):
-        return code.around.code(boxed(loaded_inductor_code(code.pickled)))
+    with use_precompiled_kernels(find), inductor_config_patch(config):
+        return code.around.code(boxed(load_inductor_code(code.pickled)))
 
 
 def _libraries(code: Any) -> Iterator[Library]:
     """The files of the kernels that the generated module has loaded."""
     folder = Path(inductor_folder()).resolve()
-    names = names_of_generated(code) or {}
+    names = inductor_module_globals(code) or {}
     for name, kernel in _definitions(code.source_code):
         file = getattr(getattr(names.get(name), "__self__", None), "__file__", None)
         path = Path(file).resolve() if isinstance(file, str) else folder

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 
 from aotlens.report.records import KernelChoice
-from aotlens.torch_api import hold_gpu
+from aotlens.torch_api.gpu import hold_gpu
 
 WARM, RUNS = 3, 20
 """Runs that are not counted, and those that are."""

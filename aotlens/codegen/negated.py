@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from aotlens.capture.operators import Kind, aten, describe
-from aotlens.torch_api import OpOverload
+from aotlens.torch_api.operators import OpOverload
 
 
 def spell_out_negation(module: fx.GraphModule) -> tuple[int, ...]:

@@ -10,7 +10,8 @@ from aotlens.capture.records import Subject
 from aotlens.errors import BackendError, placed
 from aotlens.ir.program import Node, Program
 from aotlens.report.records import Phase
-from aotlens.torch_api import FakeScriptObject, FakeTensorMode, ScriptObject, stand_in_object
+from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.objects import FakeScriptObject, ScriptObject, to_fake_object
 
 RANDOM_STATE = ("torch.random", "torch.cuda.random")
 """Modules whose functions read and set generators."""
@@ -45,7 +46,7 @@ def with_fresh_objects(module: fx.GraphModule, fake_mode: FakeTensorMode) -> Non
     for node in module.graph.find_nodes(op="placeholder"):
         value = node.meta.get("val")
         if isinstance(value, FakeScriptObject):
-            node.meta["val"] = stand_in_object(fake_mode, value.real_obj)
+            node.meta["val"] = to_fake_object(fake_mode, value.real_obj)
 
 
 def _refused(program: Program) -> Iterator[_Refused]:

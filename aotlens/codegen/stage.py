@@ -16,7 +16,8 @@ from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
 from aotlens.options import BACKENDS, CompileOptions, Compilers, Interpreted
 from aotlens.partition.records import Partitioned
-from aotlens.torch_api import pretends_gpu, without_autocast
+from aotlens.torch_api.fake_gpu import emulates_gpu
+from aotlens.torch_api.modes import without_autocast
 
 
 def generate(parts: Partitioned, options: CompileOptions) -> Generated:
@@ -68,7 +69,7 @@ def _generate(parts: Partitioned, options: CompileOptions) -> Generated:
 
 def _refuse_absent_gpu(parts: Partitioned) -> None:
     """Raises UnsupportedError for a target on a GPU that is pretended: its kernels cannot run here."""
-    if pretends_gpu() and has_gpu_tensors(parts):
+    if emulates_gpu() and has_gpu_tensors(parts):
         raise UnsupportedError(
             "kernels to run, of a target on a GPU that is not there",
             parts.joint.captured.subject.span,

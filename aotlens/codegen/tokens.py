@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import fx
 
-from aotlens.torch_api import has_ordered_effect, make_token, sink_tokens, with_effects
+from aotlens.torch_api.hop import has_ordered_effect, make_token, sink_tokens, with_effects
 
 
 def thread_token(module: fx.GraphModule) -> None:

@@ -14,7 +14,7 @@ from aotlens.dynamo.break_text import EFFECTS, break_code, message_parts
 from aotlens.dynamo.spans import definition_at, expression_text, span_of, statement_span, user_frame
 from aotlens.report.dynamo_records import BreakEffect
 from aotlens.report.source_records import Related, Span
-from aotlens.torch_api import DynamoLoss
+from aotlens.torch_api.dynamo_events import DynamoLoss
 
 __all__ = [
     "CAPTURED_WHOLE",

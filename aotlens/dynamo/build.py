@@ -29,7 +29,7 @@ from aotlens.report.dynamo_records import (
 )
 from aotlens.report.records import Target
 from aotlens.report.source_records import Span
-from aotlens.torch_api import dynamo_cache_counts
+from aotlens.torch_api.caches import dynamo_cache_counts
 
 __all__ = ["dynamo_record"]
 

@@ -24,7 +24,7 @@ from aotlens.dynamo.spans import span_of, statement_span, user_frame
 from aotlens.observe import observing
 from aotlens.report.records import AFTER
 from aotlens.report.source_records import Span
-from aotlens.torch_api import (
+from aotlens.torch_api.dynamo_events import (
     CacheEvent,
     DynamoConstant,
     DynamoGraph,
@@ -32,8 +32,8 @@ from aotlens.torch_api import (
     DynamoLoss,
     DynamoRecompile,
     Frames,
-    listening_to_dynamo,
 )
+from aotlens.torch_api.dynamo_listener import listen_to_dynamo
 
 __all__ = ["CompilationFacts", "FunctionFacts", "Listener", "MeasuredGuards"]
 
@@ -128,7 +128,7 @@ class Listener:
     @contextmanager
     def listening(self) -> Iterator["Listener"]:
         """Note what Dynamo does within the block."""
-        with listening_to_dynamo(self), observing(on_stage=self._on_stage, on_busy=self._on_busy):
+        with listen_to_dynamo(self), observing(on_stage=self._on_stage, on_busy=self._on_busy):
             yield self
 
     def _on_busy(self, is_busy: bool) -> None:

@@ -28,7 +28,7 @@ import torch
 
 from aotlens.dynamo.names import accesses, evaluated, shown_value, user_name
 from aotlens.report.dynamo_records import CauseKind
-from aotlens.torch_api import DynamoRecompile, GuardMiss
+from aotlens.torch_api.dynamo_events import DynamoRecompile, GuardMiss
 
 __all__ = ["FailedGuard", "failed_guard", "nearest_miss"]
 

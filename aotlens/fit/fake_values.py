@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from aotlens.codegen.gpu.offline import Replacement, replaced
-from aotlens.torch_api import FakeTensor
+from aotlens.torch_api.fake import FakeTensor
 
 __all__ = ["reading_without_values"]
 

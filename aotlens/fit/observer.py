@@ -27,15 +27,10 @@ from aotlens.ir.origin import NOWHERE, Origin, Place
 from aotlens.ir.program import Node
 from aotlens.report.fit_records import FitKind, FitPhase
 from aotlens.report.memory_kernels import RULES, working_bytes
-from aotlens.torch_api import (
-    BACKWARD_CALL,
-    DATA_DEPENDENT_ERRORS,
-    TorchDispatchMode,
-    current_autograd_node,
-    is_traceable_wrapper_subclass,
-    next_sequence_number,
-    pytree,
-)
+from aotlens.torch_api.autograd import BACKWARD_CALL, current_autograd_node, next_sequence_number
+from aotlens.torch_api.fake import DATA_DEPENDENT_ERRORS, is_traceable_wrapper_subclass
+from aotlens.torch_api.modes import TorchDispatchMode
+from aotlens.torch_api.operators import pytree
 
 __all__ = ["Observer", "StorageLife", "observing_memory"]
 

@@ -17,7 +17,7 @@ from aotlens.forecast.forecast import Budget, forecast_of
 from aotlens.forecast.recorded import RecordedCall
 from aotlens.forecast.vary import VariedName, VaryError
 from aotlens.report.forecast_records import Forecast
-from aotlens.torch_api import outside_of_dynamo, wrapping_what_is_compiled
+from aotlens.torch_api.dynamo import skip_frame_in_dynamo, wrap_compiled_functions
 
 __all__ = ["Probe", "ScriptIsDone", "with_eager_backend"]
 
@@ -47,7 +47,7 @@ class Probe:
     @contextmanager
     def probing(self) -> Iterator[None]:
         """Forecast from the first call of each function that is compiled within the block."""
-        with with_eager_backend(), wrapping_what_is_compiled(self._wrapped):
+        with with_eager_backend(), wrap_compiled_functions(self._wrapped):
             torch.compiler.set_stance("force_eager")
             try:
                 yield
@@ -118,7 +118,7 @@ def with_eager_backend() -> Iterator[None]:
             settings["options"] = filters
         return original(model, backend="eager", **settings)
 
-    torch.compile = outside_of_dynamo(compile)
+    torch.compile = skip_frame_in_dynamo(compile)
     try:
         yield
     finally:

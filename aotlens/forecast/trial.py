@@ -18,7 +18,7 @@ from aotlens.forecast.state import snapshot_of
 from aotlens.report.dynamo_records import Compilation, Dynamo, DynamoFunction
 from aotlens.report.forecast_records import ForecastCall
 from aotlens.session.dynamo_log import DynamoLog
-from aotlens.torch_api import forecasting_settings
+from aotlens.torch_api.dynamo import forecasting_settings
 
 __all__ = ["Series", "Settings", "compiled_series", "works_in_eager"]
 

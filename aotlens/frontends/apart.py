@@ -15,7 +15,7 @@ import torch
 from aotlens.capture.owned import module_tensors
 from aotlens.errors import RefusedRuntimeError
 from aotlens.joint.records import JointProgram
-from aotlens.torch_api import pytree
+from aotlens.torch_api.operators import pytree
 
 
 @dataclass

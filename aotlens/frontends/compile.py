@@ -21,7 +21,7 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
 from aotlens.report.records import Report
 from aotlens.session.chooser import with_chooser
-from aotlens.torch_api import is_recorded
+from aotlens.torch_api.modes import is_recording
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -59,7 +59,7 @@ def compile(fn: Any = None, *, options: CompileOptions | None = None) -> Any:
 
     @functools.wraps(fn.forward if isinstance(fn, torch.nn.Module) else fn)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if is_recorded():
+        if is_recording():
             return fn(*args, **kwargs)
         leaves, key = argument_signature(args, kwargs, sizes=not chosen.dynamic)
         variants = variants_of.setdefault(key, [])

@@ -13,7 +13,9 @@ from torch import fx
 
 from aotlens.frontends.functorch import aot_function, aot_module
 from aotlens.frontends.partitioners import min_cut_rematerialization_partition
-from aotlens.torch_api import FakeTensor, get_decompositions, optimised_script, strip_overloads
+from aotlens.torch_api.aot import optimised_torchscript, strip_overloads
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.operators import get_decompositions
 
 aten = torch.ops.aten
 
@@ -73,7 +75,7 @@ def ts_compile(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Any:
         }
     fx_g.graph.lint()
     fx_g.recompile()
-    compiled = optimised_script(fx_g)
+    compiled = optimised_torchscript(fx_g)
     if not any(isinstance(value, FakeTensor) for value in inps):
         compiled(*inps)
     return compiled

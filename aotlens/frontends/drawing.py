@@ -11,7 +11,7 @@ from torch.fx.passes.graph_drawer import FxGraphDrawer
 
 from aotlens.errors import UserError
 from aotlens.frontends.compilers import make_boxed_compiler
-from aotlens.torch_api import graph_picture_format
+from aotlens.torch_api.aot import graph_image_format
 
 
 def draw_graph(  # noqa: PLR0913 (torch's signature)
@@ -33,7 +33,7 @@ def draw_graph(  # noqa: PLR0913 (torch's signature)
         for node in traced.graph.nodes:
             node.meta = {}
     base, suffix = os.path.splitext(fname)
-    kind = suffix.lstrip(".") or graph_picture_format()
+    kind = suffix.lstrip(".") or graph_image_format()
     try:
         drawer = FxGraphDrawer(
             traced, figname, parse_stack_trace=parse_stack_trace, dot_graph_shape=dot_graph_shape

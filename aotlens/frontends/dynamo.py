@@ -13,7 +13,8 @@ from aotlens.policy import Policy
 from aotlens.random_state import same_random_state_on_failure
 from aotlens.runtime.derivatives import hide_derivatives_from_dynamo
 from aotlens.session.chooser import with_chooser
-from aotlens.torch_api import hide_from_dynamo, is_functionalized, record_dynamo_spans, tracing
+from aotlens.torch_api.dynamo import hide_from_dynamo, record_dynamo_spans, tracing
+from aotlens.torch_api.transforms import is_functionalized
 
 record_dynamo_spans()
 

@@ -13,7 +13,7 @@ from aotlens.capture.effects import carried_places, unwritten_surroundings
 from aotlens.capture.surroundings import surroundings_check
 from aotlens.frontends.signature import KeptTensors
 from aotlens.pipeline import Compiled
-from aotlens.torch_api import pytree
+from aotlens.torch_api.operators import pytree
 
 Fits = Callable[[Any, Any], bool]
 """Of the arguments and keywords of a call."""

@@ -24,15 +24,15 @@ from aotlens.options import Backend, CompileOptions, Compilers, PartitionFunctio
 from aotlens.pipeline import Compiled, compile_direct
 from aotlens.runtime.owner import Place, absent_places
 from aotlens.side_effects import SideEffects
-from aotlens.torch_api import (
-    FakeTensor,
-    debug_assert,
-    dispatch_modes,
-    dynamo_compiles,
-    function_modes,
-    function_modes_of_the_user,
+from aotlens.torch_api.aot import debug_assert
+from aotlens.torch_api.dynamo import is_dynamo_compiling
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.modes import (
+    count_dispatch_modes,
+    count_function_modes,
     is_any_autocast_enabled,
-    is_recorded,
+    is_recording,
+    user_function_mode_types,
 )
 
 Decompositions = dict[Any, Callable[..., Any]]
@@ -153,8 +153,13 @@ class Entries:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             latest = self._latest
-            if not latest.is_plain or dispatch_modes() or function_modes() or is_any_autocast_enabled():
-                if is_recorded():
+            if (
+                not latest.is_plain
+                or count_dispatch_modes()
+                or count_function_modes()
+                or is_any_autocast_enabled()
+            ):
+                if is_recording():
                     return self._fn(*args, **kwargs)
                 mismatch = self._mismatch(latest, args, kwargs)
                 if mismatch:
@@ -234,7 +239,7 @@ WITHOUT_MODES = (False, ())
 
 
 def _modes() -> Any:
-    return is_any_autocast_enabled() and autocast_dtypes(), function_modes_of_the_user()
+    return is_any_autocast_enabled() and autocast_dtypes(), user_function_mode_types()
 
 
 def _is_of_guards(error: Exception) -> bool:
@@ -352,7 +357,7 @@ def aot_module_simplified(  # noqa: PLR0913 (functorch's signature)
     request = Request.of(locals())
     if pre_grad_passes is not None and isinstance(mod, torch.fx.GraphModule):
         mod = pre_grad_passes(mod, args)
-    if isinstance(mod, torch.fx.GraphModule) and dynamo_compiles() and not _are_real(args):
+    if isinstance(mod, torch.fx.GraphModule) and is_dynamo_compiling() and not _are_real(args):
         return _as_module(compile_for_dynamo(mod, args, request.options()), mod)
     entries = Entries(mod, replace(request.options(), flat_result=True))
     entries.compile(tuple(args), {}, None if _are_real(args) else "the fake example arguments")

@@ -32,7 +32,7 @@ from aotlens.joint.records import JointProgram
 from aotlens.options import Backend, CompileOptions, PartitionFunction
 from aotlens.pipeline import compile_joint, trace_direct
 from aotlens.side_effects import SideEffects
-from aotlens.torch_api import pytree
+from aotlens.torch_api.operators import pytree
 
 aten = torch.ops.aten
 

@@ -16,7 +16,8 @@ from aotlens.errors import RefusedRuntimeError
 from aotlens.ir.slots import Buffer, MutatedInput, Parameter
 from aotlens.joint.convention import described, forward_results
 from aotlens.joint.records import JointProgram
-from aotlens.torch_api import pytree, trace_above_autograd
+from aotlens.torch_api.aot import trace_above_autograd
+from aotlens.torch_api.operators import pytree
 
 FROZEN = "cannot mutate tensors with frozen storage"
 """Torch's words, which programs look for."""

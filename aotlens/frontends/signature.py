@@ -15,15 +15,14 @@ from aotlens.capture.owned import module_tensors
 from aotlens.capture.wrappers import inner_tensors, is_wrapper
 from aotlens.errors import UnsupportedError
 from aotlens.runtime.owner import tensor_places
-from aotlens.torch_api import (
-    counts_writes,
-    device_of_new_tensors,
-    function_modes_of_the_user,
+from aotlens.torch_api.autograd import has_version_counter
+from aotlens.torch_api.fake import tensor_guard
+from aotlens.torch_api.modes import default_device, user_function_mode_types
+from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.saved_tensor_hooks import (
     graph_module_hooks,
     has_saved_tensor_hooks,
-    hooked_values,
-    pytree,
-    tensor_check,
+    saved_tensor_hooks_filter,
 )
 
 LEAVES = frozenset({torch.Tensor, torch.nn.Parameter, int, float, bool, str, type(None)})
@@ -91,7 +90,7 @@ def _describe(leaves: list[Any], sizes: bool = True) -> tuple[Any, ...]:
                 (leaf.shape, leaf.stride(), leaf.storage_offset()) if sizes else _layout(leaf),
                 leaf.requires_grad,
                 leaf.is_leaf,
-                leaf.is_inference() and (counts_writes(leaf), True),
+                leaf.is_inference() and (has_version_counter(leaf), True),
                 leaf.is_neg() or (leaf.dtype.is_complex and leaf.is_conj()),
                 objects.setdefault(id(leaf), len(objects)),
                 storages.setdefault(_storage(leaf), len(storages)),
@@ -148,8 +147,8 @@ def _modes() -> tuple[Any, ...]:
         autocast_dtypes(),
         torch.are_deterministic_algorithms_enabled(),
         torch.get_default_dtype(),
-        device_of_new_tensors(),
-        function_modes_of_the_user(),
+        default_device(),
+        user_function_mode_types(),
         _hooks(),
     )
 
@@ -157,7 +156,7 @@ def _modes() -> tuple[Any, ...]:
 def _hooks() -> Any:
     """The caller's hooks on saved tensors, if they are graphs; else whether there are any."""
     hooks = graph_module_hooks()
-    return has_saved_tensor_hooks() if hooks is None else (*map(id, hooks), hooked_values())
+    return has_saved_tensor_hooks() if hooks is None else (*map(id, hooks), saved_tensor_hooks_filter())
 
 
 class KeptTensors:
@@ -201,7 +200,7 @@ class KeptTensors:
     def _remember(self) -> None:
         self._known = self._tensors()
         self._distinct = list({id(tensor): tensor for tensor in self._known}.values())
-        self._same_kind = tensor_check(self._distinct)
+        self._same_kind = tensor_guard(self._distinct)
         self._plain = [tensor for tensor in self._distinct if type(tensor) in PLAIN]
         self._pointers = [tensor.data_ptr() for tensor in self._plain]
         self._storages = {tensor.untyped_storage()._cdata: at for at, tensor in enumerate(self._known)}

@@ -10,7 +10,7 @@ from aotlens.ir.from_graph_module import flat_results
 from aotlens.ir.slots import Buffer, MutatedInput, Parameter, UserOutput
 from aotlens.joint.convention import forward_results, primals
 from aotlens.joint.records import JointProgram
-from aotlens.torch_api import pytree
+from aotlens.torch_api.operators import pytree
 
 
 @dataclass

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from aotlens.torch_api import FakeTensor, paths_to_symbols, unbacked_symbols
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.symbolic import paths_to_symbols, unbacked_symbols
 
 
 def mark_data_symbols(graph: fx.Graph) -> None:

@@ -21,7 +21,9 @@ from aotlens.ir.sizes import SymbolicExpression, is_ragged
 from aotlens.ir.subclasses import MadeAround, TakenOut, is_plain
 from aotlens.report.describe import dimension, short_dtype
 from aotlens.report.records import Span
-from aotlens.torch_api import OpOverload, attribute_text, is_graph_value, print_expression
+from aotlens.torch_api.dynamo import is_opaque_value
+from aotlens.torch_api.operators import OpOverload, attribute_text
+from aotlens.torch_api.symbolic import print_expression
 
 RESERVED = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | {"torch", "ctx", "call"}
 
@@ -102,7 +104,7 @@ def literal(value: Any, names: Names) -> str:
         return value.name
     if isinstance(value, OpOverload):
         return attribute_text(f"torch.ops.{value}")
-    if not isinstance(value, (int, float, complex, str)) and is_graph_value(value):
+    if not isinstance(value, (int, float, complex, str)) and is_opaque_value(value):
         return names.object(value, type(value).__name__.lower())
     return _number(value)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from aotlens.torch_api import print_expression
+from aotlens.torch_api.symbolic import print_expression
 
 
 def is_ragged(size: Any) -> bool:

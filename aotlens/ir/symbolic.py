@@ -11,7 +11,7 @@ from torch import fx
 
 from aotlens.errors import UnsupportedError
 from aotlens.ir.sizes import SymbolicExpression
-from aotlens.torch_api import SYMBOLIC_FUNCTIONS
+from aotlens.torch_api.operators import SYMBOLIC_FUNCTIONS
 
 
 def expression_nodes(graph: fx.Graph, op: SymbolicExpression, arguments: list[fx.Node], val: Any) -> fx.Node:

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from torch.utils.hooks import RemovableHandle
 
-from aotlens.torch_api import LazyGraphModule
+from aotlens.torch_api.aot import LazyGraphModule
 
 
 class WatchedGraphModule(LazyGraphModule):

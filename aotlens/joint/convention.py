@@ -44,7 +44,7 @@ from aotlens.ir.slots import (
 )
 from aotlens.ir.torch_names import torch_name
 from aotlens.joint.records import JointProgram
-from aotlens.torch_api import set_joint_signature, tensor_metadata
+from aotlens.torch_api.aot import set_joint_signature, tensor_metadata
 
 CHANGED = "aotlens_changed"
 """Under this name a placeholder's `meta` says whether its tensor has another value when the backward runs."""

@@ -16,7 +16,8 @@ from aotlens.capture.stale_views import is_stale
 from aotlens.errors import UnsupportedError, placed
 from aotlens.ir.origin import Origin
 from aotlens.joint.records import FailingBackward
-from aotlens.torch_api import assumed_sizes, take_back_assumed_sizes, without_modes
+from aotlens.torch_api.modes import without_modes
+from aotlens.torch_api.symbolic import restore_shape_env, shape_env_snapshot
 
 AUTOGRAD_REFUSES = (
     "modified by an inplace operation",
@@ -86,7 +87,7 @@ def _run(
     recorder: Recorder, outputs: list[Any], run: Run, among: Sequence[int]
 ) -> tuple[list[Any] | None, FailingBackward | None]:
     environment: Any = recorder.fake_mode.shape_env
-    assumed = assumed_sizes(environment) if environment is not None else {}
+    assumed = shape_env_snapshot(environment) if environment is not None else {}
     try:
         return run(among), None
     except (RuntimeError, AttributeError) as error:
@@ -95,7 +96,7 @@ def _run(
             _refuse_other_memory(recorder, error)
             raise
         if assumed:  # by a backward that never runs: autograd's message has numbers for sizes
-            take_back_assumed_sizes(environment, assumed)
+            restore_shape_env(environment, assumed)
         return None, failing
 
 

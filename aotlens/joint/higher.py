@@ -18,7 +18,7 @@ from aotlens.ir.program import Node
 from aotlens.joint.leaves import gradients_of
 from aotlens.joint.records import JointProgram
 from aotlens.joint.some import Arrived, alias_of, guard_count, only
-from aotlens.torch_api import without_autocast
+from aotlens.torch_api.modes import without_autocast
 
 
 @dataclass(frozen=True, slots=True)

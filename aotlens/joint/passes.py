@@ -28,7 +28,7 @@ from aotlens.ir.program import (
 )
 from aotlens.ir.slots import BACKWARD_INPUTS, GRADIENTS
 from aotlens.joint.records import JointProgram
-from aotlens.torch_api import run_joint_passes
+from aotlens.torch_api.inductor import run_joint_passes
 
 REASON = "put by a pass of Inductor's in the place of what your code computes step by step"
 STAGE = "joint passes"

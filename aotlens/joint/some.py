@@ -17,7 +17,7 @@ from aotlens.errors import UnsupportedError
 from aotlens.ir.program import Node
 from aotlens.joint.leaves import gradients_of
 from aotlens.joint.records import JointProgram
-from aotlens.torch_api import without_autocast
+from aotlens.torch_api.modes import without_autocast
 
 Arrived = tuple[bool, ...]
 """For each gradient that the backward takes, whether it is there."""

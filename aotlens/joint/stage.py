@@ -43,7 +43,9 @@ from aotlens.joint.records import Differentiated, FailingBackward, JointProgram
 from aotlens.joint.sizes_only import replace_needless_reads
 from aotlens.joint.wrappers import wrapper_tangent
 from aotlens.joint.writes import State, states_of, write_in_backward, write_in_graph
-from aotlens.torch_api import custom_backwards_told, numbers_of_data, without_autocast
+from aotlens.torch_api.custom_functions import notify_custom_backward
+from aotlens.torch_api.fake import allow_unbacked_symbols
+from aotlens.torch_api.modes import without_autocast
 
 aten = torch.ops.aten
 
@@ -308,9 +310,9 @@ def record_backward(
     recorder.in_backward = True
     with recorder.fake_mode:
         tangents = [_tangent(recorder, output) for output in differentiable]
-    numbers = numbers_of_data(recorder.fake_mode)  # the gradient of a loop counts its steps
+    numbers = allow_unbacked_symbols(recorder.fake_mode)  # the gradient of a loop counts its steps
     met = Met(recorder.hooked, recorder.wanting_none)
-    run, told = recording(recorder, dynamic), custom_backwards_told(met.given)
+    run, told = recording(recorder, dynamic), notify_custom_backward(met.given)
     with run, refusing(recorder), torch.enable_grad(), without_autocast(), numbers, told:
         outputs = [output.tensor for output in differentiable]
         leaves, arriving = [item.leaf for item in wanted], [tangent.tensor for tangent in tangents]

@@ -38,7 +38,7 @@ from aotlens.joint.records import Joint
 from aotlens.partition.rules import is_number
 from aotlens.partition.stage import split_joint
 from aotlens.policy import Policy
-from aotlens.torch_api import LazyGraphModule
+from aotlens.torch_api.aot import LazyGraphModule
 
 
 @dataclass(frozen=True, slots=True)

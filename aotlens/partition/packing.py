@@ -36,7 +36,9 @@ from aotlens.partition.reasons import Reason
 from aotlens.partition.records import Packed, Packing, Partitioned, Saved
 from aotlens.partition.rules import is_number
 from aotlens.partition.saving import describe_saved, numbers_last
-from aotlens.torch_api import FakeTensor, pytree, without_autocast
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.modes import without_autocast
+from aotlens.torch_api.operators import pytree
 
 PACKING = "the caller's hook on saved tensors packs it"
 UNPACKING = "the caller's hook on saved tensors unpacks it"

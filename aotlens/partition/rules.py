@@ -19,7 +19,7 @@ from aotlens.ir.sizes import SymbolicExpression
 from aotlens.ir.slots import SavedForBackward
 from aotlens.partition.reasons import Reason
 from aotlens.partition.storages import is_view, is_view_operator, node_bytes
-from aotlens.torch_api import invoke_subgraph
+from aotlens.torch_api.hop import invoke_subgraph
 
 aten = torch.ops.aten
 

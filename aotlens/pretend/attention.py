@@ -17,7 +17,8 @@ from aotlens.codegen.gpu.attention import chosen_steps
 from aotlens.codegen.gpu.attention_choice import Asked, Chosen, Kind, choose
 from aotlens.codegen.gpu.interpreter.twins import register_twins
 from aotlens.codegen.gpu.targets import find_target
-from aotlens.torch_api import FakeTensor, asking_modes
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.modes import mode_callbacks
 
 NAME = "scaled_dot_product_attention"
 OPERATOR = aten.scaled_dot_product_attention.default
@@ -120,5 +121,5 @@ def _aligned(mask: Any) -> Any:
 
 def _note(why: str) -> None:
     """Keep why the attention that is recorded at the moment is taken apart."""
-    for place_here in asking_modes("place_here"):
+    for place_here in mode_callbacks("place_here"):
         chosen_steps[place_here().innermost] = why

@@ -15,7 +15,9 @@ from typing import Any
 import torch
 
 from aotlens.codegen.gpu.offline import Replacement
-from aotlens.torch_api import FakeTensor, keys_without_cuda_autocast, pytree
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.modes import keys_without_cuda_autocast
+from aotlens.torch_api.operators import pytree
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import torch
 import torch.utils.data
 
 from aotlens.codegen.gpu.offline import Replacement
-from aotlens.torch_api import FakeTensor, without_fake_mode
+from aotlens.torch_api.fake import FakeTensor, without_fake_mode
 
 _apply: Callable[..., Any] = vars(torch.nn.Module)["_apply"]
 _iterate: Callable[..., Any] = torch.utils.data.DataLoader.__iter__

@@ -15,7 +15,8 @@ from aotlens.codegen.gpu.interpreter.transfer import write_bytes
 from aotlens.codegen.gpu.offline import Replacement
 from aotlens.errors import UnsupportedError, UserError
 from aotlens.pretend.placement import is_on_gpu, running
-from aotlens.torch_api import FakeTensor, triton_source
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.triton import triton_source
 
 FAULTS = ("out of bounds", "failed assertion")
 """Findings that are the kernel's own mistakes."""

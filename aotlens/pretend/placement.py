@@ -11,7 +11,8 @@ import torch
 
 from aotlens.codegen.gpu.offline import Replacement
 from aotlens.errors import RefusedRuntimeError
-from aotlens.torch_api import FakeTensor, inside_transforms
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.transforms import unwrap_functorch
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 MARK = "aotlens_on_gpu"
@@ -36,7 +37,7 @@ def is_on_gpu(tensor: torch.Tensor) -> bool:
     try:
         return bool(getattr(_holder(tensor), MARK, False))
     except NotImplementedError:  # one of `torch.func`'s, which has no storage
-        return is_on_gpu(inside_transforms(tensor))
+        return is_on_gpu(unwrap_functorch(tensor))
 
 
 def note_derived(tensor: torch.Tensor) -> None:

@@ -13,13 +13,10 @@ from aotlens.capture.operators import aten
 from aotlens.errors import UserError
 from aotlens.ir.program import is_higher_order
 from aotlens.pretend.placement import CPU, checked, is_derived, is_on_gpu, note_derived, place, running
-from aotlens.torch_api import (
-    FakeTensor,
-    TorchDispatchMode,
-    current_fake_mode,
-    dense_kernel,
-    pytree,
-)
+from aotlens.torch_api.fake import FakeTensor, current_fake_mode
+from aotlens.torch_api.hop import dense_kernel
+from aotlens.torch_api.modes import TorchDispatchMode
+from aotlens.torch_api.operators import pytree
 
 TO_COPY = aten._to_copy.default
 DEVICE_PUT = torch.ops.prims.device_put.default

@@ -14,7 +14,9 @@ from aotlens.codegen.gpu.targets import GpuTarget
 from aotlens.errors import UnsupportedError
 from aotlens.pretend.placement import GPU, checked, place
 from aotlens.pretend.streams import Event, Generator, Stream
-from aotlens.torch_api import FakeTensor, compiling_modules, pytree
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.gpu import compiling_modules
+from aotlens.torch_api.operators import pytree
 
 _load: Callable[..., Any] = torch.load
 

@@ -14,7 +14,8 @@ from aotlens.capture.operators import aten
 from aotlens.codegen.gpu.offline import Replacement
 from aotlens.errors import UserError
 from aotlens.pretend.placement import CPU, GPU, checked, is_on_gpu, place
-from aotlens.torch_api import FakeTensor, transfer_to_cpu
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.fake_gpu import transfer_to_cpu
 
 _to: Any = torch.Tensor.to
 _type: Any = torch.Tensor.type

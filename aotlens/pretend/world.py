@@ -20,14 +20,9 @@ from aotlens.pretend.placement import placement_replacements
 from aotlens.pretend.placing import Placing
 from aotlens.pretend.queries import script_replacements
 from aotlens.pretend.transfers import transfer_replacements
-from aotlens.torch_api import (
-    FakeTensorMode,
-    TorchDispatchMode,
-    made_on_cpu_first,
-    missing_gpu_replacements,
-    refusing_fakes,
-    setting_up_optimizers_in,
-)
+from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.fake_gpu import missing_gpu_patches, optimizer_setup_patches, reject_fake_cuda_patches
+from aotlens.torch_api.modes import TorchDispatchMode, construct_on_cpu_first
 
 __all__ = ["pretending"]
 
@@ -41,7 +36,7 @@ def pretending(gpu: str | None, fake: bool) -> Iterator[None]:
             if not fake:
                 stack.enter_context(_around_script(Placing()))
         elif not torch.cuda.is_available():
-            for refusal in refusing_fakes():
+            for refusal in reject_fake_cuda_patches():
                 stack.enter_context(replaced(Replacement(*refusal)))
         if fake:
             for replacement in faked_replacements():
@@ -53,7 +48,7 @@ def pretending(gpu: str | None, fake: bool) -> Iterator[None]:
 @contextmanager
 def _around_script(mode: TorchDispatchMode) -> Iterator[None]:
     with ExitStack() as stack:
-        for row in setting_up_optimizers_in(mode):
+        for row in optimizer_setup_patches(mode):
             stack.enter_context(replaced(Replacement(*row)))
         stack.enter_context(mode)
         yield
@@ -69,12 +64,12 @@ def _pretended_gpu(gpu: str, twin: bool) -> Iterator[None]:
         transfer_replacements(),
         autocast_replacements(twin),
         launch_replacements(),
-        (Replacement(*row) for row in missing_gpu_replacements()),
+        (Replacement(*row) for row in missing_gpu_patches()),
     )
     with ExitStack() as stack:
         for replacement in [one for table in tables for one in table]:
             stack.enter_context(replaced(replacement))
-        stack.enter_context(made_on_cpu_first())
+        stack.enter_context(construct_on_cpu_first())
         stack.enter_context(cuda_autocast())
         forget_devices()
         stack.callback(forget_devices)

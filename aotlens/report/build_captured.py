@@ -21,7 +21,7 @@ from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput, is_higher_order
 from aotlens.ir.sizes import is_of_data
 from aotlens.ir.slots import UserOutput, inner_slot
-from aotlens.torch_api import FakeScriptObject, ScriptObject
+from aotlens.torch_api.objects import FakeScriptObject, ScriptObject
 
 OBJECTS = (FakeScriptObject, ScriptObject)
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)

@@ -32,7 +32,7 @@ from aotlens.report.cuda_graph_rules import (
 )
 from aotlens.report.records import Phase, Site, Span, WrapperStep
 from aotlens.report.sites import site_of
-from aotlens.torch_api import unbacked_symbols
+from aotlens.torch_api.symbolic import unbacked_symbols
 
 RANDOM_STATE = ("torch.random", "torch.cuda.random")
 """Modules whose functions read and set the state of generators."""

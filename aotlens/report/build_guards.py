@@ -13,7 +13,7 @@ from aotlens.ir.origin import Origin
 from aotlens.report import records as rows
 from aotlens.report.places import source_line
 from aotlens.report.sites import site_of
-from aotlens.torch_api import print_expression
+from aotlens.torch_api.symbolic import print_expression
 
 APART = "the sizes 0 and 1 are compiled apart"
 EQUAL = "the sizes were equal, and are one symbol"

@@ -25,13 +25,10 @@ from aotlens.ir.origin import NOWHERE, Origin
 from aotlens.ir.program import Node, Program, ProgramInput, ProgramOutput
 from aotlens.ir.slots import MutatedInput, UserOutput, inner_slot
 from aotlens.report.build_captured import SYMBOLIC
-from aotlens.torch_api import (
-    FakeScriptObject,
-    ScriptObject,
-    below_views,
-    python_dispatcher,
-    quiet_fake_tensors,
-)
+from aotlens.torch_api.fake import mute_fake_tensor_log
+from aotlens.torch_api.modes import below_views
+from aotlens.torch_api.objects import FakeScriptObject, ScriptObject
+from aotlens.torch_api.operators import python_dispatcher
 
 aten = torch.ops.aten
 
@@ -83,7 +80,7 @@ def written_inputs(
 @contextmanager
 def _below_autograd(recorder: Recorder, dynamic: bool) -> Iterator[None]:
     with ExitStack() as stack:
-        stack.enter_context(quiet_fake_tensors())
+        stack.enter_context(mute_fake_tensor_log())
         if dynamic:
             stack.enter_context(python_dispatcher(AS_THE_KERNEL))
         stack.enter_context(recorder.fake_mode)

@@ -20,7 +20,7 @@ from aotlens.ir.told import NoFingerprintError, told
 from aotlens.report.places import place
 from aotlens.report.records import Span
 from aotlens.reuse.tensors import bytes_text
-from aotlens.torch_api import OpOverload, OpOverloadPacket, qualified_name
+from aotlens.torch_api.operators import OpOverload, OpOverloadPacket, qualified_name
 
 __all__ = ["attribute", "function_name", "graph_lines", "source_lines", "spans_of_graph"]
 

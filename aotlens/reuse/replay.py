@@ -12,7 +12,7 @@ from torch import fx
 
 from aotlens.capture.dynamo import GraphCall
 from aotlens.reuse.ambient import Ambient
-from aotlens.torch_api import tracing
+from aotlens.torch_api.dynamo import tracing
 
 __all__ = ["Replay"]
 

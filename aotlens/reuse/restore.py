@@ -19,7 +19,7 @@ from aotlens.reuse.shelf import Shelf
 from aotlens.runtime.double import BOUND_NAME
 from aotlens.runtime.records import LoadedModule, ModuleText
 from aotlens.runtime.some import BOUND_NAME as BACKWARD_OF_SOME
-from aotlens.torch_api import in_callers_context
+from aotlens.torch_api.autograd import in_callers_context
 
 __all__ = ["restored_text"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from aotlens.ir.told import NoFingerprintError
-from aotlens.torch_api import unbacked_symbols
+from aotlens.torch_api.symbolic import unbacked_symbols
 
 __all__ = ["Sizes", "sizes_of"]
 

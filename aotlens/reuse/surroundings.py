@@ -16,14 +16,10 @@ from aotlens.codegen.gpu.fingerprint import torch_settings
 from aotlens.ir.told import NoFingerprintError, told
 from aotlens.options import BACKENDS, CompileOptions
 from aotlens.policy import Policy
-from aotlens.torch_api import (
-    functionalizes_rng,
-    graph_module_hooks,
-    has_saved_tensor_hooks,
-    inductor_rules_of_others,
-    inductor_settings,
-    pretends_gpu,
-)
+from aotlens.torch_api.fake_gpu import emulates_gpu
+from aotlens.torch_api.inductor import inductor_settings, third_party_inductor_rules
+from aotlens.torch_api.rng import functionalizes_rng
+from aotlens.torch_api.saved_tensor_hooks import graph_module_hooks, has_saved_tensor_hooks
 
 __all__ = ["option_lines", "surrounding_lines"]
 
@@ -39,7 +35,7 @@ def option_lines(options: CompileOptions) -> Iterator[str]:
         raise NoFingerprintError("a policy that names values")
     if options.decompositions is not None:
         raise NoFingerprintError("decompositions of your own")
-    if options.gpu is not None or pretends_gpu():
+    if options.gpu is not None or emulates_gpu():
         raise NoFingerprintError("a GPU that is not there")
     if options.standalone:
         raise NoFingerprintError("a module text that stands by itself")
@@ -74,7 +70,7 @@ def _rules_of_others() -> Iterator[str]:
     Raises:
         NoFingerprintError: a rule of the user's own, whose code may depend on what the program holds.
     """
-    for operator, file in inductor_rules_of_others():
+    for operator, file in third_party_inductor_rules():
         if file is None or not is_installed_file(file):
             raise NoFingerprintError(f"a rule of your own for Inductor (`{operator}`)")
         yield f"{operator} {_digest_of_file(file)}"

@@ -8,7 +8,7 @@ import torch
 from aotlens.cache import digest
 from aotlens.capture.wrappers import is_wrapper
 from aotlens.ir.told import NoFingerprintError
-from aotlens.torch_api import FakeTensor
+from aotlens.torch_api.fake import FakeTensor
 
 __all__ = ["bytes_text", "input_text", "sharing_lines"]
 

@@ -17,7 +17,7 @@ from aotlens.errors import UnsupportedError
 from aotlens.ir.program import TableIndex
 from aotlens.runtime.bindings import Bindings
 from aotlens.runtime.builder import TextBuilder
-from aotlens.torch_api import pytree
+from aotlens.torch_api.operators import pytree
 
 
 def written_graphs(code: Generated) -> list[WrittenGraph]:

@@ -21,7 +21,9 @@ from aotlens.partition.records import Partitioned
 from aotlens.runtime.double import changed_inputs, refusal, unsaved_inputs, wanted_slots
 from aotlens.runtime.graphs import load_program
 from aotlens.runtime.some import GraphOfSome
-from aotlens.torch_api import below_views, hide_from_dynamo, is_batched, one_by_one, without_autocast
+from aotlens.torch_api.dynamo import hide_from_dynamo
+from aotlens.torch_api.modes import below_views, without_autocast
+from aotlens.torch_api.transforms import is_batched, map_over_batch
 
 Run = Callable[[list[Any]], Sequence[Any]]
 
@@ -116,7 +118,7 @@ class DifferentiableBackward:
         self, number: int, values: tuple[Any, ...], places: list[Any], tangents: list[Any], run: Run
     ) -> Any:
         if any(map(is_batched, tangents)):
-            return one_by_one(lambda each: self._apply(number, values, places, each, run), tangents)
+            return map_over_batch(lambda each: self._apply(number, values, places, each, run), tangents)
         order = self._refusing(lambda: self._derivatives.order(number))
         request = Request(number, values, len(places), run, order.depends_on)
         return _Derivative.apply(self, request, *places, *tangents)

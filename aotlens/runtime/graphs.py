@@ -22,7 +22,9 @@ from aotlens.runtime.bindings import Bindings
 from aotlens.runtime.builder import TextBuilder
 from aotlens.runtime.outside import write_outside
 from aotlens.runtime.records import ModuleText
-from aotlens.torch_api import FakeTensor, attribute_text, in_callers_context
+from aotlens.torch_api.autograd import in_callers_context
+from aotlens.torch_api.fake import FakeTensor
+from aotlens.torch_api.operators import attribute_text
 
 REACHED = (list, dict, deque, CellType)
 NO_NOTES: Mapping[str, str] = MappingProxyType({})

@@ -34,7 +34,7 @@ from aotlens.runtime.tensor_checks import (
     reading_text,
     symbolic_strides,
 )
-from aotlens.torch_api import print_expression
+from aotlens.torch_api.symbolic import print_expression
 
 SHARED_MEMORY = "which arguments share memory is built into the graph"
 

@@ -16,7 +16,7 @@ from torch import fx
 
 from aotlens.ir.render import constant_text
 from aotlens.runtime.builder import TextBuilder
-from aotlens.torch_api import pytree
+from aotlens.torch_api.operators import pytree
 
 TENSOR_HELPER = """
 def tensor_from(text, dtype, size, stride):

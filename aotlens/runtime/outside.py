@@ -10,7 +10,7 @@ import torch
 from aotlens.capture.records import CapturedInput
 from aotlens.runtime.bindings import Bindings
 from aotlens.runtime.builder import TextBuilder
-from aotlens.torch_api import FakeTensor
+from aotlens.torch_api.fake import FakeTensor
 
 Outside = list[tuple[str, CapturedInput]]
 

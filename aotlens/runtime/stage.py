@@ -39,7 +39,8 @@ from aotlens.runtime.some import BOUND_NAME as BACKWARD_OF_SOME
 from aotlens.runtime.some import BackwardOfSome, is_bound
 from aotlens.runtime.structure import ARGUMENT_SPEC, RESULT_SPEC, needs_spec, spec_of_own, spec_text
 from aotlens.runtime.wrapper import WrapperText
-from aotlens.torch_api import in_callers_context, leave_to_python
+from aotlens.torch_api.autograd import in_callers_context
+from aotlens.torch_api.dynamo import disable_in_dynamo
 
 _serial = itertools.count(1)
 
@@ -164,5 +165,5 @@ def load_module(text: ModuleText, name: str) -> LoadedModule:
     namespace.update(text.late)
     for function in (namespace["call"], getattr(namespace.get("CompiledFunction"), "backward", None)):
         if function is not None:
-            leave_to_python(function)
+            disable_in_dynamo(function)
     return LoadedModule(text, filename, namespace["call"])

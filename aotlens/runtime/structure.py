@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from aotlens.torch_api import pytree
+from aotlens.torch_api.operators import pytree
 
 RESULT_SPEC = "RESULT_SPEC"
 ARGUMENT_SPEC = "ARGUMENT_SPEC"

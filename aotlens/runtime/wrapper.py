@@ -65,7 +65,7 @@ from aotlens.runtime.versions import (
     write_versions,
     write_versions_of_unwritten,
 )
-from aotlens.torch_api import is_view_of_custom_function
+from aotlens.torch_api.autograd import is_view_of_custom_function
 
 SET_META = "torch._C._autograd._set_creation_meta"
 IN_CUSTOM_FUNCTION = "torch._C._autograd.CreationMeta.IN_CUSTOM_FUNCTION"

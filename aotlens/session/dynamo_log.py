@@ -18,7 +18,7 @@ from aotlens.report.dynamo_records import BreakEffect, Dynamo
 from aotlens.report.eager_records import CODES, NotCompiled, NotCompiledCause
 from aotlens.report.records import Target
 from aotlens.report.source_records import Span
-from aotlens.torch_api import DynamoLoss
+from aotlens.torch_api.dynamo_events import DynamoLoss
 
 __all__ = ["DynamoLog", "first_line"]
 

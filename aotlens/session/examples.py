@@ -12,7 +12,7 @@ import torch
 from aotlens.errors import ExampleError
 from aotlens.report.records import Span
 from aotlens.session.example_decorator import DecoratedExample
-from aotlens.torch_api import mark_symbolic
+from aotlens.torch_api.symbolic import mark_symbolic
 from aotlens.worker.grammar import (
     DTYPES,
     Example,

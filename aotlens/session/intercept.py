@@ -23,14 +23,14 @@ from aotlens.session.blame import blaming, eager_agrees
 from aotlens.session.collect import Collector
 from aotlens.session.failures import failure_of
 from aotlens.session.isolation import raised_by_caller
-from aotlens.torch_api import (
+from aotlens.torch_api.dynamo import (
+    compile_mode_settings,
     is_default_backend,
-    is_recorded,
-    mode_settings,
-    outside_of_dynamo,
-    quiet_fake_tensors,
-    replace_while_tracing,
+    skip_frame_in_dynamo,
+    substitute_while_tracing,
 )
+from aotlens.torch_api.fake import mute_fake_tensor_log
+from aotlens.torch_api.modes import is_recording
 
 __all__ = ["AroundBackend", "BeforeDirect", "Router", "intercepted", "is_routed"]
 
@@ -69,7 +69,10 @@ class Router:
         One for all calls of `torch.compile`: Dynamo recompiles a function for each backend that is new to it.
         """
         self.collector.note_graph(graph)
-        chosen = {**mode_settings(asked.get("mode"), asked.get("dynamic")), **(asked.get("options") or {})}
+        chosen = {
+            **compile_mode_settings(asked.get("mode"), asked.get("dynamic")),
+            **(asked.get("options") or {}),
+        }
         kept = {key: value for key, value in chosen.items() if key != "backend"}  # the session's is meant
         compiled = self._compiled(graph, example_inputs, kept)
         if isinstance(compiled, EagerGraph):
@@ -92,7 +95,7 @@ class Router:
         compiled: Any = aotlens.frontends.compile.compile(function, options=options)
 
         def routed(*args: Any, **kwargs: Any) -> Any:
-            if is_recorded():
+            if is_recording():
                 return function(*args, **kwargs)
             key = signature(function, args, kwargs)
             if key not in compiled.compiled:
@@ -148,7 +151,7 @@ def intercepted(router: Router) -> Iterator[None]:
     saved = torch.compile, aotlens.compile
     torch.compile, aotlens.compile = _torch_compile(torch.compile, router), _aotlens_compile(router)
     try:
-        with quiet_fake_tensors():  # what they say of the user's mistakes, our message says
+        with mute_fake_tensor_log():  # what they say of the user's mistakes, our message says
             yield
     finally:
         torch.compile, aotlens.compile = saved
@@ -171,12 +174,12 @@ def _torch_compile(original: Callable[..., Any], router: Router) -> Any:
             return model
         entry = router.collector.passing(chosen)
         compiled = original(chosen, **{**asked, "backend": router.compile_graph})
-        replace_while_tracing(compile, _traced_compile)  # Dynamo is loaded now
+        substitute_while_tracing(compile, _traced_compile)  # Dynamo is loaded now
         if isinstance(chosen, torch.nn.Module) and not entry.is_own:
             compiled.forward = router.collector.noting(entry, compiled.forward)
         return compiled
 
-    return outside_of_dynamo(compile)
+    return skip_frame_in_dynamo(compile)
 
 
 def _traced_compile(model: Any = None, /, **asked: Any) -> Any:
@@ -192,4 +195,4 @@ def _aotlens_compile(router: Router) -> Any:
         chosen = router.choose(fn)
         return fn if chosen is None else router.direct(chosen, options)
 
-    return outside_of_dynamo(compile)
+    return skip_frame_in_dynamo(compile)

@@ -13,11 +13,10 @@ from typing import Any
 import torch
 
 from aotlens.random_state import same_random_state
-from aotlens.torch_api import (
-    current_dispatch_modes,
+from aotlens.torch_api.modes import current_dispatch_modes, without_modes
+from aotlens.torch_api.saved_tensor_hooks import (
     graph_module_hooks,
     saved_tensor_hooks,
-    without_modes,
     without_saved_tensor_hooks,
 )
 

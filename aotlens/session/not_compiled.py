@@ -16,7 +16,7 @@ from aotlens.report.eager_records import CODES, NotCompiled, NotCompiledCause
 from aotlens.report.source_records import Span
 from aotlens.session.collect import Collector
 from aotlens.session.dynamo_log import DynamoLog, first_line
-from aotlens.torch_api import frames_left_out
+from aotlens.torch_api.dynamo import unsupported_frames
 from aotlens.worker.protocol import Failure
 
 __all__ = ["left_out_failures", "not_compiled"]
@@ -69,7 +69,7 @@ def _left_out(collector: Collector) -> Iterator[NotCompiled]:
     entries = {place: name for entry in collector.passed for place, name in entry.entries}
     layers, others = _torchs_own(collector)
     seen: set[tuple[str, int]] = set()
-    for file, first, reason, at_file, at_line in frames_left_out():
+    for file, first, reason, at_file, at_line in unsupported_frames():
         between = file.endswith(BETWEEN)
         name = next(iter((*layers, *others)), None) if between else entries.get((file, first))
         if name is None or (file, first) in seen:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from aotlens.torch_api import wrapping_what_is_compiled
+from aotlens.torch_api.dynamo import wrap_compiled_functions
 
 __all__ = ["Comparison", "Recorder", "compare"]
 
@@ -50,7 +50,7 @@ class Recorder:
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Record the calls of all that is compiled within the block."""
-        with wrapping_what_is_compiled(self._wrapped):
+        with wrap_compiled_functions(self._wrapped):
             yield
 
     def _wrapped(self, function: Callable[..., Any], compiled: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,7 +20,7 @@ from aotlens.errors import ExampleError, TargetError
 from aotlens.session.example_decorator import examples_of
 from aotlens.session.examples import Arguments, decorated_arguments, text_arguments
 from aotlens.session.script import Rewrite, Script
-from aotlens.torch_api import pytree
+from aotlens.torch_api.operators import pytree
 from aotlens.worker.targets import StaticTarget, find_targets
 
 __all__ = ["Call", "Watch", "example_calls", "find_target", "marking", "resolve"]

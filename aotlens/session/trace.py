@@ -30,7 +30,7 @@ from aotlens.session.driver import Driver, Hooks, Order
 from aotlens.session.failures import failure_of
 from aotlens.session.reads import Reads, recording_reads
 from aotlens.session.verify import Verifier
-from aotlens.torch_api import quiet_about_refused_kernels
+from aotlens.torch_api.triton import mute_triton_analysis_log
 from aotlens.worker.codec import Outcome
 from aotlens.worker.protocol import Failure, TraceOptions, TraceRequest
 from aotlens.worker.requests import ProgressFunction
@@ -52,7 +52,7 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
     order = _order(request)
     verifier = Verifier(collector, order.options) if request.options.verify else None
     driver = Driver(order, collector, _hooks(verifier, progress))
-    with recording_reads(request.list_reads) as reads, quiet_about_refused_kernels():
+    with recording_reads(request.list_reads) as reads, mute_triton_analysis_log():
         failure = _failure(driver.everything, request.path)
     unknown = partial(refuse_unknown, collector.compiled, order.options, request.options.what_if)
     if failure is None and (failure := _failure(unknown, request.path)) is not None:
@@ -60,7 +60,7 @@ def trace(request: TraceRequest, progress: ProgressFunction) -> Outcome:
         return Outcome(None, failure, _files(request.path, reads))
     progress("report", "")
     targets: list[Target] = []
-    with observing(on_stage=lambda stage: progress(stage, "")), quiet_about_refused_kernels():
+    with observing(on_stage=lambda stage: progress(stage, "")), mute_triton_analysis_log():
         build = partial(_build, collector, request.options, verifier, targets)
         failure = _failure(build, request.path) or failure
     refused, notes = collector.refused, []

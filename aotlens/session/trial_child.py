@@ -21,7 +21,7 @@ from aotlens.session.fix_trials import JOB, OUTCOME, TrialJob
 from aotlens.session.recorded_calls import Recorder, compare
 from aotlens.session.run import run_to_end
 from aotlens.session.script import Script, load_script, new_module, run_script
-from aotlens.torch_api import with_random_numbers_of_eager
+from aotlens.torch_api.rng import with_eager_random_numbers
 
 __all__ = ["main", "run_job"]
 
@@ -56,7 +56,7 @@ def run_job(job: TrialJob) -> dict[str, Any]:
             _importing(edited),
             recorder.recording(),
             log.listening(),
-            with_random_numbers_of_eager(),
+            with_eager_random_numbers(),
             stance,
         ):
             run_script(loaded, module, job.argv)

@@ -41,7 +41,8 @@ from aotlens.policy import Policy
 from aotlens.report.build_partition import certificate_row, freedom_of
 from aotlens.report.partition_records import FrontierPoint, OwnChoice, Partition, SavedValue
 from aotlens.report.records import Input
-from aotlens.torch_api import OpOverload, register_inductor_operators
+from aotlens.torch_api.inductor import register_inductor_operators
+from aotlens.torch_api.operators import OpOverload
 from aotlens.trace.facts import GraphSet
 from aotlens.trace.graph_records import Graph, GraphNode
 from aotlens.trace.lines import Locate, span_of

@@ -16,7 +16,7 @@ from aotlens.ir.slots import UserOutput
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_part
 from aotlens.random_state import same_random_state
-from aotlens.torch_api import below_views
+from aotlens.torch_api.modes import below_views
 from aotlens.verify.nodes import WrongNode, differs
 
 

@@ -11,7 +11,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from aotlens.torch_api import shares_versions
+from aotlens.torch_api.autograd import shares_version_counter
 
 
 class Cloner:
@@ -82,7 +82,7 @@ class Cloner:
             self._originals.append(storage)
         place = (original.storage_offset(), original.size(), original.stride())
         beside = self._on_storages.setdefault(storage._cdata, [])
-        counted = next((copy for other, copy in beside if shares_versions(original, other)), None)
+        counted = next((copy for other, copy in beside if shares_version_counter(original, other)), None)
         plain = torch.empty(0, dtype=original.dtype, device=original.device)
         if counted is not None and counted.numel():
             plain = _of_dtype(counted.detach(), original.dtype)

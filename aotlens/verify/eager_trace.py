@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from aotlens.ir.program import Program, op_name
-from aotlens.torch_api import TorchDispatchMode
+from aotlens.torch_api.modes import TorchDispatchMode
 from aotlens.verify.nodes import WrongNode, first_difference
 
 Ran = tuple[str, Any]

@@ -9,7 +9,7 @@ from collections.abc import Collection
 import torch
 from torch import Tensor
 
-from aotlens.torch_api import pytree
+from aotlens.torch_api.operators import pytree
 from aotlens.verify.world import World, copies, world
 
 FEW = 2

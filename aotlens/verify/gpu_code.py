@@ -27,7 +27,7 @@ from aotlens.pretend.autocast import assumed_casts
 from aotlens.pretend.placement import places_aside
 from aotlens.random_state import same_random_state
 from aotlens.report.source_records import Outcome, Verdict
-from aotlens.torch_api import flex_gradients_on_cpu
+from aotlens.torch_api.hop import allow_flex_gradients_on_cpu
 from aotlens.verify.compare import Verification, compare
 from aotlens.verify.first_call import observe_alone
 from aotlens.verify.observe import Observation
@@ -125,7 +125,7 @@ def verify_gpu_code(
     """Compile `fn` for the GPU of the options with backend `Interpreted`; compare one call with eager."""
     worlds = copies(world(fn, args, kwargs), 4)
     state = [item.tensor for item in callable_tensors(worlds[0].fn)] if worlds[0].fn is fn else []
-    with flex_gradients_on_cpu(), same_random_state():
+    with allow_flex_gradients_on_cpu(), same_random_state():
         compiled = compile_direct(worlds[1].fn, worlds[1].args, dict(worlds[1].kwargs), options)
     return _Comparison(compiled, worlds, state).verdict()
 
@@ -169,7 +169,7 @@ class _Comparison:
 
     def _verdict(self) -> GpuVerification:
         graphs: InterpretedGraphs = self.compiled.code.interpreted
-        with flex_gradients_on_cpu():
+        with allow_flex_gradients_on_cpu():
             expected = observe_alone(self.worlds[0], call=self.eager, state=self.state)
         graphs.runs.clear()
         found = observe_alone(self.worlds[1], call=self.call or self.compiled.call, state=self.state)

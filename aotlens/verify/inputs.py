@@ -5,7 +5,7 @@ from typing import Any
 
 from aotlens.capture.owned import module_tensors
 from aotlens.pipeline import Compiled
-from aotlens.torch_api import pytree
+from aotlens.torch_api.operators import pytree
 from aotlens.verify.world import World
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from aotlens.capture.reach import defaults_of, is_own_class
-from aotlens.torch_api import pytree
+from aotlens.torch_api.operators import pytree
 from aotlens.verify.world import Named, World
 
 OF_TORCH = frozenset(vars(nn.Module()))

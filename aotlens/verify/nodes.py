@@ -16,7 +16,7 @@ from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Node, Program
 from aotlens.random_state import same_random_state
 from aotlens.report.build_programs import StageProgram
-from aotlens.torch_api import below_views
+from aotlens.torch_api.modes import below_views
 from aotlens.verify.values import close
 
 Values = dict[str, Any]

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from aotlens.capture.paths import flatten_with_path
-from aotlens.torch_api import counts_writes, pytree, shares_versions
+from aotlens.torch_api.autograd import has_version_counter, shares_version_counter
+from aotlens.torch_api.operators import pytree
 from aotlens.verify.captured import gradients_of
 from aotlens.verify.gradients import Gradients, backward
 from aotlens.verify.left import held_tensors, new_tensors
@@ -206,7 +207,8 @@ def _facts(given: World, outputs: Sequence[Named], bumped: Sequence[bool]) -> tu
                 view_of=_known_base(tensor, given.inputs),
                 shares=groups.get(item.name, frozenset()),
                 alone=all(other is tensor for other in beside),
-                counts_alone=bool(beside) and not any(shares_versions(other, tensor) for other in beside),
+                counts_alone=bool(beside)
+                and not any(shares_version_counter(other, tensor) for other in beside),
                 bumped=index < len(bumped) and bumped[index],
                 changed=index < len(changed) and changed[index],
             )
@@ -248,4 +250,4 @@ def _differentiate(
 
 
 def _version(tensor: Tensor) -> int:
-    return tensor._version if counts_writes(tensor) and not tensor.is_inference() else 0
+    return tensor._version if has_version_counter(tensor) and not tensor.is_inference() else 0

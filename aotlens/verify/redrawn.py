@@ -14,7 +14,7 @@ from torch import Tensor
 
 from aotlens.codegen.gpu.interpreter.records import Drawn
 from aotlens.pretend.placement import is_on_gpu, place
-from aotlens.torch_api import TorchDispatchMode
+from aotlens.torch_api.modes import TorchDispatchMode
 
 aten = torch.ops.aten
 

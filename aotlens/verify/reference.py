@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aotlens.torch_api import TorchDispatchMode, pytree
+from aotlens.torch_api.modes import TorchDispatchMode
+from aotlens.torch_api.operators import pytree
 from aotlens.verify.clone import Cloner
 from aotlens.verify.compare import Difference, Verification
 from aotlens.verify.first_call import observe_alone

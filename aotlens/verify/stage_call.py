@@ -21,7 +21,7 @@ from aotlens.ir.slots import (
     outer_slot,
 )
 from aotlens.pipeline import Compiled
-from aotlens.torch_api import pytree
+from aotlens.torch_api.operators import pytree
 from aotlens.verify.clone import Cloner
 from aotlens.verify.stage_inputs import (
     AFTER,

@@ -28,7 +28,7 @@ from aotlens.ir.slots import (
 from aotlens.pipeline import Compiled
 from aotlens.report.build_programs import StageProgram
 from aotlens.runtime.graphs import load_program
-from aotlens.torch_api import below_views
+from aotlens.torch_api.modes import below_views
 from aotlens.verify.clone import Cloner
 
 AFTER = " after the call"

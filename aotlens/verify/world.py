@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from aotlens.capture.paths import flatten_with_path
-from aotlens.torch_api import pytree
+from aotlens.torch_api.operators import pytree
 from aotlens.verify.captured import captured_values
 from aotlens.verify.clone import Cloner
 

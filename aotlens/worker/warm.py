@@ -19,7 +19,7 @@ from aotlens.machine import may_have_gpu
 from aotlens.options import CompileOptions
 from aotlens.pipeline import compile_direct
 from aotlens.session.trace import forget_loaded_modules, trace
-from aotlens.torch_api import accelerators_unasked
+from aotlens.torch_api.gpu import without_gpu_discovery
 from aotlens.worker.codec import Outcome
 from aotlens.worker.protocol import Hello, TraceRequest
 from aotlens.worker.requests import ProgressFunction, Trace
@@ -33,7 +33,7 @@ def load() -> tuple[Trace, Hello]:
     torch.set_num_threads(
         1
     )  # a child forked after the thread pool has started hangs in its first parallel op
-    with accelerators_unasked() if may_have_gpu() else nullcontext():
+    with without_gpu_discovery() if may_have_gpu() else nullcontext():
         _exercise_direct()
         _exercise_dynamo()
     forget_devices()

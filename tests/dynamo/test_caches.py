@@ -6,7 +6,7 @@ from aotlens.dynamo.caches import NEW_GRAPH, CacheLog
 from aotlens.report.dynamo_records import CompileSeconds
 from aotlens.report.why import miss_words
 from aotlens.session.cache_keys import load_keys, save_keys
-from aotlens.torch_api import CacheEvent
+from aotlens.torch_api.dynamo_events import CacheEvent
 
 KEY = (
     "[aaa] gm: <lambda>()",

@@ -13,7 +13,7 @@ from aotlens.report.dynamo_records import Dynamo, DynamoFunction
 from aotlens.report.places import source_line
 from aotlens.report.source_records import Span
 from aotlens.session.dynamo_log import DynamoLog
-from aotlens.torch_api import listening_to_dynamo
+from aotlens.torch_api.dynamo_listener import listen_to_dynamo
 from tests.dynamo import programs_breaks
 from tests.dynamo.program import Expected, Program, compiled
 from tests.dynamo.programs_breaks import BREAKS
@@ -231,7 +231,7 @@ def test_a_fault_of_ours_does_not_reach_the_program(caplog: pytest.LogCaptureFix
         return y * x.shape[0]
 
     listener: Any = Raising()
-    with listening_to_dynamo(listener):
+    with listen_to_dynamo(listener):
         whole = torch.compile(f, backend="eager", dynamic=True)
         assert whole(torch.ones(3)).tolist() == [6.0, 6.0, 6.0]
         assert whole(torch.ones(1)).tolist() == [2.0]

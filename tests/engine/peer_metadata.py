@@ -18,7 +18,8 @@ from aotlens.capture.owned import module_tensors
 from aotlens.capture.run import restored_grad_mode
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
-from aotlens.torch_api import FakeTensorMode, pytree
+from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.operators import pytree
 from aotlens.verify.world import World
 
 Facts = dict[str, Any]

@@ -15,7 +15,8 @@ import aotlens
 from aotlens.errors import UnsupportedError
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
-from aotlens.torch_api import TorchDispatchMode, pytree
+from aotlens.torch_api.modes import TorchDispatchMode
+from aotlens.torch_api.operators import pytree
 from tests.programs.program import leaf, plain
 
 pytestmark = pytest.mark.filterwarnings("ignore")

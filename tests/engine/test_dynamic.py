@@ -14,7 +14,7 @@ from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
 from aotlens.report.layout import Page
 from aotlens.report.ledger import guard_lines
-from aotlens.torch_api import mark_symbolic
+from aotlens.torch_api.symbolic import mark_symbolic
 
 DYNAMIC = CompileOptions(backend="eager", dynamic=True)
 

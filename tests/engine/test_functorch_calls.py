@@ -15,7 +15,9 @@ from torch._functorch import config
 import aotlens
 from aotlens.errors import UnsupportedError
 from aotlens.options import CompileOptions
-from aotlens.torch_api import FakeTensorMode, make_shape_env, pytree
+from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.operators import pytree
+from aotlens.torch_api.symbolic import make_shape_env
 
 PARTITIONS: dict[str, tuple[Any, Any]] = {
     "default": (aotlens.default_partition, peer.default_partition),

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 import aotlens
 from aotlens.pipeline import compile_direct
-from aotlens.torch_api import pytree
+from aotlens.torch_api.operators import pytree
 from tests.programs.program import leaf
 
 Step = Callable[[Tensor, int], Any]

@@ -46,7 +46,7 @@ def double(x: Tensor, out: Tensor, n: int = 0) -> None:
 @pytest.fixture(autouse=True)
 def known_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch reads the writes off the kernel's Triton code, which there is none of here."""
-    monkeypatch.setattr("aotlens.torch_api.get_mutated_tensors", lambda *_: ["out"])
+    monkeypatch.setattr("aotlens.torch_api.triton.get_mutated_tensors", lambda *_: ["out"])
 
 
 def into_a_new_tensor(x: Tensor, out: Tensor) -> Any:

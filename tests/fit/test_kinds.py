@@ -16,7 +16,7 @@ from aotlens.fit.step import fit_of, period_of
 from aotlens.options import CompileOptions
 from aotlens.pipeline import Compiled, compile_direct
 from aotlens.report.fit_records import Fit
-from aotlens.torch_api import FakeTensorMode
+from aotlens.torch_api.fake import FakeTensorMode
 
 ROWS, WIDTH, HIDDEN = 64, 8, 16
 WEIGHTS = 4 * (WIDTH * HIDDEN + HIDDEN * WIDTH)

@@ -9,7 +9,7 @@ from torch import nn
 
 from aotlens.fit.observer import observing_memory
 from aotlens.fit.step import fit_of
-from aotlens.torch_api import FakeTensorMode
+from aotlens.torch_api.fake import FakeTensorMode
 from benchmarks.allocations import peak_bytes
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {

@@ -12,7 +12,7 @@ pytest.importorskip("triton", reason="code for a GPU needs Triton")
 from aotlens.codegen.gpu.offline import is_this_machines, offline_gpu, replacements
 from aotlens.codegen.gpu.stand_ins import properties_of
 from aotlens.codegen.gpu.targets import find_target
-from aotlens.torch_api import compiling_modules
+from aotlens.torch_api.gpu import compiling_modules
 
 TARGET = find_target("h100")
 

@@ -19,7 +19,7 @@ from aotlens.options import CompileOptions, Interpreted
 from aotlens.pipeline import compile_direct
 from aotlens.pretend.world import pretending
 from aotlens.report.records import Target
-from aotlens.torch_api import quiet_about_refused_kernels, written_by_triton_kernel
+from aotlens.torch_api.triton import mutated_by_triton_kernel, mute_triton_analysis_log
 from aotlens.verify.gpu_code import verify_gpu_code
 from tests.gpu.kernels import doubling, norm, refused
 
@@ -106,11 +106,11 @@ def test_torch_logs_no_traceback_where_triton_refuses_a_kernel() -> None:
     logger.addHandler(handler)
     bad = {**launch(), "kernel_idx": kernel_side_table.add_kernel(refused)}
     try:
-        with quiet_about_refused_kernels():
-            written_by_triton_kernel(bad)
+        with mute_triton_analysis_log():
+            mutated_by_triton_kernel(bad)
             logger.warning("another")
         assert kept == ["another"]
-        assert written_by_triton_kernel(bad) == ["x_ptr", "out_ptr"]
+        assert mutated_by_triton_kernel(bad) == ["x_ptr", "out_ptr"]
         assert len(kept) == 2
     finally:
         logger.removeHandler(handler)
@@ -123,7 +123,7 @@ def test_a_kernel_does_not_keep_a_cuda_graph_from_recording(target: Target) -> N
 
 def test_what_a_kernel_writes_to_is_known_without_a_gpu() -> None:
     before = triton.runtime.driver._active
-    assert written_by_triton_kernel(launch()) == ["out_ptr"]
+    assert mutated_by_triton_kernel(launch()) == ["out_ptr"]
     assert triton.runtime.driver._active is before
 
 

@@ -20,7 +20,7 @@ from aotlens.pretend.placement import placement_replacements
 from aotlens.pretend.queries import script_replacements
 from aotlens.pretend.transfers import transfer_replacements
 from aotlens.pretend.world import pretending
-from aotlens.torch_api import missing_gpu_replacements
+from aotlens.torch_api.fake_gpu import missing_gpu_patches
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there, and none is pretended")
 
@@ -36,7 +36,7 @@ def with_gpu() -> Iterator[None]:
 def table() -> list[Replacement]:
     rows = [*script_replacements(find_target("h100")), *placement_replacements(), *transfer_replacements()]
     rows += autocast_replacements(twin=True)
-    return rows + [Replacement(*row) for row in missing_gpu_replacements()]
+    return rows + [Replacement(*row) for row in missing_gpu_patches()]
 
 
 def test_a_copy_of_a_whole_model_is_where_it_was() -> None:

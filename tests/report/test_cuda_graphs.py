@@ -21,7 +21,7 @@ from aotlens.report.diagnose import diagnose
 from aotlens.report.diagnose_cuda_graphs import CODES
 from aotlens.report.layout import to_text
 from aotlens.report.records import BlockerKind, Report
-from aotlens.torch_api import FakeTensorMode
+from aotlens.torch_api.fake import FakeTensorMode
 from tests.conftest import Golden
 
 

@@ -12,7 +12,8 @@ from aotlens.codegen.gpu.records import BuiltConfig, BuiltKernel, KernelSource
 from aotlens.codegen.measure import chosen_config
 from aotlens.errors import BackendError
 from aotlens.report.records import KernelChoice
-from aotlens.torch_api import compiling_modules, use_torchs_tools_for_triton
+from aotlens.torch_api.gpu import compiling_modules
+from aotlens.torch_api.triton import use_bundled_triton_tools
 
 TEXTS = ("ttir", "ttgir", "llir", "ptx")
 """Triton's own stages, in order; `aotlens.codegen.gpu.sass` has the last language."""
@@ -43,7 +44,7 @@ def build_kernel(kernel: KernelSource) -> BuiltKernel:
     """
     logging.disable()  # torch logs the whole kernel when one fails; the error says what matters
     modules = compiling_modules()
-    use_torchs_tools_for_triton()
+    use_bundled_triton_tools()
     autotuner = modules.codecache._load_triton_kernel_from_source(kernel.name, kernel.source)
     _compile(autotuner)
     results = sorted(  # stable: Inductor's order otherwise

@@ -10,7 +10,7 @@ import ctypes
 import os
 from typing import Any
 
-from aotlens.torch_api import compiling_modules, forked_after_cuda
+from aotlens.torch_api.gpu import compiling_modules, forked_after_cuda
 
 _CUDA = 1
 """`c10::DeviceType::CUDA`."""

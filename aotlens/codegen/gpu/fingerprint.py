@@ -16,7 +16,7 @@ from aotlens.cache import digest
 from aotlens.ir.program import Node, Program, TableIndex, getitem
 from aotlens.ir.told import NoFingerprintError, told
 from aotlens.partition.records import Partitioned
-from aotlens.torch_api import inductor_settings
+from aotlens.torch_api.inductor import inductor_settings
 
 NAMESPACES = frozenset({"aten", "prims", "rngprims", "higher_order", "inductor"})
 """Of operators whose meaning torch's version fixes."""

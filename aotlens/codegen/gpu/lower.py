@@ -28,15 +28,11 @@ from aotlens.ir.graph_module import to_graph_module
 from aotlens.ir.program import Program
 from aotlens.partition.records import Partitioned
 from aotlens.report.records import Phase
-from aotlens.torch_api import (
-    FakeTensorMode,
-    TracingContext,
-    compile_with_inductor,
-    draws_in_kernels,
-    example_sizes,
-    inductor_config_patch,
-    tracing,
-)
+from aotlens.torch_api.dynamo import TracingContext, tracing
+from aotlens.torch_api.fake import FakeTensorMode
+from aotlens.torch_api.inductor import compile_with_inductor, inductor_config_patch
+from aotlens.torch_api.rng import inductor_generates_random
+from aotlens.torch_api.symbolic import symbol_hints
 
 
 def lower(parts: Partitioned, config: dict[str, Any]) -> Iterator[LoweredGraph]:
@@ -50,7 +46,7 @@ def lower_to_run(parts: Partitioned, config: dict[str, Any]) -> Iterator[Runnabl
     refuse_objects(parts.forward, "forward", subject)
     if parts.backward is not None:
         refuse_objects(parts.backward, "backward", subject)
-    moving = Retargeting(mode, has_gpu_tensors(parts), draws_in_kernels(config))
+    moving = Retargeting(mode, has_gpu_tensors(parts), inductor_generates_random(config))
     moving.assumptions += attentions_recorded(parts.joint.captured.calls)
     training = parts.backward is not None
     forward = _Graph(parts.forward, "forward" if training else "inference", config, parts.joint.recorded)
@@ -97,7 +93,7 @@ class _Graph:
             code, _ = compile_with_inductor(module, inputs, moving.mode, **self._flags())
         source = str(getattr(code, "source_code", ""))  # a graph that computes nothing has none
         launches: dict[str, list[Launch]] = {}
-        for launch in launches_in(source, example_sizes(moving.mode)):
+        for launch in launches_in(source, symbol_hints(moving.mode)):
             launches.setdefault(launch.kernel, []).append(launch)
         lowered = LoweredGraph(
             phase=self.phase,

@@ -19,7 +19,7 @@ from aotlens.codegen.gpu.refusals import Refusals
 from aotlens.codegen.gpu.traffic import Traffic, flat, is_users_kernel
 from aotlens.errors import InternalError
 from aotlens.report.records import Phase
-from aotlens.torch_api import compiling_modules
+from aotlens.torch_api.gpu import compiling_modules
 
 LAST_SUM = "torch.sum"
 """How the wrapper ends a reduction of which a kernel leaves partial sums, in f32."""

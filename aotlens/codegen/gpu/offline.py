@@ -19,7 +19,8 @@ from aotlens.codegen.gpu.device_guard import ensure_cuda_guard
 from aotlens.codegen.gpu.needs import require_triton
 from aotlens.codegen.gpu.stand_ins import NullContext, driver_for, interface_for, properties_of
 from aotlens.codegen.gpu.targets import GpuTarget
-from aotlens.torch_api import compiling_modules, fakes_without_devices, forked_after_cuda
+from aotlens.torch_api.fake_gpu import fake_cuda_without_driver
+from aotlens.torch_api.gpu import compiling_modules, forked_after_cuda
 
 __all__ = [
     "Replacement",
@@ -207,7 +208,7 @@ def _machinery(target: GpuTarget) -> Iterator[Replacement]:
         modules.constant_that_stays,
         "the values of a constant would be copied to the device",
     )
-    yield from (Replacement(*row) for row in fakes_without_devices())
+    yield from (Replacement(*row) for row in fake_cuda_without_driver())
     yield Replacement(triton.runtime.driver, "_active", driver_for(target), "the real driver loads libcuda")
     yield Replacement(
         CudaDriver, "is_active", staticmethod(lambda: True), "every generated module looks for the driver"

@@ -15,7 +15,7 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from aotlens.codegen.gpu.attention import Attention, to_cuda_attention
 from aotlens.codegen.gpu.draws import to_uniform_draws
 from aotlens.codegen.gpu.places import GPU, beside_gpu_tensors
-from aotlens.torch_api import FakeTensorMode
+from aotlens.torch_api.fake import FakeTensorMode
 
 ALL_MOVED = "every tensor is on the GPU, also what the script keeps on the CPU"
 KEPT = "tensors are where the script has put them, on the GPU or on the CPU"

@@ -12,7 +12,8 @@ from typing import Any
 
 from aotlens.codegen.gpu.offline import Replacement, can_run_kernels, replaced
 from aotlens.codegen.gpu.records import Choice
-from aotlens.torch_api import choices_handled_by, compiling_modules
+from aotlens.torch_api.gpu import compiling_modules
+from aotlens.torch_api.inductor import filter_autotune_choices
 
 ASSUMED = (
     "of a kernel that is chosen by running all choices (max-autotune), the first choice is shown, with the"
@@ -88,6 +89,6 @@ def choices_kept() -> Iterator[Offered]:
     why = "which kernel a choice became is known when it is defined"
     with (
         replaced(Replacement(scheduling, "define_kernel", note, why)),
-        choices_handled_by(offered.take),
+        filter_autotune_choices(offered.take),
     ):
         yield offered

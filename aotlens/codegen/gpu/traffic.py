@@ -16,7 +16,7 @@ from torch import fx
 from aotlens.codegen.gpu.fx_work import our_name, readers
 from aotlens.codegen.gpu.loop_work import loop_work
 from aotlens.codegen.gpu.records import Access, NodeWork
-from aotlens.torch_api import unbacked_symbols
+from aotlens.torch_api.symbolic import unbacked_symbols
 
 SECTOR = 32
 """Bytes that the memory moves at least, on every GPU of the table."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from aotlens.codegen.gpu.interpreter.records import OperatorCall, OperatorResult
-from aotlens.torch_api import pytree
+from aotlens.torch_api.operators import pytree
 
 _OPERATOR = re.compile(r"\btorch\.ops\.(\w+)\.(\w+)\.(\w+)\b")
 ELSEWHERE = "operator_elsewhere"

@@ -19,7 +19,7 @@ from aotlens.codegen.gpu.interpreter.reductions import reduce_by_halves, scan_by
 from aotlens.codegen.gpu.interpreter.wrapper import unwritten
 from aotlens.codegen.gpu.offline import Replacement
 from aotlens.codegen.gpu.stand_ins import NullContext
-from aotlens.torch_api import interpreting_modules
+from aotlens.torch_api.gpu import interpreting_modules
 
 ACCESSES = (
     ("create_masked_load", "reads", 0, 1),

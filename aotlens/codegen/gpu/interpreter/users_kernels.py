@@ -6,7 +6,7 @@ Invariant: they run with the block sizes that the user wrote, since their grids 
 from typing import Any
 
 from aotlens.codegen.gpu.interpreter.records import UserLaunch
-from aotlens.torch_api import interpreting_modules
+from aotlens.torch_api.gpu import interpreting_modules
 
 IMPORTS = """\
 import triton

@@ -48,7 +48,7 @@ from aotlens.codegen.gpu.interpreter.wrapper import (
     as_promised,
     on_cpu,
 )
-from aotlens.torch_api import interpreting_modules
+from aotlens.torch_api.gpu import interpreting_modules
 
 FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 

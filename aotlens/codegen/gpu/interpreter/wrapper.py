@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from aotlens.torch_api import assert_size_stride
+from aotlens.torch_api.operators import assert_size_stride
 
 _ON_CUDA = re.compile(r"device\(type='cuda', index=\d+\)|'cuda:\d+'|'cuda'")
 _CALL = re.compile(r"^(class Runner\b|def call\()", re.MULTILINE)

@@ -1,0 +1,41 @@
+"""Every private name of torch that aotlens uses: imported here and nowhere else.
+
+Invariant: a new torch release is work for this package alone.  Where releases differ, the code looks at what
+the installed one has.  `scripts/torch_versions.py` tries all of them.
+
+    operators             operators, their kernels and decompositions
+    modes                 dispatch modes, function modes, dispatch keys
+    autograd              nodes of the autograd graph, version counters, grad mode
+    custom_functions      calls of `torch.autograd.Function`
+    transforms            `torch.func`: vmap, grad, linearize, functionalize
+    tensor_attributes     reads and writes that no operator reports: `.data`, `.grad`, hooks, indices
+    saved_tensor_hooks    the caller's hooks on saved tensors
+    checkpoints           `torch.utils.checkpoint` while a function is traced
+    fake                  fake tensors and their mode
+    fake_kernels          corrections of kernels that compute fake tensors
+    symbolic              symbolic sizes and their environment
+    rng                   RNG state and generators
+    hop                   higher-order operators, flex attention
+    objects               torchbind objects
+    triton                the user's Triton kernels
+    dynamo                what Dynamo compiles now, and how to hide code from it
+    dynamo_events         records of what Dynamo does
+    dynamo_listener       callbacks for what Dynamo does
+    caches                torch's caches of compiled code
+    aot                   settings and graph forms of ahead-of-time compilation
+    inductor              Inductor on one graph
+    inductor_lowerings    changes to Inductor's lowerings while it compiles
+    inductor_output       the code that Inductor generated
+    gpu                   whether a GPU is there, and code for one that is not
+    fake_gpu              fake tensors of a GPU that is not there
+    patches               attributes of torch that are replaced for a while
+"""
+
+import warnings
+
+import torch
+
+from aotlens.torch_range import note_once
+
+if note := note_once(torch.__version__):
+    warnings.warn(note, stacklevel=2)

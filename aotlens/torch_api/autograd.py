@@ -1,0 +1,165 @@
+"""The autograd graph: its nodes, version counters, grad mode and the threads that run a backward."""
+
+import contextvars
+import inspect
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType
+from typing import Any
+
+import torch
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+
+from aotlens.torch_api.modes import without_modes
+
+__all__ = [
+    "BACKWARD_CALL",
+    "current_autograd_node",
+    "gradient_sizes",
+    "has_version_counter",
+    "in_callers_context",
+    "is_inference_mode_view",
+    "is_view_of_custom_function",
+    "next_sequence_number",
+    "notify_enable_grad",
+    "raise_as_inference_write",
+    "set_version",
+    "shares_version_counter",
+    "without_compiled_autograd",
+]
+
+current_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
+"""The autograd node whose backward is running on this thread, or None."""
+
+
+BACKWARD_CALL: CodeType = torch.autograd.graph._engine_run_backward.__code__
+"""The frame that runs a backward: what lies within it is a custom function's or a hook's."""
+
+
+next_sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
+"""The number that the next autograd node of this thread will get."""
+
+
+def in_callers_context(work: Callable[..., Any]) -> Callable[..., Any]:
+    """The same work, with the context variables of who calls `backward`.
+
+    Autograd's engine runs a GPU's part of a backward on a thread of its own.  Settings of Inductor's are such
+    variables, and torch leaves the caller's where its own compiled backward finds them; before 2.12 it does
+    not, and those of this moment stand for them.
+    """
+    known, owner = contextvars.copy_context(), threading.get_ident()
+
+    def run(*args: Any) -> Any:
+        left = torch._C._is_key_in_tls("context")
+        context = torch._C._get_obj_in_tls("context") if left else None
+        if context is None and threading.get_ident() != owner:
+            context = known
+        return work(*args) if context is None else context.copy().run(work, *args)
+
+    return run
+
+
+def is_view_of_custom_function(tensor: torch.Tensor) -> bool:
+    """Whether a custom `autograd.Function` made the view, so that its own backward stands for it."""
+    metas = torch._C._autograd.CreationMeta
+    return tensor._is_view() and torch._C._autograd._get_creation_meta(tensor) == metas.IN_CUSTOM_FUNCTION
+
+
+def has_version_counter(tensor: torch.Tensor) -> bool:
+    """Whether it has a version counter: an inference tensor without one takes writes in its mode alone."""
+    try:
+        return tensor._version >= 0
+    except RuntimeError:
+        return False
+
+
+def shares_version_counter(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether a write to the one counts as a write to the other: not so after `.data`, or with no counter."""
+    if (
+        one.is_inference()
+        or other.is_inference()
+        or not (has_version_counter(one) and has_version_counter(other))
+    ):
+        return True
+    before = one._version
+    with _unsafe_preserve_version_counter(other):
+        torch.autograd.graph.increment_version(other)
+        return one._version != before
+
+
+def raise_as_inference_write() -> None:
+    """Raise torch's own error for a write to an inference tensor outside of inference mode."""
+    included = torch._C._dispatch_tls_local_include_set().remove(torch._C.DispatchKey.Python)
+    nothing = included - included
+    with without_modes(), torch._C._ForceDispatchKeyGuard(included, nothing):  # the check is autograd's
+        with torch.inference_mode():
+            made = torch.empty(())
+        made.zero_()
+
+
+def is_inference_mode_view(tensor: torch.Tensor) -> bool:
+    """Whether a tensor that is none of inference itself is a view that was taken under `inference_mode`."""
+    made = torch._C._autograd.CreationMeta.INFERENCE_MODE
+    return tensor._base is not None and torch._C._autograd._get_creation_meta(tensor) == made
+
+
+def gradient_sizes(tensor: torch.Tensor) -> tuple[Any, ...] | None:
+    """The sizes in which the tensor's place in the tape takes a gradient; None where it has none."""
+    step: Any = tensor.grad_fn
+    return None if step is None else tuple(step._input_metadata[tensor.output_nr].shape)
+
+
+@contextmanager
+def without_compiled_autograd() -> Iterator[None]:
+    """Let autograd's engine run a backward itself where the user has turned on compiled autograd."""
+    exchange = torch._C._dynamo.compiled_autograd.set_autograd_compiler
+    before = exchange(None, False)
+    try:
+        yield
+    finally:
+        exchange(*before)
+
+
+def set_version(tensors: list[torch.Tensor], versions: list[int]) -> None:
+    """Say how often each was written to."""
+    if tensors:
+        torch._C._autograd._unsafe_set_version_counter(tuple(tensors), tuple(versions))
+
+
+@contextmanager
+def notify_enable_grad(tell: Callable[[], None]) -> Iterator[None]:
+    """Within it, `tell` is called where code outside of torch turns grad mode on, whatever it was before.
+
+    What `no_grad` does at its end is no such call.
+    """
+    enter, init = torch.enable_grad.__enter__, torch.set_grad_enabled.__init__
+    own = (inspect.getfile(torch.enable_grad), torch.utils._contextlib.__file__)
+    inside = os.path.dirname(torch.__file__) + os.sep
+
+    def look() -> None:
+        frame = sys._getframe(2)
+        while frame.f_back is not None and frame.f_code.co_filename in own:
+            if frame.f_code.co_name == "__exit__":
+                return
+            frame = frame.f_back
+        if not frame.f_code.co_filename.startswith(inside):
+            tell()
+
+    def entered(self: Any) -> None:
+        look()
+        enter(self)
+
+    def made(self: Any, mode: bool) -> None:
+        if mode:
+            look()
+        init(self, mode)
+
+    kinds: Any = torch
+    kinds.enable_grad.__enter__, kinds.set_grad_enabled.__init__ = entered, made
+    try:
+        yield
+    finally:
+        kinds.enable_grad.__enter__, kinds.set_grad_enabled.__init__ = enter, init

@@ -1,0 +1,307 @@
+"""What Dynamo compiles now, what it knows of a value, and how code is hidden from it."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._C._dynamo import eval_frame
+from torch._guards import CompileContext, TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+__all__ = [
+    "TracingContext",
+    "compile_id",
+    "compile_mode_settings",
+    "current_compile",
+    "disable_in_dynamo",
+    "forecasting_settings",
+    "hide_from_dynamo",
+    "is_default_backend",
+    "is_dynamo_compiling",
+    "is_dynamo_input",
+    "is_opaque_value",
+    "is_static_address",
+    "is_static_input",
+    "node_at_line",
+    "on_dynamo_compilation",
+    "record_dynamo_spans",
+    "resolve_dynamo_source",
+    "skip_frame_in_dynamo",
+    "specialise_sizes",
+    "substitute_while_tracing",
+    "tracing",
+    "translator_codes",
+    "translator_positions",
+    "unsupported_frames",
+    "wrap_compiled_functions",
+]
+
+
+def resolve_dynamo_source(source: Any) -> Any:
+    """What Dynamo's source stands for in the frame that it compiles; None where that is not known."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    try:
+        return InstructionTranslator.current_tx().output.resolve_source_value(source)
+    except (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+        return None
+
+
+def hide_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, which Dynamo neither traces nor looks into."""
+    from torch._dynamo import disable
+
+    return disable(function)
+
+
+def skip_frame_in_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself; Dynamo compiles neither its frames nor those of what it calls.
+
+    Dynamo need not be loaded for that, as it must for `torch.compiler.disable`.
+    """
+    skip = eval_frame._FrameAction.SKIP
+    code = function.__code__
+    eval_frame.set_code_exec_strategy(code, eval_frame._FrameExecStrategy(skip, skip))
+    return function
+
+
+def substitute_while_tracing(function: Callable[..., Any], traced: Callable[..., Any]) -> None:
+    """Have Dynamo trace `traced` where it meets a call of `function`, unless it has a rule for that.
+
+    It has one for what has a name of torch's when it reads its list: it passes over `torch.compile`, whatever
+    that is by then.  Idempotent.
+    """
+    from torch._dynamo.trace_rules import get_torch_obj_rule_map
+
+    if function not in get_torch_obj_rule_map():
+        torch.compiler.substitute_in_graph(function, skip_signature_check=True)(traced)
+
+
+def disable_in_dynamo(function: Any) -> None:
+    """Tell Dynamo, and autograd when it is compiled, not to trace a function; costs nothing per call."""
+    function._torchdynamo_disable = True
+
+
+def is_opaque_value(value: Any) -> bool:
+    """Whether Dynamo writes such an object into a graph as it is: a placement of a distributed tensor."""
+    try:
+        from torch._library.opaque_object import is_opaque_value_type
+    except ImportError:  # torch 2.11 writes none
+        return False
+    return bool(is_opaque_value_type(type(value)))
+
+
+def compile_id() -> tuple[int, int] | None:
+    """The frame that Dynamo compiles now and how often it did before; None where it compiles none."""
+    current = CompileContext.current_compile_id()
+    if current is None or current.frame_id is None or current.frame_compile_id is None:
+        return None
+    return current.frame_id, current.frame_compile_id
+
+
+@contextmanager
+def on_dynamo_compilation(notify: Callable[[bool], None]) -> Iterator[None]:
+    """Within the block, call `notify` with True as Dynamo starts to compile, with False at the end."""
+    from torch._dynamo.callback import callback_handler  # Dynamo takes seconds to import
+
+    def begins(*args: Any) -> None:
+        notify(True)
+
+    def ends(*args: Any) -> None:
+        notify(False)
+
+    callback_handler.register_start_callback(begins)
+    callback_handler.register_end_callback(ends)
+    try:
+        yield
+    finally:
+        callback_handler.remove_start_callback(begins)
+        callback_handler.remove_end_callback(ends)
+
+
+def is_dynamo_input(tensor: Any) -> bool:
+    """Whether Dynamo has seen the tensor in the frame that it compiles now."""
+    context = TracingContext.try_get()
+    return context is not None and tensor in context.tensor_to_context
+
+
+def specialise_sizes(mode: FakeTensorMode, wrapper: Any, jagged: bool) -> dict[str, Any]:
+    """Have Dynamo compile anew for a wrapper of its frame with other sizes, or other ones inside.
+
+    Dynamo refuses where a size is marked, as a jagged tensor marks the longest and the shortest row: these
+    come back by their names, as fake tensors of Dynamo's symbols.  The rows of a view are those of its base.
+    """
+    context, env = TracingContext.try_get(), mode.shape_env
+    if context is None or env is None or wrapper not in context.tensor_to_context:
+        return {}
+    first, marked = context.tensor_to_context[wrapper], {}
+    base = first.view_base_context if jagged else None
+    inner = getattr(first, "inner_contexts", {})
+    for name, known in (("", first), *inner.items(), *((("", base),) if base is not None else ())):
+        if jagged and any(one is not None and not one.warn_only for one in known.constraint_sizes):
+            if name:
+                source = known.tensor_source
+                marked[name] = mode.from_tensor(getattr(wrapper, name), symbolic_context=known, source=source)
+            continue
+        for size in known.shape_env_to_source_to_symbol_cache.get(id(env), {}).values():
+            if size.is_symbol and size in env.var_to_range:  # a ragged size has none
+                env.evaluate_expr(size)
+    return marked
+
+
+@contextmanager
+def wrap_compiled_functions(
+    wrap: Callable[[Callable[..., Any], Callable[..., Any]], Callable[..., Any]],
+) -> Iterator[None]:
+    """Within the block, `torch.compile` returns `wrap(function, compiled)` for each function it is given."""
+    from torch._dynamo import eval_frame as frames
+
+    context = frames._TorchDynamoContext
+    original = context.__call__
+
+    def call(self: Any, fn: Any) -> Any:
+        compiled = original(self, fn)
+        is_wrapper = isinstance(self, frames.OptimizeContext) and inspect.isfunction(compiled)
+        return wrap(fn, compiled) if is_wrapper else compiled
+
+    context.__call__ = call
+    try:
+        yield
+    finally:
+        context.__call__ = original
+
+
+@contextmanager
+def forecasting_settings(is_dynamic: bool) -> Iterator[None]:
+    """Within the block Dynamo compiles a function as often as it must, with symbolic sizes where asked."""
+    from torch._dynamo import config
+
+    settings: dict[str, Any] = {"recompile_limit": 64}
+    if is_dynamic:  # what `torch.compile(dynamic=True)` sets around its calls
+        settings["assume_static_by_default"] = False
+    with config.patch(settings):
+        yield
+
+
+def current_compile() -> str:
+    """What Dynamo compiles now, `2/0`; empty where it compiles nothing."""
+    current = CompileContext.current_compile_id()
+    return "" if current is None else str(current)
+
+
+def unsupported_frames() -> Iterator[tuple[str, int, str, str | None, int | None]]:
+    """Functions that Dynamo has given up, the oldest first: file and first line, why, and where it stopped.
+
+    Of the last 64 that it has looked at in this process.
+    """
+    from torch._dynamo.utils import get_compilation_metrics
+
+    for found in get_compilation_metrics():
+        if found.fail_type == "Unsupported":
+            place = (found.fail_user_frame_filename, found.fail_user_frame_lineno)
+            yield (
+                str(found.co_filename),
+                int(found.co_firstlineno or 0),
+                str(found.fail_reason),
+                place[0],
+                place[1],
+            )
+
+
+def is_default_backend(backend: Any) -> bool:
+    """Whether `torch.compile(backend=…)` means torch's own compiler, by name or by default."""
+    if backend is None:
+        from torch._dynamo.backends import registry
+
+        chosen = getattr(registry, "get_default_backend", None)  # from 2.12 on a default can be set
+        backend = "inductor" if chosen is None else chosen()
+    return isinstance(backend, str) and backend == "inductor"
+
+
+def compile_mode_settings(mode: str | None, dynamic: bool | None) -> dict[str, Any]:
+    """Inductor's settings for `torch.compile(mode=…)`."""
+    if mode in (None, "default"):
+        return {}
+    from torch._inductor import list_mode_options  # loads Inductor, which such a program uses
+
+    return dict(list_mode_options(mode, dynamic))
+
+
+def node_at_line(module: Any, line: int) -> Any:
+    """The node that a line of a graph module's generated code computes; None where that is not known."""
+    index = (getattr(module, "_lineno_map", None) or {}).get(
+        line - (getattr(module, "_prologue_start", 0) or 0)
+    )
+    nodes = list(module.graph.nodes)
+    return nodes[index] if index is not None and index < len(nodes) else None
+
+
+def record_dynamo_spans() -> None:
+    """Make Dynamo leave the exact source ranges of each node in `meta["aotlens_spans"]`.
+
+    Dynamo's own `stack_trace` is text with line numbers; the columns of a method chain cannot be told from
+    it.  Idempotent.
+    """
+    from torch._dynamo.output_graph import SubgraphTracer
+
+    original = SubgraphTracer.create_proxy
+    if getattr(original, "records_spans", False):
+        return
+
+    def create_proxy(self: Any, *args: Any, **kwargs: Any) -> Any:
+        proxy = original(self, *args, **kwargs)
+        node = getattr(proxy, "node", None)
+        if node is not None and "aotlens_spans" not in node.meta:
+            translator = self.output_graph.current_tx
+            node.meta["aotlens_spans"] = translator_positions(translator)
+            node.meta["aotlens_codes"] = translator_codes(translator)
+        return proxy
+
+    create_proxy.records_spans = True  # type: ignore[attr-defined]
+    SubgraphTracer.create_proxy = create_proxy
+
+
+def translator_positions(translator: Any) -> tuple[tuple[str, int, int, int, int], ...]:
+    """(file, line, column, end line, end column) of each frame that Dynamo is in, innermost first."""
+    found = []
+    while translator is not None:
+        positions = getattr(translator.current_instruction, "positions", None)
+        if positions is not None and positions.lineno is not None:
+            found.append(
+                (
+                    translator.f_code.co_filename,
+                    positions.lineno,
+                    positions.col_offset or 0,
+                    positions.end_lineno or positions.lineno,
+                    positions.end_col_offset or 0,
+                )
+            )
+        translator = getattr(translator, "parent", None)
+    return tuple(found)
+
+
+def translator_codes(translator: Any) -> tuple[tuple[str, str, int], ...]:
+    """(qualified name, file, first line) of each function that Dynamo is in, innermost first."""
+    found = []
+    while translator is not None:
+        code = translator.f_code
+        found.append((code.co_qualname, code.co_filename, code.co_firstlineno))
+        translator = getattr(translator, "parent", None)
+    return tuple(found)
+
+
+def is_static_address(tensor: Any) -> bool:
+    """Whether the user called `torch._dynamo.mark_static_address` on a tensor."""
+    return getattr(tensor, "_dynamo_static_input_type", None) is not None
+
+
+def is_static_input(placeholder: Any) -> bool:
+    """The same of the tensor that Dynamo passes for a placeholder."""
+    return "_dynamo_static_input_type" in placeholder.meta.get("tensor_dict", {})
+
+
+def is_dynamo_compiling() -> bool:
+    """Whether Dynamo has a frame in work, for which a backend is called."""
+    return TracingContext.try_get() is not None

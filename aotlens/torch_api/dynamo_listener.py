@@ -1,0 +1,364 @@
+"""Callbacks for what Dynamo does, while something is compiled.
+
+A call that finds its compiled code runs none of them.
+"""
+
+import inspect
+import re
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from types import CodeType, FrameType
+from typing import Any
+
+from aotlens.errors import DYNAMO_FRAMES
+from aotlens.torch_api.caches import listen_to_caches
+from aotlens.torch_api.dynamo import current_compile, hide_from_dynamo, translator_codes, translator_positions
+from aotlens.torch_api.dynamo_events import (
+    LOSSES,
+    DynamoConstant,
+    DynamoGraph,
+    DynamoGuards,
+    DynamoListener,
+    DynamoLoss,
+    DynamoRecompile,
+    Frames,
+    GuardMiss,
+    log_exceptions,
+)
+
+__all__ = ["listen_to_dynamo"]
+
+
+@contextmanager
+def listen_to_dynamo(listener: DynamoListener) -> Iterator[None]:
+    """Within the block, report what Dynamo does to the listener.
+
+    Every hook runs while something is compiled; a call that finds its compilation runs none.
+    """
+    from torch._dynamo import convert_frame, guards, output_graph, symbolic_convert, utils
+    from torch.fx.experimental import symbolic_shapes
+
+    events, shapes = utils.ChromiumEventLogger, symbolic_shapes.ShapeEnv
+    translator = symbolic_convert.InstructionTranslatorBase
+    hooks = (
+        (translator, "log_graph_break", _on_break),
+        (translator, "starts_line", _on_line),
+        (convert_frame.ConvertFrameAssert, "__call__", _on_frame),
+        (convert_frame.CatchErrorsWrapper, "_handle_skip", _on_skip),  # absent in 2.11
+        (convert_frame, "get_and_maybe_log_recompilation_reasons", _on_recompile),
+        (shapes, "_set_replacement", _on_replacement),
+        (shapes, "create_symbol", _on_symbol),
+        (shapes, "_log_guard", _on_size_guard),
+        (output_graph.OutputGraph, "install_global_unsafe", _on_global),
+        (events, "log_event_start", _on_phase_start),
+        (events, "log_event_end", _on_phase_end),
+    )
+    saved = [(owner, name, getattr(owner, name)) for owner, name, _ in hooks if hasattr(owner, name)]
+    hook = guards.guard_manager_testing_hook_fn
+    for owner, name, make in hooks:
+        if hasattr(owner, name):
+            setattr(owner, name, make(getattr(owner, name), listener))
+    guards.guard_manager_testing_hook_fn = _on_guards(hook, listener)
+    try:
+        with listen_to_caches(listener):
+            yield
+    finally:
+        guards.guard_manager_testing_hook_fn = hook
+        for owner, name, original in saved:
+            setattr(owner, name, original)
+
+
+_COMPILED_GRAPH = "__compiled_fn"
+"""How the global begins under which a function that Dynamo wrote finds a compiled graph."""
+
+
+def _on_break(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def log_graph_break(self: Any, code_options: Any, reason: str, exc: Any) -> None:
+        if not exc.logged:
+            with log_exceptions():
+                listener.loses(_loss(self.output.root_tx.f_code, exc, reason, self))
+        original(self, code_options, reason, exc)
+
+    return log_graph_break
+
+
+def _on_line(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def starts_line(self: Any, line: int) -> None:
+        original(self, line)
+        with log_exceptions():
+            listener.starts_line(_traced_lines(self))
+
+    return starts_line
+
+
+def _traced_lines(translator: Any) -> Iterator[tuple[str, int]]:
+    while translator is not None:
+        yield translator.f_code.co_filename, translator.lineno or translator.f_code.co_firstlineno
+        translator = getattr(translator, "parent", None)
+
+
+def _on_frame(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def convert_frame(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
+        code = frame.f_code
+        with log_exceptions():
+            listener.frame_begins(code, frame.f_locals.get("fn") if _is_wrapper(code) else None)
+        try:
+            return original(self, frame, *args, **kwargs)
+        except Exception as error:
+            if type(error).__name__ in LOSSES and not getattr(error, "logged", False):
+                is_error = bool(getattr(self, "_one_graph", False))
+                with log_exceptions():
+                    listener.loses(_loss(code, error, None, None)._replace(is_error=is_error))
+            raise
+        finally:
+            with log_exceptions():
+                listener.frame_ends(code)
+
+    return convert_frame
+
+
+def _is_wrapper(code: CodeType) -> bool:
+    """Whether the function is Dynamo's own, around a function or module that it cannot enter directly."""
+    return code.co_filename.endswith("external_utils.py")
+
+
+def _on_skip(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def handle_skip(self: Any, result: Any, frame: Any) -> Any:
+        if result.skip_reason is not None and result.guarded_code is None:
+            with log_exceptions():
+                listener.skips(frame.f_code, str(result.skip_reason))
+        return original(self, result, frame)
+
+    return handle_skip
+
+
+def _on_recompile(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def recompilation_reasons(entries: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
+        reasons = original(entries, frame, *args, **kwargs)
+        with log_exceptions():
+            misses = tuple(_misses(entries, reasons, frame))
+            scope = {"L": frame.f_locals, "G": frame.f_globals}
+            above = _frames_above_dynamo()
+            listener.recompiles(DynamoRecompile(frame.f_code, current_compile(), misses, scope, above))
+        return reasons
+
+    return recompilation_reasons
+
+
+def _misses(entries: Any, reasons: Sequence[str], frame: Any) -> Iterator[GuardMiss]:
+    """In 2.11 the entries are a linked list."""
+    if not isinstance(entries, list | tuple):
+        linked, entries = entries, []
+        while linked is not None:
+            entries.append(linked)
+            linked = linked.next
+    by_entry = {reason.partition(":")[0]: reason for reason in reasons}
+    for entry in entries:
+        name = str(entry.compile_id)
+        reason = by_entry.get(name)
+        if reason is None:
+            continue
+        manager = entry.guard_manager
+        checked = manager.check_verbose(frame.f_locals)
+        stack = tuple(getattr(checked, "user_stack", None) or ())
+        closure = dict(getattr(manager, "closure_vars", None) or {})
+        yield GuardMiss(name, reason.partition(": ")[2], int(checked.num_guards_executed), stack, closure)
+
+
+def _on_replacement(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def set_replacement(self: Any, symbol: Any, value: Any, reason: str, *args: Any) -> None:
+        before = self.replacements.get(symbol)
+        original(self, symbol, value, reason, *args)
+        if before == value or self.replacements.get(symbol) != value or not value.is_number:
+            return
+        with log_exceptions():
+            root, frames = _traced_frames()
+            sources = tuple(_source_name(source) for source in self.var_to_sources.get(symbol, ()))
+            if root is not None and sources:
+                number = int(value) if value.is_integer else float(value)
+                listener.makes_constant(DynamoConstant(root, sources, number, str(symbol), reason, frames))
+
+    return set_replacement
+
+
+def _on_symbol(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def create_symbol(self: Any, val: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
+        made = original(self, val, source, *args, **kwargs)
+        dim = kwargs.get("dynamic_dim", args[0] if args else None)
+        if type(val) is int and val in (0, 1) and made.is_number and getattr(dim, "name", "") != "STATIC":
+            with log_exceptions():
+                root, frames = _traced_frames()
+                name = _source_name(source)
+                if root is not None and "storage_offset" not in name:
+                    listener.makes_constant(DynamoConstant(root, (name,), val, "", "0/1", frames))
+        return made
+
+    return create_symbol
+
+
+def _on_size_guard(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def log_guard(self: Any, prefix: str, guard: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, prefix, guard, *args, **kwargs)
+        with log_exceptions():
+            root, frames = _traced_frames()
+            if root is not None:
+                names = {str(symbol): name for name, symbol in self.source_to_var.items()}
+                text = re.sub(r"\b[su]\d+\b", lambda match: names.get(match[0], match[0]), str(guard))
+                listener.guards_size(text, frames)
+
+    return log_guard
+
+
+def _source_name(source: Any) -> str:
+    name = source.name
+    return str(name() if callable(name) else name)  # a method up to 2.11
+
+
+def _traced_frames() -> tuple[CodeType | None, Frames]:
+    """The function that Dynamo compiles now, and the frames that it traces; None where it traces none."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    try:
+        translator: Any = InstructionTranslator.current_tx()
+    except (AttributeError, AssertionError):
+        return None, ()
+    root = getattr(translator.output, "root_tx", None)
+    return (None, ()) if root is None else (root.f_code, _summaries(translator))
+
+
+def _summaries(translator: Any) -> Frames:
+    names = [qualname for qualname, _, _ in reversed(translator_codes(translator))]
+    positions = translator_positions(translator)
+    if len(names) != len(positions):  # a frame without positions
+        names = [""] * len(positions)
+    return tuple(
+        traceback.FrameSummary(
+            file, line, name, lookup_line=False, end_lineno=end_line, colno=col, end_colno=end_col
+        )
+        for name, (file, line, col, end_line, end_col) in zip(names, reversed(positions), strict=True)
+    )
+
+
+def _on_guards(before: Any, listener: DynamoListener) -> Any:
+    def guards_made(manager: Any, f_locals: Any, builder: Any) -> None:
+        if before is not None:
+            before(manager, f_locals, builder)
+        with log_exceptions():
+            listener.makes_guards(_guards(manager, f_locals, builder))
+
+    return guards_made
+
+
+def _guards(manager: Any, f_locals: Any, builder: Any) -> DynamoGuards:
+    graph = builder.check_fn_manager.output_graph
+    made = tuple(
+        (str(guard.name), " and ".join(guard.code_list or ()), tuple(guard.user_stack or ()))
+        for guard in graph.guards
+    )
+    scope = {"L": f_locals, "G": graph.global_scope}
+    check = partial(manager.root.check, f_locals)
+    return DynamoGuards(builder.f_code, current_compile(), made, _leaves(manager.root), scope, check)
+
+
+def _leaves(manager: Any) -> int:
+    """How many single checks a tree of guards holds."""
+    below = list(manager.get_child_managers())
+    if hasattr(manager, "get_key_value_managers"):
+        pairs = manager.get_key_value_managers().values()
+        below += [part for pair in pairs for part in pair if part is not None]
+    return len(manager.get_leaf_guards()) + sum(map(_leaves, below))
+
+
+def _on_phase_start(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def log_event_start(self: Any, event_name: str, *args: Any, **kwargs: Any) -> None:
+        original(self, event_name, *args, **kwargs)
+        with log_exceptions():
+            listener.phase_begins(event_name, current_compile())
+
+    return log_event_start
+
+
+def _on_phase_end(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    def log_event_end(self: Any, event_name: str, *args: Any, **kwargs: Any) -> None:
+        with log_exceptions():
+            listener.phase_ends(event_name)
+        original(self, event_name, *args, **kwargs)
+
+    return log_event_end
+
+
+def _on_global(original: Callable[..., Any], listener: DynamoListener) -> Any:
+    """Put a function that reports the first run in place of a compiled graph, until that run."""
+
+    def install_global(self: Any, name: str, value: Any) -> None:
+        if not name.startswith(_COMPILED_GRAPH) or self.root_tx is None:
+            original(self, name, value)
+            return
+        reason = self.compile_subgraph_reason
+        graph = DynamoGraph(self.root_tx.f_code, current_compile(), bool(reason and reason.graph_break))
+        scope = self.global_scope
+
+        def first(*args: Any, **kwargs: Any) -> Any:
+            if not listener.counts_calls and scope.get(name) is hidden:
+                scope[name] = value
+            done: Callable[[Any], None] | None = None
+            outputs = None
+            with log_exceptions():
+                done = listener.runs(graph, args)
+            try:
+                outputs = value(*args, **kwargs)
+            finally:
+                if done is not None:
+                    with log_exceptions():
+                        done(outputs)
+            return outputs
+
+        hidden = hide_from_dynamo(first)
+        original(self, name, hidden)
+
+    return install_global
+
+
+def _frames_above_dynamo() -> Frames:
+    """The Python frames that called the function which Dynamo compiles now, with their columns.
+
+    Dynamo's own function for it takes apart the whole code of each frame, which takes longer than a small
+    compilation where a script is large.
+    """
+    found: list[traceback.FrameSummary] = []
+    frame = inspect.currentframe()
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.endswith("convert_frame.py"):
+            found.clear()  # what was called from here on is Dynamo's
+        elif not file.endswith("eval_frame.py"):
+            found.append(_summary_of(frame))
+        frame = frame.f_back
+    return tuple(reversed(found))
+
+
+def _summary_of(frame: FrameType) -> traceback.FrameSummary:
+    code = frame.f_code
+    line, end_line, col, end_col = next(
+        islice(code.co_positions(), max(0, frame.f_lasti // 2), None), (None, None, None, None)
+    )
+    return traceback.FrameSummary(
+        code.co_filename,
+        line or frame.f_lineno,
+        code.co_name,
+        lookup_line=False,
+        end_lineno=end_line,
+        colno=col,
+        end_colno=end_col,
+    )
+
+
+def _loss(root: CodeType, error: Any, effect: str | None, translator: Any) -> DynamoLoss:
+    frames = tuple(getattr(error, DYNAMO_FRAMES, None) or ())
+    if not frames and translator is not None:
+        frames = _summaries(translator)
+    message = str(getattr(error, "msg", "") or error)
+    return DynamoLoss(root, (*_frames_above_dynamo(), *frames), effect, message, current_compile())

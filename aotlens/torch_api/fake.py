@@ -1,0 +1,190 @@
+"""Fake tensors and their mode."""
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch._guards import detect_fake_mode
+from torch._prims_common import is_contiguous_for_memory_format_or_false, suggest_memory_format
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+    unset_fake_temporarily,
+)
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from aotlens.torch_api.dynamo import is_dynamo_input
+from aotlens.torch_api.modes import without_modes
+from aotlens.torch_api.symbolic import make_shape_env
+
+__all__ = [
+    "DATA_DEPENDENT_ERRORS",
+    "FakeTensor",
+    "FakeTensorMode",
+    "UnsupportedOperatorException",
+    "allow_unbacked_symbols",
+    "current_fake_mode",
+    "detect_fake_mode",
+    "fake_constant",
+    "ignore_unbacked_symbols",
+    "is_contiguous",
+    "is_same_expression",
+    "is_traceable_wrapper_subclass",
+    "meta_kernel_strides",
+    "mute_fake_tensor_log",
+    "suggest_memory_format",
+    "tensor_guard",
+    "to_fake",
+    "with_lazy_shape_env",
+    "without_fake_mode",
+]
+
+DATA_DEPENDENT_ERRORS: tuple[type[Exception], ...] = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+)
+"""What fake tensors raise when the program needs a value."""
+
+
+def tensor_guard(tensors: list[Any]) -> Callable[..., bool]:
+    """Whether tensors, given each by each, have the types, devices, sizes, strides and bits that these have.
+
+    They are different objects.  Under another mode of torch's the answer may be no.
+    """
+    made = torch._C._dynamo.guards.TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+    return made.check
+
+
+def current_fake_mode() -> FakeTensorMode | None:
+    """The mode of fake tensors that is on, wherever it stands among the modes."""
+    found: FakeTensorMode | None = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
+    return found
+
+
+without_fake_mode: Callable[[], AbstractContextManager[Any]] = unset_fake_temporarily
+"""Within it, tensors are real."""
+
+
+@contextmanager
+def mute_fake_tensor_log() -> Iterator[None]:
+    """Keep fake tensors from logging a traceback of theirs for each error that the user's code makes."""
+    logger = logging.getLogger(FakeTensorMode.__module__)
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def _forget_constant(value: Any) -> None:
+    if type(value) is FakeTensor:
+        number: Any = value.item_memo
+        if type(number) in (int, float):
+            value.item_memo = None
+    elif is_traceable_wrapper_subclass(value):
+        for name in value.__tensor_flatten__()[0]:
+            _forget_constant(getattr(value, name))
+
+
+def to_fake(mode: FakeTensorMode, tensor: torch.Tensor, **sizes: Any) -> Any:
+    """A real tensor as a fake one of a mode, whose value nobody knows.
+
+    From 2.14 on, a fake tensor of one number that nothing guards keeps that number as a constant, for which a
+    program would then be compiled.  The base of a view of another dtype torch views as that dtype whole, as
+    its sizes may not allow: such a view is looked at without its base.
+    """
+    if not is_dynamo_input(tensor) and tensor._base is not None and tensor._base.dtype is not tensor.dtype:
+        with without_modes():
+            tensor = tensor.detach()
+    if mode.shape_env is not None and tensor.dim() and not is_dynamo_input(tensor):
+        sizes["source"] = _source_of_sizes(mode)
+    fake = mode.from_tensor(tensor, **sizes)
+    _forget_constant(fake)
+    return fake
+
+
+def _source_of_sizes(mode: FakeTensorMode) -> Any:
+    """What the symbols of a tensor's sizes are named after: how many tensors came before it.
+
+    Torch would count those that are alive, which differs with what this process has run before.
+    """
+    from torch._dynamo.source import ConstantSource
+
+    return ConstantSource(f"__meta_utils_unknown_tensor{mode.fake_tensor_converter.meta_converter.arg_cnt}")
+
+
+def is_same_expression(first: Any, second: Any) -> bool:
+    """Whether two sizes are the same number or expression; asks nothing of symbols."""
+    left, right = (value if type(value) is int else value.node.expr for value in (first, second))
+    return bool(left == right)
+
+
+def is_contiguous(tensor: torch.Tensor, memory_format: torch.memory_format = torch.contiguous_format) -> bool:
+    """Whether a fake tensor is known to be contiguous in that format; asks nothing of symbols."""
+    return is_contiguous_for_memory_format_or_false(tensor, memory_format=memory_format)
+
+
+def meta_kernel_strides(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[int, ...]:
+    """The strides of an operator's result by torch's kernel for meta tensors; takes known sizes."""
+    with unset_fake_temporarily():
+        metas = [
+            torch.empty_strided(arg.shape, arg.stride(), dtype=arg.dtype, device="meta")
+            if isinstance(arg, torch.Tensor)
+            else arg
+            for arg in args
+        ]
+        return tuple(func(*metas, **kwargs).stride())
+
+
+def fake_constant(mode: FakeTensorMode, make: Callable[[], torch.Tensor]) -> FakeTensor:
+    """A fake tensor that knows its value, from a small real one."""
+    with unset_fake_temporarily():
+        real = make()
+    return mode.fake_tensor_converter.from_real_tensor(mode, real, make_constant=True)
+
+
+def with_lazy_shape_env(fake_mode: FakeTensorMode) -> FakeTensorMode:
+    """Let a mode with known sizes get an environment of symbols when a jagged tensor is made in it.
+
+    No subclass of the mode: higher-order operators find their kernels by its very class.
+    """
+    mode: Any = fake_mode
+    create = mode.create_symbolic_nested_int
+
+    def create_lazily(**options: Any) -> Any:
+        if mode.shape_env is None:
+            mode.shape_env = make_shape_env()
+        return create(**options)
+
+    mode.create_symbolic_nested_int = create_lazily
+    return fake_mode
+
+
+@contextmanager
+def allow_unbacked_symbols(fake_mode: FakeTensorMode) -> Iterator[None]:
+    """Within it, a number or size that only data tells is a symbol, and does not break the graph."""
+    before = fake_mode.allow_scalar_outputs
+    environment: Any = fake_mode.shape_env
+    settings = getattr(environment, "settings", None)
+    fake_mode.allow_scalar_outputs = True
+    if environment is not None:
+        known: Any = settings
+        environment.settings = dataclasses.replace(known, allow_dynamic_output_shape_ops=True)
+    try:
+        yield
+    finally:
+        fake_mode.allow_scalar_outputs = before
+        if environment is not None:
+            environment.settings = settings
+
+
+def ignore_unbacked_symbols(fake_mode: Any) -> Any:
+    """Within it, symbols for numbers out of data belong to a run whose results nobody keeps."""
+    environment = fake_mode.shape_env
+    return nullcontext() if environment is None else environment.ignore_fresh_unbacked_symbols()

@@ -1,0 +1,182 @@
+"""Fake tensors of a GPU that is not there."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch._prims_common import suggest_memory_format
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+__all__ = [
+    "CPU",
+    "device_for_autograd",
+    "emulates_gpu",
+    "fake_cuda_without_driver",
+    "missing_gpu_patches",
+    "optimizer_setup_patches",
+    "reject_fake_cuda_patches",
+    "transfer_to_cpu",
+    "with_original_device",
+]
+
+CPU = torch.device("cpu")
+
+
+fake_gpu_state: Any = SimpleNamespace(have_no_gpu=False, to_cpu=False, asked_last=None)
+"""What `missing_gpu_patches` turns on."""
+
+
+def emulates_gpu() -> bool:
+    """Whether fake tensors may be on a GPU that is not there, as `missing_gpu_patches` has it."""
+    return bool(fake_gpu_state.have_no_gpu)
+
+
+def optimizer_setup_patches(mode: TorchDispatchMode) -> Iterator[tuple[Any, str, Any, str]]:
+    """What has Dynamo make the state of an optimizer in a mode: owner, name, new value, reason."""
+    from torch._dynamo import utils  # seconds to import
+    from torch._dynamo.variables import optimizer
+
+    call: Any = optimizer.OptimizerVariable.call_method
+
+    def call_method(self: Any, tx: Any, name: str, *rest: Any) -> Any:
+        with mode if name == "_init_group" else nullcontext():
+            return call(self, tx, name, *rest)
+
+    def is_static(tensor: Any) -> bool:
+        return utils.get_static_address_type(tensor) is not None
+
+    why = "Dynamo runs this part of the script itself, with all modes off"
+    yield optimizer.OptimizerVariable, "call_method", call_method, why
+    yield optimizer, "_is_static_for_cudagraphs", is_static, "would load what records CUDA graphs"
+
+
+def device_for_autograd(fake: Any) -> torch.device:
+    """What a fake tensor's device is to torch's C++: autograd cannot go to a GPU that is not there."""
+    device: torch.device = fake.fake_device
+    fake_gpu_state.asked_last = device
+    return CPU if fake_gpu_state.have_no_gpu and device.type == "cuda" else device
+
+
+@contextmanager
+def transfer_to_cpu() -> Iterator[None]:
+    """Within it, `device="cpu"` means it, for fake tensors of a GPU that is not there."""
+    fake_gpu_state.to_cpu = True
+    try:
+        yield
+    finally:
+        fake_gpu_state.to_cpu = False
+
+
+def with_original_device(args: Any, kwargs: Any) -> Any:
+    """An operator's keyword arguments, with the device of the tensor from which C++ takes it.
+
+    That is an argument; for an operator that makes a tensor, the one whose options were read just before.
+    """
+    device = kwargs.get("device")
+    if device is None or not fake_gpu_state.have_no_gpu or fake_gpu_state.to_cpu or device.type != "cpu":
+        return kwargs
+    found = [leaf.fake_device for leaf in pytree.tree_leaves(args) if isinstance(leaf, FakeTensor)]
+    if not found and kwargs.get("layout") is not None and fake_gpu_state.asked_last is not None:
+        found = [fake_gpu_state.asked_last]  # Python gives no layout
+    return {**kwargs, "device": next((one for one in found if one.type == "cuda"), device)}
+
+
+def missing_gpu_patches() -> Iterator[tuple[Any, str, Any, str]]:
+    """What makes fake CUDA tensors fit for a backward where there is no GPU: owner, name, new value, reason.
+
+    To Python and to the dispatcher such a tensor is on the GPU; autograd's C++ is told `cpu`, since its
+    engine refuses a device that is not there (and ends the process in a build without CUDA).
+    """
+    module: Any = sys.modules[FakeTensorMode.__module__]
+    query = torch.ops.prim.device.default
+    dispatch: Any = vars(FakeTensor)["__torch_dispatch__"].__func__
+    handlers = module._DISPATCH_META_HANDLERS
+    in_kernel = handlers[query]
+
+    def answer(args: Any) -> torch.device:
+        return in_kernel(args) if args[0].fake_mode.in_kernel_invocation else device_for_autograd(args[0])
+
+    def dispatched(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return answer(args) if func is query else dispatch(cls, func, types, args, kwargs or {})
+
+    run = FakeTensorMode.dispatch
+
+    def dispatched_in(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return run(self, func, types, args, with_original_device(args, kwargs or {}))
+
+    why = "autograd's C++ gets the device `cpu`"
+    yield FakeTensorMode, "dispatch", dispatched_in, "and would make what it derives from that on the CPU"
+    yield fake_gpu_state, "have_no_gpu", True, why
+    yield FakeTensor, "__torch_dispatch__", classmethod(dispatched), why
+    yield module, "_DISPATCH_META_HANDLERS", {**handlers, query: answer}, why
+    merge = FakeTensor._find_common_device
+
+    def common_device(func: Any, flat_args: Any) -> tuple[torch.device, bool]:
+        devices = [arg.device for arg in flat_args if isinstance(arg, FakeTensor)]
+        gpu = next((device for device in devices if device.type == "cuda"), None)
+        if gpu is None or all(device == gpu for device in devices):
+            return merge(func, flat_args)
+        return gpu, False
+
+    yield (
+        FakeTensor,
+        "_find_common_device",
+        staticmethod(common_device),
+        "C++ that asks for the device makes CPU tensors, which meet those on the GPU",
+    )
+    yield from fake_cuda_without_driver()
+
+
+def fake_cuda_without_driver() -> Iterator[tuple[Any, str, Any, str]]:
+    """What keeps fake CUDA tensors from looking for their device: owner, name, new value, reason."""
+    module: Any = sys.modules[FakeTensorMode.__module__]
+    why = "fake CUDA tensors would initialise the device that is said to be available"
+    yield FakeTensorMode, "avoid_device_init", property(lambda mode: True), why
+    yield module, "init_gpu_context", lambda device: None, "before 2.12 a real tensor is made on it"
+    yield from _cudnn_convolution_patches()
+
+
+def _cudnn_convolution_patches() -> Iterator[tuple[Any, str, Any, str]]:
+    """In which layout fake convolutions on CUDA give their results, as rows: in cuDNN's, for which
+    `channels_last` of the input or of the weight is that of all."""
+    c: Any = torch._C
+    select, determine = c._select_conv_backend, c._conv_determine_backend_memory_format
+    backends = c._ConvBackend
+
+    def selected(value: Any, weight: Any, *args: Any, **kwargs: Any) -> Any:
+        taken = value.device.type == "cuda" and value.numel() > 0 and c._get_cudnn_enabled()
+        return backends.Cudnn if taken else select(value, weight, *args, **kwargs)
+
+    def determined(value: Any, weight: Any, backend: Any) -> Any:
+        if value.device.type != "cuda" or backend != backends.Cudnn:
+            return determine(value, weight, backend)
+        return _cudnn_memory_format(value, weight)
+
+    yield c, "_select_conv_backend", selected, "a build without cuDNN selects kernels of its own"
+    yield c, "_conv_determine_backend_memory_format", determined, "their results are contiguous"
+
+
+def _cudnn_memory_format(value: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
+    layouts = {suggest_memory_format(value), suggest_memory_format(weight)} - {torch.contiguous_format}
+    if torch.float64 in (value.dtype, weight.dtype) or not layouts:
+        return torch.contiguous_format
+    return layouts.pop()
+
+
+def reject_fake_cuda_patches() -> Iterator[tuple[Any, str, Any, str]]:
+    """What refuses fake CUDA tensors: owner, name, new value, reason."""
+    module: Any = sys.modules[FakeTensorMode.__module__]
+    initialise = module.init_gpu_context
+
+    def refused(device: torch.device) -> None:
+        if device.type == "cuda":
+            raise AssertionError("Torch not compiled with CUDA enabled")  # as it says of real ones
+        initialise(device)
+
+    why = "one that requires grad ends the process where no GPU is"
+    yield module, "init_gpu_context", refused, why

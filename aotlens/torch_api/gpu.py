@@ -1,0 +1,121 @@
+"""Whether a GPU is there, and torch's modules that compile or interpret code for one."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+__all__ = [
+    "compiling_modules",
+    "forked_after_cuda",
+    "hold_gpu",
+    "interpreting_modules",
+    "without_gpu_discovery",
+]
+
+HELD_CYCLES, HELD_CYCLES_PER_CALL = 2_000_000, 100_000
+"""About a millisecond, and 50 microseconds for each call: more than a process takes to launch and mark it."""
+
+
+def hold_gpu(calls: int) -> None:
+    """Keep the current stream busy, so that as many calls as are launched next wait in its queue."""
+    torch.cuda._sleep(HELD_CYCLES + calls * HELD_CYCLES_PER_CALL)
+
+
+@contextmanager
+def without_gpu_discovery() -> Iterator[None]:
+    """Within it torch finds no GPU and does not look for one.
+
+    To look starts CUDA's driver, also where nothing is done with it, and a forked child cannot use it then.
+    Every fake mode and every frame of Dynamo's looks.  Public functions stay, since Dynamo knows them by
+    their identity.
+    """
+    from torch._dynamo import device_interface
+
+    answers: tuple[tuple[Any, str, Any], ...] = (
+        (torch._C, "_cuda_getDeviceCount", lambda: 0),
+        (torch._C, "_ensureCUDADeviceGuardSet", lambda: None),  # counts them too
+        (torch.cuda, "_nvml_based_avail", lambda: False),  # asks another library, which tells of GPUs
+    )
+    instead = [row for row in answers if hasattr(row[0], row[1])]  # a build for the CPU lacks the first
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in instead]
+    for owner, name, answer in instead:
+        setattr(owner, name, answer)
+    try:
+        yield
+    finally:
+        for owner, name, answer in before:
+            setattr(owner, name, answer)
+        device_interface.device_interfaces.clear()  # they were counted; who asks next counts again
+        device_interface._device_initialized = False
+
+
+def forked_after_cuda() -> bool:
+    """Whether a parent of this process has started CUDA, which a forked child cannot use then."""
+    return bool(torch.cuda._is_in_bad_fork())
+
+
+def compiling_modules() -> SimpleNamespace:
+    """Torch's modules that ask about the GPU while Inductor generates code for one.
+
+    Imported as a whole, so that what is imported later never sees a machine that is only pretended.
+    """
+    import torch._inductor.compile_fx
+    import torch._inductor.select_algorithm  # imports the templates, which look at the device once
+    from torch._dynamo import device_interface
+    from torch._inductor import async_compile, codecache, config, debug, graph, ir, scheduler
+    from torch._inductor.codegen import cpp as cpp_codegen
+    from torch._inductor.codegen import triton as triton_codegen
+    from torch._inductor.runtime import triton_heuristics
+    from torch._inductor.virtualized import V
+
+    return SimpleNamespace(
+        c=torch._C,
+        carried_metadata=torch.fx.proxy._COPY_META_FIELDS,
+        device_interface=device_interface,
+        config=config,
+        async_compile=async_compile,
+        codecache=codecache,
+        debug=debug,
+        ir=ir,
+        scheduler=scheduler,
+        v=V,
+        cpp_codegen=cpp_codegen,
+        triton_codegen=triton_codegen,
+        heuristics=triton_heuristics,
+        libraries=os.path.join(os.path.dirname(torch.__file__), "lib"),
+        graph_lowering=graph.GraphLowering,
+        constant_that_stays=_device_constant_name,
+    )
+
+
+def _device_constant_name(self: Any, name: str, device: torch.device | None) -> str:
+    """In the place of `GraphLowering.constant_name`: the constant that is on the device, its values here."""
+    if device is None:
+        return name
+    place = f"_{device.type}{device.index or 0}"
+    if name.endswith(place) or name + place in self.constants:
+        return name.removesuffix(place) + place
+    with _disable_current_modes():
+        return str(self.allocate_non_dup_const_name(name + place, self.constants[name].clone()))
+
+
+def interpreting_modules() -> SimpleNamespace:
+    """Torch's modules under which a wrapper of Inductor's runs, its kernels in Triton's interpreter."""
+    import torch._prims.rng_prims  # registers operators that wrappers call
+    from torch._inductor import codecache
+    from torch._inductor.runtime import hints, triton_helpers, triton_heuristics
+
+    return SimpleNamespace(
+        c=torch._C,
+        guards=torch._C._dynamo.guards,
+        helpers=triton_helpers,
+        autotuner=triton_heuristics.CachingAutotuner,
+        heuristics=triton_heuristics,
+        largest_blocks=hints.TRITON_MAX_BLOCK,
+        codecache=codecache,
+    )

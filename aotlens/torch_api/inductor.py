@@ -1,0 +1,249 @@
+"""Inductor: its settings, its passes, and its code for one graph."""
+
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from aotlens.torch_api.fake_gpu import CPU, emulates_gpu
+from aotlens.torch_api.inductor_lowerings import (
+    escape_kernel_keywords,
+    named_launches,
+    own_lowerings,
+    random_ops_in_order,
+)
+from aotlens.torch_api.modes import without_autocast
+from aotlens.torch_api.triton import default_triton_target
+
+__all__ = [
+    "CPU_KERNEL_SETTINGS",
+    "GPU_KERNEL_SETTINGS",
+    "PARTIAL_SOURCE_SETTINGS",
+    "compile_with_inductor",
+    "cudagraph_flags",
+    "filter_autotune_choices",
+    "inductor_config_patch",
+    "inductor_decompositions",
+    "inductor_settings",
+    "kernel_settings",
+    "register_inductor_operators",
+    "run_joint_passes",
+    "third_party_inductor_rules",
+    "vector_bits",
+]
+
+
+def register_inductor_operators() -> None:
+    """Have torch know the operators of its own (`prims`) that Inductor puts into graphs."""
+    import torch._inductor.inductor_prims  # noqa: F401 (the import registers them)
+
+
+def inductor_decompositions() -> dict[Any, Callable[..., Any]]:
+    """The decompositions that Inductor's lowerings expect."""
+    import torch._inductor.lowering  # noqa: F401 (some decompositions look for it without importing it)
+    from torch._inductor.decomposition import select_decomp_table  # 3 s to import: only for this backend
+
+    return dict(select_decomp_table())
+
+
+def inductor_config_patch(config: dict[str, Any]) -> Any:
+    """A context in which Inductor is configured as the user asked; a wrong name raises AttributeError."""
+    from torch._inductor import config as inductor_config
+
+    asked = {key.replace("-", "_"): value for key, value in config.items()}
+    return inductor_config.patch({"trace.provenance_tracking_level": 2, **asked})
+
+
+@contextmanager
+def _allow_real_constants(fake_mode: FakeTensorMode) -> Iterator[None]:
+    """Let the graph's real constants meet fake tensors, which Dynamo's mode forbids."""
+    before, fake_mode.allow_non_fake_inputs = fake_mode.allow_non_fake_inputs, True
+    try:
+        yield
+    finally:
+        fake_mode.allow_non_fake_inputs = before
+
+
+def compile_with_inductor(
+    module: Any, inputs: list[Any], fake_mode: FakeTensorMode, **flags: Any
+) -> tuple[Any, dict[str, Any]]:
+    """Inductor's code for one graph after the AOT stage, and which nodes went into which kernel.
+
+    The code is a boxed callable with `source_code`; the second result is by `kernel:call number`.
+    """
+    from torch._inductor import config as inductor_config
+    from torch._inductor.compile_fx import compile_fx_inner
+    from torch._inductor.debug import create_kernel_information_json, reset_provenance_globals
+    from torch._inductor.fx_passes.replace_random import replace_random_passes
+    from torch._inductor.virtualized import V
+
+    escape_kernel_keywords()
+    target = default_triton_target() if emulates_gpu() else nullcontext()
+    with (
+        target,
+        without_autocast(),
+        V.set_fake_mode(fake_mode),
+        _allow_real_constants(fake_mode),
+        own_lowerings(),
+        named_launches(inputs),
+        random_ops_in_order(),
+        reset_provenance_globals(),
+    ):
+        if not inductor_config.fallback_random:
+            for inner in module.modules():  # functions of higher-order operators draw too
+                if isinstance(inner, torch.fx.GraphModule):
+                    replace_random_passes(inner)
+        code = compile_fx_inner(module, inputs, **flags)
+        calls = create_kernel_information_json()
+    return code, calls or _cached_kernel_nodes(code)
+
+
+def _cached_kernel_nodes(code: Any) -> dict[str, Any]:
+    """Which nodes went into which kernel of code that Inductor has found in its own cache."""
+    kept = json.loads(getattr(code, "inductor_provenance_mapping_str", None) or "{}")
+    return {call: {"post_grad_nodes": nodes} for call, nodes in kept.get("cppCodeToPost", {}).items()}
+
+
+def vector_bits() -> int:
+    """Width of the vectors that Inductor's C++ kernels use on this machine's CPU."""
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+    return int(pick_vec_isa().bit_width())
+
+
+CPU_KERNEL_SETTINGS = (
+    "cpp.enable_floating_point_contract_flag",
+    "cpp.enable_unsafe_math_opt_flag",
+    "cpp.march",
+    "cpp.simdlen",
+)
+"""What Inductor reads when it has a C++ kernel compiled, and a kernel's numbers or vectors depend on."""
+
+
+PARTIAL_SOURCE_SETTINGS = ("cpp_wrapper", "fx_wrapper")
+"""Settings under which Inductor's code is not all in the Python text that it gives."""
+
+
+GPU_KERNEL_SETTINGS = ("emulate_precision_casts", "eager_numerics.use_pytorch_libdevice")
+"""The same of a Triton kernel; torch reads them in processes of its own, where no text can set them."""
+
+
+def kernel_settings(names: tuple[str, ...]) -> dict[str, Any]:
+    """Those of the settings that this torch has, as they are."""
+    from torch._inductor import config
+
+    every = config.get_config_copy()
+    return {name: every[name] for name in names if name in every}
+
+
+def run_joint_passes(module: Any, fake_mode: FakeTensorMode, config: dict[str, Any]) -> None:
+    """Let Inductor's passes change a joint graph, as `torch.compile` does before it divides the graph.
+
+    Draws of random numbers stay as they are: they are rewritten in each of the two graphs.
+    """
+    from torch._inductor import config as inductor_config
+    from torch._inductor.fx_passes.joint_graph import joint_graph_passes
+    from torch._inductor.virtualized import V
+
+    values = [node.meta.get("val") for node in module.graph.nodes]
+    device = next((value.device for value in values if isinstance(value, torch.Tensor)), None)
+    with (
+        inductor_config_patch(config),
+        inductor_config.patch(fallback_random=True, **_settings_without_benchmarks()),
+    ):
+        if inductor_config.use_joint_graph_passes:
+            with (
+                without_autocast(),
+                V.set_fake_mode(fake_mode),
+                _allow_real_constants(fake_mode),
+                tracing(TracingContext(fake_mode)),
+                _creation_ops_on_cpu(module) if emulates_gpu() else nullcontext(),
+            ):
+                joint_graph_passes(module, device)
+
+
+def _settings_without_benchmarks() -> dict[str, Any]:
+    """Settings without which a pass would run operators on a GPU that is not there, to time them."""
+    return {"shape_padding": False} if emulates_gpu() else {}
+
+
+@contextmanager
+def _creation_ops_on_cpu(module: Any) -> Iterator[None]:
+    """Within it, nodes ask for the CPU, not for a GPU that is not there: constants fold by running them."""
+    _set_devices(module, "cuda", CPU)
+    try:
+        yield
+    finally:
+        _set_devices(module, "cpu", torch.device("cuda", 0))
+
+
+def _set_devices(module: Any, before: str, after: torch.device) -> None:
+    for node in module.graph.nodes:
+        device, value = node.kwargs.get("device"), node.meta.get("val")
+        on_gpu = isinstance(value, torch.Tensor) and value.device.type == "cuda"
+        if on_gpu and device is not None and device.type == before:
+            node.kwargs = {**node.kwargs, "device": after}
+
+
+def cudagraph_flags() -> dict[str, Any]:
+    """What Inductor's forward and backward of one target share, so that both are recorded or neither."""
+    from torch._inductor import config as inductor_config
+    from torch._inductor.cudagraph_utils import BoxedDeviceIndex
+    from torch._inductor.utils import BoxedBool
+
+    return {
+        "cudagraphs": BoxedBool(inductor_config.triton.cudagraphs),
+        "boxed_forward_device_index": BoxedDeviceIndex(None),
+    }
+
+
+@contextmanager
+def filter_autotune_choices(take: Callable[[list[Any]], list[Any]]) -> Iterator[None]:
+    """Within it `take` says which choices of a kernel Inductor times to find the fastest."""
+    from torch._inductor.select_algorithm import add_preprocessing_fn, get_algorithm_selector_cache
+
+    known = get_algorithm_selector_cache().preprocessing_fns
+    add_preprocessing_fn(take)
+    try:
+        yield
+    finally:
+        known.remove(take)
+
+
+def third_party_inductor_rules() -> list[tuple[str, str | None]]:
+    """Operators whose decomposition or lowering somebody else than torch has registered with Inductor.
+
+    Each with the file that defines the rule; None where no file does.
+    """
+    found = []
+    for module, table in (("decomposition", "decompositions"), ("lowering", "lowerings")):
+        loaded = sys.modules.get(f"torch._inductor.{module}")  # where nobody loaded it, nobody added to it
+        rules: dict[Any, Any] = getattr(loaded, table, {})
+        found += [(str(op), _file_of(rule)) for op, rule in rules.items() if not _is_of_torch(rule)]
+    return found
+
+
+def _file_of(rule: Any) -> str | None:
+    code = getattr(inspect.unwrap(getattr(rule, "func", rule)), "__code__", None)
+    return None if code is None else str(code.co_filename)
+
+
+def _is_of_torch(rule: Any) -> bool:
+    name = getattr(inspect.unwrap(getattr(rule, "func", rule)), "__module__", None)
+    return name is None or name.split(".")[0] in ("torch", "functools")
+
+
+def inductor_settings() -> dict[str, Any]:
+    """Every setting of Inductor's that its code depends on, by name, with the passes that a user added."""
+    from torch._inductor import config
+
+    settings: dict[str, Any] = config.save_config_portable(ignore_private_configs=False)
+    names = ("pre_grad", "joint", "post_grad")
+    passes = [name for name in dir(config) if "custom" in name and name.startswith(names)]
+    return settings | {name: getattr(config, name) for name in passes}

@@ -1,0 +1,68 @@
+"""Torchbind objects and the fake objects that replace them while tracing."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._higher_order_ops.torchbind import call_torchbind
+from torch._library.fake_class_registry import FakeScriptObject, has_fake_class, maybe_to_fake_obj
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+__all__ = [
+    "FakeScriptObject",
+    "ScriptObject",
+    "call_torchbind",
+    "redirect_object_methods",
+    "to_fake_object",
+    "torchbind_class_name",
+]
+
+ScriptObject: Any = torch.ScriptObject
+"""An object of a torchbind class."""
+
+
+def torchbind_class_name(value: Any) -> str:
+    """The name of a torchbind object's class."""
+    return str(value._type().qualified_name()).removeprefix("__torch__.torch.classes.")
+
+
+def to_fake_object(fake_mode: FakeTensorMode, value: Any) -> Any:
+    """An object of the class that is registered for tracing; the object itself where there is none."""
+    qualified = str(value._type().qualified_name())
+    if not qualified.startswith("__torch__.torch.classes.") or not has_fake_class(qualified):
+        return value
+    logger = logging.getLogger("torch._library.fake_class_registry")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # it warns of each method that the class does not need
+    _OBJECTS.being_read = True
+    try:
+        return maybe_to_fake_obj(fake_mode, value)
+    finally:
+        logger.setLevel(level)
+        _OBJECTS.being_read = False
+
+
+_OBJECTS = threading.local()
+"""`being_read`: whether torch reads an object of this thread's recording to make its stand-in."""
+
+
+@contextmanager
+def redirect_object_methods(call: Callable[..., Any]) -> Iterator[None]:
+    """Within it, this thread's calls of an object's methods go to `call(owner, name, args, kwargs)`."""
+    owner, real = threading.get_ident(), torch.ScriptMethod.__call__
+
+    def handled(method: Any, *args: Any, **kwargs: Any) -> Any:
+        own = threading.get_ident() == owner and not getattr(_OBJECTS, "being_read", False)
+        if not own or not isinstance(method.raw_owner, torch.ScriptObject):
+            return real(method, *args, **kwargs)
+        return call(method.raw_owner, method.name, args, kwargs)
+
+    script_method: Any = torch.ScriptMethod
+    script_method.__call__ = handled
+    try:
+        yield
+    finally:
+        script_method.__call__ = real

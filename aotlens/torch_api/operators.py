@@ -1,0 +1,164 @@
+"""Operators: what they are called, which kernels they have, what they are composed of."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from keyword import iskeyword
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch._ops import OpOverload, OpOverloadPacket, TorchBindOpOverload
+from torch.fx.node import _get_qualified_name
+from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
+
+__all__ = [
+    "SYMBOLIC_FUNCTIONS",
+    "BatchNorm",
+    "OpOverload",
+    "OpOverloadPacket",
+    "TorchBindOpOverload",
+    "assert_size_stride",
+    "attribute_text",
+    "call_composite",
+    "check",
+    "check_at_run_time",
+    "composite_kernel",
+    "decompositions_module",
+    "escape_operator_keywords",
+    "get_decompositions",
+    "has_composite_kernel",
+    "has_view_tracking_kernel",
+    "python_dispatcher",
+    "pytree",
+    "qualified_name",
+]
+
+assert_size_stride: Callable[..., None] = torch._C._dynamo.guards.assert_size_stride
+"""As Inductor's wrappers check what operators give them."""
+
+
+check = torch._check
+"""Raises RuntimeError from within torch, as its own kernels do of their arguments."""
+
+
+SYMBOLIC_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    name: getattr(torch, f"_sym_{name}")
+    for name in ("sqrt", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")
+    if hasattr(torch, f"_sym_{name}")
+}
+"""Functions of a symbolic number, as graphs call them."""
+
+
+def has_composite_kernel(func: Any) -> bool:
+    """Whether an operator is only ever a composition of others.
+
+    A few have a composition and a kernel of their own too (`silu_backward`), which is what eager runs.
+    """
+    has_kernel, keys = torch._C._dispatch_has_kernel_for_dispatch_key, torch._C.DispatchKey
+    name = func.name()
+    return has_kernel(name, keys.CompositeImplicitAutograd) and not has_kernel(name, keys.CPU)
+
+
+def qualified_name(function: Any) -> str:
+    """The dotted name under which Python finds a function of torch's; empty where it cannot be told."""
+    try:
+        name = _get_qualified_name(function)
+    except (RuntimeError, AttributeError):  # a lambda; an object that is called
+        return ""
+    return name if "." in name else f"builtins.{name}"
+
+
+def decompositions_module() -> Any:
+    """torch's module of operators taken apart, imported at its first use."""
+    from torch._decomp import decompositions
+
+    return decompositions
+
+
+def get_decompositions(operators: list[Any]) -> dict[Any, Callable[..., Any]]:
+    """Torch's own decompositions of some operators."""
+    from torch._decomp import get_decompositions as look_up
+
+    return dict(look_up(operators))
+
+
+def composite_kernel(func: Any) -> Callable[..., Any]:
+    """An operator as the composition that eager runs, and not by a Python rule of torch's."""
+    return lambda *args, **kwargs: func._op_dk(
+        torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs
+    )
+
+
+def has_view_tracking_kernel(func: Any) -> bool:
+    """Whether an operator itself marks its results as views, and leaves that to none that it calls."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "ADInplaceOrView"))
+
+
+def call_composite(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run an operator that is a composition of others by torch's own kernel, as autograd does."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return func._op_dk(key, *args, **kwargs)
+
+
+@contextmanager
+def python_dispatcher(instead: dict[Any, Callable[..., Any]]) -> Iterator[None]:
+    """Let operators use their Python kernels, which symbolic sizes need; those of `instead` use that one.
+
+    Not dropout's: in evaluation the operator gives its argument back, the Python kernel a copy of it.
+    """
+    from torch._dispatch.python import enable_python_dispatcher
+
+    changed: dict[Any, Any] = {torch.ops.aten.dropout.default: {}}
+    for op, rule in instead.items():
+        changed[op] = {
+            key: rule if str(key) == "DispatchKey.Autograd" else kernel
+            for key, kernel in op.py_kernels.items()
+        }
+    before = {op: dict(op.py_kernels) for op in changed}
+    _set_kernels(changed)
+    try:
+        with enable_python_dispatcher():
+            yield
+    finally:
+        _set_kernels(before)
+
+
+def _set_kernels(kernels: dict[Any, Any]) -> None:
+    """Give operators other Python kernels, in place."""
+    for op, by_key in kernels.items():
+        op.py_kernels.clear()
+        op.py_kernels.update(by_key)
+        op._dispatch_cache.clear()
+
+
+def attribute_text(path: str) -> str:
+    """A path of attributes as Python text, also where a name in it is a keyword (`aten.random.from`)."""
+    text, *rest = path.split(".")
+    for name in rest:
+        text = f"getattr({text}, {name!r})" if iskeyword(name) else f"{text}.{name}"
+    return text
+
+
+def escape_operator_keywords() -> None:
+    """Have the text of fx's graphs call an operator whose name is a keyword of Python (`aten.random.from`).
+
+    Idempotent, and for all graphs: torch's own text of such a call is no Python.
+    """
+    from torch.fx import graph
+
+    module: Any = graph
+    qualified = module._get_qualified_name
+    if hasattr(qualified, "writes_keywords"):
+        return
+
+    def name_of(function: Any) -> str:
+        path: str = qualified(function)
+        return attribute_text(path) if isinstance(function, OpOverload) else path
+
+    name_of.writes_keywords = True  # type: ignore[attr-defined]
+    module._get_qualified_name = name_of
+
+
+def check_at_run_time(condition: Any) -> None:
+    """Have what only the data tells be so: torch keeps the condition, and a graph checks it."""
+    torch._check(condition)
